@@ -175,10 +175,10 @@ class NumpyEmitter:
         nest = self.plan.nest
         if not nest.allows_aliasing:
             nest = read(self.plan.func, self.plan.shape_vars, may_alias=True)
+            nest = with_initialisation(nest, self.plan.shape_vars, may_alias=True)
         local = (entry.buffer for entry in nest.local)
         lines = list(allocations(nest, self.scope, local, {}))
-        items = with_initialisation(nest.items, self.plan.shape_vars)
-        lines += ScalarEmitter(self.scope, self.plan.name).items(items)
+        lines += ScalarEmitter(self.scope, self.plan.name).items(nest.items)
         written = [target for target, _, _ in exclusions(self.plan)]
         names = text(f"{self.plan.name}: {', '.join(target.name for target in written)}")
         lines = [within([call("rt.rollback", names, *map(self.scope.buffer, written))], lines)]

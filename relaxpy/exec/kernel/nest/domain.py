@@ -216,16 +216,6 @@ def empty_condition(axis: Axis, shape_vars: Container[Var]) -> PrimExpr | None:
     return ops.convert(as_poly(axis.stop).expr() <= as_poly(axis.start).expr())
 
 
-def has_first_iteration(part: Axis, whole: Axis, shape_vars: Container[Var]) -> bool:
-    """Whether `part` of a split axis provably has the first iteration of `whole`, if any."""
-    if not as_poly(part.start).same(as_poly(whole.start)):
-        return False
-    if as_poly(part.stop).same(as_poly(whole.stop)):
-        return True
-    condition = nonempty_condition(part, shape_vars)
-    return condition is None or is_implied(condition, (whole,), shape_vars)
-
-
 def is_implied(test: PrimExpr, axes: Iterable[Axis], shape_vars: Container[Var]) -> bool:
     """Whether `test` provably holds if each of `axes` has an iteration."""
     conditions = (nonempty_condition(axis, shape_vars) for axis in axes)

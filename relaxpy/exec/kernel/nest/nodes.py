@@ -51,9 +51,10 @@ class Loop:
 class Branch:
     """`body` if `condition` holds, else `orelse`.
 
-    The init of a block has the original reduction loops as `init_loops`. If one of these has no
-    iteration, the body still runs, once for all of them, with their variables at the starts.
-    Enclosing conditions on a loop without iterations are then not evaluated.
+    The init of a block has the reduction loops as `init_loops` when it is read. If one of these has
+    no iteration, the body still runs, once for all of them, with their variables at the starts.
+    Enclosing conditions on a loop without iterations are then not evaluated. Before anything
+    else, `with_initialisation` says so without `init_loops`.
     """
 
     condition: PrimExpr
@@ -188,9 +189,7 @@ def expressions(item: Item) -> tuple[PrimExpr, ...]:
     match item:
         case Loop(axis=axis):
             return axis.start, axis.stop
-        case Branch(condition=condition, init_loops=loops):
-            return condition, *(bound for axis in loops for bound in (axis.start, axis.stop))
-        case WhileLoop(condition=condition):
+        case Branch(condition=condition) | WhileLoop(condition=condition):
             return (condition,)
         case Store(indices=indices, value=value):
             return *indices, value

@@ -32,12 +32,15 @@ from relaxpy.exec.kernel.nest.unconditional import is_always_evaluated
 from relaxpy.exec.kernel.nest.vectors import lane_of, vector_of
 from relaxpy.exec.runtime.scalar import SUPPORTED, display_name, launched
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
+from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, occurrences, rewrite, tree_size, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
 from relaxpy.ir.tir.expr import (
     LT,
     Call,
@@ -261,12 +264,15 @@ class _Reader:
         reduction loops.
         """
         starting: set[Var] = set()
-        tests = []
+        others = []
         for value, minimum in reduced:
             loops = self._loops_at_start(value, minimum)
             if loops is None:
-                tests.append(ops.convert(value.equal(ops.cast_to(minimum, value.dtype))))
+                others.append((value, minimum))
             starting |= loops or set()
+        tests = [ops.convert(v.equal(ops.cast_to(least, v.dtype))) for v, least in others]
+        if others and (fused := self._fused_at_start(others)):
+            starting, tests = starting | fused, []
         starts = [ops.convert(a.var.equal(a.start)) for a in self.axes if a.var in starting]
         if not (starts or tests):
             return init
@@ -284,6 +290,18 @@ class _Reader:
             if axis.var in linear.coefficients:
                 at_start = at_start + linear.coefficients[axis.var] * as_poly(axis.start)
         return set(linear.coefficients) if at_start.same(as_poly(minimum)) else None
+
+    def _fused_at_start(self, digits: Sequence[tuple[PrimExpr, PrimExpr]]) -> set[Var] | None:
+        """The loops whose first iteration is where all `digits` have their minima, or None."""
+        used = {node for digit, _ in digits for node in walk(digit)}
+        loops = {a.var: Range.from_min_extent(a.start, a.extent.expr()) for a in self.axes}
+        loops = {var: values for var, values in loops.items() if var in used}
+        starts = {var: ops.cast_to(values.min, var.dtype) for var, values in loops.items()}
+        equal = Analyzer().can_prove_equal
+        if not all(equal(substitute(digit, starts), least) for digit, least in digits):
+            return None
+        found = detect_iter_map([digit for digit, _ in digits], loops, True, IterMapLevel.Bijective)
+        return None if found.errors else set(loops)
 
     def _constant(self, stmt: AllocateConst) -> Iterator[Item]:
         """A constant: used itself if it is only read, or else copied to memory of its own."""

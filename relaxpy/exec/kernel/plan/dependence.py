@@ -305,29 +305,50 @@ def _restrict(
     False if the indices are never equal.
     """
     gap = f.offset - g.offset
-    if set(f.coefficients) == set(g.coefficients) <= set(shared) and all(
-        c.same(g.coefficients[v]) for v, c in f.coefficients.items()
-    ):
-        if len(f.coefficients) == 1:
-            [(var, factor)] = f.coefficients.items()
+    if len(f.coefficients) == 1 and f.coefficients.keys() == g.coefficients.keys() <= shared.keys():
+        [(var, factor)] = f.coefficients.items()
+        if factor.same(g.coefficients[var]):
             level = shared[var]
             if not gap.terms:
                 if _is_nonzero_stride(factor, size, shape_vars):
                     possible[level] &= {SAME}
                 return True
             return _restrict_shared(possible, level, factor, gap, ends[level], shape_vars)
-        levels = [shared[v] for v in f.coefficients]
-        alike = all(x_axes[level].has_bounds_of(y_axes[level]) for level in levels)
-        if not gap.terms and alike and is_injective(f, x_axes, shape_vars):
-            for var in f.coefficients:
-                possible[shared[var]] &= {SAME}
-            return True
+    elif not gap.terms and (same := _same_digits(f, x_axes, g, y_axes, shape_vars)) is not None:
+        for var in same & shared.keys():
+            possible[shared[var]] &= {SAME}
+        return True
     lowest, highest = bounds_of(f, x_axes, shape_vars), bounds_of(g, y_axes, shape_vars)
     if lowest is None or highest is None:
         return True
     f_low, f_high = lowest
     g_low, g_high = highest
     return not (_is_less(g_high, f_low, shape_vars) or _is_less(f_high, g_low, shape_vars))
+
+
+def _same_digits(
+    f: Affine,
+    x_axes: Sequence[Axis],
+    g: Affine,
+    y_axes: Sequence[Axis],
+    shape_vars: Container[Var],
+) -> Set[Var] | None:
+    """The variables of both `f` and `g` that are the same where these are equal.
+
+    None if they are not numbers of the same digits, each of which may be another variable.
+    """
+    if len(f.coefficients) != len(g.coefficients) or not is_injective(f, x_axes, shape_vars):
+        return None
+    axes, others = {a.var: a for a in x_axes}, {a.var: a for a in y_axes}
+    digits: dict[Var, Var] = {}
+    for var, factor in f.coefficients.items():
+        other = next((v for v, c in g.coefficients.items() if c.same(factor)), None)
+        if other is None or not axes[var].has_bounds_of(others[other]):
+            return None
+        digits[other] = var
+    if len(digits) < len(f.coefficients):
+        return None
+    return {var for other, var in digits.items() if var is other}
 
 
 def _is_nonzero_stride(factor: IndexPoly, size: PrimExpr, shape_vars: Container[Var]) -> bool:

@@ -1,92 +1,255 @@
-"""Initialisation of reductions without iterations, for items that run in the order of the text."""
+"""Moves the inits of blocks before their reduction loops, which then need no first iteration.
+
+An init runs in the first iteration of its loops, and also if one of them has none. Where other
+items of the loops may notice that it runs earlier, it stays, and a copy runs after a loop without
+iterations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
+from typing import TypeAlias
 
-from relaxpy.exec.kernel.nest.domain import conjuncts, empty_condition
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.nest.bounds import is_one_to_one
+from relaxpy.exec.kernel.nest.domain import conjuncts, empty_condition, is_implied
 from relaxpy.exec.kernel.nest.nodes import (
     Alloc,
     Axis,
     Bind,
     Branch,
+    Check,
     Item,
     Loop,
+    Nest,
+    Store,
     WhileLoop,
+    expressions,
+    external_calls,
+    loads,
+    passed_memory,
     substituted,
     walk_items,
 )
+from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.ir.tir.substitution import mentions
+from relaxpy.ir.tir.substitution import mentions, substitute
+
+Step: TypeAlias = Loop | Bind | Alloc | PrimExpr
+"""What is around an init, or before it: a loop, a value, memory, or a condition."""
 
 
-def with_initialisation(items: tuple[Item, ...], shape_vars: Container[Var]) -> tuple[Item, ...]:
-    """`items`, where a reduction loop without iterations still runs the inits of its blocks."""
-    return tuple(result for item in items for result in _item(item, shape_vars))
+def with_initialisation(nest: Nest, shape_vars: Container[Var], *, may_alias: bool = False) -> Nest:
+    """`nest` with inits that are not tied to loops; unless `may_alias`, they are moved."""
+    if not any(_is_init(item) for item in walk_items(nest.items)):
+        return nest
+    items = _Initialiser(nest, shape_vars, may_alias=may_alias).items(nest.items)
+    return replace(nest, items=items, allows_aliasing=nest.allows_aliasing and may_alias)
 
 
-def _item(item: Item, shape_vars: Container[Var]) -> Iterator[Item]:
-    match item:
-        case Loop(axis=axis, body=body):
-            yield Loop(axis, with_initialisation(body, shape_vars))
-            reduction = reduction_loops(body).get(axis.var)
-            is_empty = None if reduction is None else empty_condition(reduction, shape_vars)
-            if reduction is not None and is_empty is not None:
-                yield Branch(
-                    is_empty, with_initialisation(tuple(_inits(body, reduction, ())), shape_vars)
-                )
-        case Branch(body=body, orelse=orelse):
-            yes, no = with_initialisation(body, shape_vars), with_initialisation(orelse, shape_vars)
-            yield replace(item, body=yes, orelse=no)
-        case WhileLoop(body=body):
-            yield replace(item, body=with_initialisation(body, shape_vars))
-        case _:
-            yield item
+def _is_init(item: Item) -> bool:
+    return isinstance(item, Branch) and bool(item.init_loops)
 
 
-def reduction_loops(items: tuple[Item, ...]) -> Mapping[Var, Axis]:
-    """The original reduction loops of the blocks that `items` initialise."""
-    branches = (item for item in walk_items(items) if isinstance(item, Branch))
-    return {axis.var: axis for branch in branches for axis in branch.init_loops}
+@dataclass(frozen=True, slots=True, eq=False)
+class _Init:
+    """An init inside a loop: `steps` lead from the body of the loop to it."""
+
+    branch: Branch
+    steps: tuple[Step, ...]
+
+    def loops(self, outermost: Axis) -> tuple[Axis, ...]:
+        """Its reduction loops from `outermost` to the innermost one."""
+        own = {axis.var for axis in self.branch.init_loops}
+        inner = (step.axis for step in self.steps if isinstance(step, Loop))
+        return tuple(axis for axis in (outermost, *inner) if axis.var in own)
+
+    def expressions(self) -> Iterator[PrimExpr]:
+        """The conditions that lead to it, and the bounds of loops."""
+        for step in self.steps:
+            match step:
+                case Loop(axis=axis):
+                    yield from (axis.start, axis.stop)
+                case PrimExpr():
+                    yield step
+                case _:
+                    pass
 
 
-def _inits(items: tuple[Item, ...], loop: Axis, conditions: tuple[PrimExpr, ...]) -> Iterator[Item]:
-    """The inits in `items` of blocks that `loop` reduces, for a loop without iterations.
+class _Initialiser:
+    def __init__(self, nest: Nest, shape_vars: Container[Var], *, may_alias: bool) -> None:
+        self.nest, self.shape_vars, self.may_alias = nest, shape_vars, may_alias
+        self._seen: set[Branch] = set()
+        """The inits of which it is decided whether they move."""
+        self._moved: set[Branch] = set()
 
-    Enclosing `conditions` that mention the loop variable are not evaluated.
-    """
-    start = {loop.var: ops.cast_to(loop.start, loop.var.dtype)}
-    for position, item in enumerate(items):
+    def items(self, items: Iterable[Item]) -> tuple[Item, ...]:
+        """`items` with the inits inside them in their places."""
+        return tuple(result for item in items for result in self._item(item))
+
+    def _item(self, item: Item) -> Iterator[Item]:
         match item:
-            case Branch(init_loops=loops) if loops:
-                if any(axis.var is loop.var for axis in loops):
-                    tests = [test for test in conditions if not mentions(test, {loop.var})]
-                    init = substituted(_init_at_start(item, loop), start)
-                    yield from (Branch(ops.all_of(*tests), init),) if tests else init
+            case Loop():
+                yield from self._loop(item)
+            case Branch() if item in self._moved:
+                pass
             case Branch(condition=condition, body=body, orelse=orelse):
-                yield from _inits(body, loop, (*conditions, *conjuncts(condition)))
-                yield from _inits(orelse, loop, (*conditions, ops.logical_not(condition)))
-            case Loop(axis=axis, body=body):
-                inits = tuple(_inits(body, loop, conditions))
-                if inits:
-                    yield from substituted((Loop(axis, inits),), start)
-            case Bind(var=var, value=value):
-                following = substituted(items[position + 1 :], {var: value})
-                yield from _inits(following, loop, conditions)
-                return
-            case Alloc():
+                yield Branch(condition, self.items(body), self.items(orelse))
+            case WhileLoop(body=body):
+                yield replace(item, body=self.items(body))
+            case _:
                 yield item
+
+    def _loop(self, loop: Loop) -> Iterator[Item]:
+        inits = [i for i in _inits(loop.body, ()) if loop.axis in i.loops(loop.axis)]
+        for init in inits:
+            if init.branch not in self._seen and self._is_movable(init, loop):
+                self._moved.add(init.branch)
+                yield from self._copy(init, loop.axis, is_empty=False)
+        self._seen |= {init.branch for init in inits}
+        yield Loop(loop.axis, self.items(loop.body))
+        has_none = empty_condition(loop.axis, self.shape_vars)
+        for init in inits:
+            if has_none is not None and init.branch not in self._moved:
+                copy = self._copy(init, loop.axis, is_empty=True)
+                yield Branch(has_none, self.items(copy))
+
+    def _copy(self, init: _Init, outermost: Axis, *, is_empty: bool) -> tuple[Item, ...]:
+        """The init in the first iteration of its loops from `outermost`, in the other loops.
+
+        A condition on a loop without iterations is not evaluated. One `is_empty` itself.
+        """
+        loops = init.loops(outermost)
+        starts: dict[Var, PrimExpr] = {}
+        axes: list[Axis] = []
+        for axis in loops:
+            first, stop = (substitute(bound, starts) for bound in (axis.start, axis.stop))
+            starts[axis.var] = ops.cast_to(first, axis.var.dtype)
+            axes.append(Axis(axis.var, first, stop))
+        known = {_is_start(axis) for axis in loops}
+        tests = [test for test in conjuncts(init.branch.condition) if test not in known]
+        items = init.branch.body
+        if tests:
+            items = (Branch(ops.all_of(*tests), items),)
+        for step in reversed(init.steps):
+            match step:
+                case Loop(axis=axis):
+                    if axis.var not in starts:
+                        var = axis.var.renamed(axis.var.name)
+                        own = substituted(items, {axis.var: var})
+                        items = (Loop(Axis(var, axis.start, axis.stop), own),)
+                case Bind(var=var, value=value):
+                    items = substituted(items, {var: value})
+                case Alloc():
+                    items = (step, *items)
+                case test:
+                    tests = list(self._at_start(test, axes, starts, is_empty=is_empty))
+                    items = (Branch(ops.all_of(*tests), items),) if tests else items
+        return substituted(items, starts)
+
+    def _at_start(
+        self, test: PrimExpr, axes: list[Axis], starts: Mapping[Var, PrimExpr], *, is_empty: bool
+    ) -> Iterator[PrimExpr]:
+        """What remains of the condition `test` in the first iteration of `axes`."""
+        for part in conjuncts(test):
+            mentioned = [axis for axis in axes if mentions(part, {axis.var})]
+            if not mentioned:
+                yield part
+                continue
+            if is_empty and mentioned[0] is axes[0]:
+                continue
+            at_start = substitute(part, starts)
+            if not is_implied(at_start, mentioned, self.shape_vars):
+                tests = (empty_condition(axis, self.shape_vars) for axis in mentioned)
+                yield ops.any_of(*(test for test in tests if test is not None), at_start)
+
+    def _is_movable(self, init: _Init, loop: Loop) -> bool:
+        """Whether no item of `loop` notices that `init` runs before it."""
+        branch, loops = init.branch, init.loops(loop.axis)
+        own, every = [*walk_items(branch.body)], [*walk_items((loop,))]
+        if self.may_alias or len(loops) < len(branch.init_loops) or not all(map(_is_plain, every)):
+            return False
+        if set(conjuncts(branch.condition)) != set(map(_is_start, branch.init_loops)):
+            return False
+        if not all(isinstance(i, Loop | Branch | Store) and not _is_init(i) for i in own):
+            return False
+        used = [*init.expressions(), *(e for i in own for e in expressions(i))]
+        if any(mentions(e, {i.var for i in every if isinstance(i, Bind)}) for e in used):
+            return False
+        targets = self._stored(own)
+        before = [*takewhile(lambda item: item is not branch, every)]
+        earlier = self._stored(before) | self._loaded(e for i in before for e in expressions(i))
+        if not (targets.isdisjoint(earlier) and self._loaded(used).isdisjoint(self._stored(every))):
+            return False
+        around = [s.axis for s in init.steps if isinstance(s, Loop) and s.axis not in loops]
+        return not around or all(
+            self._is_own_element(item, buffer, indices, around, {a.var for a in loops})
+            for item in own
+            for buffer, indices in _accesses(every)
+            if isinstance(item, Store) and self.nest.memory(buffer) is self.nest.memory(item.buffer)
+        )
+
+    def _stored(self, items: Iterable[Item]) -> set[Buffer]:
+        """The memory that `items` themselves store to."""
+        return {self.nest.memory(i.buffer) for i in items if isinstance(i, Store)}
+
+    def _loaded(self, exprs: Iterable[PrimExpr]) -> set[Buffer]:
+        return {self.nest.memory(load.buffer) for e in exprs for load in loads(e)}
+
+    def _is_own_element(
+        self,
+        store: Store,
+        buffer: Buffer,
+        indices: Sequence[PrimExpr],
+        around: Sequence[Axis],
+        reduced: Container[Var],
+    ) -> bool:
+        """Whether no access is of what other iterations of the loops `around` store."""
+        if buffer is not store.buffer:
+            return False
+        variables = {axis.var for axis in around}
+        same = (x for x, y in zip(store.indices, indices, strict=True) if x is y)
+        fixed = (x for x in same if next(loads(x), None) is None and not mentions(x, reduced))
+        maps = [m for x in fixed if (m := affine(x, variables)) is not None]
+        found = {var for m in maps for var in m.coefficients}
+        return found == variables and is_one_to_one(maps, around, self.shape_vars)
+
+
+def _inits(items: Sequence[Item], steps: tuple[Step, ...]) -> Iterator[_Init]:
+    """The inits in `items`, to which `steps` lead; not those in loops of unknown length."""
+    for item in items:
+        match item:
+            case Branch() if item.init_loops:
+                yield _Init(item, steps)
+            case Branch(condition=condition, body=body, orelse=orelse):
+                yield from _inits(body, (*steps, condition))
+                yield from _inits(orelse, (*steps, ops.logical_not(condition)))
+            case Loop(body=body):
+                yield from _inits(body, (*steps, item))
+            case Bind() | Alloc():
+                steps = (*steps, item)
             case _:
                 pass
 
 
-def _init_at_start(init: Branch, loop: Axis) -> tuple[Item, ...]:
-    """`init` in the first iteration of `loop`."""
-    is_start = ops.convert(loop.var.equal(loop.start))
-    tests = [test for test in conjuncts(init.condition) if test is not is_start]
-    remaining = tuple(axis for axis in init.init_loops if axis.var is not loop.var)
-    if not (tests or remaining):
-        return init.body
-    return (replace(init, condition=ops.all_of(True, *tests), init_loops=remaining),)
+def _is_start(axis: Axis) -> PrimExpr:
+    return ops.convert(axis.var.equal(axis.start))
+
+
+def _is_plain(item: Item) -> bool:
+    """Whether an item neither jumps nor has effects on memory that are not stores."""
+    called = any(True for e in expressions(item) for _ in (*external_calls(e), *passed_memory(e)))
+    return not called and isinstance(item, Loop | Branch | WhileLoop | Store | Bind | Check)
+
+
+def _accesses(items: Iterable[Item]) -> Iterator[tuple[Buffer, tuple[PrimExpr, ...]]]:
+    """The elements that `items` read and store."""
+    for item in items:
+        if isinstance(item, Store):
+            yield item.buffer, item.indices
+        for expr in expressions(item):
+            yield from ((load.buffer, load.indices) for load in loads(expr))

@@ -12,14 +12,13 @@ from typing import cast
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions, may_fail
-from relaxpy.exec.kernel.nest.domain import conjuncts, has_first_iteration, split
+from relaxpy.exec.kernel.nest.domain import conjuncts, split
 from relaxpy.exec.kernel.nest.nodes import (
     Axis,
     Branch,
     Item,
     Loop,
     Nest,
-    WhileLoop,
     expressions,
     jumps,
     map_expressions,
@@ -86,7 +85,7 @@ class _Loops:
     def _narrowed(self, loop: Loop, outer: tuple[Axis, ...]) -> Loop:
         """`loop` with a condition on its variable around the body as its bounds."""
         match loop.body:
-            case (Branch(condition=condition, body=body, orelse=(), init_loops=()),):
+            case (Branch(condition=condition, body=body, orelse=()),):
                 pass
             case _:
                 return loop
@@ -127,10 +126,7 @@ class _Loops:
         joint_index: PrimExpr = ops.const(0, kind)
         for digit in digits:
             joint_index = ops.add(ops.mul(joint_index, digit.stop), digit.var)
-        items = _with_init_conditions(loop.body, [axis], digits, self.shape_vars)
-        if items is None:
-            return None
-        nest = Loop(digits[-1], substituted(items, {axis.var: joint_index}))
+        nest = Loop(digits[-1], substituted(loop.body, {axis.var: joint_index}))
         for digit in reversed(digits[:-1]):
             nest = Loop(digit, (nest,))
         nest = self._simplified(nest, [*outer, digits[0]])
@@ -239,10 +235,7 @@ def _coalesced(loop: Loop, shape_vars: Container[Var]) -> Loop | None:
     joint = coalesced_axis(loop.axis, inner, shape_vars)
     if joint is None:
         return None
-    items = _with_init_conditions(body, [loop.axis, inner], [joint.axis], shape_vars)
-    if items is None:
-        return None
-    items = substituted(items, {inner.var: joint.inner})
+    items = substituted(body, {inner.var: joint.inner})
     items = tuple(map_expressions(item, canonical) for item in items)
     exprs = [e for i in items for e in _all_expressions(i)]
     if any(mentions(e, {loop.axis.var}) for e in exprs):
@@ -300,40 +293,6 @@ def canonical(expr: PrimExpr) -> PrimExpr:
         return ops.cast_to(total, node.dtype)
 
     return cast("PrimExpr", rewrite(expr, rule))
-
-
-def _with_init_conditions(
-    items: tuple[Item, ...], old: Sequence[Axis], new: Sequence[Axis], shape_vars: Container[Var]
-) -> tuple[Item, ...] | None:
-    """`items` with inits in the first iteration of the axes `new` instead of the axes `old`.
-
-    None if the `old` axes do not have the iteration in which a block is initialised.
-    """
-    old_axes = {a.var: a for a in old}
-    starts = {ops.convert(a.var.equal(a.start)) for a in old}
-    new_starts = [ops.convert(a.var.equal(a.start)) for a in new]
-    branches = (i for i in walk_items(items) if isinstance(i, Branch))
-    changing = (a for branch in branches for a in branch.init_loops if a.var in old_axes)
-    if not all(has_first_iteration(old_axes[a.var], a, shape_vars) for a in changing):
-        return None
-
-    def changed(item: Item) -> Item:
-        match item:
-            case Loop(body=body) | WhileLoop(body=body):
-                return replace(item, body=tuple(map(changed, body)))
-            case Branch(condition=condition, body=body, orelse=orelse, init_loops=loops):
-                yes, no = tuple(map(changed, body)), tuple(map(changed, orelse))
-                remaining = tuple(a for a in loops if a.var not in old_axes)
-                if len(remaining) == len(loops):
-                    return Branch(condition, yes, no, loops)
-                tests = list(conjuncts(condition))
-                if starts <= set(tests):
-                    tests = [*new_starts, *(test for test in tests if test not in starts)]
-                return Branch(ops.all_of(*tests), yes, no, (*remaining, *new))
-            case _:
-                return item
-
-    return tuple(map(changed, items))
 
 
 # ---- splitting

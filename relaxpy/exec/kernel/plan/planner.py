@@ -9,6 +9,7 @@ from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.copies import forward_copies
 from relaxpy.exec.kernel.plan.expansion import expand_locals
 from relaxpy.exec.kernel.plan.fold_init import fold_initial
+from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.loops import normalise_loops
 from relaxpy.exec.kernel.plan.memory import shared_memory
 from relaxpy.exec.kernel.plan.reshapes import reshaped_parameters, reshapes_first
@@ -28,7 +29,8 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     """
     buffers = list(func.buffer_map.values())
     shape_vars = frozenset(v for b in buffers for size in b.shape for v in _not_negative(size))
-    nest = normalise_loops(expand_locals(read(func, shape_vars), buffers), shape_vars)
+    nest = with_initialisation(expand_locals(read(func, shape_vars), buffers), shape_vars)
+    nest = normalise_loops(nest, shape_vars)
     aliased = {*nest.views, *nest.views.values()}
     local = [entry.buffer for entry in nest.local]
     statements = statements_of(nest, shape_vars)

@@ -12,9 +12,7 @@ from relaxpy.exec.kernel.nest.domain import (
     Box,
     conjuncts,
     empty_condition,
-    has_first_iteration,
     is_empty,
-    is_implied,
     is_point,
     nonempty_condition,
     split,
@@ -42,7 +40,6 @@ from relaxpy.exec.kernel.nest.nodes import (
     stored_buffers,
     walk_items,
 )
-from relaxpy.exec.kernel.plan.initialisation import reduction_loops, with_initialisation
 from relaxpy.exec.kernel.plan.updates import Combine, Update, update_of
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.core.fork_lock import late_property
@@ -286,14 +283,6 @@ class _Collector:
     ) -> Compound:
         if guards:
             items = (Branch(ops.all_of(*guards), items),)
-        loops = reduction_loops(items)
-        may_be_empty = {
-            v for v, a in loops.items() if empty_condition(a, self.shape_vars) is not None
-        }
-        while any(a.var in may_be_empty for a in box):
-            *outer, axis = box
-            box, items = tuple(outer), (Loop(axis, items),)
-        items = with_initialisation(items, self.shape_vars)
         block = next((i.block for i in walk_items(items) if isinstance(i, Store)), None)
         return Compound(box, items, ordered, block, reason)
 
@@ -340,9 +329,6 @@ class _Collector:
         self, branch: Branch, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
     ) -> Iterator[Statement]:
         condition = branch.condition
-        if branch.init_loops:
-            yield from self.init(branch, box, guards, ordered)
-            return
         first = frozenset() if branch.orelse else _first_iterations(condition, box)
         if first:
             start = [replace(a, stop=ops.add(a.start, 1)) if a.var in first else a for a in box]
@@ -352,12 +338,8 @@ class _Collector:
             return
         is_indivisible = _is_triangular(box) or any(is_empty(a, self.shape_vars) for a in box)
         boxes = None if is_indivisible else split(condition, box, self.shape_vars)
-        sides = boxes and (
-            (condition, boxes.holds, branch.body),
-            (ops.logical_not(condition), boxes.fails, branch.orelse),
-        )
-        if sides and all(_initialises_once(body, side, test, box) for test, side, body in sides):
-            for _, side, body in sides:
+        if boxes is not None:
+            for side, body in ((boxes.holds, branch.body), (boxes.fails, branch.orelse)):
                 for inner in side if body else ():
                     yield from self.collect(body, inner, guards, ordered)
             return
@@ -383,60 +365,6 @@ class _Collector:
             yield from self.collect(
                 branch.orelse, box, (*guards, ops.logical_not(condition)), ordered
             )
-
-    def init(
-        self, init: Branch, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
-    ) -> Iterator[Statement]:
-        """A block's init: in the first iteration of its loops, and if one of these has none."""
-        loops = {a.var: a for a in init.init_loops}
-        start: Box = ()
-        tests: list[PrimExpr] = []
-        for axis in box:
-            begin, end = _points_substituted((axis.start, axis.stop), start)
-            if (loop := loops.get(axis.var)) is not None:
-                begin, end = _points_substituted((loop.start, ops.add(loop.start, 1)), start)
-                if not has_first_iteration(axis, loop, self.shape_vars):
-                    within = (
-                        ops.convert(axis.start <= axis.var),
-                        ops.convert(axis.var < axis.stop),
-                    )
-                    tests += within
-            start = (*start, Axis(axis.var, begin, end))
-        tests += (test for guard in guards for test in conjuncts(guard))
-        remaining = tuple(self.init_guards(tests, init.init_loops, start))
-        if loops.keys() == _first_iterations(init.condition, start):
-            yield from self.collect(init.body, start, remaining, ordered)
-            return
-        yield from self.branch(replace(init, init_loops=()), box, guards, ordered)
-        empty = [
-            t for a in init.init_loops if (t := empty_condition(a, self.shape_vars)) is not None
-        ]
-        if empty:
-            remaining = (ops.any_of(*empty), *remaining, init.condition)
-            yield from self.collect(init.body, start, remaining, ordered)
-
-    def init_guards(
-        self, tests: Iterable[PrimExpr], loops: tuple[Axis, ...], start: Box
-    ) -> Iterator[PrimExpr]:
-        """The conditions that remain of `tests` in the first iteration of `loops`.
-
-        A test that mentions a loop without iterations is not evaluated.
-        """
-        for test in tests:
-            mentioned = [
-                a
-                for a in loops
-                if mentions(test, {a.var}) or test is nonempty_condition(a, self.shape_vars)
-            ]
-            if not mentioned:
-                yield test
-                continue
-            [at_start] = _points_substituted((test,), start)
-            if not is_implied(at_start, mentioned, self.shape_vars):
-                empty = (
-                    t for a in mentioned if (t := empty_condition(a, self.shape_vars)) is not None
-                )
-                yield ops.any_of(*empty, at_start)
 
     def overwritten(self, expr: PrimExpr, items: tuple[Item, ...]) -> bool:
         """Whether `items` store to memory that `expr` reads."""
@@ -507,19 +435,6 @@ def _first_iterations(condition: PrimExpr, box: Box) -> frozenset[Var]:
             case _:
                 return frozenset()
     return frozenset(selected)
-
-
-def _initialises_once(
-    items: tuple[Item, ...], boxes: tuple[Box, ...], condition: PrimExpr, box: Box
-) -> bool:
-    """Whether the inits in `items` are correct in the `boxes` where `condition` holds.
-
-    If a reduction loop has no iteration, conditions on its variable do not count.
-    """
-    reducing = reduction_loops(items)
-    tests = (t for t in conjuncts(condition) if mentions(t, reducing))
-    others = {a.var for a in box if a.var not in reducing}
-    return all(len(boxes) == 1 and not mentions(test, others) for test in tests)
 
 
 def _cannot_distribute(item: Item) -> str | None:
