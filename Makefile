@@ -46,6 +46,7 @@ test: $(READY)
 
 # New random programs each day. Some forty minutes on two cores that are otherwise idle.
 test-all: export RELAXPY_FUZZ_SEED = $(or $(SEED),$(shell date +%F))
+test-all: export RELAXPY_FUZZ_COUNT ?= 100
 test-all: $(READY)
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal --whole-table
 	RELAXPY_TARGET=numpy $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal

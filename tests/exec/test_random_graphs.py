@@ -10,7 +10,7 @@ import pytest
 from tests.fuzz.graphs import run, write
 from tests.fuzz.seed import COUNT, SEED
 
-AT_ONCE = 20
+AT_ONCE = 15
 OTHERS = {0: ["reference"], 1: ["numpy without passes"], 2: ["native"], 6: ["native"]}
 
 

@@ -10,7 +10,7 @@ from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.seed import COUNT, SEED
 
-SHARE = 25
+SHARE = 20
 KERNELS = 2 * COUNT
 
 

@@ -298,7 +298,7 @@ CASES = [(name, shape) for name, (_, _, shapes) in HARD.items() for shape in sha
 @pytest.mark.parametrize(("name", "shape"), CASES)
 def test_work_grows_linearly_with_hard_programs(name: str, shape: str) -> None:
     prepare, step, _ = HARD[name]
-    first, small, large = (prepare(SHAPES[shape](count)) for count in (29, 30, 240))
+    first, small, large = (prepare(SHAPES[shape](count)) for count in (19, 20, 160))
     step(first)  # what is computed once for all programs
     few, many = (calls(lambda mod=mod: step(mod)) for mod in (small, large))
     assert many <= 1.3 * 8 * few

@@ -108,11 +108,11 @@ class Networks:
         return self.rng.choice(choices)()
 
     def function(self) -> relay.Function:
-        for _ in range(8):
-            self.matrices.append(self.matrix())
         for _ in range(6):
+            self.matrices.append(self.matrix())
+        for _ in range(4):
             self.images.append(self.image())
-        ends = relay.Tuple([*self.matrices[-4:], *self.images[-3:]])
+        ends = relay.Tuple([*self.matrices[-3:], *self.images[-2:]])
         return relay.Function(self.params, ends)
 
 
