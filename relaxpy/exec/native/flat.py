@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
 from relaxpy.exec.native.tree import Program, whole_runs
-from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
-from relaxpy.ir.tir.ops import cast_to
+from relaxpy.ir.tir.ops import cast_to, floordiv, floormod
 from relaxpy.ir.tir.substitution import mentions
 
 _LONG = 64
 """The extent from which an axis fills vectors by itself."""
+_REPEATS = (2, 4, 8)
+"""Extents of axes that are parts of vectors, in which elements are repeated."""
 
 
 def with_flat_axes(program: Program) -> Program:
@@ -36,6 +39,8 @@ def with_flat_axes(program: Program) -> Program:
                     elided.add(new)
                 else:
                     shared[new] = shared.get(old, old)
+        if run is not None and (repeated := _with_quotients(run)) is not None:
+            trees[number] = repeated
     if all(a is b for a, b in zip(trees, program.trees, strict=True)):
         return program
     return replace(
@@ -55,9 +60,18 @@ def _alone(tree: Tree, program: Program) -> Run | None:
     return parts[0] if len(parts) == 1 else None
 
 
+def _is_plain(run: Run) -> bool:
+    """Whether a run only has loops in any order."""
+    return not (run.over or run.after or run.tests or run.is_serial)
+
+
+def _start_at_0(*axes: Axis) -> bool:
+    return all(as_poly(axis.start).same(0) for axis in axes)
+
+
 def _joiner(run: Run) -> _Joiner | None:
     """What joins two neighbouring axes of a run, inner ones first; None if none can be joined."""
-    if run.over or run.after or run.tests or run.is_serial:
+    if not _is_plain(run):
         return None
     joiners = (_joiner_of(run, *pair) for pair in pairwise(run.axes[::-1]))
     return next(filter(None, joiners), None)
@@ -67,7 +81,7 @@ def _joiner_of(run: Run, inner: Axis, outer: Axis) -> _Joiner | None:
     extent = inner.extent.constant
     if extent is not None and extent >= _LONG:
         return None
-    if not all(as_poly(axis.start).same(0) for axis in (outer, inner)):
+    if not _start_at_0(outer, inner):
         return None
     joiner = _Joiner(run, outer, inner)
     accesses = (access for m in run.assignments for access in m.elements())
@@ -131,6 +145,58 @@ class _Joiner:
         place = self._dimension[load.buffer]
         indices = (*load.indices[:place], self.axis.var, *load.indices[place + 2 :])
         return BufferLoad(buffer, indices)
+
+
+def _with_quotients(run: Run) -> Run | None:
+    """A run that repeats elements along its last, short axis, with this and the one before as one.
+
+    The indices that have one of the two have a quotient or remainder of the new one.
+    """
+    if not _is_plain(run) or len(run.assignments) != 1 or len(run.axes) < 2:
+        return None
+    [member], (outer, inner) = run.assignments, run.axes[-2:]
+    count, pair, zero = inner.extent.constant, {outer.var, inner.var}, IntImm(INT64, 0)
+    if count not in _REPEATS or not _start_at_0(outer, inner):
+        return None
+    bare = member.relocated(lambda load: BufferLoad(load.buffer, (zero,) * load.buffer.ndim))
+    if any(mentions(expr, pair) for expr in (bare.value, *member.guards)):
+        return None
+    if _steps(position_of(member.target, member.indices), outer, inner) != (count, 1):
+        return None
+    steps = {_steps(position_of(*read), outer, inner) for read in member.read_elements()}
+    if (1, 0) not in steps or not steps <= {(0, 0), (1, 0), (0, 1), (count, 1)}:
+        return None
+    axis = Axis(Var(outer.var.name, INT64), zero, _product(outer.stop, inner.stop))
+    size = IntImm(INT64, count)
+    whole, quotient, rest = axis.var, floordiv(axis.var, size), floormod(axis.var, size)
+
+    def joined(load: BufferLoad) -> BufferLoad:
+        return BufferLoad(load.buffer, tuple(map(index, load.indices)))
+
+    def index(old: PrimExpr) -> PrimExpr:
+        linear = affine(old, pair)
+        if linear is None or not linear.coefficients:
+            return old
+        if _steps(linear.poly(), outer, inner) == (count, 1):
+            return (linear.offset + as_poly(whole)).expr()
+        parts = ((outer.var, quotient), (inner.var, rest))
+        terms = (linear.coefficients.get(var, as_poly(0)) * as_poly(part) for var, part in parts)
+        return sum(terms, linear.offset).expr()
+
+    return replace(
+        run,
+        axes=(*run.axes[:-2], axis),
+        statements=(member.relocated(joined),),
+        independent=(run.independent - pair) | {axis.var},
+    )
+
+
+def _steps(position: IndexPoly, outer: Axis, inner: Axis) -> tuple[int | None, int | None]:
+    """The distances of the elements of neighbouring iterations of two axes; None if unknown."""
+    linear = affine(position, {outer.var, inner.var})
+    if linear is None:
+        return None, None
+    return linear.constant(outer.var), linear.constant(inner.var)
 
 
 def _product(first: PrimExpr, second: PrimExpr) -> PrimExpr:

@@ -14,6 +14,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.native.distances import distances
 from relaxpy.exec.native.lanes import LONGEST_STEP
 from relaxpy.exec.native.llvm import (
     BOOL,
@@ -41,7 +42,10 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lanes:
-    """The variable whose consecutive values are lanes, the first value, and the active lanes."""
+    """The variable whose consecutive values are lanes, the first value, and the active lanes.
+
+    The active lanes are the first ones.
+    """
 
     var: Var
     start: Value
@@ -393,6 +397,8 @@ class Frame(ABC):
             key = ("every", step, vector, *(v.name for v in operands))
             every = lambda: f.load_every(vector, step, *operands)  # noqa: E731
             return self.place(key, operands, every, floor=floor)
+        if every_other and (order := self._distances(buffer, load.indices)) is not None:
+            return self._ordered(load, order, mask, floor)
         operands = [v for v in (pointer, offsets, mask) if v is not None]
 
         def build() -> Value:
@@ -421,6 +427,42 @@ class Frame(ABC):
             return None  # vectors of several registers, of which each result needs all
         start = self.integer("mul", self.lanes.start, self.function.const(I64, step))
         return step, self.integer("add", self.index(linear.offset), start)
+
+    def _distances(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[int] | None:
+        lanes = self.lanes
+        assert lanes is not None
+        position = self.position(buffer, indices)
+        return distances(position, lanes.var, lanes.count, lanes.start.multiple)
+
+    def _ordered(
+        self, load: BufferLoad, order: Sequence[int], mask: Value | None, floor: int
+    ) -> Value:
+        """The elements at known distances from that of the first lane, of which each is read once.
+
+        Those between the first and the last one are inside, too.
+        """
+        f, lanes, type = self.function, self.lanes, storage_type(load.buffer.dtype)
+        assert lanes is not None
+        outer, self.lanes = self._variables, None
+        self._variables = {**outer, lanes.var: lanes.start}
+        first = self.index(self.position(load.buffer, load.indices))
+        self._variables, self.lanes = outer, lanes
+        place = self._element(self.pointers[load.buffer], first, type)
+        count = order[-1] + 1
+        vector = Type(type.element, count)
+        operands = [place] if mask is None else [place, mask]
+
+        def build() -> Value:
+            if count == 1:
+                return f.splat(f.load(vector, place), lanes.count)
+            if mask is None:
+                return f.shuffle(f.load(vector, place), None, order)
+            users = [next(k for k, n in enumerate(order) if n >= at) for at in range(count)]
+            needed = f.shuffle(mask, None, users)
+            return f.shuffle(f.masked_load(vector, place, needed), None, order)
+
+        key = ("order", tuple(order), type.element, *(v.name for v in operands))
+        return self.place(key, operands, build, floor=floor)
 
     def store(
         self,

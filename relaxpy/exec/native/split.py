@@ -151,7 +151,8 @@ def _choice(
         size = least if axis is along else 1
         if number and axis.extent.constant is not None:
             # Fewer blocks than iterations, since each of them computes the outer indices.
-            size = max(size, extent // -(-_MANY // blocks))
+            unit = least if axis is along else 1
+            size = max(size, -(-(extent // -(-_MANY // blocks)) // unit) * unit)
         total = blocks * -(-extent // size)
         if total >= _FEW or axis is ordered[-1]:
             return (ordered[:number], axis, size) if total > 1 else None

@@ -48,7 +48,7 @@ def bounds_of_axis(
 
 
 def is_inside(
-    index: PrimExpr, size: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]
+    index: PrimExpr, size: PrimExpr | IndexPoly, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> bool:
     """Whether `index` provably lies in a dimension of `size` in every iteration of `axes`."""
     for axis in axes:
@@ -56,6 +56,13 @@ def is_inside(
             if as_poly(axis.stop).same(as_poly(size)):
                 return True
             break
+    match index:
+        case FloorDiv(a=a, b=IntImm(value=divisor)) if divisor > 0:
+            return is_inside(a, as_poly(size) * divisor, axes, shape_vars)
+        case FloorMod(b=IntImm(value=divisor)) if divisor > 0:
+            return (as_poly(size) - divisor).is_at_least(0, shape_vars)
+        case _:
+            pass
     index_map = affine(index, {a.var for a in axes})
     return index_map is not None and is_affine_inside(index_map, size, axes, shape_vars)
 
@@ -140,7 +147,7 @@ def may_divide_by_zero(node: Node) -> TypeGuard[BinaryOpExpr]:
 
 
 def is_affine_inside(
-    index: Affine, size: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]
+    index: Affine, size: PrimExpr | IndexPoly, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> bool:
     """The same as `is_inside`, for an affine map."""
     bounds = bounds_of(index, axes, shape_vars)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce as folded
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.elementwise import as_dtype, cast, computed, identity
+from relaxpy.ir.te.topi.elementwise import as_dtype, cast, computed, identity, injective
 from relaxpy.ir.te.topi.grid import (
     affine_grid,
     grid_sample,
@@ -70,6 +71,13 @@ COORDINATES: dict[str, Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]] = {
     "tf_half_pixel_for_nn": lambda x, old, new: ratio((x * 2 + 1) * old, new * 2),
 }
 MODES = (*COORDINATES, CROP)
+_REPEATING = {
+    "asymmetric": ("floor",),
+    "tf_half_pixel_for_nn": ("floor",),
+    "half_pixel": ("round", "round_prefer_floor", "round_prefer_ceil"),
+    "pytorch_half_pixel": ("round", "round_prefer_floor", "round_prefer_ceil"),
+}
+"""The roundings with which axes that become `n` times as long have each element `n` times."""
 _KEEPS_EQUAL_SIZES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
 
@@ -128,6 +136,22 @@ class _Axis:
         """Whether each element is known to equal the element of the data with its index."""
         keeps = self.sampling.mode in _KEEPS_EQUAL_SIZES
         return keeps and prove_equal(self.old, self.new) is True
+
+    @property
+    def repeats(self) -> int | None:
+        """How often the nearest elements repeat each element of the data, if that is known."""
+        sampling = self.sampling
+        if sampling.method != "nearest_neighbor":
+            return None
+        if self.is_kept:
+            return 1
+        repeating = sampling.rounding in _REPEATING.get(sampling.mode, ())
+        old, new = as_poly(self.old).terms, as_poly(self.new).terms
+        factors = {divmod(factor, old.get(monomial, 0) or 1) for monomial, factor in new.items()}
+        if not repeating or old.keys() != new.keys() or len(factors) != 1:
+            return None
+        [(times, rest)] = factors
+        return times if times > 0 and not rest else None
 
     @property
     def shrinks(self) -> bool:
@@ -330,6 +354,9 @@ def _resized(
     changed = [axis for axis in axes if not axis.is_kept]
     if not changed:
         return identity(data) if data.dtype == dtype else cast(data, str(dtype))
+    repeats = {axis.position: axis.repeats or 0 for axis in changed}
+    if all(repeats.values()):
+        return _repeated(data, changed, repeats, dtype, name)
     is_inside = _inside(axes)
 
     def finish(value: PrimExpr, index: Sequence[PrimExpr]) -> PrimExpr:
@@ -347,6 +374,22 @@ def _resized(
     for axis in changed[:-1]:
         data = axis.resampled(data, wide, lambda value, index: value, name)
     return changed[-1].resampled(data, wide, finish, name)
+
+
+def _repeated(
+    data: Tensor, axes: Sequence[_Axis], repeats: Mapping[int, int], dtype: DataType, name: str
+) -> Tensor:
+    """The data with each element repeated along axes, so many times by their positions."""
+    sizes = {axis.position: axis.new for axis in axes}
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        source = [
+            ops.floordiv(i, ops.const(repeats[n], i.dtype)) if n in repeats else i
+            for n, i in enumerate(index)
+        ]
+        return _converted(data(*source), dtype)
+
+    return injective([sizes.get(n, size) for n, size in enumerate(data.shape)], element, name)
 
 
 def _inside(axes: Sequence[_Axis]) -> Callable[[Sequence[PrimExpr]], PrimExpr] | None:
