@@ -158,6 +158,8 @@ class KernelRun(ScalarEvaluator):
         self.memory: dict[tir.Var, Array] = {}
         self.empty_loops: frozenset[tir.Var] = frozenset()
         """The variables of the enclosing loops without iterations."""
+        self.starts: dict[tir.Var, Any] = {}
+        """The first values of the variables of loops."""
         self.enclosing_regions: tuple[st.MatchBufferRegion, ...] = ()
         """The region views of the blocks around a block whose init runs without a loop."""
 
@@ -330,6 +332,7 @@ class KernelRun(ScalarEvaluator):
 
     def _loop(self, var: tir.Var, numbers: range, perform: Callable[[], None]) -> None:
         outer = self.values
+        self.starts[var] = numbers.start
         for number in numbers:
             self.values = {**outer, var: number}
             try:
@@ -353,7 +356,7 @@ class KernelRun(ScalarEvaluator):
     def _block(self, block: st.Block) -> None:
         """Create the block's buffers, run its init in the first iteration, and run its body."""
         self._enter_block(block)
-        if block.init is not None and self._is_first(block, [i.var for i in block.iter_vars]):
+        if block.init is not None and self._is_first(block):
             self.execute(block.init)
         self.execute(block.body)
 
@@ -373,11 +376,11 @@ class KernelRun(ScalarEvaluator):
         self.arrays[buffer] = _uninitialised(tuple(map(self.value, buffer.shape)), buffer.dtype)
         self.memory[buffer.data] = self.arrays[buffer]
 
-    def _is_first(self, block: st.Block, values: Sequence[tir.PrimExpr]) -> bool:
-        """Whether the variables of reductions, of all that have `values`, have their first ones."""
+    def _is_first(self, block: st.Block) -> bool:
+        """Whether all variables of reductions have their first values."""
         return all(
-            self.value(value) == self.value(i.dom.min)
-            for i, value in zip(block.iter_vars, values, strict=True)
+            self.value(i.var) == self.value(i.dom.min)
+            for i in block.iter_vars
             if i.iter_type == tir.IterVarKind.CommReduce and i.dom is not None
         )
 
@@ -431,16 +434,33 @@ class KernelRun(ScalarEvaluator):
             return
         tests = (test for condition in conditions for test in _conjuncts(condition))
         decided = [test for test in tests if self.empty_loops.isdisjoint(walk(test))]
-        if not self.empty_loops <= _only_reduced(realize) or not self._is_first(block, values):
+        bound, reduced = {}, _only_reduced(realize)
+        if not self.empty_loops <= reduced:
             return
+        for axis, value in zip(block.iter_vars, values, strict=True):
+            if axis.iter_type == tir.IterVarKind.CommReduce and axis.dom is not None:
+                bound[axis.var] = first = self.value(axis.dom.min)
+                if not self._would_begin(value, first, reduced):
+                    return
+            else:
+                bound[axis.var] = self.value(value)
         for match in self.enclosing_regions:
             self._match_region(match.buffer, match.source)
         if all(map(self.value, decided)):
-            with self._bound(
-                {i.var: self.value(v) for i, v in zip(block.iter_vars, values, strict=True)}
-            ):
+            with self._bound(bound):
                 self._enter_block(block)
                 self.execute(block.init)
+
+    def _would_begin(self, value: tir.PrimExpr, first: Scalar, reduced: set[object]) -> bool:
+        """Whether `value` is `first`; if an empty loop is in it, whether all others are at a start.
+
+        What mentions a loop without iterations is not evaluated.
+        """
+        variables = set(walk(value))
+        if self.empty_loops.isdisjoint(variables):
+            return bool(self.value(value) == first)
+        loops = variables & reduced - self.empty_loops
+        return all(self.value(v) == n for v, n in self.starts.items() if v in loops)
 
     def _match_region(self, buffer: Buffer, source: BufferRegion) -> None:
         whole = self.array(source.buffer)

@@ -287,3 +287,25 @@ def test_a_condition_is_asked_only_of_the_iteration_that_would_be_the_first(
     actual = numbers(3)
     load(func)(numbers(3, 4), actual, start, 0)
     assert actual.tolist() == [expected, 2, 3]
+
+
+@pytest.mark.rule("PX-3")
+@pytest.mark.parametrize("params", [", m: T.int64", ", m: T.int32"])
+@pytest.mark.parametrize(
+    ("loops", "bindings", "expected"),
+    [
+        ("i in range(T.int64(1) * m)", ("(1, i // m)", "(m, i % m)"), [100, 2, 3]),
+        ("i in range(m)", ("(m, i + 1)",), [100, 2, 3]),
+        ("j, i in T.grid(2, m)", ("(m, (i + j) // m)", "(m, i)"), [100, 2, 3]),
+        ("i, j in T.grid(m, 2)", ("(m, (i + j) // m)", "(m, i)"), [100, 2, 3]),
+    ],
+)
+def test_bindings_that_mention_a_loop_without_iterations_are_not_evaluated(
+    loops: str, bindings: tuple[str, ...], expected: list[int], params: str
+) -> None:
+    axes = "\n".join(f"v{k} = T.axis.reduce{b}" for k, b in enumerate(bindings))
+    func = nest(loops, block(axes, term="X[0, 0]").replace("Y[vi]", "Y[0]"), ROWS_OF_4, params)
+    check(func, numbers(3, 4), numbers(3), 0)
+    actual = numbers(3)
+    load(func)(numbers(3, 4), actual, 0)
+    assert actual.tolist() == expected

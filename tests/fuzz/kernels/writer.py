@@ -474,7 +474,8 @@ class Writer(Values):
             self.write(f"if empty <= frozenset({sorted(loops & reduced - kept)!r}):")
             self.depth += 1
             # Nothing else is evaluated but in the iteration that would be the first one.
-            self.write(f"if {_begins((a.binding, a.start) for a in axes if a.reduces)}:")
+            tests = [self._would_begin(a, loops, loops & reduced - kept) for a in axes if a.reduces]
+            self.write(f"if {' and '.join(tests) or 'True'}:")
             self.depth += 1
             for region in self.regions:
                 self._statement(region)
@@ -487,13 +488,28 @@ class Writer(Values):
                     tests.append(f"(empty & frozenset({names!r}) or ({held}))")
             self.write(f"if {' and '.join(tests)}:")
             with self.indented():
-                self.lines += lines
+                for axis, line in zip(axes, lines, strict=True):
+                    first = "    " * self.depth + f"{axis.code} = {axis.start}"
+                    self.lines.append(first if axis.reduces else line)
                 for part in rest:
                     if is_call_of(part, "alloc_buffer") or is_call_of(part, "match_buffer"):
                         self._statement(part)
                 for init in inits:
                     self._body(init.body)
             self.depth -= 2
+
+    def _would_begin(self, axis: Axis, loops: set[str], reduced: set[str]) -> str:
+        """The condition that an axis has its first value where some loops have no iteration.
+
+        Its binding is not evaluated if it mentions one of these: then all others of the `reduced`
+        ones are at the start.
+        """
+        names = sorted(names_in(axis.binding) & loops)
+        own = (n for n in names if n in reduced)
+        others = [f"({n!r} in empty or {n} == {self.starts[n]})" for n in own]
+        at_start = " and ".join(others) or "True"
+        test = f"(({axis.binding}) == {axis.start})"
+        return f"(({at_start}) if empty & frozenset({names!r}) else {test})"
 
 
 def _begins(axes: Iterable[tuple[str, str]]) -> str:

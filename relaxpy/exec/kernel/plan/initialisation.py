@@ -121,7 +121,8 @@ class _Initialiser:
     def _copy(self, init: _Init, outermost: Axis, *, is_empty: bool) -> tuple[Item, ...]:
         """The init in the first iteration of its loops from `outermost`, in the other loops.
 
-        A condition on a loop without iterations is not evaluated. One `is_empty` itself.
+        Conditions on a loop without iterations are not evaluated, nor are bindings that mention
+        it. One `is_empty` itself.
         """
         loops = init.loops(outermost)
         starts: dict[Var, PrimExpr] = {}
@@ -131,7 +132,12 @@ class _Initialiser:
             starts[axis.var] = ops.cast_to(first, axis.var.dtype)
             axes.append(Axis(axis.var, first, stop))
         known = {_is_start(axis) for axis in loops}
-        tests = [test for test in conjuncts(init.branch.condition) if test not in known]
+        tests = [
+            part
+            for test in conjuncts(init.branch.condition)
+            if test not in known
+            for part in self._at_start(test, axes, starts, is_empty=is_empty)
+        ]
         items = init.branch.body
         if tests:
             items = (Branch(ops.all_of(*tests), items),)
