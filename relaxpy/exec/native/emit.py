@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
 from relaxpy.exec.kernel.plan.tree import For, Tile, Tree, runs
+from relaxpy.exec.native.cost import time_of
 from relaxpy.exec.native.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.frame import RefusedError, storage_type
 from relaxpy.exec.native.interrupt import Interrupt
@@ -26,6 +27,8 @@ from relaxpy.ir.tir.ops import int_range
 
 _STACK_BYTES = 1 << 14
 """Up to so many bytes, a local buffer is on the stack."""
+_LONG = 10**11
+"""The picoseconds of loops during which signals of Python wait."""
 _MOST_BYTES = 2.0**50
 """The size of a local buffer is less."""
 
@@ -90,11 +93,11 @@ class KernelEmitter:
         self.loops.require(self.program.early)
         fails_late = any(map(may_fail, self.program.trees))
         has_while = any(isinstance(i, WhileLoop) for i in walk_items(self.plan.nest.items))
-        if fails_late or has_while:
+        if fails_late:
             frame.failure = f.alloca(I8, 1)
             f.store(f.const(I8, 0), frame.failure)
-            if has_while:
-                self.loops.interrupt = Interrupt(f, frame.failure)
+        if has_while or self._is_long():
+            self.loops.interrupt = Interrupt(f)
         saved = self._overwritten() if fails_late else []
         memory, pointers, copies = self._allocate(saved)
         if memory is not None:
@@ -115,6 +118,11 @@ class KernelEmitter:
         if memory is not None:
             f.call("free", VOID, memory)
         return result
+
+    def _is_long(self) -> bool:
+        """Whether the loops outside of tasks may take so long that they listen to signals."""
+        times = [time_of(tree, self.plan, ()).constant for tree in self.program.trees]
+        return any(time is None or time > _LONG for time in times)
 
     def _overwritten(self) -> list[Buffer]:
         """The arguments that the kernel reads and writes, which NumPy needs as they were.

@@ -1,9 +1,11 @@
-"""Lets signals of Python interrupt loops of native code that may never end.
+"""Lets signals of Python interrupt loops of native code that may take long, or never end.
 
-Every 256th iteration looks at the clock. Once a second it lets Python run the handlers of signals
-that have arrived. If one of them raises, as that of Ctrl-C does, all loops end, the kernel reports
-that it failed, and the entry of the kernel returns the exception to Python. Buffers then hold what
-had been computed. As everywhere in Python, handlers run in the main thread alone.
+Such are `while` loops, and outer loops that are not tasks of the thread pool, which looks for
+signals between these (`pool.py`). Every 256th iteration looks at the clock. Once a second it lets
+Python run the handlers of signals that have arrived. If one of them raises, as that of Ctrl-C does,
+all loops end, the kernel reports that it failed, and the entry of the kernel returns the exception
+to Python. Buffers then hold what had been computed. As everywhere in Python, handlers run in the
+main thread alone.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ from __future__ import annotations
 from typing import Final
 
 from relaxpy.exec.native.interpreter import declare_python, python_text
-from relaxpy.exec.native.llvm import I8, I64, Function, Value
+from relaxpy.exec.native.llvm import I32, I64, Function
 
 _ITERATIONS: Final = 256
 _POLL: Final = f"""\
-define internal void @relaxpy.poll(ptr %failure, ptr %second) nounwind {{
+define internal i32 @relaxpy.poll(ptr %second) nounwind {{
 entry:
   %ensure = load ptr, ptr {python_text("PyGILState_Ensure")}
   %absent = icmp eq ptr %ensure, null
@@ -32,27 +34,23 @@ ask:
   %failed = call i32 %check()
   %release = load ptr, ptr {python_text("PyGILState_Release")}
   call void %release(i32 %state)
-  %raised = icmp ne i32 %failed, 0
-  br i1 %raised, label %fail, label %done
-fail:
-  store i8 1, ptr %failure
-  br label %done
+  ret i32 %failed
 done:
-  ret void
+  ret i32 0
 }}
 declare i64 @time(ptr)"""
 
 
 class Interrupt:
-    """What sets the byte `failure` of the function `f`, and leaves it, if a handler raises.
+    """What leaves the function `f` if a handler raises.
 
     It is created in a block of the function that runs before its loops.
     """
 
-    def __init__(self, f: Function, failure: Value) -> None:
+    def __init__(self, f: Function) -> None:
         declare_python(f.module)
         f.module.add_text(_POLL)
-        self.function, self._failure = f, failure
+        self.function = f
         self._second, self._count = f.alloca(I64, 1), f.alloca(I64, 1)
         for word in (self._second, self._count):
             f.store(f.const(I64, 0), word)
@@ -65,7 +63,7 @@ class Interrupt:
         due = f.compare("eq", f.arithmetic("and", count, _ITERATIONS - 1), 0)
 
         def look() -> None:
-            f.put(f"call void @relaxpy.poll({self._failure}, {self._second})")
-            f.leave(f.compare("ne", f.load(I8, self._failure), 0))
+            status = f.new(I32, f"call i32 @relaxpy.poll({self._second})")
+            f.leave(f.compare("ne", status, 0))
 
         f.branch(due, look)

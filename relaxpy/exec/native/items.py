@@ -22,6 +22,7 @@ from relaxpy.exec.kernel.nest.nodes import (
     WhileLoop,
     expressions,
     jumps,
+    walk_items,
 )
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.llvm import I8, Value
@@ -78,7 +79,8 @@ class Items:
             case Loop(axis=axis, body=body) if any(True for _ in jumps(body)):
                 self._loop_with_jumps(axis, body)
             case Loop(axis=axis, body=body):
-                self.loops.loop(axis, lambda: self.items(body))
+                has_loops = any(isinstance(i, Loop) for i in walk_items(body))
+                self.loops.loop(axis, lambda: self.items(body), listens=has_loops)
             case Branch(condition=condition, body=body, orelse=orelse):
                 test = self.frame.value(condition)
                 self.function.branch(
@@ -157,9 +159,7 @@ class Items:
             self.items(items)
 
     def _while(self, condition: PrimExpr, body: Sequence[Item]) -> None:
-        f, frame, interrupt = self.function, self.frame, self.loops.interrupt
-        if interrupt is not None and interrupt.function is not f:
-            interrupt = None  # in a task of the thread pool, whose threads handle no signals
+        f, frame = self.function, self.frame
         with self._jumping() as (live, broken):
 
             def holds() -> Value:
@@ -172,8 +172,7 @@ class Items:
                 f.store(f.const(I8, 1), live)
                 with frame.level():
                     self.items(body)
-                if interrupt is not None:
-                    interrupt.poll()
+                self.loops.listen()
                 return ()
 
             f.while_loop((), holds, inside)

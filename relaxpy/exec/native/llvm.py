@@ -503,6 +503,11 @@ class Function:
         ends.append(self._ended(failed, after))
         return self._joined(after, ends)
 
+    @property
+    def is_attempted(self) -> bool:
+        """Whether the current block is in an attempt, which it may leave."""
+        return bool(self._exits)
+
     def leave(self, condition: Value) -> None:
         """End the innermost attempt if the condition holds, in any lane."""
         if condition.name == "false":

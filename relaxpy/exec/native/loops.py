@@ -39,7 +39,7 @@ class Loops:
         self.tested = False
         """Whether it is that of a task that tests obligations, so that another one may fail."""
         self.interrupt: Interrupt | None = None
-        """What ends `while` loops if a signal of Python arrives."""
+        """What ends loops that may take long if a signal of Python arrives."""
 
     def where(self, tests: Sequence[PrimExpr], body: Callable[[], None]) -> None:
         """`body` if all of `tests` hold."""
@@ -63,8 +63,13 @@ class Loops:
         axis: Axis,
         body: Callable[..., Sequence[Value] | None],
         carried: Sequence[Value] = (),
+        *,
+        listens: bool = False,
     ) -> list[Value]:
-        """`carried = body(*carried)` in each iteration of the axis."""
+        """`carried = body(*carried)` in each iteration of the axis.
+
+        If it `listens`, signals of Python may end it.
+        """
         frame = self.frame
         start, stop = self.bounds(axis)
 
@@ -73,12 +78,20 @@ class Loops:
             if self.tested:
                 self.leave_if_failed()
             with frame.level({axis.var: index}), self.opened(axis):
-                return body(*values)
+                result = body(*values)
+            if listens:
+                self.listen()
+            return result
 
         results = self.function.loop(start, stop, 1, carried, inside)
         frame.pin(results)
         frame.forget()
         return results
+
+    def listen(self) -> None:
+        """Leave if a signal of Python has arrived; in tasks, the thread pool looks for these."""
+        if self.interrupt is not None and self.interrupt.function is self.function:
+            self.interrupt.poll()
 
     def require(self, obligations: Sequence[Obligation], depth: int = 0) -> None:
         """Leave where an obligation does not hold, after the first `depth` of their axes.
@@ -192,12 +205,22 @@ class Loops:
         known = axis if proof is None else Axis(axis.var, proof.start, proof.stop)
         return self.frame.within(known)
 
-    def iterations(self, axes: Sequence[Axis], body: Callable[[], None]) -> None:
-        """`body` in each iteration of nested loops."""
+    def iterations(
+        self, axes: Sequence[Axis], body: Callable[[], None], *, listens: bool = False
+    ) -> None:
+        """`body` in each iteration of nested loops.
+
+        Signals of Python may end all but the innermost one, and this too if it `listens`.
+        """
         if not axes:
             body()
             return
-        self.loop(axes[0], lambda: self.iterations(axes[1:], body))
+        inner = axes[1:]
+        self.loop(
+            axes[0],
+            lambda: self.iterations(inner, body, listens=listens),
+            listens=listens or bool(inner),
+        )
 
     def chunks(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from relaxpy.exec.native.llvm import I8, I64, POINTER, Function, Operand, Value
+from relaxpy.exec.native.llvm import I8, I32, I64, POINTER, Function, Operand, Value
 
 POOL: Final = "relaxpy_pool"
 """The variable of a module with the address of the function of the pool, and its threads."""
@@ -22,7 +22,8 @@ def parallel(
     `f` is the function of the body, in which each captured value of `function` is a value. The
     number of tasks has to follow from the work alone, so that results do not depend on threads.
     Where the pool is busy, as inside another parallel loop, the calling thread runs all tasks. The
-    last parameter of `f` is the slot of its thread, of which there are `slots(function)`.
+    last parameter of `f` is the slot of its thread, of which there are `slots(function)`. If a
+    signal has ended the loop, `function` leaves its innermost attempt, if it is in one.
     """
     module = function.module
     outlined = module.function(
@@ -43,7 +44,9 @@ def parallel(
     outlined.ret()
     run = function.load(POINTER, _pool(function))
     arguments = f"ptr @{outlined.name}, {block}, {function.index(tasks)}"
-    function.put(f"call void {run.name}({arguments})")
+    status = function.new(I32, f"call i32 {run.name}({arguments})")
+    if function.is_attempted:
+        function.leave(function.compare("ne", status, 0))
 
 
 def slots(function: Function) -> Value:

@@ -7,6 +7,9 @@ that did not wake in time. A loop that finds the pool busy, by another thread of
 is inside a task, runs alone. The workers start at the first loop, also in a forked child. Each
 thread of a loop has a slot, the number of its scratch memory: the thread that runs it has slot 0.
 
+Between two tasks the main thread of Python looks at the clock. Once a second it lets Python run the
+handlers of signals that have arrived. If one raises, as that of Ctrl-C does, no other task begins.
+
 After a pause Linux may wake a worker on the processor of the thread that wakes it, where the worker
 waits for its turn. A loop therefore keeps sleeping workers from its own processor until they are
 awake; then they may run where the thread of the loop may.
@@ -17,8 +20,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from relaxpy.errors import MisuseError
 from relaxpy.exec.native.machine import host
@@ -52,13 +56,49 @@ target triple = "{triple}"
 @create = global ptr null
 @yield = global ptr null
 @processor = global ptr null
+@self = global ptr null
+@main = global i64 0
+@second = global i64 0
+@ensure = global ptr null
+@check = global ptr null
+@release = global ptr null
 ; Of each slot: the thread, whether it sleeps, whether it is kept from a processor.
 @places = global ptr null
 @allowed = global [{mask_bytes} x i8] zeroinitializer, align 8
 @elsewhere = global [{mask_bytes} x i8] zeroinitializer, align 8
 
-define internal void @work(ptr %body, ptr %context, i64 %tasks, i64 %slot) nounwind {{
+; Once a second, let Python run the handlers of signals: 1 if one of them raises.
+define internal i32 @interrupted() nounwind {{
 entry:
+  %self = load ptr, ptr @self
+  %thread = call i64 %self()
+  %main = load i64, ptr @main
+  %here = icmp eq i64 %thread, %main
+  br i1 %here, label %clock, label %done
+clock:
+  %now = call i64 @time(ptr null)
+  %last = load i64, ptr @second
+  %same = icmp eq i64 %now, %last
+  br i1 %same, label %done, label %ask
+ask:
+  store i64 %now, ptr @second
+  %ensure = load ptr, ptr @ensure
+  %state = call i32 %ensure()
+  %check = load ptr, ptr @check
+  %failed = call i32 %check()
+  %release = load ptr, ptr @release
+  call void %release(i32 %state)
+  %raised = icmp ne i32 %failed, 0
+  %status = zext i1 %raised to i32
+  ret i32 %status
+done:
+  ret i32 0
+}}
+declare i64 @time(ptr)
+
+define internal i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot) nounwind {{
+entry:
+  %worker = icmp ne i64 %slot, 0
   br label %head
 head:
   %task = atomicrmw add ptr @next, i64 1 monotonic
@@ -66,9 +106,16 @@ head:
   br i1 %more, label %do, label %done
 do:
   call void %body(ptr %context, i64 %task, i64 %slot)
-  br label %head
+  br i1 %worker, label %head, label %listen
+listen:
+  %status = call i32 @interrupted()
+  %raised = icmp ne i32 %status, 0
+  br i1 %raised, label %stop, label %head
+stop:
+  store atomic i64 %tasks, ptr @next monotonic, align 8
+  ret i32 1
 done:
-  ret void
+  ret i32 0
 }}
 
 define internal ptr @worker(ptr %argument) nounwind {{
@@ -102,7 +149,7 @@ joined:
   %body = load ptr, ptr @body
   %context = load ptr, ptr @context
   %tasks = load i64, ptr @tasks
-  call void @work(ptr %body, ptr %context, i64 %tasks, i64 %slot)
+  %ignored = call i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot)
   atomicrmw sub ptr @job, i64 1 release
   br label %head
 wait:
@@ -202,7 +249,8 @@ done:
   ret void
 }}
 
-define void @run(ptr %body, ptr %context, i64 %tasks) nounwind {{
+; 1 if a signal has ended the loop before all tasks were done.
+define i32 @run(ptr %body, ptr %context, i64 %tasks) nounwind {{
 entry:
   %workers = load i64, ptr @workers
   %single = icmp slt i64 %tasks, 2
@@ -216,7 +264,9 @@ serial:
 do:
   call void %body(ptr %context, i64 %task, i64 0)
   %following = add i64 %task, 1
-  br label %serial
+  %status = call i32 @interrupted()
+  %raised = icmp ne i32 %status, 0
+  br i1 %raised, label %done, label %serial
 try:
   %exchange = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
   %free = extractvalue {{ i32, i1 }} %exchange, 1
@@ -251,7 +301,7 @@ wake:
   call i64 (i64, ...) %call(i64 {futex}, ptr %upper, i64 129, i32 %count)
   br label %help
 help:
-  call void @work(ptr %body, ptr %context, i64 %tasks, i64 0)
+  %left = call i32 @work(ptr %body, ptr %context, i64 %tasks, i64 0)
   %next = add i64 %number, 2
   %closed = shl i64 %next, 32
   %yield = load ptr, ptr @yield
@@ -275,7 +325,8 @@ release:
   store atomic i32 0, ptr @busy release, align 4
   br label %done
 done:
-  ret void
+  %result = phi i32 [ 0, %serial ], [ 1, %do ], [ %left, %release ]
+  ret i32 %result
 }}
 declare i64 @llvm.smin.i64(i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -284,6 +335,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 _SIZES: Final = {
     **dict.fromkeys(("sleepers", "busy", "started"), 4),
     **dict.fromkeys(("job", "workers", "places", "syscall", "create", "yield", "processor"), 8),
+    **dict.fromkeys(("self", "main", "ensure", "check", "release"), 8),
 }
 
 
@@ -299,8 +351,14 @@ class Pool:
                 *(("syscall", libc.syscall), ("create", libc.pthread_create)),
                 *(("yield", libc.sched_yield), ("processor", libc.sched_getcpu)),
             ):
-                self._set(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
+                self._set(name, _address(function))
             self._set("workers", threads - 1)
+        api = ctypes.pythonapi
+        self._set("self", _address(libc.pthread_self))
+        self._set("main", threading.main_thread().ident or 0)
+        self._set("ensure", _address(api.PyGILState_Ensure))
+        self._set("check", _address(api.PyErr_CheckSignals))
+        self._set("release", _address(api.PyGILState_Release))
         self._places = (ctypes.c_int32 * (3 * threads))()
         self._set("places", ctypes.addressof(self._places))
         os.register_at_fork(after_in_child=self._forget_workers)
@@ -309,9 +367,10 @@ class Pool:
 
     @property
     def run(self) -> int:
-        """The address of `void run(void (*body)(void *, int64, int64), void *, int64 tasks)`.
+        """The address of `int32 run(void (*body)(void *, int64, int64), void *, int64 tasks)`.
 
         The arguments of a body are the context, the number of a task, and the slot of a thread.
+        The result is 1 if the handler of a signal has raised an exception of Python.
         """
         return self._library["run"]
 
@@ -322,7 +381,12 @@ class Pool:
         """A forked child has none of the workers, and no loop is running in it."""
         for name in ("job", "sleepers", "busy", "started"):
             self._set(name, 0)
+        self._set("main", threading.get_ident())
         ctypes.memset(self._places, 0, ctypes.sizeof(self._places))
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def pool_object() -> bytes:

@@ -46,13 +46,13 @@ class RunLoops(Loops):
             crossing = crossing_of(run, self.program.plan.root)
             if crossing is not None:
                 rest = tuple(a for a in run.axes if a not in (crossing.along, crossing.across))
-                self.iterations(rest, lambda: self._crossed(run, crossing))
+                self.iterations(rest, lambda: self._crossed(run, crossing), listens=True)
                 return
             along = lane_axis(run, self.proofs)
             if along is not None and any(along is a for a in run.axes):
                 rest = tuple(a for a in run.axes if a is not along)
                 columns = self._sweep if is_swept(run) else self._columns
-                self.iterations(rest, lambda: columns(run, along))
+                self.iterations(rest, lambda: columns(run, along), listens=True)
             else:
                 self.iterations(run.axes, lambda: self._element(run, along))
 

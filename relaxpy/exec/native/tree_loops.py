@@ -42,7 +42,8 @@ class TreeLoops(RunLoops):
                 emit = self._scalar if tree.is_scalar else self.run
                 self.where(tree.tests, lambda: emit(tree))
             case For(axis=axis, body=body):
-                self.loop(axis, lambda: self._sequence(body))
+                has_loops = any(not isinstance(t, Run) or t.loops for t in body)
+                self.loop(axis, lambda: self._sequence(body), listens=has_loops)
             case Tile():
                 self._tile(tree)
             case Tasks():
@@ -69,9 +70,11 @@ class TreeLoops(RunLoops):
             if before is None:
                 self.iterations(run.loops, lambda: self._statement(run))
             elif has_chains(run):
-                self.iterations(run.loops[:-2], lambda: self._chains(run, before))
+                self.iterations(run.loops[:-2], lambda: self._chains(run, before), listens=True)
             else:
-                self.iterations(run.loops[:-1], lambda: self._recurrence(run, before, [{}]))
+                self.iterations(
+                    run.loops[:-1], lambda: self._recurrence(run, before, [{}]), listens=True
+                )
 
     def _chains(self, run: Run, before: BufferLoad) -> None:
         """The recurrences of the loop around the innermost one, several of them in turn."""

@@ -1,4 +1,4 @@
-"""Signals interrupt native loops that would not end."""
+"""Signals interrupt native loops that would not end, or only after a long time."""
 
 from __future__ import annotations
 
@@ -85,3 +85,72 @@ def test_loops_of_other_threads_are_not_interrupted(count: relaxpy.Executable) -
     thread.join()
     signal.signal(signal.SIGUSR1, old)
     assert out.tolist() == [1 << 26, 1 << 26]
+
+
+LONG = {
+    "tasks": """
+@T.prim_func
+def main(n: T.int64, A: T.Buffer((64, 1000), "float32"), C: T.Buffer((64,), "float32")):
+    for i, t, k in T.grid(64, n, 1000):
+        with T.block("sum"):
+            vi, vt, vk = T.axis.remap("SRR", [i, t, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + T.exp(A[vi, vk] * T.Cast("float32", vt))
+""",
+    "loops in order": """
+@T.prim_func
+def main(n: T.int64, A: T.Buffer((64, 1000), "float32"), C: T.Buffer((64,), "float32")):
+    for t, k, i in T.grid(n, 1000, 63):
+        C[i + 1] = C[i + 1] + A[i, k] * C[i]
+""",
+    "statements in order": """
+@T.prim_func
+def main(n: T.int64, A: T.Buffer((64, 1000), "float32"), C: T.Buffer((64,), "float32")):
+    for t in range(n):
+        for i in range(64):
+            C[i] = C[i] * T.float32(0.5) + A[i, 0]
+        for i in range(63):
+            C[i] = C[i] + C[i + 1]
+""",
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_interrupts_end_long_kernels(name: str) -> None:
+    executable = relaxpy.compile(from_source(LONG[name]), "native")
+    assert all(row.method.startswith("native") for row in executable.report())
+    a, c = np.ones((64, 1000), "float32"), np.zeros(64, "float32")
+    executable["main"](3, a, c)
+    expected = c.copy()
+    # Threads of the pool compute while the signal waits.
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        executable["main"](400_000 if name == "tasks" else 1 << 40, a, c)
+    timer.join()
+    c[:] = 0
+    executable["main"](3, a, c)
+    np.testing.assert_array_equal(c, expected)
+
+
+def test_interrupts_end_long_programs() -> None:
+    lines = "\n".join(f"            v{n + 1} = R.exp(R.matmul(v{n}, w))" for n in range(100))
+    text = f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(v0: R.Tensor(("n", "n"), "float32"), w: R.Tensor(("n", "n"), "float32")):
+        with R.dataflow():
+{lines}
+            R.output(v100)
+        return v100
+"""
+    executable = relaxpy.compile(from_source(text), "native")
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    x = np.zeros((2000, 2000), "float32")
+    with pytest.raises(KeyboardInterrupt):
+        executable["main"](x, x)
+    timer.join()
+    assert executable["main"](x[:4, :4], x[:4, :4]).shape == (4, 4)
