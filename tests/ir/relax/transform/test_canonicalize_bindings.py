@@ -252,6 +252,33 @@ def test_struct_info_becomes_more_precise_where_operands_change() -> None:
 
 
 @I.ir_module
+class Recast:
+    @R.function
+    def main(x: R.Tuple(R.Tensor(("m", "n")))):
+        k = T.int64()
+        p = T.int64()
+        same = R.match_cast(x, R.Tuple(R.Tensor((k, p))))
+        a = same[0]
+        b = x[0]
+        c = R.add(a, b)
+        return R.exp(c)
+
+
+@I.ir_module
+class RecastAfter:
+    @R.function
+    def main(x: R.Tuple(R.Tensor(("m", "n")))):
+        a = x[0]
+        b = x[0]
+        c = R.add(a, b)
+        return R.exp(c)
+
+
+def test_struct_info_becomes_more_precise_where_dimensions_become_known() -> None:
+    check(CanonicalizeBindings(), Recast, RecastAfter)
+
+
+@I.ir_module
 class Captured:
     @R.function
     def main(x: R.Tensor((4,), "float32")):

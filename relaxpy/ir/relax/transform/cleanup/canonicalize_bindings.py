@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from typing_extensions import override
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -37,7 +37,7 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.rewrite.refined import is_sharper
+from relaxpy.ir.relax.rewrite.refined import Refined, is_sharper
 from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.ir.relax.transform.cleanup.shape_variables import with_known_shape_vars
 
@@ -90,20 +90,39 @@ def canonical_module(mod: IRModule, *, refuse_contradictions: bool) -> IRModule:
         TransformError: contradictions are refused, and there is one.
     """
     known = partial(with_known_shape_vars, refuse_contradictions=refuse_contradictions)
-    mod = normalize_module(map_functions(normalize_module(mod), Function, known))
+    before = normalize_module(mod)
+    mod = normalize_module(map_functions(before, Function, known))
     changed: set[Var] = set()
+    if mod is not before:
+        written = {binding.value for binding in _bindings(before)}
+        changed.update(binding.var for binding in _bindings(mod) if binding.value not in written)
 
     def canonical(func: Function) -> Function:
         values = _Values(func)
-        rewriter = _Canonicalizer(values, _Uses(func, values))
-        after = rewriter.expr(func)
-        changed.update(rewriter.changed)
-        return after
+        rewriter = _Canonicalizer(values, _Uses(func, values), changed)
+        return rewriter.expr(func)
 
     mod = normalize_module(map_functions(mod, Function, canonical))
-    if not changed:
-        return mod
-    return normalize_module(map_functions(mod, Function, _Sharper(changed).expr))
+    return _sharper(mod, changed) if changed else mod
+
+
+def _sharper(mod: IRModule, changed: set[Var]) -> IRModule:
+    """The module with the struct info of values that `changed`, where it is more precise."""
+    sinfos = {
+        binding.var: actual
+        for binding in _bindings(mod)
+        if binding.var in changed
+        and (actual := binding.value.struct_info)
+        and (declared := binding.var.struct_info)
+        and is_sharper(actual, declared)
+    }
+    return map_functions(mod, Function, Refined(mod, sinfos).visit_expr) if sinfos else mod
+
+
+def _bindings(mod: IRModule) -> Iterator[VarBinding]:
+    for func in mod.functions.values():
+        if isinstance(func, Function):
+            yield from (node for node in walk(func) if isinstance(node, VarBinding))
 
 
 class _Values:
@@ -253,11 +272,12 @@ class _Uses:
 
 
 class _Canonicalizer(BindingRewriter):
-    def __init__(self, values: _Values, uses: _Uses) -> None:
+    """`changed` are the variables whose values changed, to which others are added."""
+
+    def __init__(self, values: _Values, uses: _Uses, changed: set[Var]) -> None:
         super().__init__()
-        self.values, self.uses = values, uses
+        self.values, self.uses, self.changed = values, uses, changed
         self.old_vars: dict[Var, Var] = {}
-        self.changed: set[Var] = set()
         names = {old: alias for alias, old in reversed(values.originals.items())}
         for var, block in values.homes.items():
             if isinstance(block, DataflowBlock):
@@ -286,7 +306,7 @@ class _Canonicalizer(BindingRewriter):
             self._images[var] = self._with_images(self.values.originals[var])
             return ()
         old = self.old_vars.get(var, var)
-        if binding.value is not self.values.bound.get(old):
+        if binding.value is not self.values.bound.get(old) or old in self.changed:
             self.changed.add(var)
         if old in self.values.constants and self._can_inline(old, var, binding.value):
             self._images[old] = self.values.constants[old]
@@ -299,20 +319,3 @@ class _Canonicalizer(BindingRewriter):
         escapes = self.uses.escapes[old]
         once = escapes == 1 and not self.uses.reads[old] and isinstance(value, Constant)
         return once or not escapes
-
-
-class _Sharper(BindingRewriter):
-    """Gives variables whose values `changed` the struct info of these if it is more precise."""
-
-    def __init__(self, changed: Container[Var]) -> None:
-        super().__init__()
-        self.changed = changed
-
-    @override
-    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
-        if isinstance(binding, VarBinding) and binding.var in self.changed:
-            declared, actual = binding.var.struct_info, binding.value.struct_info
-            if actual and declared and is_sharper(actual, declared):
-                actual = self._with_images(actual)
-                self._images[binding.var] = replace(binding.var, struct_info=actual)
-        return super().binding(binding, block)
