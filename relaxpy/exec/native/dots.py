@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.blocking import Columns
 from relaxpy.exec.native.contraction import (
-    Contraction,
     Memory,
     Size,
     ceil_div,
@@ -82,6 +81,10 @@ class Dots:
         pairs = [f.new(type, f"bitcast {x} to {type}") for x in (factor, vector)]
         return value + f.call(f"llvm.x86.{_PAIRS[lanes]}", vector.type, *pairs)
 
+    def add_moved(self, vector: Value, value: Value) -> Value:
+        """`value` plus what sums of products with `vector` have too much if these are moved."""
+        return self.add(value.function.const(vector.type, _REPEATED), vector, value)
+
     def join_rows(
         self, f: Function, read: Read, target: Value, rows: Size, pitch: int, columns: Columns
     ) -> list[Value]:
@@ -105,7 +108,7 @@ class Dots:
                 joined = f.new(type, f"bitcast {_joined(f, vectors)} to {type}")
                 f.store(joined, f.element(target, number * pitch + column, type))
                 if moved:
-                    found.append(self.add(f.const(type, _REPEATED), joined, moved[n]))
+                    found.append(self.add_moved(joined, moved[n]))
             return found
 
         found = [f.const(type, 0) for type in types] if self.moves else []
@@ -159,10 +162,9 @@ def rows_in_copy(copy: Memory, width: int, columns: Columns) -> Read:
     return read
 
 
-def dots_of(module: Module, contraction: Contraction) -> Dots | None:
-    """How the products of a contraction are added by instructions for bytes, if they are."""
-    a, b = contraction.a, contraction.b
-    if not module.triple.startswith("x86_64") or contraction.accumulator != I32:
+def dots_of(module: Module, accumulator: Type, a: Memory, b: Memory) -> Dots | None:
+    """How products of two operands are added by instructions for bytes, if they are."""
+    if not module.triple.startswith("x86_64") or accumulator != I32:
         return None
     if not a.type == b.type == I8:
         return None

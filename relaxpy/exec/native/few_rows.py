@@ -7,6 +7,7 @@ memory: along the sum if that is contiguous, otherwise along the columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from relaxpy.exec.native.contraction import (
     Axis,
@@ -26,6 +27,7 @@ from relaxpy.exec.native.contraction import (
     store,
     total,
 )
+from relaxpy.exec.native.dots import dots_of
 from relaxpy.exec.native.llvm import Function, Type, Value
 
 MOST_ROWS = 4
@@ -38,6 +40,10 @@ _SPAN = 4096
 """The most sums of a task that reads along the columns."""
 _LEAST_SPAN = 1024
 """The columns that are too few to be divided into two tasks."""
+
+
+_Add: TypeAlias = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], list[Value]]
+"""The sums after the products of vectors of rows and of columns are added to them."""
 
 
 class _FewRows:
@@ -105,11 +111,16 @@ class DotEmitter(_FewRows):
     def __init__(self, f: Function, contraction: Contraction) -> None:
         super().__init__(f, contraction, _DOTS)
         self.vector = Type(contraction.accumulator.element, 512 // contraction.accumulator.bits)
+        # The second operand is the one whose values are moved: its vectors are read only once.
+        accumulator, a, b = contraction.accumulator, contraction.a, contraction.b
+        dots = dots_of(f.module, accumulator, b, a)
+        self.dots = dots if dots is not None and dots.count == 4 and f.module.has_avx512 else None
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
         f, stride = self.f, self.contraction.column.b
         outer, first, count, rows, b = self.start(task)
+        starts = self._starts(rows)
 
         def group(column: Size, size: int) -> None:
             there = moved(f, b, combine(f, "mul", column, stride))
@@ -121,6 +132,7 @@ class DotEmitter(_FewRows):
                 values = self._joined(found[row * size : (row + 1) * size])
                 indices = (*outer, row, start)
                 values = initial_values(f, self.contraction, indices, values.type, None) + values
+                values = values - starts[row] if starts else values
                 store(f, self.contraction, indices, values, None)
 
         if isinstance(count, int):
@@ -130,36 +142,69 @@ class DotEmitter(_FewRows):
         f.loop(0, whole, _GROUP, [], lambda column: group(column, _GROUP))
         f.loop(whole, count, 1, [], lambda column: group(column, 1))
 
+    def _starts(self, rows: Sequence[Memory]) -> list[Value]:
+        """What the sums of each row have too much if the second operand is moved; or none."""
+        dots = self.dots
+        if dots is None or not dots.moves:
+            return []
+
+        def add(a: Sequence[Value], _: Sequence[Value], values: Sequence[Value]) -> list[Value]:
+            return [dots.add_moved(x, value) for x, value in zip(a, values, strict=True)]
+
+        return self._folded(rows, (), len(rows), add)
+
     def _sums(self, rows: Sequence[Memory], columns: Sequence[Memory]) -> list[Value]:
         """The sum for each row and column, in this order."""
-        f, lanes = self.f, self.vector.lanes
-        zero = f.const(self.vector, 0)
+        f, dots = self.f, self.dots
+
+        def add(a: Sequence[Value], b: Sequence[Value], values: Sequence[Value]) -> list[Value]:
+            pairs = zip(((x, y) for x in a for y in b), values, strict=True)
+            if dots is None:
+                return [multiply_add(f, x, y, value) for (x, y), value in pairs]
+            return [dots.add(y, x, value) for (x, y), value in pairs]
+
+        return self._folded(rows, columns, len(rows) * len(columns), add)
+
+    def _folded(
+        self, rows: Sequence[Memory], columns: Sequence[Memory], count: int, add: _Add
+    ) -> list[Value]:
+        """`count` sums to which `add` adds what the rows and columns have in each vector."""
+        f, dots = self.f, self.dots
+        step = self.vector.lanes * (1 if dots is None else dots.count)
         *outer, axis = self.over or (Axis(1, 1, 1),)
+
+        def vector(memory: Memory, index: Size, mask: Value | None) -> Value:
+            there = moved(f, memory, index)
+            if dots is None:
+                return load(f, there, self.vector, there.pointer, mask)
+            raw = load(f, there, Type(dots.packed.element, step), there.pointer, mask)
+            return f.new(self.vector, f"bitcast {raw} to {self.vector}")
 
         def along(
             a: Sequence[Memory], b: Sequence[Memory], values: Sequence[Value]
         ) -> Sequence[Value]:
-            def step(index: Size, mask: Value | None, current: Sequence[Value]) -> list[Value]:
-                there = [moved(f, m, index) for m in (*a, *b)]
-                vectors = [load(f, m, self.vector, m.pointer, mask) for m in there]
-                pairs = [(x, y) for x in vectors[: len(a)] for y in vectors[len(a) :]]
-                return [
-                    multiply_add(f, x, y, value)
-                    for (x, y), value in zip(pairs, current, strict=True)
-                ]
+            def at(index: Size, mask: Value | None, current: Sequence[Value]) -> list[Value]:
+                return add(
+                    [vector(m, index, mask) for m in a],
+                    [vector(m, index, mask) for m in b],
+                    current,
+                )
 
             extent = axis.extent
             if isinstance(extent, int):
-                whole: Size = extent // lanes * lanes
+                whole: Size = extent // step * step
             else:
-                whole = f.arithmetic("and", extent, -lanes)
-            values = f.loop(0, whole, lanes, values, lambda i, *v: step(i, None, v))
-            if isinstance(extent, int) and extent % lanes == 0:
+                whole = f.arithmetic("and", extent, -step)
+            values = f.loop(0, whole, step, values, lambda i, *v: at(i, None, v))
+            if isinstance(extent, int) and extent % step == 0:
                 return values
             rest = combine(f, "add", combine(f, "mul", whole, -1), extent)
-            return step(whole, f.lanes_below(f.index(rest), lanes), values)
+            return at(whole, f.lanes_below(f.index(rest), step), values)
 
-        zeros = [zero] * (len(rows) * len(columns))
+        if dots is not None:
+            rows = [dots.second(m) for m in rows]
+            columns = [dots.first(m) for m in columns]
+        zeros = [f.const(self.vector, 0)] * count
         sums = self.each(outer, rows, columns, zeros, along)
         return [f.fold_lanes(value, lambda x, y: x + y) for value in sums]
 

@@ -123,7 +123,7 @@ class TileEmitter:
             self.chunk = divisor(self.chunked.extent, self.chunk)
         self.depth = inside * (self.chunk if self.chunked else 1)
         # Several products of bytes are added by one instruction.
-        self.dots = dots = dots_of(f.module, contraction)
+        self.dots = dots = dots_of(f.module, contraction.accumulator, contraction.a, contraction.b)
         self.packed = dots.packed if dots else contraction.accumulator
         self.packs_a = dots is not None or converts(contraction.a, contraction)
         self.packs_b = dots is not None or (self._packs_b() if packs is None else packs)

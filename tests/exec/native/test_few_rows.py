@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
+
 import numpy as np
 import pytest
 
 from relaxpy.exec.native.contraction import Contraction
 from relaxpy.exec.native.few_rows import DotEmitter, SpanEmitter
-from relaxpy.exec.native.llvm import Function
-from relaxpy.exec.native.machine import narrow
+from relaxpy.exec.native.llvm import I32, Function
+from relaxpy.exec.native.machine import Machine, host, narrow
 from relaxpy.exec.native.tiles import Tile
-from tests.exec.native.contractions import Kernel, check, guarded
-from tests.exec.native.test_tiles import numbers, run, shapes
+from tests.exec.native.contractions import Kernel, check, expected, guarded
+from tests.exec.native.test_tiles import extreme_bytes, numbers, run, shapes
 
 
 def dot(f: Function, contraction: Contraction, tile: Tile) -> DotEmitter:
@@ -52,6 +55,30 @@ def test_datatypes_and_the_width_of_vectors(subscripts: str, dtype: str) -> None
     one = run(subscripts, extents, dtype, emitter=emitter)
     two = run(subscripts, extents, dtype, emitter=emitter, machine=narrow())
     assert one.tobytes() == two.tobytes()
+
+
+@pytest.mark.parametrize("machine", [host, narrow])
+@pytest.mark.parametrize(("left", "right"), [*product(("int8", "uint8"), repeat=2)])
+def test_products_of_all_bytes_are_exact(
+    left: str, right: str, machine: Callable[[], Machine]
+) -> None:
+    rng = np.random.default_rng(5)
+    options = {"accumulator": I32, "machine": machine(), "emitter": dot}
+    names = "bmjk,bnjk->bmn"
+    one = [np.zeros((2, 3, 2, 2), left), np.zeros((2, 2, 2, 2), right), np.zeros((2, 3, 2), "i4")]
+    any_size = Kernel(names, one, symbolic="bmnjk", fixed="m", over="jk", **options)
+    for b, n, j, k in ((1, 5, 1, 64), (2, 67, 3, 130), (3, 1, 1, 9), (2, 6, 1, 0), (2, 70, 2, 63)):
+        arrays = [
+            guarded(extreme_bytes(shape, dtype, rng), at_end=bool(n % 2))
+            for shape, dtype in (((b, 3, j, k), left), ((b, n, j, k), right))
+        ]
+        result = guarded(np.full((b, 3, n), 77, "int32"), at_end=True)
+        any_size(*arrays, result)
+        np.testing.assert_array_equal(result, expected(names, *arrays))
+        if k:
+            result[...] = 77
+            Kernel(names, [*arrays, result], over="jk", **options)(*arrays, result)
+            np.testing.assert_array_equal(result, expected(names, *arrays))
 
 
 def test_batches_and_several_axes_of_the_sum() -> None:

@@ -115,6 +115,13 @@ def test_sums_of_bytes_over_several_axes() -> None:
     run("ijkm,kjin->mn", extents, "int8", "int32", accumulator=I32)
 
 
+def extreme_bytes(shape: Sequence[int], dtype: str, rng: np.random.Generator) -> np.ndarray:
+    """Bytes, half of which are the least, the greatest, or next to zero."""
+    values = rng.integers(-128, 128, shape).astype(dtype)
+    values[rng.random(shape) < 0.5] = rng.choice(np.array([-128, -1, 127], "int8").view(dtype))
+    return values
+
+
 def avx_vnni() -> Machine:
     """Vectors of 256 bits with the instruction for bytes, as far as this processor has them."""
     if not host().module().has_byte_dots:
@@ -141,12 +148,10 @@ def test_products_of_all_bytes_are_exact(left: str, right: str, machine: str) ->
         [(130, 49, 2050), *SIZES, (2, 8, 0)], ("mk,kn->mn", "km,nk->mn")
     ):
         a, b, c = shapes(subscripts, {"m": m, "n": n, "k": k})
-        arrays = []
-        for shape, dtype in ((a, left), (b, right)):
-            values = rng.integers(-128, 128, shape).astype(dtype)
-            extreme = rng.random(shape) < 0.5
-            values[extreme] = rng.choice(np.array([-128, -1, 127], "int8").view(dtype))
-            arrays.append(guarded(values, at_end=bool(m % 2)))
+        arrays = [
+            guarded(extreme_bytes(shape, dtype, rng), at_end=bool(m % 2))
+            for shape, dtype in ((a, left), (b, right))
+        ]
         arrays.append(guarded(np.full(c, 77, "int32"), at_end=True))
         options = {"accumulator": I32, "machine": MACHINES[machine]()}
         if k in (2050, 33):
