@@ -139,6 +139,52 @@ PROGRAMS = {
                 X[vi, vk] = Y[vi] * T.float32(2)
         """
     ),
+    "beside what other iterations start": kernel(
+        """
+        for k, i in T.grid(m, 3):
+            with T.block("sum"):
+                vk, vi = T.axis.remap("RS", [k, i])
+                with T.init():
+                    Y[vi] = T.float32(100)
+                Y[vi] = Y[vi] + X[vi, vk] * Y[(vi + 1) % 3]
+        """
+    ),
+    "from what the block changes": kernel(
+        """
+        for k, i in T.grid(m, 3):
+            with T.block("sum"):
+                vk, vi = T.axis.remap("RS", [k, i])
+                with T.init():
+                    Y[vi] = Y[0] * T.float32(2)
+                Y[vi] = Y[vi] + X[vi, vk]
+        """
+    ),
+    "after a use": kernel(
+        """
+        for i, k in T.grid(3, m):
+            with T.block("copy"):
+                vi, vk = T.axis.remap("SS", [i, k])
+                X[vi, vk] = Y[vi] * T.float32(2)
+            with T.block("sum"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(100)
+                Y[vi] = Y[vi] + X[vi, vk]
+        """
+    ),
+    "after a store": kernel(
+        """
+        for i, k in T.grid(3, m):
+            with T.block("other"):
+                vi, vk = T.axis.remap("SS", [i, k])
+                Y[vi] = X[vi, vk]
+            with T.block("sum"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(100)
+                Y[vi] = Y[vi] + X[vi, vk]
+        """
+    ),
     "under conditions": kernel(
         """
         for i in range(3):
@@ -204,6 +250,13 @@ def test_a_fused_reduction_is_initialised_once(m: int) -> None:
     fused = nest("i, f in T.grid(3, m * 4)", block(FUSED, term="X[vi, vj, vk]"), THREE_DIMENSIONS)
     check(fused, numbers(3, m, 4), numbers(3))
     assert methods(fused) == ["add reduction over f, f"]
+
+
+@pytest.mark.parametrize("m", [0, 1, 3])
+def test_an_outer_reduction_is_initialised_before_its_loops(m: int) -> None:
+    outer = nest("k, i in T.grid(m, 3)", block(BY_AXIS))
+    check(outer, numbers(3, m), numbers(3))
+    assert methods(outer) == ["add reduction over k"]
 
 
 def test_a_tiled_reduction_is_initialised_like_one_over_a_single_loop() -> None:

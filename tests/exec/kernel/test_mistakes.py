@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy.exec.kernel.plan import blocking, copies, fold_init, memory, schedule
+from relaxpy.exec.kernel.plan import (
+    blocking,
+    copies,
+    fold_init,
+    initialisation,
+    memory,
+    schedule,
+)
 from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.tree import Plan, Row
@@ -97,6 +104,17 @@ BODIES: dict[str, tuple[Mistake, str]] = {
         L[i] = X[i] * X[i]
     for i in range(6):
         Y[i] = L[5 - i] + X[i]
+""",
+    ),
+    "move an init out of its loops": (
+        always(initialisation._Initialiser, "_is_own_element"),
+        """
+    for k, i in T.grid(6, 6):
+        with T.block("sum"):
+            vk, vi = T.axis.remap("RS", [k, i])
+            with T.init():
+                Y[vi] = 0
+            Y[vi] = Y[vi] + Z[vi, vk] * Y[5 - vi]
 """,
     ),
     "hoist an initialisation out of a loop": (
