@@ -131,3 +131,38 @@ def test_an_index_outside_a_matched_region_is_refused_inside_its_buffer_too(
         return
     run(array, 5)
     assert array.tolist() == [0, 0, 1, 2, 0, 0, 0]
+
+
+def asserted(condition: str) -> PrimFunc:
+    """Doubles n numbers, and asserts a condition for each."""
+    func = from_source(f"""
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "int32")
+    B = T.match_buffer(b, (n,), "int32")
+    for i in range(n):
+        assert {condition}, "it does not hold"
+        B[i] = A[i] * 2
+""")
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+@pytest.mark.parametrize("condition", ["i < n", "0 <= i and i < n + 3", "T.bool(True)"])
+def test_an_assertion_that_always_holds_is_not_tested(condition: str) -> None:
+    assert methods(asserted(condition)) == ["elementwise"]
+    for n in (0, 3):
+        check(asserted(condition), np.arange(n, dtype=np.int32), np.zeros(n, np.int32))
+
+
+@pytest.mark.parametrize("condition", ["i < 3", "i + 1 < n", "A[i] == A[i]", "n // (n - 4) < 9"])
+def test_other_assertions_are_tested(condition: str) -> None:
+    func, size = asserted(condition), 4
+    assert methods(func) != ["elementwise"]
+    check(func, np.zeros(0, np.int32), np.zeros(0, np.int32))
+    if condition.startswith("A"):
+        check(func, np.zeros(size, np.int32), np.zeros(size, np.int32))
+    else:
+        args = np.zeros(size, np.int32), np.zeros(size, np.int32)
+        refused(func, *args, match="it does not hold|divi")

@@ -322,6 +322,8 @@ class _Collector:
                 yield from self.statements(item, box, guards, ordered)
             case WhileLoop():
                 yield self.compound((item,), box, guards, ordered, "a while loop")
+            case Check(condition=condition) if self.is_proved(condition, box):
+                pass
             case Check() | Return() | Bind() | Jump() | Alloc():
                 yield self.compound((item,), box, guards, ordered, "control")
 
@@ -370,6 +372,17 @@ class _Collector:
         """Whether `items` store to memory that `expr` reads."""
         written = set(map(self.nest.memory, stored_buffers(items)))
         return any(self.nest.memory(load.buffer) in written for load in loads(expr))
+
+    def is_proved(self, condition: PrimExpr, box: Box) -> bool:
+        """Whether an assertion provably holds, so that no back end tests it."""
+        if _is_triangular(box) or self.bounds_may_fail(box):
+            return False
+        if may_fail(condition, box, self.shape_vars) or any(
+            True for _ in external_calls(condition)
+        ):
+            return False
+        sides = split(condition, box, self.shape_vars)
+        return sides is not None and not sides.fails
 
     def bounds_may_fail(self, box: Box) -> bool:
         """Whether evaluating the bounds of these loops may stop the program."""
