@@ -1,3 +1,4 @@
+import gc
 import os
 
 import pytest
@@ -13,6 +14,13 @@ def pytest_configure() -> None:
     os.environ.setdefault("RELAXPY_FUZZ_SEED", "1")
     # Code is generated in every run, and none is left in the directory of the user.
     os.environ.setdefault("RELAXPY_CACHE", "0")
+    # A tenth of the run would be spent in visiting the thousands of tests again and again.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
