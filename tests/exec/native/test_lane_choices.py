@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.errors import RelaxpyError
 from relaxpy.script import from_source
 from tests.exec.native.test_contract import graph, numbers, run
 
@@ -61,3 +62,28 @@ def test_functions_of_many_instructions_have_loops_of_their_own() -> None:
     x = numbers((20, 50))
     wide = np.tanh(np.exp(x.astype("float64"))) + x
     np.testing.assert_allclose(ex["main"](x), 1 / (1 + np.exp(-wide)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+def test_clamped_indices_are_gathered(kind: str) -> None:
+    text = f"""
+@T.prim_func
+def main(a: T.Buffer((7,), "float32"), p: T.handle, y: T.handle):
+    n = T.int64()
+    P = T.match_buffer(p, (n,), "{kind}")
+    Y = T.match_buffer(y, (n,), "float32")
+    for i in range(n):
+        Y[i] = a[INDEX]
+"""
+    clamped = f"T.max(T.min(P[i], T.{kind}(6)), T.{kind}(0))"
+    places = np.arange(-50, 51, dtype=kind)
+    a, y = np.arange(7, dtype="float32"), np.zeros(101, "float32")
+    ex = relaxpy.compile(from_source(text.replace("INDEX", clamped)), target="native")
+    assert ex.kernel_source("main", "tree").startswith("each i < n:")
+    for n in (0, 1, 15, 101):
+        ex["main"](a, places[:n], y[:n])
+        np.testing.assert_array_equal(y[:n], places[:n].clip(0, 6))
+    for index in (f"T.min(P[i], T.{kind}(6))", f"T.max(T.min(P[i], T.{kind}(7)), T.{kind}(0))"):
+        main = relaxpy.compile(from_source(text.replace("INDEX", index)), target="native")["main"]
+        with pytest.raises(RelaxpyError, match="index"):
+            main(a, places, y)

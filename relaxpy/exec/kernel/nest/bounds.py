@@ -10,7 +10,18 @@ from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
-from relaxpy.ir.tir.expr import BinaryOpExpr, Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Var
+from relaxpy.ir.tir.expr import (
+    BinaryOpExpr,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    PrimExpr,
+    Var,
+)
 
 
 def bounds_of(
@@ -61,10 +72,31 @@ def is_inside(
             return is_inside(a, as_poly(size) * divisor, axes, shape_vars)
         case FloorMod(b=IntImm(value=divisor)) if divisor > 0:
             return (as_poly(size) - divisor).is_at_least(0, shape_vars)
+        case Min() | Max():
+            return _is_clamped(index, size, axes, shape_vars)
         case _:
             pass
     index_map = affine(index, {a.var for a in axes})
     return index_map is not None and is_affine_inside(index_map, size, axes, shape_vars)
+
+
+def _is_clamped(
+    index: PrimExpr, size: PrimExpr | IndexPoly, axes: Sequence[Axis], shape_vars: Container[Var]
+) -> bool:
+    """The same as `is_inside`, for the minimum or the maximum of indices that may be outside."""
+
+    def bounded(expr: PrimExpr, *, above: bool) -> bool:
+        if isinstance(expr, (Min, Max)):
+            decide = any if isinstance(expr, Min) == above else all
+            return decide(bounded(operand, above=above) for operand in (expr.a, expr.b))
+        index_map = affine(expr, {a.var for a in axes})
+        ends = None if index_map is None else bounds_of(index_map, axes, shape_vars)
+        if ends is None:
+            return False
+        distance = as_poly(size) - 1 - ends[1] if above else ends[0]
+        return distance.is_at_least(0, shape_vars)
+
+    return bounded(index, above=False) and bounded(index, above=True)
 
 
 def is_range_inside(

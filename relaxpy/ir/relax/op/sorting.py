@@ -24,11 +24,14 @@ from relaxpy.ir.relax.op.definition.rules import (
     normal_axis,
     refuse,
     refuse_type,
+    te_kernel,
     tensor,
     with_dtype,
 )
-from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import IntImm
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -255,8 +258,65 @@ def _bucketized(
     return np.asarray(buckets, np.int32 if out_int32 else np.int64)
 
 
+def _searched(values: Tensor, boundaries: Tensor, dtype: DataType, right: bool) -> Tensor:
+    """`bucketize` by halves: each step decides for all values whether to skip one of them."""
+    [size] = boundaries.shape
+    assert isinstance(size, IntImm)
+    last = ops.const(size.value - 1, dtype)
+    left, found = size.value, None
+    while left:
+        step = max(left // 2, 1)
+        found = _skipped(values, boundaries, found, step, last, right)
+        left = left - step if left > 1 else 0
+    assert found is not None
+    return found
+
+
+def _skipped(
+    values: Tensor,
+    boundaries: Tensor,
+    found: Tensor | None,
+    step: int,
+    last: PrimExpr,
+    right: bool,
+) -> Tensor:
+    """The boundaries passed so far, and `step` more where the last one of these is passed, too."""
+    width, zero = ops.const(step, last.dtype), ops.const(0, last.dtype)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        start = zero if found is None else found(*index)
+        place = ops.maximum(ops.minimum(start + ops.const(step - 1, last.dtype), last), zero)
+        boundary, value = boundaries(place), values(*index)
+        if right:
+            passes = ops.any_of(value >= boundary, intrin.isnan(value))
+        else:
+            above = ops.logical_not(boundary >= value)
+            passes = ops.all_of(above, ops.logical_not(intrin.isnan(boundary)))
+        return start + tir.Select(passes, width, zero)
+
+    result: Tensor = te.compute(values.shape, element, name="buckets")
+    return result
+
+
+def _legalize_bucketize(builder: BlockBuilder, call: Call) -> Expr:
+    values, boundaries = map(builder.struct_info_of, call.args)
+    assert isinstance(values, TensorStructInfo)
+    assert isinstance(boundaries, TensorStructInfo)
+    dtype, [size] = values.dtype, literal_shape(boundaries) or [None]
+    is_plain = (dtype.is_int and not dtype.is_bool) or (dtype.is_float and dtype.bits > 8)
+    if not is_plain or dtype != boundaries.dtype or not isinstance(size, IntImm) or not size.value:
+        return call
+    result = INT32 if call.attrs["out_int32"] else INT64
+    return te_kernel(builder, _searched, "bucketize", *call.args, result, call.attrs["right"])
+
+
 @register(
-    "relax.bucketize", layout=same_layout, pure=True, runtime=_bucketized, gradient=no_gradient
+    "relax.bucketize",
+    layout=same_layout,
+    pure=True,
+    runtime=_bucketized,
+    legalize=_legalize_bucketize,
+    gradient=no_gradient,
 )
 def bucketize(
     input_tensor: TensorStructInfo,

@@ -130,6 +130,36 @@ def test_nan_is_above_the_boundaries_of_narrow_floats(dtype: str) -> None:
     np.testing.assert_array_equal(found, [2, 2, 1, 2, 2, 0, 0, 1, 1])
 
 
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint16"])
+def test_buckets_of_known_boundaries(dtype: str, target: str) -> None:
+    kind = DataType(dtype).numpy()
+    rng = np.random.default_rng(0)
+    for count, shape in ((1, (3, 5)), (2, (0, 3)), (7, (67,)), (100, (129,)), (33, ())):
+        boundaries = (rng.standard_normal(count) * 20 + 40).astype(kind)
+        x = np.array(rng.standard_normal(shape) * 20 + 40, kind)
+        if kind.kind != "i" and x.size > 20:
+            x.flat[:3] = boundaries[:3]
+        boundaries = np.sort(boundaries.astype("float64")).astype(kind)
+        if DataType(dtype).is_float and count > 2:
+            boundaries[-1] = np.nan
+            x.flat[-1] = np.nan
+        wide, bounds = x.astype("float64"), boundaries.astype("float64")
+        for right in (False, True):
+            case = Case(
+                "relax.bucketize",
+                "known",
+                (x, boundaries),
+                lambda v, b, r=right: op.bucketize(v, b, r, r),
+                np.searchsorted,
+            )
+            main = compile(program(case, symbolic=False), target)["main"]
+            found: Any = main(x, boundaries)
+            assert found.dtype == ("int32" if right else "int64")
+            expected = np.searchsorted(bounds, wide, "right" if right else "left")
+            np.testing.assert_array_equal(found, expected)
+
+
 def _best(data: np.ndarray[Any, Any], k: int, *, largest: bool) -> list[list[int]]:
     """The first k indices of each row by Python's sort, which is stable; NaN is greatest."""
     sign = -1 if largest else 1
