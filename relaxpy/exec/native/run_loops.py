@@ -329,11 +329,18 @@ class RunLoops(Loops):
                     frame.store(target, indices, frame.narrowed(value, target.dtype))
 
             self.function.branch(condition, inside)
+            self._forget_stored(target)
             return
         value = frame.value(member.value)
         frame.store(target, indices, frame.narrowed(value, target.dtype), condition)
+        self._forget_stored(target)
         if condition is None:
             frame.stored[target, indices] = value
+
+    def _forget_stored(self, target: Buffer) -> None:
+        """Forget the elements of a buffer: what has been stored may be one of them."""
+        stored = self.frame.stored
+        self.frame.stored = {key: value for key, value in stored.items() if key[0] is not target}
 
     def _accumulated(self, member: Assignment, total: Value) -> Value:
         frame, f = self.frame, self.function

@@ -365,6 +365,27 @@ FOUND = {
         """,
         call(ints(1, 2), ints(0, 1, 2, 3, 0, 1).reshape(2, 3), ints(*range(6)).reshape(2, 3)),
     ),
+    "an element is what the last store to it stored, by whatever index": (
+        """
+        def f(B: T.Buffer((2,), "int32")):
+            for i, j in T.grid(2, 2):
+                B[j] = 1
+                B[i] = 0
+                B[i] = B[j]
+        """,
+        call(ints(5, 5)),
+    ),
+    "rows are what the last store to them stored": (
+        """
+        def f(B: T.Buffer((40, 2), "int32"), C: T.Buffer((40, 4), "int32")):
+            for i, j in T.grid(2, 2):
+                for a in range(40):
+                    B[a, j] = C[a, i]
+                    B[a, i] = 7
+                    C[a, i * 2 + j] = B[a, j]
+        """,
+        call(ints(*range(80)).reshape(40, 2), ints(*range(160)).reshape(40, 4)),
+    ),
 }
 
 
