@@ -2,8 +2,9 @@
 
 Where the order of iterations makes no difference, according to a program, they run backwards. Each
 statement runs in all lanes of a vector before the next one does, and there are few lanes or many.
-What is in registers is lost after the lanes. What a stretch of a loop accumulates into memory of
-the program is accumulated into the element where the program combines the stretches.
+What is in registers is lost after the lanes. Obligations are tested with the values that elements
+have where the program tests them, and have to hold. What a stretch of a loop accumulates into
+memory of the program is accumulated into the element where the program combines the stretches.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
 from relaxpy.exec.native import chains, cost, split, tree as native
 from relaxpy.exec.native.backend import rewritten
 from relaxpy.exec.native.lanes import lane_axis
+from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.product import product_of
 from relaxpy.exec.native.run_loops import is_swept
 from relaxpy.exec.native.tree import Late, Program, Tasks, program_of
@@ -89,6 +91,7 @@ class ProgramRun(PlanRun):
                     self.results[source], self.parts[source] = statement, []
 
     def whole(self) -> None:
+        self.require(self.program.early)
         self.trees(self.program.trees)
         self.complete()
 
@@ -151,8 +154,22 @@ class ProgramRun(PlanRun):
                         self.tree(body)
             case For():
                 super().tree(tree)
-            case Late():
-                pass
+            case Late(obligations=required, tests=tests):
+                if self.holds(tests):
+                    self.require(required)
+
+    def require(self, obligations: Iterable[Obligation]) -> None:
+        """Test obligations with the present values; they hold in the text, which has no error."""
+        env, named = dict(self.env), dict(self.named)
+        for obligation in obligations:
+            for _ in self.iterations(obligation.axes):
+                if not self.holds(obligation.path):
+                    continue
+                size = obligation.size
+                index = self.bound(obligation.index)
+                if index == 0 if size is None else not 0 <= index < self.bound(size):
+                    raise OrderError(f"{obligation.index} is tested when it is {index}")
+        self.env, self.named = env, named
 
     def anyhow(self, axes: Sequence[Axis], independent: frozenset[Var]) -> Iterator[None]:
         """The iterations, those of `independent` axes backwards."""

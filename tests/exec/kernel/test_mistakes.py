@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -20,7 +21,8 @@ from relaxpy.exec.kernel.plan import (
 from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.tree import Plan, Row
-from relaxpy.exec.native import chains, epilogues, flat, fusion, split, tree
+from relaxpy.exec.native import chains, epilogues, flat, fusion, obligations, split, tree
+from relaxpy.exec.native.obligations import Obligation
 from relaxpy.script import from_source
 from tests.exec.kernel.program_checker import program_fault, small_blocks
 from tests.exec.kernel.schedule_checker import first_fault
@@ -47,6 +49,12 @@ def row_without_offset(*args: Any, row: Callable[..., Row | None] = blocking._ro
 
 def all_independent(_: Plan, run: Any, serial: object) -> frozenset[Any]:
     return frozenset(axis.var for axis in run.loops)
+
+
+def without_path(
+    *args: Any, of_value: Callable[..., Iterator[Obligation]] = obligations.of_value
+) -> Iterator[Obligation]:
+    return (replace(obligation, path=()) for obligation in of_value(*args))
 
 
 def fault(text: str, *args: np.ndarray) -> str | None:
@@ -197,6 +205,24 @@ BODIES: dict[str, tuple[Mistake, str]] = {
             M[i, j] = M[i, j] + Z[i, k] * Z[k, j]
     for i, j in T.grid(6, 6):
         W[i, j] = M[i, j] + M[0, j]
+""",
+    ),
+    "test an index before it is computed": (
+        instead(obligations, "_early", lambda obligation, _: obligation),
+        """
+    for i in range(6):
+        X[i] = (X[i] % 6 + 6) % 6
+    for i in range(6):
+        Y[X[i]] = i
+""",
+    ),
+    "test an index in iterations that do not use it": (
+        instead(obligations, "of_value", without_path),
+        """
+    for i in range(6):
+        X[i] = X[i] * 2
+    for i in range(6):
+        Y[i] = T.if_then_else(X[i] >= 0, Z[0, T.min(X[i], 5)], 0)
 """,
     ),
     "divide into tasks": (
