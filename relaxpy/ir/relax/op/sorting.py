@@ -54,9 +54,25 @@ def order(data: Array, axis: int, *, descending: bool) -> Array:
     data = comparable(data)
     if not descending:
         return np.argsort(data, axis, kind="stable")
-    mirrored = np.argsort(np.flip(data, axis), axis, kind="stable")
-    indices: Array = data.shape[axis] - 1 - np.flip(mirrored, axis)
+    mirrored = np.argsort(_mirrored(data, axis), axis, kind="stable")
+    indices: Array = data.shape[axis] - 1 - _mirrored(mirrored, axis)
     return indices
+
+
+def _mirrored(data: Array, axis: int) -> Array:
+    """As `np.flip`, which takes longer than to sort a few elements."""
+    return data[..., ::-1] if axis in (-1, data.ndim - 1) else np.flip(data, axis)
+
+
+def _elements(data: Array, positions: Array, axis: int) -> Array:
+    """As `np.take_along_axis`, which is slow for small arrays."""
+    if axis not in (-1, data.ndim - 1) or not data.flags.c_contiguous or not data.size:
+        return np.take_along_axis(data, positions, axis)
+    starts: Any = 0
+    if data.ndim > 1:
+        starts = np.arange(0, data.size, data.shape[-1] or 1).reshape(*data.shape[:-1], 1)
+    found: Array = data.reshape(-1)[positions + starts]
+    return found
 
 
 def _sorted(data: Array, axis: int = -1, descending: bool = False) -> Array:
@@ -127,12 +143,42 @@ _SMALL = 4096
 """Up to so many elements, calls of NumPy take longer than to sort all of them."""
 _GROUP = 64
 """The most elements of a group whose extreme is compared with those of other groups."""
+_IN_TURN = 8
+"""Up to so many elements are selected one after the other, in rows that stay in the cache."""
+
+
+def _select_in_turn(rows: Array, k: int, *, largest: bool) -> Array | None:
+    """The first k positions of each row, one after the other.
+
+    None if one of them is a NaN that does not come first, or as bad as what takes the place of
+    those that have been selected.
+    """
+    worst: Any
+    if rows.dtype.kind == "f":
+        worst = -np.inf if largest else np.inf
+    else:
+        limits = np.iinfo(rows.dtype)
+        worst = limits.min if largest else limits.max
+    left, starts = rows.copy(), np.arange(0, rows.size, rows.shape[1])
+    places = np.empty((k, len(rows)), np.intp)
+    for place in places:
+        np.add(left.argmax(1) if largest else left.argmin(1), starts, out=place)
+        left.put(place, worst)
+    values = rows.take(places)
+    if (values == worst).any() or (not largest and (values != values).any()):
+        return None
+    found: Array = (places - starts).T
+    return found
 
 
 def _select_first(data: Array, k: int, axis: int, *, largest: bool) -> Array:
     """The first k indices of `order`, for k less than the number of elements."""
     keys = np.moveaxis(comparable(data), axis, -1)
     rows = keys.reshape(-1, keys.shape[-1])
+    if k <= _IN_TURN and rows.shape[1] <= _SMALL and rows.dtype.kind in "fiu":
+        found = _select_in_turn(np.ascontiguousarray(rows), k, largest=largest)
+        if found is not None:
+            return np.moveaxis(found.reshape(*keys.shape[:-1], k), -1, axis)
     size = min(_GROUP, rows.shape[1] // (8 * k))
     if size >= FEW and len(rows):
         found = _select_beyond(rows, k, size, largest=largest)
@@ -190,12 +236,13 @@ def _top(
         positions = _select_first(data, k, axis, largest=largest)
     else:
         positions = order(data, axis, descending=largest)
-        if k > 0:
-            positions = np.take(positions, np.arange(min(k, size)), axis)
-    indices = positions.astype(str(dtype))
+        if 0 < k < size:
+            is_last = axis in (-1, data.ndim - 1)
+            positions = positions[..., :k] if is_last else np.take(positions, np.arange(k), axis)
+    indices = np.array(positions, str(dtype))
     if ret_type == "indices":
         return indices
-    values = np.take_along_axis(data, positions, axis)
+    values = _elements(data, positions, axis)
     return values if ret_type == "values" else (values, indices)
 
 

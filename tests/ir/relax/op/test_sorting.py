@@ -199,6 +199,32 @@ def test_few_elements_of_long_rows_with_nan_and_equal_elements(largest: bool) ->
         assert found == _best(rows, 4, largest=largest)
 
 
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_few_elements_and_their_positions(axis: int, dtype: str, largest: bool) -> None:
+    for shape in ((4, 40, 70), (70, 40, 4), (5, 3, 6), (0, 9, 9)):
+        x = (np.random.default_rng(2).standard_normal(shape) * 30).astype(dtype)
+        x.reshape(-1)[::13] = -np.inf if dtype == "float32" else np.iinfo(dtype).min
+        rows = np.moveaxis(x, axis, -1)
+        k = min(3, rows.shape[-1])
+        lines = rows.reshape(rows.size // max(rows.shape[-1], 1), rows.shape[-1])
+        best = _best(lines, k, largest=largest)
+        places = np.array(best, "int64").reshape(*rows.shape[:-1], k)
+        values = np.take_along_axis(rows, places, -1)
+        for k_text, found in (("both", None), ("values", values), ("indices", places)):
+            make = partial(op.topk, k=3, axis=axis, ret_type=k_text, largest=largest, dtype="int64")
+            module = program(Case("relax.topk", "axis", (x,), make, np.sort), symbolic=False)
+            result: Any = compile(module)["main"](x)
+            pairs = (
+                [(result, found)]
+                if found is not None
+                else list(zip(result, (values, places), strict=True))
+            )
+            for one, expected in pairs:
+                np.testing.assert_array_equal(np.moveaxis(one, axis, -1), expected)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
 def test_sorts_of_short_integers(dtype: str) -> None:
     x = np.random.default_rng(0).integers(-200, 200, (5, 300)).astype(dtype)
