@@ -29,6 +29,7 @@ from relaxpy.exec.native.machine import obstacle
 from relaxpy.exec.native.objects import recorded
 from relaxpy.exec.native.pool import pool_object
 from relaxpy.exec.native.saved import LoadedCode, load_code, saved_code
+from relaxpy.exec.native.static_entry import enter_object
 from relaxpy.exec.profile import profile_call
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
@@ -391,6 +392,7 @@ class _Lowered:
         assert lowered.source  # with the entries of kernels, which the text calls
         with recorded() as objects:
             pool_object()
+            enter_object()
         return saved_code({**lowered.backend.objects, **objects})
 
 

@@ -19,7 +19,7 @@ from relaxpy.exec.native.backend import NativeBackend
 from relaxpy.exec.native.copies import WithCopies
 from relaxpy.exec.native.entry import entry_name, make_builtin
 from relaxpy.exec.native.frame import RefusedError
-from relaxpy.exec.native.interpreter import PYTHON, fits_interpreter
+from relaxpy.exec.native.interpreter import fits_interpreter
 from relaxpy.exec.native.objects import Library
 from relaxpy.exec.native.packing import MARK
 from relaxpy.ir.relax import nodes as rx
@@ -116,7 +116,7 @@ def link_graph(
 
 
 def _exports(symbol: str, constants: Sequence[object]) -> list[str]:
-    return [entry_name(symbol), PYTHON, *([constants_name(symbol)] if constants else [])]
+    return [entry_name(symbol), *([constants_name(symbol)] if constants else [])]
 
 
 class _Fallback:

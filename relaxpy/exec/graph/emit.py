@@ -7,7 +7,7 @@ from functools import partial
 
 from relaxpy.exec.graph.memory import ALIGNMENT, MemoryPlan, byte_count, plan_memory
 from relaxpy.exec.graph.program import Graph, KernelCall, Memory, Tensor, Value as Result
-from relaxpy.exec.native.entry import Integer, call_kernel, emit_entry, size_names
+from relaxpy.exec.native.entry import Array, Integer, call_kernel, emit_entry, size_names
 from relaxpy.exec.native.interpreter import call_python, data_of, new_array
 from relaxpy.exec.native.llvm import (
     BOOL,
@@ -21,6 +21,7 @@ from relaxpy.exec.native.llvm import (
     Value,
 )
 from relaxpy.exec.native.module import Module
+from relaxpy.exec.native.static_entry import emit_static_entry, is_static
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.tir.expr import IntImm, Var
 
@@ -44,6 +45,7 @@ class GraphEmitter:
         self.module, self.symbol, self.graph, self.kernels = module, symbol, graph, kernels
         self.plan: MemoryPlan = plan_memory(graph)
         self.names = size_names(graph.params)
+        self.function = ""
 
     def emit(self) -> None:
         """Emit both functions.
@@ -54,8 +56,46 @@ class GraphEmitter:
         count = len(self.graph.constants)
         if count:
             self.module.words(constants_name(self.symbol), count)
-        _Body(self).emit()
-        emit_entry(self.module, self.symbol, self.graph.params, result=self._result)
+        self.function = self._only_kernel() or _Body(self).emit()
+        if self._is_static():
+            self._emit_static_entry()
+        else:
+            emit_entry(self.module, self.symbol, self.graph.params, result=self._result)
+
+    def _only_kernel(self) -> str:
+        """The kernel that takes the arguments of the function itself, if there is one."""
+        graph = self.graph
+        if self.names or len(graph.calls) != 1 or self.plan.copied:
+            return ""
+        (call,) = graph.calls
+        memories = [a.memory for a in call.arguments if isinstance(a, Tensor)]
+        arrays = [t.memory for _, t in sorted(graph.tensors.items(), key=lambda entry: entry[0])]
+        takes = [*arrays, *(t.memory for t in self.plan.outputs)]
+        is_same = len(takes) == len(graph.params) + len(self.plan.outputs) == len(call.arguments)
+        return self.kernels[call.kernel] if is_same and memories == takes else ""
+
+    def _is_static(self) -> bool:
+        """Whether an entry for fixed shapes returns the result: new arrays, each of them once."""
+        graph, outputs = self.graph, list(self.plan.outputs)
+        fields = [graph.result] if isinstance(graph.result, Tensor) else list(graph.result)
+        return (
+            fields == outputs
+            and (bool(graph.calls) or bool(self.plan.copied))
+            and is_static(graph.params, len(outputs))
+            and all(isinstance(dim, IntImm) for t in outputs for dim in t.shape)
+        )
+
+    def _emit_static_entry(self) -> None:
+        params = [p for p in self.graph.params if isinstance(p, Array)]
+        results = [
+            Array(str(t.sinfo.dtype), tuple(d.value for d in t.shape if isinstance(d, IntImm)))
+            for t in self.plan.outputs
+        ]
+        emit_static_entry(
+            *(self.module, self.symbol, self.function, params, results),
+            release_gil=not self.graph.is_small,
+            is_tuple=not isinstance(self.graph.result, Tensor),
+        )
 
     def variables(self, arguments: Sequence[Value]) -> dict[str, Value]:
         """The sizes by name, among the arguments of the function."""
@@ -145,7 +185,7 @@ class GraphEmitter:
             return self._built(f, self.graph.result, objects, arrays, set())
         outputs = [data_of(f, array) for array in arrays]
         release = not self.graph.is_small
-        status = call_kernel(f, self.symbol, [*arguments, *outputs], release_gil=release)
+        status = call_kernel(f, self.function, [*arguments, *outputs], release_gil=release)
         build = lambda: [self._built(f, self.graph.result, objects, arrays, set())]  # noqa: E731
         return f.branch(f.compare("eq", status, 0), build, lambda: [null])[0]
 
@@ -202,8 +242,8 @@ class _Body:
         self.workspace: Value | None = None
         self.starts: list[Value] = []
 
-    def emit(self) -> None:
-        """Emit the function."""
+    def emit(self) -> str:
+        """Emit the function, and return its name."""
         f = self.function
         total = f.const(I64, self.plan.fixed)
         for sizes in self.plan.slot_sizes:
@@ -214,10 +254,11 @@ class _Body:
             total = total + f.arithmetic("and", size + (ALIGNMENT - 1), -ALIGNMENT)
         if self.starts or self.plan.fixed > _STACK_BYTES:
             self._run_with_memory(total)
-            return
+            return f.name
         if self.plan.offsets:  # possibly of tensors without elements
             self.workspace = f.alloca(I8, max(self.plan.fixed, 1))
         f.ret(self._run())
+        return f.name
 
     def _run_with_memory(self, total: Value) -> None:
         f = self.function

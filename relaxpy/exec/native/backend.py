@@ -19,7 +19,6 @@ from relaxpy.exec.native.entry import Array, emit_entry, entry_name, make_entry
 from relaxpy.exec.native.epilogues import with_epilogues
 from relaxpy.exec.native.flat import with_flat_axes
 from relaxpy.exec.native.frame import RefusedError
-from relaxpy.exec.native.interpreter import PYTHON
 from relaxpy.exec.native.jit import Library, compile_module
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.objects import compile_assembly, recorded
@@ -153,7 +152,7 @@ class NativeBackend:
                 module = module.copy()
                 for symbol, signature in self.claimed.values():
                     emit_entry(module, symbol, signature.params)
-                    exports += [symbol, entry_name(symbol), PYTHON]
+                    exports += [symbol, entry_name(symbol)]
             with recorded() as objects:
                 self._library = compile_module(module, exports)
             self.objects.update(objects)

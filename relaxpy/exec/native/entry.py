@@ -25,14 +25,12 @@ from relaxpy.exec.native.interpreter import (
     DTYPES,
     FLAGS,
     OBJECTS,
-    PYTHON,
     RANK,
     SHAPE,
     STRIDES,
     TYPE,
     VALUE,
     WRITABLE,
-    addresses,
     call_python,
     declare_python,
     field_of,
@@ -277,7 +275,7 @@ def make_entry(
 ) -> Callable[..., object]:
     """A function that runs a kernel on arrays, and calls `fallback` on all other arguments.
 
-    The library exports the kernel, `entry_name(kernel)` and PYTHON, and lives as long as the
+    The library exports the kernel and `entry_name(kernel)`, and lives as long as the
     function. It writes to arrays and returns `()`. `fallback` gets arguments of other types,
     datatypes, ranks and shapes, arrays that are not contiguous, aligned or, where written,
     writable, written arrays that overlap others, keyword arguments, and what the kernel refuses.
@@ -291,8 +289,6 @@ def make_builtin(
     library: Library, kernel: str, fallback: Callable[..., object]
 ) -> Callable[..., object]:
     """The function of `make_entry` where this interpreter fits the checks in native code."""
-    for index, address in enumerate(addresses()):
-        ctypes.c_uint64.from_address(library[PYTHON] + 8 * index).value = address
     definition = _MethodDef(kernel.encode(), library[entry_name(kernel)], _FASTCALL_WITH_KEYWORDS)
     return _builtin(_Fallback(fallback, library, definition))
 

@@ -55,9 +55,9 @@ ENTRIES: Final = (*_FUNCTIONS, _NEW_ARRAY, *OBJECTS)
 TYPE, DATA, RANK, SHAPE, STRIDES, DTYPE, FLAGS = 8, 16, 24, 32, 40, 56, 64
 VALUE: Final = 16
 """The offset of the value in a float of Python and in the scalars of NumPy."""
-_KIND: Final = 24
+KIND: Final = 24
 """The offset of the kind, the order of the bytes, flags, and the number of a datatype."""
-_WITHOUT_FLAGS: Final = ~(0xFF << 24)
+WITHOUT_FLAGS: Final = ~(0xFF << 24)
 CONTIGUOUS, ALIGNED, WRITABLE = 0x1, 0x100, 0x400
 
 
@@ -116,7 +116,7 @@ def _has_fields(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _has_kind(dtype: np.dtype[Any]) -> bool:
-    kind, letter, order, number = struct.unpack("<3cxi", ctypes.string_at(id(dtype) + _KIND, 8))
+    kind, letter, order, number = struct.unpack("<3cxi", ctypes.string_at(id(dtype) + KIND, 8))
     known = dtype.kind, dtype.char, dtype.byteorder
     return (kind, letter, order) == tuple(map(str.encode, known)) and number == dtype.num
 
@@ -134,8 +134,13 @@ def addresses() -> tuple[int, ...]:
     return (*functions, _new_array_address(), *map(id, OBJECTS.values()))
 
 
+def connect_python(variable: int) -> None:
+    """Fill the table of a module with the addresses of Python's objects and functions."""
+    (ctypes.c_uint64 * len(ENTRIES)).from_address(variable)[:] = [*addresses()]
+
+
 def declare_python(module: Module) -> None:
-    """Add the table of Python's objects and functions, which is zero until an entry is made."""
+    """Add the table of Python's objects and functions, which is zero until the module is linked."""
     module.words(PYTHON, len(ENTRIES))
 
 
@@ -190,7 +195,7 @@ def data_of(f: Function, array: Value) -> Value:
 
 def kind_of(f: Function, dtype: Value) -> Value:
     """What datatypes share that are equal, such as those of arrays that were pickled."""
-    return f.arithmetic("and", field_of(f, dtype, _KIND, I64), _WITHOUT_FLAGS)
+    return f.arithmetic("and", field_of(f, dtype, KIND, I64), WITHOUT_FLAGS)
 
 
 def call_python(f: Function, name: str, type: Type, *arguments: Value) -> Value:

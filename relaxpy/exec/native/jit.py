@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
+from relaxpy.exec.native.interpreter import PYTHON, connect_python, fits_interpreter
 from relaxpy.exec.native.machine import Machine, host
 from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import Library, compile_object, link_object
 from relaxpy.exec.native.parallel import POOL
 from relaxpy.exec.native.pool import connect
+from relaxpy.exec.native.static_entry import ENTER, connect_enter
 
 __all__ = ["Library", "compile_module", "link"]
 
@@ -31,10 +34,23 @@ def compile_module(
 def link(code: bytes, exports: Collection[str]) -> Library:
     """The addresses of the functions of an object that `exports` names.
 
-    Its parallel loops run on the thread pool of this process.
+    Its parallel loops run on the thread pool of this process, and entries use its Python.
     """
-    if f"\0{POOL}\0".encode() not in code:
-        return link_object(code, exports)
-    library = link_object(code, [*exports, POOL])
-    connect(library[POOL])
+    found = [name for name in _CONNECTED if f"\0{name}\0".encode() in code]
+    library = link_object(code, [*exports, *found])
+    for name in found:
+        _CONNECTED[name](library[name])
     return library
+
+
+def _connect_python(variable: int) -> None:
+    if fits_interpreter():
+        connect_python(variable)
+
+
+_CONNECTED: Final[Mapping[str, Callable[[int], None]]] = {
+    POOL: connect,
+    PYTHON: _connect_python,
+    ENTER: connect_enter,
+}
+"""The variables of modules that are set when they are linked."""

@@ -87,6 +87,10 @@ class Function:
         """Whether the time that the function takes matters."""
         return self.optimised or self._has_loops
 
+    def __len__(self) -> int:
+        """The number of values that the function has named."""
+        return self._count
+
     def mentions(self, names: Sequence[str]) -> bool:
         """Whether one of these names is in an instruction."""
         return bool(names) and any(name in line for line in _flat(self._top) for name in names)

@@ -9,6 +9,8 @@ from relaxpy.exec.native.llvm import VOID, Function, Type
 
 _DEFINED = re.compile(r"^(?:define .*?)?@([\w.]+)(?: =|\()", re.MULTILINE)
 """The names that a text defines."""
+_FEW = 64
+"""The number of values of functions from which on they are compiled by themselves."""
 
 
 class Module:
@@ -82,7 +84,12 @@ class Module:
         )
 
     def parts(self) -> tuple[Module, Module]:
-        """The module in two parts, of which the second has the functions that need not be fast."""
+        """The module in two parts, of which the second has the functions that need not be fast.
+
+        It has none if they are short: a second part takes as long as a function of some length.
+        """
+        if sum(len(f) for f in self.functions.values() if not f.is_optimised) < _FEW:
+            return self.copy(), Module(self.triple, self.vector_bits)
         defined = [f"@{name}" for text in self._texts for name in _DEFINED.findall(text)]
         fast, slow = self.copy(), Module(self.triple, self.vector_bits)
         for name, function in self.functions.items():

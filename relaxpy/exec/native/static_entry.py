@@ -1,0 +1,334 @@
+"""The entry of all functions whose parameters and results are arrays of fixed shapes.
+
+One function, which is compiled once, checks the arguments by a table in place of code of its own
+for each function: that code took longer to compile than many kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Final
+
+from relaxpy.exec.native.disk_cache import key_of
+from relaxpy.exec.native.entry import Array, Param, entry_name
+from relaxpy.exec.native.interpreter import (
+    ALIGNED,
+    CONTIGUOUS,
+    DATA,
+    DTYPE,
+    ENTRIES,
+    FLAGS,
+    KIND,
+    PYTHON,
+    RANK,
+    SHAPE,
+    TYPE,
+    WITHOUT_FLAGS,
+    connect_python,
+    python_text,
+)
+from relaxpy.exec.native.llvm import I64, POINTER, Value
+from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.module import Module
+from relaxpy.exec.native.objects import Library, compile_object, link_object
+
+_IN_REGISTERS: Final = 6
+_MOST: Final = 14
+"""The number of arguments of a call; those in excess of a kernel's parameters are ignored."""
+_TEXT: Final = """\
+@{table} = global [{entries} x i64] zeroinitializer
+
+define ptr @enter(ptr %self, ptr %args, i64 %count, ptr %keywords, ptr %kernel, ptr %layout) {{
+entry:
+  %words = alloca [{most} x i64], align 16
+  %arrays = alloca [{most} x ptr], align 16
+  %params = load i64, ptr %layout
+  %unnamed = icmp eq ptr %keywords, null
+  %enough = icmp eq i64 %count, %params
+  %complete = and i1 %unnamed, %enough
+  br i1 %complete, label %begin, label %refuse
+begin:
+  %ndarray = load ptr, ptr {ndarray}
+  %specs = getelementptr i64, ptr %layout, i64 4
+  br label %argument
+argument:
+  %n = phi i64 [ 0, %begin ], [ %following, %accept ]
+  %spec = phi ptr [ %specs, %begin ], [ %next_spec, %accept ]
+  %more = icmp slt i64 %n, %params
+  br i1 %more, label %check, label %create
+check:
+  %item_at = getelementptr ptr, ptr %args, i64 %n
+  %item = load ptr, ptr %item_at
+  %type_at = getelementptr i8, ptr %item, i64 {type}
+  %type = load ptr, ptr %type_at
+  %is_array = icmp eq ptr %type, %ndarray
+  br i1 %is_array, label %fields, label %refuse
+fields:
+  %flags_at = getelementptr i8, ptr %item, i64 {flags}
+  %flags = load i32, ptr %flags_at
+  %usable = and i32 %flags, {usable}
+  %is_usable = icmp eq i32 %usable, {usable}
+  %rank_at = getelementptr i8, ptr %item, i64 {rank}
+  %rank_here = load i32, ptr %rank_at
+  %rank_spec = getelementptr i64, ptr %spec, i64 1
+  %rank = load i64, ptr %rank_spec
+  %rank32 = trunc i64 %rank to i32
+  %is_rank = icmp eq i32 %rank_here, %rank32
+  %dtype_at = getelementptr i8, ptr %item, i64 {dtype}
+  %dtype = load ptr, ptr %dtype_at
+  %kind_at = getelementptr i8, ptr %dtype, i64 {kind}
+  %kind = load i64, ptr %kind_at
+  %number = load i64, ptr %spec
+  %entry_at = getelementptr i64, ptr @{table}, i64 %number
+  %expected = load ptr, ptr %entry_at
+  %expected_kind_at = getelementptr i8, ptr %expected, i64 {kind}
+  %expected_kind = load i64, ptr %expected_kind_at
+  %changes = xor i64 %kind, %expected_kind
+  %different = and i64 %changes, {without_flags}
+  %is_kind = icmp eq i64 %different, 0
+  %fits = and i1 %is_usable, %is_rank
+  %all_fit = and i1 %fits, %is_kind
+  br i1 %all_fit, label %sizes, label %refuse
+sizes:
+  %shape_at = getelementptr i8, ptr %item, i64 {shape}
+  %shape = load ptr, ptr %shape_at
+  %dims = getelementptr i64, ptr %spec, i64 2
+  br label %size
+size:
+  %axis = phi i64 [ 0, %sizes ], [ %next_axis, %compare ]
+  %inside = icmp slt i64 %axis, %rank
+  br i1 %inside, label %compare, label %accept
+compare:
+  %dim_at = getelementptr i64, ptr %shape, i64 %axis
+  %dim = load i64, ptr %dim_at
+  %expected_at = getelementptr i64, ptr %dims, i64 %axis
+  %expected_dim = load i64, ptr %expected_at
+  %next_axis = add i64 %axis, 1
+  %same = icmp eq i64 %dim, %expected_dim
+  br i1 %same, label %size, label %refuse
+accept:
+  %data_at = getelementptr i8, ptr %item, i64 {data}
+  %data = load i64, ptr %data_at
+  %word_at = getelementptr i64, ptr %words, i64 %n
+  store i64 %data, ptr %word_at
+  %next_spec = getelementptr i64, ptr %dims, i64 %rank
+  %following = add i64 %n, 1
+  br label %argument
+create:
+  %results_at = getelementptr i64, ptr %layout, i64 1
+  %results = load i64, ptr %results_at
+  br label %result
+result:
+  %m = phi i64 [ 0, %create ], [ %next, %created ]
+  %its_spec = phi ptr [ %spec, %create ], [ %later_spec, %created ]
+  %lacks = icmp slt i64 %m, %results
+  br i1 %lacks, label %new, label %run
+new:
+  %its_number = load i64, ptr %its_spec
+  %its_entry_at = getelementptr i64, ptr @{table}, i64 %its_number
+  %its_dtype = load ptr, ptr %its_entry_at
+  %retain = load ptr, ptr {incref}
+  call void %retain(ptr %its_dtype)
+  %its_rank_at = getelementptr i64, ptr %its_spec, i64 1
+  %its_rank = load i64, ptr %its_rank_at
+  %its_rank32 = trunc i64 %its_rank to i32
+  %its_dims = getelementptr i64, ptr %its_spec, i64 2
+  %empty = load ptr, ptr {empty}
+  %array = call ptr %empty(i32 %its_rank32, ptr %its_dims, ptr %its_dtype, i32 0)
+  %is_new = icmp ne ptr %array, null
+  br i1 %is_new, label %created, label %absent
+created:
+  %array_at = getelementptr ptr, ptr %arrays, i64 %m
+  store ptr %array, ptr %array_at
+  %its_data_at = getelementptr i8, ptr %array, i64 {data}
+  %its_data = load i64, ptr %its_data_at
+  %position = add i64 %params, %m
+  %its_word_at = getelementptr i64, ptr %words, i64 %position
+  store i64 %its_data, ptr %its_word_at
+  %later_spec = getelementptr i64, ptr %its_dims, i64 %its_rank
+  %next = add i64 %m, 1
+  br label %result
+absent:
+  %clear = load ptr, ptr {clear}
+  call void %clear() ; Python will fail in the same way
+  br label %drop
+run:
+  %releases_at = getelementptr i64, ptr %layout, i64 2
+  %releases = load i64, ptr %releases_at
+  %holds = icmp eq i64 %releases, 0
+  br i1 %holds, label %call, label %release
+release:
+  %save = load ptr, ptr {save}
+  %saved = call ptr %save()
+  br label %call
+call:
+  %state = phi ptr [ null, %run ], [ %saved, %release ]
+  %total = add i64 %params, %results
+  %few = icmp sle i64 %total, {in_registers}
+{loads}
+  br i1 %few, label %short, label %long
+short:
+  %short_status = call i32 %kernel({short})
+  br label %called
+long:
+  %long_status = call i32 %kernel({long})
+  br label %called
+called:
+  %status = phi i32 [ %short_status, %short ], [ %long_status, %long ]
+  br i1 %holds, label %ended, label %restore
+restore:
+  %resume = load ptr, ptr {restore}
+  call void %resume(ptr %state)
+  br label %ended
+ended:
+  %succeeded = icmp eq i32 %status, 0
+  br i1 %succeeded, label %build, label %drop
+build:
+  %tuple_at = getelementptr i64, ptr %layout, i64 3
+  %is_tuple = load i64, ptr %tuple_at
+  %single = icmp eq i64 %is_tuple, 0
+  br i1 %single, label %return, label %gather
+return:
+  %only = load ptr, ptr %arrays
+  ret ptr %only
+gather:
+  %new_tuple = load ptr, ptr {new_tuple}
+  %tuple = call ptr %new_tuple(i64 %results)
+  %set_item = load ptr, ptr {set_item}
+  %complete_tuple = icmp ne ptr %tuple, null
+  br i1 %complete_tuple, label %field, label %drop
+field:
+  %f = phi i64 [ 0, %gather ], [ %next_field, %set ]
+  %unset = icmp slt i64 %f, %results
+  br i1 %unset, label %set, label %done
+set:
+  %field_at = getelementptr ptr, ptr %arrays, i64 %f
+  %its_field = load ptr, ptr %field_at
+  %is_set = call i32 %set_item(ptr %tuple, i64 %f, ptr %its_field)
+  %next_field = add i64 %f, 1
+  br label %field
+done:
+  ret ptr %tuple
+drop:
+  %there = phi i64 [ %m, %absent ], [ %m, %ended ], [ %m, %gather ]
+  %forget = load ptr, ptr {decref}
+  br label %dropping
+dropping:
+  %left = phi i64 [ %there, %drop ], [ %fewer, %dropped ]
+  %any = icmp sgt i64 %left, 0
+  br i1 %any, label %dropped, label %refuse
+dropped:
+  %fewer = sub i64 %left, 1
+  %old_at = getelementptr ptr, ptr %arrays, i64 %fewer
+  %old = load ptr, ptr %old_at
+  call void %forget(ptr %old)
+  br label %dropping
+refuse:
+  %occurred = load ptr, ptr {occurred}
+  %raised = call ptr %occurred()
+  %failed = icmp ne ptr %raised, null
+  br i1 %failed, label %fail, label %fall_back
+fail:
+  ret ptr null
+fall_back:
+  %vectorcall = load ptr, ptr {vectorcall}
+  %other = call ptr %vectorcall(ptr %self, ptr %args, i64 %count, ptr %keywords)
+  ret ptr %other
+}}
+"""
+_WORDS: Final = [f"i64 %word{n}" for n in range(_MOST)]
+_FUNCTION: Final = _TEXT.format(
+    table=PYTHON,
+    entries=len(ENTRIES),
+    most=_MOST,
+    in_registers=_IN_REGISTERS,
+    type=TYPE,
+    flags=FLAGS,
+    usable=CONTIGUOUS | ALIGNED,
+    rank=RANK,
+    dtype=DTYPE,
+    kind=KIND,
+    without_flags=WITHOUT_FLAGS,
+    shape=SHAPE,
+    data=DATA,
+    loads="\n".join(
+        f"  %at{n} = getelementptr i64, ptr %words, i64 {n}\n  %word{n} = load i64, ptr %at{n}"
+        for n in range(_MOST)
+    ),
+    short=", ".join(_WORDS[:_IN_REGISTERS]),
+    long=", ".join(_WORDS),
+    ndarray=python_text("ndarray"),
+    incref=python_text("Py_IncRef"),
+    decref=python_text("Py_DecRef"),
+    empty=python_text("PyArray_Empty"),
+    clear=python_text("PyErr_Clear"),
+    save=python_text("PyEval_SaveThread"),
+    restore=python_text("PyEval_RestoreThread"),
+    new_tuple=python_text("PyTuple_New"),
+    set_item=python_text("PyTuple_SetItem"),
+    occurred=python_text("PyErr_Occurred"),
+    vectorcall=python_text("PyObject_Vectorcall"),
+)
+ENTER: Final = f"relaxpy_enter_{key_of(_FUNCTION, *ENTRIES)[:16]}"
+"""The variable of a module with the address of that function, which knows this form of tables."""
+
+
+def is_static(params: Sequence[Param], results: int) -> bool:
+    """Whether the common entry takes these parameters, and so many results."""
+    return len(params) + results <= _MOST and all(
+        isinstance(p, Array)
+        and not p.written
+        and p.strides is None
+        and all(isinstance(size, int) for size in p.shape)
+        for p in params
+    )
+
+
+def emit_static_entry(
+    module: Module,
+    symbol: str,
+    kernel: str,
+    params: Sequence[Array],
+    results: Sequence[Array],
+    *,
+    release_gil: bool,
+    is_tuple: bool,
+) -> None:
+    """Write the function of the builtin `symbol`, which runs `kernel` on parameters and results.
+
+    The kernel returns an i32, which is 0 unless it refuses its data. New arrays are its results,
+    which the builtin returns: in a tuple, or the only one. `is_static` holds.
+    """
+    table = [len(params), len(results), int(release_gil), int(is_tuple)]
+    for array in (*params, *results):
+        table += [ENTRIES.index(array.dtype), len(array.shape)]
+        table += [size for size in array.shape if isinstance(size, int)]
+    words = ", ".join(f"i64 {word}" for word in table)
+    layout = f"{symbol}.layout"
+    module.add_text(f"@{layout} = internal constant [{len(table)} x i64] [{words}]")
+    module.words(ENTER, 1)
+    names = [(POINTER, "self"), (POINTER, "args"), (I64, "count"), (POINTER, "keywords")]
+    f = module.function(entry_name(symbol), names, POINTER)
+    enter = f.load(POINTER, Value(f, POINTER, f"@{ENTER}"))
+    operands = *f.params, Value(f, POINTER, f"@{kernel}"), Value(f, POINTER, f"@{layout}")
+    f.ret(f.new(POINTER, f"tail call ptr {enter.name}({', '.join(map(str, operands))})"))
+
+
+def connect_enter(variable: int) -> None:
+    """Store the address of the common entry at a module's variable."""
+    ctypes.c_uint64.from_address(variable).value = _library()["enter"]
+
+
+def enter_object() -> bytes:
+    """The object file of the common entry."""
+    return compile_object(f'target triple = "{host().triple}"\n{_FUNCTION}')
+
+
+@cache
+def _library() -> Library:
+    library = link_object(enter_object(), ["enter", PYTHON])
+    connect_python(library[PYTHON])
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # builtins outlive modules of Python
+    return library
