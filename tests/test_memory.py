@@ -39,6 +39,7 @@ FEW = {
     "relaxpy.exec.native.pool.pool",
     "relaxpy.exec.native.processor.generator",
     "relaxpy.exec.native.processor.processor",
+    "relaxpy.exec.native.static_entry._library",
     "relaxpy.exec.runtime.operands._scalar",
     "relaxpy.exec.runtime.operands._size",
     "relaxpy.exec.runtime.values.holds_numbers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import position_of
@@ -36,6 +37,7 @@ class Crossing:
     side: int
 
 
+@lru_cache(maxsize=1 << 6)
 def crossing_of(run: Run, root: Callable[[Buffer], Buffer]) -> Crossing | None:
     """The crossing of a run; None if it has none, or if an element may be stored only once.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import lru_cache, reduce
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
@@ -79,6 +80,36 @@ def lane_axis(run: Run, whole: Mapping[PrimExpr, Axis] | None = None) -> Axis | 
     `whole` has the axes of which others are blocks, by the start of these.
     """
     best: tuple[float, Axis | None] = (1.0, None)
+    for axis, work in _works(run):
+        cost = work.cost((whole or {}).get(axis.start, axis).extent.constant)
+        if cost <= best[0]:
+            best = cost, axis
+    return best[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What an iteration with an axis as lanes does: the sum of its costs, and their number.
+
+    `folds` are the extremes of all lanes that are combined at the end of a loop.
+    """
+
+    total: float
+    count: int
+    folds: int
+
+    def cost(self, extent: int | None) -> float:
+        """The cost of an iteration, of at most so many, as a lane; scalars cost 1."""
+        lanes, most = 8.0, max(extent or 1, 1)
+        if extent is not None:
+            lanes = min(lanes, most)
+        folded = _FOLD * self.folds * lanes / most if extent is not None else 0
+        return (self.total + folded) / self.count / lanes
+
+
+@lru_cache(maxsize=1 << 6)
+def _works(run: Run) -> tuple[tuple[Axis, _Work], ...]:
+    """The axes whose iterations may be lanes, and what an iteration then does."""
     dependent = {
         a.var
         for a in run.loops
@@ -86,14 +117,12 @@ def lane_axis(run: Run, whole: Mapping[PrimExpr, Axis] | None = None) -> Axis | 
         if any(mentions(bound, {a.var}) for bound in (b.start, b.stop))
     }
     accesses = [*_accesses(run)]
-    for number, axis in enumerate(run.loops, 1):
-        is_last = number == len(run.loops)
-        if axis.var in dependent or not (axis.var in run.independent or is_last):
-            continue
-        cost = _cost(run, axis, (whole or {}).get(axis.start, axis).extent, accesses)
-        if cost <= best[0]:
-            best = cost, axis
-    return best[1]
+    operations = sum(1 for m in run.assignments for n in walk(m.value) if isinstance(n, Call))
+    return tuple(
+        (axis, _work(run, axis, accesses, operations * _FUNCTION))
+        for axis in run.loops
+        if axis.var not in dependent and (axis.var in run.independent or axis is run.loops[-1])
+    )
 
 
 def _accesses(run: Run) -> Iterator[tuple[Assignment, bool, IndexPoly]]:
@@ -104,17 +133,12 @@ def _accesses(run: Run) -> Iterator[tuple[Assignment, bool, IndexPoly]]:
         yield member, True, position_of(member.target, member.indices)
 
 
-def _cost(
+def _work(
     run: Run,
     axis: Axis,
-    most: IndexPoly,
     accesses: Sequence[tuple[Assignment, bool, IndexPoly]],
-) -> float:
-    """The cost of an iteration with `axis`, of at most so many, as lanes; scalars cost 1."""
-    lanes = 8.0
-    extent = most.constant
-    if extent is not None:
-        lanes = min(lanes, max(extent, 1))
+    operations: int,
+) -> _Work:
     is_summed = any(axis is a for a in run.over)
     costs = [
         _access_cost(position, axis.var, is_target=is_target)
@@ -123,12 +147,9 @@ def _cost(
     ]
     if _GATHER in costs:  # the time of distant elements, such as those of stores, decides
         costs = [_GATHER if cost > _REVERSED else cost for cost in costs]
-    operations = sum(1 for m in run.assignments for n in walk(m.value) if isinstance(n, Call))
-    operations *= _FUNCTION
     extremes = [m for m in run.accumulations if m.combine in ("min", "max")]
-    folded = _FOLD * len(extremes) if is_summed and extent is not None else 0
-    total = sum(costs) + 1 + operations + folded * lanes / max(extent or 1, 1)
-    return total / (len(costs) + 1 + operations) / lanes
+    folds = len(extremes) if is_summed else 0
+    return _Work(sum(costs) + 1 + operations, len(costs) + 1 + operations, folds)
 
 
 def _access_cost(position: IndexPoly, var: Var, *, is_target: bool) -> float:
