@@ -76,7 +76,6 @@ class Product:
 
 
 @lru_cache(maxsize=1 << 8)
-@lru_cache(maxsize=1 << 6)
 def product_of(run: Run) -> Product | None:
     """`run` as a contraction, or None if it is not one that runs in tiles."""
     if len(run.statements) != 1 or not run.over or not run.axes:
