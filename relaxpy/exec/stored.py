@@ -31,6 +31,7 @@ from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.pool import thread_count
 from relaxpy.exec.native.processor import generator, processor
+from relaxpy.exec.native.static_entry import StaticEntry
 from relaxpy.exec.report import ReportRow
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
@@ -94,6 +95,7 @@ def load_program(
             library,
             entry["symbol"],
             [_constant(spec, how, constants) for spec, how in entry["constants"]],
+            entry["entry"] and StaticEntry(*entry["entry"]),
             fallback(entry["name"]),
         )
         for entry in table["functions"]
@@ -120,6 +122,7 @@ def store_program(
                 "name": graph.name,
                 "symbol": graph.symbol,
                 "exports": graph.exports,
+                "entry": graph.entry and astuple(graph.entry),
                 "constants": [
                     (_specification(c.data, sources), c.packing and astuple(c.packing))
                     for c in graph.constants

@@ -20,8 +20,10 @@ from relaxpy.exec.native.copies import WithCopies
 from relaxpy.exec.native.entry import entry_name, make_builtin
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.interpreter import fits_interpreter
+from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import Library
 from relaxpy.exec.native.packing import MARK
+from relaxpy.exec.native.static_entry import StaticEntry
 from relaxpy.ir.relax import nodes as rx
 
 
@@ -30,8 +32,12 @@ class GraphBackend(NativeBackend):
 
     def __init__(self) -> None:
         super().__init__()
-        self.graphs: dict[str, tuple[str, Graph]] = {}
+        self.graphs: dict[str, tuple[str, Graph, StaticEntry | None]] = {}
         """The functions of Relax functions that run natively, by the name in the module."""
+
+        self._called: set[str] = set()
+        self._replaced: set[str] = set()
+        """The functions of kernels whose tasks an entry runs."""
 
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
         """Compile a Relax function; whether it has a native form."""
@@ -44,11 +50,16 @@ class GraphBackend(NativeBackend):
         try:
             callee, is_reshape = context.callee, context.is_reshape
             graph = GraphReader(func, callee, signatures, is_reshape, self.packings).read()
-            GraphEmitter(self.module, symbol, graph, kernels).emit()
+            entry = GraphEmitter(self.module, symbol, graph, kernels).emit()
+            called = {kernels[call.kernel] for call in graph.calls}
+            if entry is not None and entry.tasks:
+                self._replaced |= called
+            else:
+                self._called |= called
         except (RefusedError, RecursionError):
             self.module = before
             return False
-        self.graphs[name] = symbol, graph
+        self.graphs[name] = symbol, graph, entry
         return True
 
     def link_graphs(
@@ -61,8 +72,9 @@ class GraphBackend(NativeBackend):
         linked: dict[str, Callable[..., Any]] = {}
 
         def link() -> None:
-            for name, (symbol, graph) in self.graphs.items():
-                linked[name] = link_graph(self.library(), symbol, graph.constants, fallbacks[name])
+            for name, (symbol, graph, entry) in self.graphs.items():
+                operands = symbol, graph.constants, entry, fallbacks[name]
+                linked[name] = link_graph(self.library(), *operands)
 
         problem = self.attempt(link)
         return ({} if problem else linked), problem
@@ -71,15 +83,25 @@ class GraphBackend(NativeBackend):
         """The compiled Relax functions, after they were linked."""
         code = self.library().code
         return [
-            NativeGraph(name, symbol, _exports(symbol, graph.constants), graph.constants, code)
-            for name, (symbol, graph) in self.graphs.items()
+            NativeGraph(
+                *(name, symbol, _exports(symbol, graph.constants, entry)),
+                *(graph.constants, entry, code),
+            )
+            for name, (symbol, graph, entry) in self.graphs.items()
         ]
+
+    @override
+    def without_entries(self) -> Module:
+        module = self.module.copy()
+        for symbol in self._replaced - self._called:
+            del module.functions[symbol]
+        return module
 
     @override
     def exports(self) -> list[str]:
         names = super().exports()
-        for symbol, graph in self.graphs.values():
-            names += _exports(symbol, graph.constants)
+        for symbol, graph, entry in self.graphs.values():
+            names += _exports(symbol, graph.constants, entry)
         return names
 
 
@@ -91,6 +113,7 @@ class NativeGraph:
     symbol: str
     exports: Sequence[str]
     constants: Sequence[Constant]
+    entry: StaticEntry | None
     code: bytes
 
 
@@ -98,6 +121,7 @@ def link_graph(
     library: Library,
     symbol: str,
     constants: Sequence[Constant],
+    entry: StaticEntry | None,
     fallback: Callable[..., Any],
 ) -> Callable[..., Any]:
     """The function of a library that runs a Relax function, and calls `fallback` if it cannot."""
@@ -110,13 +134,13 @@ def link_graph(
         kept.append(data)
         ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
     last = _Fallback(fallback, kept)
-    return make_builtin(
-        library, symbol, WithCopies(partial(make_builtin, library, symbol, last), last)
-    )
+    make = partial(make_builtin if entry is None else entry.builtin, library, symbol)
+    return make(WithCopies(partial(make, last), last))
 
 
-def _exports(symbol: str, constants: Sequence[object]) -> list[str]:
-    return [entry_name(symbol), *([constants_name(symbol)] if constants else [])]
+def _exports(symbol: str, constants: Sequence[object], entry: StaticEntry | None) -> list[str]:
+    function = entry_name(symbol) if entry is None else entry.function
+    return [function, *([constants_name(symbol)] if constants else [])]
 
 
 class _Fallback:

@@ -7,7 +7,7 @@ from functools import partial
 
 from relaxpy.exec.graph.memory import ALIGNMENT, MemoryPlan, byte_count, plan_memory
 from relaxpy.exec.graph.program import Graph, KernelCall, Memory, Tensor, Value as Result
-from relaxpy.exec.native.entry import Array, Integer, call_kernel, emit_entry, size_names
+from relaxpy.exec.native.entry import Integer, call_kernel, emit_entry, size_names
 from relaxpy.exec.native.interpreter import call_python, data_of, new_array
 from relaxpy.exec.native.llvm import (
     BOOL,
@@ -21,7 +21,7 @@ from relaxpy.exec.native.llvm import (
     Value,
 )
 from relaxpy.exec.native.module import Module
-from relaxpy.exec.native.static_entry import emit_static_entry, is_static
+from relaxpy.exec.native.static_entry import StaticEntry, is_static
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.tir.expr import IntImm, Var
 
@@ -47,8 +47,8 @@ class GraphEmitter:
         self.names = size_names(graph.params)
         self.function = ""
 
-    def emit(self) -> None:
-        """Emit both functions.
+    def emit(self) -> StaticEntry | None:
+        """Emit both functions; none for what is returned, if an entry for fixed shapes fits.
 
         Errors:
             RefusedError: a size has no native form.
@@ -58,9 +58,9 @@ class GraphEmitter:
             self.module.words(constants_name(self.symbol), count)
         self.function = self._only_kernel() or _Body(self).emit()
         if self._is_static():
-            self._emit_static_entry()
-        else:
-            emit_entry(self.module, self.symbol, self.graph.params, result=self._result)
+            return self._static_entry()
+        emit_entry(self.module, self.symbol, self.graph.params, result=self._result)
+        return None
 
     def _only_kernel(self) -> str:
         """The kernel that takes the arguments of the function itself, if there is one."""
@@ -85,14 +85,18 @@ class GraphEmitter:
             and all(isinstance(dim, IntImm) for t in outputs for dim in t.shape)
         )
 
-    def _emit_static_entry(self) -> None:
-        params = [p for p in self.graph.params if isinstance(p, Array)]
-        results = [
-            Array(str(t.sinfo.dtype), tuple(d.value for d in t.shape if isinstance(d, IntImm)))
-            for t in self.plan.outputs
+    def _static_entry(self) -> StaticEntry:
+        is_kernel = self.function != self.symbol
+        tasks = self.module.functions[self.function].only_tasks() if is_kernel else None
+        function, count = tasks or (self.function, 0)
+        tensors = (*(t for _, t in sorted(self.graph.tensors.items())), *self.plan.outputs)
+        arrays = [
+            (str(t.sinfo.dtype), [d.value for d in t.shape if isinstance(d, IntImm)])
+            for t in tensors
         ]
-        emit_static_entry(
-            *(self.module, self.symbol, self.function, params, results),
+        split = len(self.graph.params)
+        return StaticEntry(
+            *(function, count, arrays[:split], arrays[split:]),
             release_gil=not self.graph.is_small,
             is_tuple=not isinstance(self.graph.result, Tensor),
         )

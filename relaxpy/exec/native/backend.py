@@ -21,6 +21,7 @@ from relaxpy.exec.native.flat import with_flat_axes
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.jit import Library, compile_module
 from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import compile_assembly, recorded
 from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.pool import thread_count
@@ -147,9 +148,9 @@ class NativeBackend:
     def library(self, *, entries: bool = False) -> Library:
         """The native code; if Python calls the kernels, with the entries for that."""
         if self._library is None or entries > self._has_entries:
-            module, exports = self.module, self.exports()
+            module, exports = self.without_entries(), self.exports()
             if entries:
-                module = module.copy()
+                module = self.module.copy()
                 for symbol, signature in self.claimed.values():
                     emit_entry(module, symbol, signature.params)
                     exports += [symbol, entry_name(symbol)]
@@ -158,6 +159,10 @@ class NativeBackend:
             self.objects.update(objects)
             self._has_entries = entries
         return self._library
+
+    def without_entries(self) -> Module:
+        """The functions of a library without entries of kernels."""
+        return self.module
 
     def exports(self) -> list[str]:
         """The names that a library without entries of kernels exports."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import combinations
 from typing import Any, Final, TypeAlias
 
@@ -289,8 +290,35 @@ def make_builtin(
     library: Library, kernel: str, fallback: Callable[..., object]
 ) -> Callable[..., object]:
     """The function of `make_entry` where this interpreter fits the checks in native code."""
-    definition = _MethodDef(kernel.encode(), library[entry_name(kernel)], _FASTCALL_WITH_KEYWORDS)
-    return _builtin(_Fallback(fallback, library, definition))
+    return builtin_at(library[entry_name(kernel)], kernel, library, fallback)
+
+
+def builtin_at(
+    address: int,
+    name: str,
+    library: Library,
+    fallback: Callable[..., object],
+    table: bytes = b"",
+) -> Callable[..., object]:
+    """The builtin of a function at an address, which finds the `table` in what it is bound to."""
+    definition = _MethodDef(name.encode(), address, _FASTCALL_WITH_KEYWORDS)
+    return _builtin(_Fallback(fallback, library, definition, table))
+
+
+CONTENT: Final = bytes.__basicsize__ - 1
+"""The offset of the elements in bytes of Python."""
+
+
+@cache
+def table_offset() -> int:
+    """The offset of the reference to the table in what a builtin is bound to; 0 if unknown."""
+    table = b"\1\2\3\4\5\6\7"
+    owner = _Fallback(table_offset, None, _MethodDef(), table)
+    if ctypes.string_at(id(table) + CONTENT, len(table)) != table:
+        return 0
+    offsets = range(object.__basicsize__, _Fallback.__basicsize__, 8)
+    found = (n for n in offsets if ctypes.c_uint64.from_address(id(owner) + n).value == id(table))
+    return next(found, 0)
 
 
 def is_entry(function: object) -> bool:
@@ -301,7 +329,7 @@ def is_entry(function: object) -> bool:
 def with_fallback(entry: Any, fallback: Callable[..., object]) -> Callable[..., Any]:
     """The builtin `entry` of `make_entry` with another fallback."""
     owner: _Fallback = entry.__self__
-    return _builtin(_Fallback(fallback, (owner.library, entry), owner.definition))
+    return _builtin(_Fallback(fallback, (owner.library, entry), owner.definition, owner.table))
 
 
 def _builtin(owner: _Fallback) -> Callable[..., object]:
@@ -325,13 +353,17 @@ class _MethodDef(ctypes.Structure):
 class _Fallback:
     """Calls the fallback of a builtin, without a frame, and keeps what the builtin needs."""
 
-    __slots__ = ("__call__", "definition", "library")
+    __slots__ = ("__call__", "definition", "library", "table")
 
     def __init__(
-        self, fallback: Callable[..., object], library: object, definition: _MethodDef
+        self,
+        fallback: Callable[..., object],
+        library: object,
+        definition: _MethodDef,
+        table: bytes,
     ) -> None:
         self.__call__ = fallback
-        self.library, self.definition = library, definition
+        self.library, self.definition, self.table = library, definition, table
 
 
 class _Checked:

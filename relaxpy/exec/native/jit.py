@@ -11,7 +11,6 @@ from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import Library, compile_object, link_object
 from relaxpy.exec.native.parallel import POOL
 from relaxpy.exec.native.pool import connect
-from relaxpy.exec.native.static_entry import ENTER, connect_enter
 
 __all__ = ["Library", "compile_module", "link"]
 
@@ -51,6 +50,5 @@ def _connect_python(variable: int) -> None:
 _CONNECTED: Final[Mapping[str, Callable[[int], None]]] = {
     POOL: connect,
     PYTHON: _connect_python,
-    ENTER: connect_enter,
 }
 """The variables of modules that are set when they are linked."""

@@ -71,6 +71,7 @@ class Function:
         self._exits: list[str] = []
         self._left: set[str] = set()
         self._count = 0
+        self._tasks: tuple[int, int, str, int] | None = None
 
     def text(self) -> str:
         """The function as LLVM IR."""
@@ -94,6 +95,26 @@ class Function:
     def mentions(self, names: Sequence[str]) -> bool:
         """Whether one of these names is in an instruction."""
         return bool(names) and any(name in line for line in _flat(self._top) for name in names)
+
+    def length(self) -> int:
+        """The number of instructions before this position."""
+        return len(_flat(self._top))
+
+    def note_tasks(self, start: int, body: str, count: int) -> None:
+        """From `start` up to here, as many tasks of `body` run with the parameters as context."""
+        self._tasks = start, self.length(), body, count
+
+    def only_tasks(self) -> tuple[str, int] | None:
+        """The body and the number of tasks, if the function runs these and returns their status."""
+        if self._tasks is None:
+            return None
+        start, stop, body, count = self._tasks
+        lines = _flat(self._top)
+        is_all = all(
+            line.startswith(("  br label", "  ret ")) or line.endswith(":") or " = phi " in line
+            for line in (*lines[:start], *lines[stop:])
+        )
+        return (body, count) if is_all else None
 
     def longest_block(self) -> int:
         """The number of instructions of the longest basic block; 0 if all are short."""

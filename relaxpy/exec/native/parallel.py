@@ -33,6 +33,7 @@ def parallel(
     outlined.flags = function.flags
     context, task, _ = outlined.params
     function.optimised = False  # what takes time are the tasks
+    start = function.length()
     block = function.alloca(I64, sum(map(_words, captured)) or 1)
     inside, offset = [], 0
     for value in captured:
@@ -43,10 +44,12 @@ def parallel(
     body(outlined, task, *inside)
     outlined.ret()
     run = function.load(POINTER, _pool(function))
-    arguments = f"ptr @{outlined.name}, {block}, {function.index(tasks)}"
-    status = function.new(I32, f"call i32 {run.name}({arguments})")
+    count = function.index(tasks)
+    status = function.new(I32, f"call i32 {run.name}(ptr @{outlined.name}, {block}, {count})")
     if function.is_attempted:
         function.leave(function.compare("ne", status, 0))
+    if [v.name for v in captured] == [p.name for p in function.params] and count.name.isdigit():
+        function.note_tasks(start, outlined.name, int(count.name))
 
 
 def slots(function: Function) -> Value:

@@ -1,18 +1,19 @@
 """The entry of all functions whose parameters and results are arrays of fixed shapes.
 
-One function, which is compiled once, checks the arguments by a table in place of code of its own
-for each function: that code took longer to compile than many kernels.
+One function, which is compiled once, checks the arguments by a table, which the object that a
+builtin is bound to has: code for each function took longer to compile than many kernels.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final
 
-from relaxpy.exec.native.disk_cache import key_of
-from relaxpy.exec.native.entry import Array, Param, entry_name
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.native.entry import CONTENT, Array, Param, builtin_at, table_offset
 from relaxpy.exec.native.interpreter import (
     ALIGNED,
     CONTIGUOUS,
@@ -29,19 +30,24 @@ from relaxpy.exec.native.interpreter import (
     connect_python,
     python_text,
 )
-from relaxpy.exec.native.llvm import I64, POINTER, Value
 from relaxpy.exec.native.machine import host
-from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import Library, compile_object, link_object
+from relaxpy.exec.native.parallel import POOL
+from relaxpy.exec.native.pool import connect
 
 _IN_REGISTERS: Final = 6
 _MOST: Final = 14
 """The number of arguments of a call; those in excess of a kernel's parameters are ignored."""
 _TEXT: Final = """\
-@{table} = global [{entries} x i64] zeroinitializer
+@{python} = global [{entries} x i64] zeroinitializer
 
-define ptr @enter(ptr %self, ptr %args, i64 %count, ptr %keywords, ptr %kernel, ptr %layout) {{
+@{pool} = global [2 x i64] zeroinitializer
+
+define ptr @enter(ptr %self, ptr %args, i64 %count, ptr %keywords) {{
 entry:
+  %table_at = getelementptr i8, ptr %self, i64 {table}
+  %table = load ptr, ptr %table_at
+  %layout = getelementptr i8, ptr %table, i64 {content}
   %words = alloca [{most} x i64], align 16
   %arrays = alloca [{most} x ptr], align 16
   %params = load i64, ptr %layout
@@ -51,7 +57,7 @@ entry:
   br i1 %complete, label %begin, label %refuse
 begin:
   %ndarray = load ptr, ptr {ndarray}
-  %specs = getelementptr i64, ptr %layout, i64 4
+  %specs = getelementptr i64, ptr %layout, i64 6
   br label %argument
 argument:
   %n = phi i64 [ 0, %begin ], [ %following, %accept ]
@@ -81,7 +87,7 @@ fields:
   %kind_at = getelementptr i8, ptr %dtype, i64 {kind}
   %kind = load i64, ptr %kind_at
   %number = load i64, ptr %spec
-  %entry_at = getelementptr i64, ptr @{table}, i64 %number
+  %entry_at = getelementptr i64, ptr @{python}, i64 %number
   %expected = load ptr, ptr %entry_at
   %expected_kind_at = getelementptr i8, ptr %expected, i64 {kind}
   %expected_kind = load i64, ptr %expected_kind_at
@@ -127,7 +133,7 @@ result:
   br i1 %lacks, label %new, label %run
 new:
   %its_number = load i64, ptr %its_spec
-  %its_entry_at = getelementptr i64, ptr @{table}, i64 %its_number
+  %its_entry_at = getelementptr i64, ptr @{python}, i64 %its_number
   %its_dtype = load ptr, ptr %its_entry_at
   %retain = load ptr, ptr {incref}
   call void %retain(ptr %its_dtype)
@@ -168,6 +174,17 @@ call:
   %total = add i64 %params, %results
   %few = icmp sle i64 %total, {in_registers}
 {loads}
+  %kernel_at = getelementptr i64, ptr %layout, i64 4
+  %kernel = load ptr, ptr %kernel_at
+  %tasks_at = getelementptr i64, ptr %layout, i64 5
+  %tasks = load i64, ptr %tasks_at
+  %is_kernel = icmp eq i64 %tasks, 0
+  br i1 %is_kernel, label %direct, label %parallel
+parallel:
+  %pool = load ptr, ptr @{pool}
+  %pool_status = call i32 %pool(ptr %kernel, ptr %words, i64 %tasks)
+  br label %called
+direct:
   br i1 %few, label %short, label %long
 short:
   %short_status = call i32 %kernel({short})
@@ -176,7 +193,7 @@ long:
   %long_status = call i32 %kernel({long})
   br label %called
 called:
-  %status = phi i32 [ %short_status, %short ], [ %long_status, %long ]
+  %status = phi i32 [ %short_status, %short ], [ %long_status, %long ], [ %pool_status, %parallel ]
   br i1 %holds, label %ended, label %restore
 restore:
   %resume = load ptr, ptr {restore}
@@ -238,97 +255,107 @@ fall_back:
   ret ptr %other
 }}
 """
-_WORDS: Final = [f"i64 %word{n}" for n in range(_MOST)]
-_FUNCTION: Final = _TEXT.format(
-    table=PYTHON,
-    entries=len(ENTRIES),
-    most=_MOST,
-    in_registers=_IN_REGISTERS,
-    type=TYPE,
-    flags=FLAGS,
-    usable=CONTIGUOUS | ALIGNED,
-    rank=RANK,
-    dtype=DTYPE,
-    kind=KIND,
-    without_flags=WITHOUT_FLAGS,
-    shape=SHAPE,
-    data=DATA,
-    loads="\n".join(
-        f"  %at{n} = getelementptr i64, ptr %words, i64 {n}\n  %word{n} = load i64, ptr %at{n}"
-        for n in range(_MOST)
-    ),
-    short=", ".join(_WORDS[:_IN_REGISTERS]),
-    long=", ".join(_WORDS),
-    ndarray=python_text("ndarray"),
-    incref=python_text("Py_IncRef"),
-    decref=python_text("Py_DecRef"),
-    empty=python_text("PyArray_Empty"),
-    clear=python_text("PyErr_Clear"),
-    save=python_text("PyEval_SaveThread"),
-    restore=python_text("PyEval_RestoreThread"),
-    new_tuple=python_text("PyTuple_New"),
-    set_item=python_text("PyTuple_SetItem"),
-    occurred=python_text("PyErr_Occurred"),
-    vectorcall=python_text("PyObject_Vectorcall"),
-)
-ENTER: Final = f"relaxpy_enter_{key_of(_FUNCTION, *ENTRIES)[:16]}"
-"""The variable of a module with the address of that function, which knows this form of tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticEntry:
+    """What the entry does for a function: its table.
+
+    Fields:
+        function: what it runs, on the arrays of parameters and results: a kernel, which returns
+            0 unless it refuses its data, or the body of a parallel loop, which has them as context.
+        tasks: the number of tasks of that loop; 0 for a kernel.
+        params: the datatype and the shape of each parameter.
+        results: those of the new arrays that it returns.
+        release_gil: whether other threads of Python may run.
+        is_tuple: whether the result is a tuple, rather than the only array.
+    """
+
+    function: str
+    tasks: int
+    params: Sequence[tuple[str, Sequence[int]]]
+    results: Sequence[tuple[str, Sequence[int]]]
+    release_gil: bool
+    is_tuple: bool
+
+    def builtin(
+        self, library: Library, name: str, fallback: Callable[..., object]
+    ) -> Callable[..., object]:
+        """The function for arrays in a library that exports `function`."""
+        if self.tasks:
+            _connect_pool()
+        words = [len(self.params), len(self.results), self.release_gil, self.is_tuple]
+        words += [library[self.function], self.tasks]
+        for dtype, shape in (*self.params, *self.results):
+            words += [ENTRIES.index(dtype), len(shape), *shape]
+        table = struct.pack(f"<{len(words)}q", *words)
+        return builtin_at(_library()["enter"], name, library, fallback, table)
 
 
 def is_static(params: Sequence[Param], results: int) -> bool:
     """Whether the common entry takes these parameters, and so many results."""
-    return len(params) + results <= _MOST and all(
-        isinstance(p, Array)
-        and not p.written
-        and p.strides is None
-        and all(isinstance(size, int) for size in p.shape)
-        for p in params
+    return (
+        len(params) + results <= _MOST
+        and all(
+            isinstance(p, Array)
+            and not p.written
+            and p.strides is None
+            and all(isinstance(size, int) for size in p.shape)
+            for p in params
+        )
+        and table_offset() > 0
     )
 
 
-def emit_static_entry(
-    module: Module,
-    symbol: str,
-    kernel: str,
-    params: Sequence[Array],
-    results: Sequence[Array],
-    *,
-    release_gil: bool,
-    is_tuple: bool,
-) -> None:
-    """Write the function of the builtin `symbol`, which runs `kernel` on parameters and results.
-
-    The kernel returns an i32, which is 0 unless it refuses its data. New arrays are its results,
-    which the builtin returns: in a tuple, or the only one. `is_static` holds.
-    """
-    table = [len(params), len(results), int(release_gil), int(is_tuple)]
-    for array in (*params, *results):
-        table += [ENTRIES.index(array.dtype), len(array.shape)]
-        table += [size for size in array.shape if isinstance(size, int)]
-    words = ", ".join(f"i64 {word}" for word in table)
-    layout = f"{symbol}.layout"
-    module.add_text(f"@{layout} = internal constant [{len(table)} x i64] [{words}]")
-    module.words(ENTER, 1)
-    names = [(POINTER, "self"), (POINTER, "args"), (I64, "count"), (POINTER, "keywords")]
-    f = module.function(entry_name(symbol), names, POINTER)
-    enter = f.load(POINTER, Value(f, POINTER, f"@{ENTER}"))
-    operands = *f.params, Value(f, POINTER, f"@{kernel}"), Value(f, POINTER, f"@{layout}")
-    f.ret(f.new(POINTER, f"tail call ptr {enter.name}({', '.join(map(str, operands))})"))
-
-
-def connect_enter(variable: int) -> None:
-    """Store the address of the common entry at a module's variable."""
-    ctypes.c_uint64.from_address(variable).value = _library()["enter"]
-
-
 def enter_object() -> bytes:
-    """The object file of the common entry."""
-    return compile_object(f'target triple = "{host().triple}"\n{_FUNCTION}')
+    """The object file of the entry."""
+    words = [f"i64 %word{n}" for n in range(_MOST)]
+    text = _TEXT.format(
+        python=PYTHON,
+        pool=POOL,
+        entries=len(ENTRIES),
+        most=_MOST,
+        in_registers=_IN_REGISTERS,
+        type=TYPE,
+        flags=FLAGS,
+        usable=CONTIGUOUS | ALIGNED,
+        rank=RANK,
+        dtype=DTYPE,
+        kind=KIND,
+        without_flags=WITHOUT_FLAGS,
+        shape=SHAPE,
+        data=DATA,
+        loads="\n".join(
+            f"  %at{n} = getelementptr i64, ptr %words, i64 {n}\n  %word{n} = load i64, ptr %at{n}"
+            for n in range(_MOST)
+        ),
+        short=", ".join(words[:_IN_REGISTERS]),
+        long=", ".join(words),
+        ndarray=python_text("ndarray"),
+        incref=python_text("Py_IncRef"),
+        decref=python_text("Py_DecRef"),
+        empty=python_text("PyArray_Empty"),
+        clear=python_text("PyErr_Clear"),
+        save=python_text("PyEval_SaveThread"),
+        restore=python_text("PyEval_RestoreThread"),
+        new_tuple=python_text("PyTuple_New"),
+        set_item=python_text("PyTuple_SetItem"),
+        occurred=python_text("PyErr_Occurred"),
+        vectorcall=python_text("PyObject_Vectorcall"),
+        table=table_offset(),
+        content=CONTENT,
+    )
+    return compile_object(f'target triple = "{host().triple}"\n{text}')
 
 
 @cache
 def _library() -> Library:
-    library = link_object(enter_object(), ["enter", PYTHON])
+    library = link_object(enter_object(), ["enter", PYTHON, POOL])
     connect_python(library[PYTHON])
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # builtins outlive modules of Python
     return library
+
+
+@cache
+def _connect_pool() -> None:
+    connect(_library()[POOL])
