@@ -1,4 +1,4 @@
-"""Joins neighbouring axes of elementwise parts, so that rows of few elements fill vectors."""
+"""Joins neighbouring axes of elementwise parts, so that rows fill vectors and have no rest."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.ops import cast_to, floordiv, floormod
 from relaxpy.ir.tir.substitution import mentions
 
-_LONG = 64
-"""The extent from which an axis fills vectors by itself."""
 _REPEATS = (2, 4, 8)
 """Extents of axes that are parts of vectors, in which elements are repeated."""
 
@@ -78,9 +76,6 @@ def _joiner(run: Run) -> _Joiner | None:
 
 
 def _joiner_of(run: Run, inner: Axis, outer: Axis) -> _Joiner | None:
-    extent = inner.extent.constant
-    if extent is not None and extent >= _LONG:
-        return None
     if not _start_at_0(outer, inner):
         return None
     joiner = _Joiner(run, outer, inner)

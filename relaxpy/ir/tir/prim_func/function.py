@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from typing_extensions import override
 
@@ -103,6 +103,14 @@ class PrimFunc(BaseFunc):
     def buffer_of(self, param: Var) -> Buffer | None:
         """Return the buffer of the handle `param`, or None."""
         return self.buffer_map.get(param)
+
+    @override
+    def _with_attrs(self, attrs: Attrs) -> Self:
+        copy = object.__new__(type(self))  # what does not depend on attributes is shared
+        for name in ("params", "body", "ret_type", "buffer_map", "struct_info", "span"):
+            object.__setattr__(copy, name, getattr(self, name))
+        object.__setattr__(copy, "attrs", function_attrs(attrs))
+        return copy
 
     def with_fields(self, **changes: Any) -> PrimFunc:
         """Replace some of `_fields`; the signature is derived from the new fields."""

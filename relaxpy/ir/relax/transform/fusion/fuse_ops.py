@@ -204,6 +204,8 @@ def _kind_of(func: PrimFunc) -> OpPatternKind:
 
 def _groups(block: DataflowBlock, kernels: _Kernels, limit: int) -> Mapping[Binding, FunctionGroup]:
     """The groups of two and more bindings of a block."""
+    if len(block.bindings) < 2:
+        return {}
     index = {b.var: k for k, b in enumerate(block.bindings) if b.var is not None}
     called = [_kernel_of(binding, kernels) for binding in block.bindings]
     nodes: list[GraphNode] = []

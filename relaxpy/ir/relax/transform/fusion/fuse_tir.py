@@ -104,11 +104,17 @@ class FuseTIR(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         before = normalize_module(mod)
         functions = before.functions_by_name
+        primitive = {
+            name: func
+            for name, func in functions.items()
+            if isinstance(func, Function) and func.attrs.get("Primitive")
+        }
+        if not primitive:
+            return before
         called = {name for func in functions.values() for name in mentioned_globals(func)}
         kernels = {
             name: kernel
-            for name, func in functions.items()
-            if isinstance(func, Function) and func.attrs.get("Primitive")
+            for name, func in primitive.items()
             if "global_symbol" not in func.attrs or name in called
             if (kernel := fused_kernel(func, functions)) is not None
         }
