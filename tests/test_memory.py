@@ -27,6 +27,7 @@ from relaxpy.script import from_source
 FEW = {
     "relaxpy.exec.kernel.row_blocks._pool",
     "relaxpy.exec.kernel.special._series",
+    "relaxpy.exec.native.entry.table_offset",
     "relaxpy.exec.native.interpreter.addresses",
     "relaxpy.exec.native.interpreter.fits_interpreter",
     "relaxpy.exec.native.machine.host",
@@ -39,6 +40,7 @@ FEW = {
     "relaxpy.exec.native.pool.pool",
     "relaxpy.exec.native.processor.generator",
     "relaxpy.exec.native.processor.processor",
+    "relaxpy.exec.native.static_entry._connect_pool",
     "relaxpy.exec.native.static_entry._library",
     "relaxpy.exec.runtime.operands._scalar",
     "relaxpy.exec.runtime.operands._size",
