@@ -362,3 +362,13 @@ def test_bindings_that_mention_a_loop_without_iterations_are_not_evaluated(
     actual = numbers(3)
     load(func)(numbers(3, 4), actual, 0)
     assert actual.tolist() == expected
+
+
+def test_a_sum_that_reads_its_result_elsewhere_begins_in_memory() -> None:
+    lines = block("vi = T.axis.spatial(m, i)\nvk = T.axis.reduce(n, k)", "k < 1", term="Y[vk] + 5")
+    func = nest("i, k in T.grid(m, n)", lines, ROWS_OF_4, ", m: T.int64, n: T.int64")
+    for rows, terms in ((1, 1), (2, 1), (3, 3), (3, 0)):
+        check(func, numbers(3, 4), numbers(3), rows, terms)
+    actual = numbers(3)
+    load(func)(numbers(3, 4), actual, 2, 2)
+    assert actual.tolist() == [205, 310, 3]

@@ -65,6 +65,9 @@ def _initial(
     """The position in `trees` of the store of the initial value of `update`, and this value."""
     target = update.target
     memory = roots.get(target, target)
+    operands = (update.value, *update.guards, *update.indices)
+    if any(roots.get(load.buffer, load.buffer) is memory for e in operands for load in loads(e)):
+        return None  # it may read an initial value, which a register need not leave in memory
     for position, before in reversed([*enumerate(trees)]):
         if all(roots.get(a.buffer, a.buffer) is not memory for a in accesses(before)):
             continue
@@ -79,8 +82,8 @@ def _initial(
             return None
         renamed = aligned_axes(store.indices, before.axes, update.indices, run.axes)
         written = {memory, *written_memory(trees[position + 1 :], lambda b: roots.get(b, b))}
-        operands = {roots.get(load.buffer, load.buffer) for load in loads(store.value)}
-        if renamed is None or not operands.isdisjoint(written):
+        read = {roots.get(load.buffer, load.buffer) for load in loads(store.value)}
+        if renamed is None or not read.isdisjoint(written):
             return None
         return position, substitute(store.value, renamed)
     return None
