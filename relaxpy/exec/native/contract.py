@@ -21,7 +21,7 @@ from relaxpy.exec.native.contraction import (
     merged,
     total,
 )
-from relaxpy.exec.native.few_rows import MOST_ROWS, DotEmitter, SpanEmitter
+from relaxpy.exec.native.few_rows import MOST_BYTE_ROWS, MOST_ROWS, DotEmitter, SpanEmitter
 from relaxpy.exec.native.frame import storage_type, value_type
 from relaxpy.exec.native.llvm import Function, Value
 from relaxpy.exec.native.maths.emit import narrow, widen
@@ -43,6 +43,8 @@ from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.expr import FloatImm, IntImm
 
+_DEEP_BYTES = 256
+"""The products of a sum from which more rows of bytes than a few are read along the sum."""
 _SERIAL = 1 << 18
 """The number of products below which a contraction takes less time than to start threads."""
 
@@ -221,11 +223,16 @@ def emitter_of(f: Function, contraction: Contraction) -> TileEmitter | DotEmitte
     rows, column = contraction.row.extent, contraction.column
     bits = f.module.vector_bits
     tile = tile_of(contraction.accumulator, rows, bits, 16 if bits == 256 else 32)
-    if isinstance(rows, Value) or rows > MOST_ROWS:
+    if isinstance(rows, Value) or rows > MOST_BYTE_ROWS:
         return TileEmitter(f, contraction, tile)
     inner = merged(contraction.over)[-1:]
     if inner and _is_one(inner[0].a) and _is_one(inner[0].b):
-        return DotEmitter(f, contraction)
+        dots = DotEmitter(f, contraction)
+        is_deep = math.prod(extents(contraction.over)) >= _DEEP_BYTES
+        if rows <= MOST_ROWS or (dots.dots is not None and is_deep):
+            return dots
+    if rows > MOST_ROWS:
+        return TileEmitter(f, contraction, tile)
     if not _is_one(column.b) or isinstance(column.extent, Value):
         return TileEmitter(f, contraction, tile)
     depth = total(f, [axis.extent for axis in contraction.over])

@@ -32,10 +32,14 @@ from relaxpy.exec.native.llvm import Function, Type, Value
 
 MOST_ROWS = 4
 """The most rows whose sums stay in registers."""
+MOST_BYTE_ROWS = 8
+"""The same for bytes that are read along the sum, which tiles would have to transpose."""
 _DOTS = 64
 """The columns of a task that reads along the sum."""
 _GROUP = 4
-"""The columns that such a task reads at a time."""
+"""The most columns that such a task reads at a time."""
+_SUMS = 16
+"""The most sums of such a task that are in registers."""
 _SPAN = 4096
 """The most sums of a task that reads along the columns."""
 _LEAST_SPAN = 1024
@@ -122,6 +126,8 @@ class DotEmitter(_FewRows):
         outer, first, count, rows, b = self.start(task)
         starts = self._starts(rows)
 
+        most = min(_GROUP, max(1, _SUMS // self.rows))
+
         def group(column: Size, size: int) -> None:
             there = moved(f, b, combine(f, "mul", column, stride))
             found = self._sums(
@@ -136,10 +142,10 @@ class DotEmitter(_FewRows):
                 store(f, self.contraction, indices, values, None)
 
         if isinstance(count, int):
-            whole: Size = count // _GROUP * _GROUP
+            whole: Size = count // most * most
         else:
-            whole = f.arithmetic("and", count, -_GROUP)
-        f.loop(0, whole, _GROUP, [], lambda column: group(column, _GROUP))
+            whole = f.arithmetic("and", count, -most)
+        f.loop(0, whole, most, [], lambda column: group(column, most))
         f.loop(whole, count, 1, [], lambda column: group(column, 1))
 
     def _starts(self, rows: Sequence[Memory]) -> list[Value]:

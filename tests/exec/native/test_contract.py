@@ -111,6 +111,15 @@ def test_integers_are_exact(dtype: str) -> None:
     np.testing.assert_array_equal(found, a.astype("int64") @ b.astype("int64"))
 
 
+def test_bytes_of_eight_rows_are_exact() -> None:
+    for m, n, k in ((8, 67, 300), (5, 40, 256), (8, 21, 70)):
+        a, b = numbers((m, k), "uint8"), numbers((n, k), "int8")
+        args = f'a: R.Tensor({a.shape}, "uint8"), b: R.Tensor({b.shape}, "int8")'
+        text = graph(args, 'R.matmul(a, R.permute_dims(R.astype(b, "uint8")), out_dtype="int32")')
+        expected = a.astype("int64") @ b.astype("uint8").T.astype("int64")
+        np.testing.assert_array_equal(run(text, a, b), expected)
+
+
 def loops(order: str, initial: str) -> str:
     extents = {"i": 13, "j": 20, "k": 35}
     lines = [f"{'    ' * (n + 2)}for {x} in range({extents[x]}):" for n, x in enumerate(order)]
