@@ -13,7 +13,6 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.llvm import Value
 from relaxpy.exec.native.maths.numbers import (
     absolute,
-    add_exactly,
     add_smaller,
     bits,
     bits_of_constant,
@@ -176,19 +175,19 @@ def cosh(x: Value) -> Value:
 
 
 def tanh(x: Value) -> Value:
-    """The hyperbolic tangent of `double`, from e**2x - 1. Error: 1.2 ulp."""
+    """The hyperbolic tangent of `double`, from e**2x - 1. Error: 1.8 ulp."""
     distance = absolute(x)
-    r, _, exponent = _rest(select(compare("ogt", distance, 22.0), 22.0, distance) * 2.0)
+    r, _, exponent = _parts(select(compare("ogt", distance, 22.0), 22.0, distance) * 2.0)
     part, more = add_smaller(r, polynomial(r, _EXP["double"].tail) * (r * r))
     format = format_of(x)
     biased = shifted("shl", exponent + format.bias, format.mantissa)
     scale = number(biased, x.type.element)
     grown, low = add_smaller(scale - 1.0, part * scale)
     low = fma(more, scale, low)
-    sum, error = add_exactly(const(x, 2), grown)
+    sum = grown + 2.0
     reciprocal = 1.0 / sum
     quotient = grown * reciprocal
-    rest = fma(-quotient, sum, grown) + (low - quotient * (error + low))
+    rest = fma(-quotient, sum, grown) + fma(-quotient, low, low)
     return with_sign(fma(rest, reciprocal, quotient), x)
 
 
@@ -212,7 +211,12 @@ def _split(x: Value, low: Value | None = None) -> _Parts:
 def _rest(x: Value) -> _Parts:
     """r and n of e**x = 2**n e**r, within the limits of the format."""
     constants = _EXP[x.type.element]
-    x = _clamped(x, constants.least, constants.greatest)
+    return _parts(_clamped(x, constants.least, constants.greatest))
+
+
+def _parts(x: Value) -> _Parts:
+    """As `_rest`, for x that is known to be within the limits."""
+    constants = _EXP[x.type.element]
     n, exponent = nearest_integer(x, _LOG2_E)
     return fma(n, -constants.ln2[1], fma(n, -constants.ln2[0], x)), n, exponent
 
