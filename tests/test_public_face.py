@@ -2,6 +2,8 @@
 
 import ast
 import inspect
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -119,3 +121,35 @@ def test_operators_of_a_family_are_found_in_the_module_of_the_family() -> None:
             getattr(getattr(op, family), name) for name in names
         ]
         assert names
+
+
+PATHS = [
+    "ir.transform.Sequential",
+    "ir.instrument.PassTimingInstrument",
+    "ir.base.structural_equal",
+    "ir.module.IRModule",
+    "ir.op.Op",
+    "tir.expr.ProducerLoad",
+    "tir.function.PrimFunc",
+    "tir.stmt.For",
+    "te.tensor.Tensor",
+    "te.tag.tag_scope",
+    "topi.transform.reshape",
+    "arith.iter_affine_map.detect_iter_map",
+    "relax.transform.transform.FuseOps",
+    "relax.transform.legalize_ops.common.register_legalize",
+    "relax.backend.cuda.cublas.partition_for_cublas",
+    "relax.backend.utils",
+    "relax.training.trainer.Trainer",
+    "relax.distributed.struct_info.DTensorStructInfo",
+    "relax.analysis.analysis.well_formed",
+    "relax.ir.instrument.WellFormedInstrument",
+]
+
+
+def test_modules_are_attributes_of_their_packages() -> None:
+    program = "import relaxpy\n" + "\n".join(f"relaxpy.{path}" for path in PATHS)
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert found.stderr == ""

@@ -50,6 +50,15 @@ from relaxpy.ir.arith.tvm.region import (
 )
 from relaxpy.ir.tir.analysis.touched import domain_touched
 
+# isort: split
+# These have all names of this module.
+from relaxpy.arith import (
+    bound as bound,
+    int_solver as int_solver,
+    iter_affine_map as iter_affine_map,
+    pattern as pattern,
+)
+
 __all__ = [
     "Analyzer",
     "ConstIntBound",

@@ -92,9 +92,27 @@ _LOCATIONS = {
     "structural_hash": "relaxpy.ir.equality.structural:structural_hash",
 }
 
+_MODULES = frozenset(
+    {
+        "attrs",
+        "base",
+        "expr",
+        "function",
+        "global_info",
+        "instrument",
+        "module",
+        "op",
+        "transform",
+        "type",
+    }
+)
+"""The modules that are attributes without an import of their own."""
+
 if not TYPE_CHECKING:  # it would make a type checker accept every name
 
     def __getattr__(name):
+        if name in _MODULES:
+            return import_module(f"{__name__}.{name}")
         if name not in _LOCATIONS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module, _, attribute = _LOCATIONS[name].partition(":")

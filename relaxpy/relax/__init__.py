@@ -80,6 +80,7 @@ from relaxpy.relax import (
     expr as expr,
     expr_functor as expr_functor,
     frontend as frontend,
+    ir as ir,
     op as op,
     pipeline as pipeline,
     struct_info as struct_info,

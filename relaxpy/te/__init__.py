@@ -68,6 +68,7 @@ from relaxpy.ir.tir.ops import (
     truncmod,
 )
 from relaxpy.ir.tir.reduce import all, any, comm_reducer, max, min, sum
+from relaxpy.te import operation as operation, tag as tag, tensor as tensor
 
 __all__ = [
     "ComputeOp",

@@ -154,7 +154,17 @@ from relaxpy.ir.tir.stmt import (
     While,
     stmt_seq,
 )
-from relaxpy.tir import analysis, stmt_functor, transform
+from relaxpy.tir import (
+    analysis,
+    buffer as buffer,
+    data_layout as data_layout,
+    expr as expr,
+    function as function,
+    op as op,
+    stmt as stmt,
+    stmt_functor,
+    transform,
+)
 
 __all__ = [
     "EQ",

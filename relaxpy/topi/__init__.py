@@ -2,4 +2,10 @@
 
 from relaxpy.ir.te.topi import *
 from relaxpy.ir.te.topi import __all__ as __all__
-from relaxpy.topi import testing as testing
+from relaxpy.topi import (
+    broadcast as broadcast,
+    math as math,
+    reduction as reduction,
+    testing as testing,
+    transform as transform,
+)

@@ -56,5 +56,6 @@ from relaxpy.ir.relax.relations import (
     wrap_type as wrap_type,
 )
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused as remove_all_unused
+from relaxpy.relax.analysis import analysis as analysis
 
 get_static_type = erase_struct_info

@@ -6,7 +6,15 @@ from relaxpy.ir.relax.transform.lowering.dispatch_sampling import (
 from relaxpy.ir.relax.transform.lowering.dispatch_sort_scan import (
     DispatchSortScan as DispatchSortScan,
 )
-from relaxpy.relax.backend import pattern_registry as pattern_registry, patterns as patterns
+from relaxpy.relax.backend import (
+    cpu_generic as cpu_generic,
+    cuda as cuda,
+    dispatch_sampling as dispatch_sampling,
+    dispatch_sort_scan as dispatch_sort_scan,
+    pattern_registry as pattern_registry,
+    patterns as patterns,
+    utils as utils,
+)
 from relaxpy.relax.backend.pattern_registry import (
     get_pattern as get_pattern,
     get_patterns_with_prefix as get_patterns_with_prefix,

@@ -7,4 +7,8 @@ from relaxpy.ir.relax.nodes.distributed import (
     PlacementSpec as PlacementSpec,
     device_mesh as device_mesh,
 )
-from relaxpy.relax.distributed import transform as transform
+from relaxpy.relax.distributed import (
+    global_info as global_info,
+    struct_info as struct_info,
+    transform as transform,
+)

@@ -2,5 +2,11 @@
 
 from relaxpy.ir.relax.training.setup_trainer import SetupTrainer as SetupTrainer
 from relaxpy.ir.relax.training.trainer import Trainer as Trainer
-from relaxpy.relax.training import loss as loss, optimizer as optimizer, utils as utils
+from relaxpy.relax.training import (
+    loss as loss,
+    optimizer as optimizer,
+    setup_trainer as setup_trainer,
+    trainer as trainer,
+    utils as utils,
+)
 from relaxpy.relax.training.utils import AppendLoss as AppendLoss

@@ -88,3 +88,4 @@ from relaxpy.ir.relax.transform import (
     map_bindings as map_bindings,
 )
 from relaxpy.ir.relax.transform.fusion.cost import fusion_pays as fusion_pays
+from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
