@@ -329,11 +329,12 @@ def _skipped(
 ) -> Tensor:
     """The boundaries passed so far, and `step` more where the last one of these is passed, too."""
     width, zero = ops.const(step, last.dtype), ops.const(0, last.dtype)
+    kind = _order_type(values.dtype, boundaries.dtype)
 
     def element(*index: PrimExpr) -> PrimExpr:
         start = zero if found is None else found(*index)
         place = ops.maximum(ops.minimum(start + ops.const(step - 1, last.dtype), last), zero)
-        boundary, value = boundaries(place), values(*index)
+        boundary, value = boundaries(place).astype(kind), values(*index).astype(kind)
         if right:
             passes = ops.any_of(value >= boundary, intrin.isnan(value))
         else:
@@ -345,13 +346,18 @@ def _skipped(
     return result
 
 
+def _order_type(*dtypes: DataType) -> DataType:
+    """The datatype in which `comparable` elements of several datatypes are ordered."""
+    common = np.result_type(*(comparable(np.empty(0, dtype.numpy())).dtype for dtype in dtypes))
+    return DataType("uint8" if common == np.bool_ else common)
+
+
 def _legalize_bucketize(builder: BlockBuilder, call: Call) -> Expr:
     values, boundaries = map(builder.struct_info_of, call.args)
     assert isinstance(values, TensorStructInfo)
     assert isinstance(boundaries, TensorStructInfo)
-    dtype, [size] = values.dtype, literal_shape(boundaries) or [None]
-    is_plain = (dtype.is_int and not dtype.is_bool) or (dtype.is_float and dtype.bits > 8)
-    if not is_plain or dtype != boundaries.dtype or not isinstance(size, IntImm) or not size.value:
+    [size] = literal_shape(boundaries) or [None]
+    if not isinstance(size, IntImm) or not size.value:
         return call
     result = INT32 if call.attrs["out_int32"] else INT64
     return te_kernel(builder, _searched, "bucketize", *call.args, result, call.attrs["right"])
