@@ -31,10 +31,12 @@ _NAN = "what NaN and infinities give is another convention"
 _CANCELS = "nearly all digits cancel"
 #: Rows that PyTorch refuses, or defines in another way.
 OTHER_VALUES = {
+    "add-prim": "its scalar is of float32, and counterparts are called in float64",
     "arange-(4, 1)": "a range of no numbers is an error",
     "clip-wide bounds": "bounds are numbers of the datatype",
     "split-a cut in front of the axis": "a negative cut counts from the end",
     "split-one part": "one part is a tuple",
+    "nn.conv2d-no channels": "sums of no channels have no channels",
     "nn.conv2d-no window": "a window that does not fit is an error",
     "image.resize2d-no elements": "an image without elements is an error",
 }
