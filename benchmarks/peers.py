@@ -1,4 +1,7 @@
-"""Models of `benchmarks/models.py` for ONNX Runtime, JAX and PyTorch: one row for each operator."""
+"""Models of `benchmarks/models.py` for ONNX Runtime, JAX and PyTorch: one row for each operator.
+
+Apache TVM parses the text of a model, and compiles it by its default pipeline, without tuning.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,17 @@ import numpy as np
 
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.relax.expr_functor import PyExprMutator, mutator
 
 THREADS = int(os.environ.get("RELAXPY_NUM_THREADS") or os.cpu_count() or 1)
-"""The threads of ONNX Runtime and PyTorch; JAX uses all cores."""
+"""The threads of ONNX Runtime, PyTorch and TVM; JAX uses all cores."""
 Table = dict[str, Callable[..., Any]]
 _MODULES = {
     "ONNX Runtime": "onnxruntime",
     "JAX": "jax",
     "PyTorch": "torch",
     "torch.compile": "torch",
+    "TVM": "tvm",
 }
 NAMES = tuple(name for name, module in _MODULES.items() if find_spec(module))
 
@@ -72,6 +77,8 @@ def sessions(
         found["JAX"] = _jax_session(mod, values)
     if "PyTorch" in NAMES:
         found |= _torch_sessions(mod, values)
+    if "TVM" in NAMES:
+        found["TVM"] = _tvm_session(mod, values)
     return found
 
 
@@ -334,3 +341,43 @@ def _torch_sessions(
         return run
 
     return {"PyTorch": session(main), "torch.compile": session(torch.compile(main))}
+
+
+# ---- Apache TVM
+
+
+@mutator
+class _ConstantsAsParams(PyExprMutator):
+    """TVM does not read arrays in a text, so that they become parameters after the others."""
+
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__(mod)
+        self.params: list[rx.Var] = []
+        self.values: list[Any] = []
+
+    def visit_constant_(self, op: rx.Constant) -> rx.Expr:
+        self.params.append(rx.Var(f"c{len(self.params)}", op.struct_info))
+        self.values.append(np.asarray(op.data))
+        return self.params[-1]
+
+
+def _tvm_session(mod: IRModule, values: tuple[np.ndarray[Any, Any], ...]) -> Callable[[], Any]:
+    os.environ.setdefault("TVM_NUM_THREADS", str(THREADS))
+    import tvm
+    from tvm import relax
+
+    main, lifted = mod["main"], _ConstantsAsParams(mod)
+    assert isinstance(main, rx.Function)
+    body = lifted.visit_expr(main.body)
+    params = (*main.params, *lifted.params)
+    text = IRModule({"main": rx.Function(params, body, main.ret_struct_info, attrs=main.attrs)})
+    compiled = tvm.compile(tvm.script.from_source(text.script()), target="llvm")
+    run = relax.VirtualMachine(compiled, tvm.cpu())["main"]
+    tensors = [tvm.runtime.tensor(value) for value in (*values, *lifted.values)]
+
+    def session() -> Any:
+        found = run(*tensors)
+        results = [found] if isinstance(found, tvm.runtime.Tensor) else list(found)
+        return [result.numpy() for result in results]
+
+    return session
