@@ -72,8 +72,8 @@ def nested_too_deeply() -> MisuseError:
 def attach_position(
     error: RelaxpyError,
     caller: FrameType | None,
-    args: Sequence[object] = (),
-    kwargs: Mapping[str, object] | None = None,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
 ) -> None:
     """Set the position of `error` in `caller`, and hide internal frames, if that is user code.
 
@@ -86,7 +86,7 @@ def attach_position(
     elif isinstance(error, UnknownAttributeError):
         error.located(attribute_span(caller, str(error.about)))
     elif not any(d.span for d in error.diagnostics) and not isinstance(error, RuntimeCheckError):
-        error.located(argument_span(caller, args, kwargs or {}, error.about))
+        error.located(argument_span(caller, args, kwargs, error.about))
     error.hide_internal_frames()
 
 

@@ -139,7 +139,7 @@ def _llvmlite() -> Finding:
     try:
         words = f"{version('llvmlite')}, LLVM {'.'.join(map(str, llvm().llvm_version_info))}"
     except (CompileError, PackageNotFoundError):
-        return Finding("llvmlite", "not installed", "pip install relaxpy[native]")
+        return Finding("llvmlite", "not installed", "pip install 'relaxpy[native]'")
     return Finding("llvmlite", words)
 
 

@@ -12,7 +12,6 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
-from relaxpy.exec.executable import EntryPoint
 from relaxpy.exec.kernel.operations import Shape, operation_count, shape_of
 from relaxpy.exec.native.machine import obstacle
 from relaxpy.exec.native.peak import peak_bytes, peak_operations
@@ -146,7 +145,7 @@ _FLOATS: Final = frozenset({"float16", "bfloat16", "float32"})
 def profile_call(
     module: IRModule,
     report: ExecutionReport,
-    instrumented: Callable[[Instrument], Mapping[str, EntryPoint]],
+    instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
     name: str,
     args: Sequence[object],
     repeat: int,

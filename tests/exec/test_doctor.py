@@ -81,7 +81,7 @@ def test_a_machine_without_native_code_is_diagnosed(monkeypatch: pytest.MonkeyPa
     assert found["targets"].value == "numpy (default), reference"
     assert found["targets"].advice == "native: llvmlite is not installed"
     assert found["vectors"].advice == "llvmlite is not installed"
-    assert found["llvmlite"].advice == "pip install relaxpy[native]"
+    assert found["llvmlite"].advice == "pip install 'relaxpy[native]'"
 
 
 def test_the_target_that_the_environment_selects_is_the_default(

@@ -12,7 +12,7 @@ from relaxpy.exec.lower.reuse import KernelCalls
 
 
 def delete_after_last_use(
-    body: list[ast.stmt], owned: Collection[str], calls: KernelCalls | None = None
+    body: list[ast.stmt], owned: Collection[str], calls: KernelCalls | None
 ) -> list[ast.stmt]:
     """`body` with a deletion of each name in `owned` after its last use.
 

@@ -67,7 +67,7 @@ def llvm() -> Any:
     if problem:
         raise CompileError(
             f'target "native" generates code with llvmlite: {problem}',
-            hint="install it with `pip install relaxpy[native]`, or compile for `numpy`",
+            hint="install it with `pip install 'relaxpy[native]'`, or compile for `numpy`",
         )
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()

@@ -75,7 +75,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
-def check_runnable(module: IRModule, *, kernels: bool = True) -> None:
+def check_runnable(module: IRModule, *, kernels: bool) -> None:
     """Check that the module can run; with `kernels`, also by the reference evaluator.
 
     Errors:

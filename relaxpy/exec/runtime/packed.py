@@ -65,10 +65,12 @@ def call_users(
     except RelaxpyError:
         raise
     except Exception as error:  # of any kind: the error keeps the user's class
-        raise failure_of(error, name, span).with_traceback(error.__traceback__) from error.__cause__
+        raise _failure_of(error, name, span).with_traceback(
+            error.__traceback__
+        ) from error.__cause__
 
 
-def failure_of(error: Exception, name: str, span: Span | None = None) -> PackedFuncError:
+def _failure_of(error: Exception, name: str, span: Span | None) -> PackedFuncError:
     """The PackedFuncError for the exception that the function `name` raised."""
     try:
         text = str(error)

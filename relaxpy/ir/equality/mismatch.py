@@ -83,14 +83,14 @@ class Mismatch:
         return f"the two differ at {self._present}\n  left:  {texts[0]}\n  right: {texts[1]}"
 
 
-def _snippet(subject: object, limit: int = 300) -> str:
+def _snippet(subject: object) -> str:
     text = (
         str(subject)
         if not isinstance(subject, np.ndarray)
         else np.array2string(subject, threshold=8)
     )
     text = "\n         ".join(text.splitlines()[:8])
-    return text if len(text) <= limit else text[:limit] + " ..."
+    return text if len(text) <= 300 else text[:300] + " ..."
 
 
 class StructuralMismatch(RelaxpyError, ValueError, AssertionError):  # noqa: N818

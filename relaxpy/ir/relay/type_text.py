@@ -30,13 +30,10 @@ def _hint(variable: TypeVar) -> str:
     return variable.name_hint
 
 
-def type_text(
-    ty: Node, name_of: NameOf = _hint, define: NameOf | None = None, limit: int | None = MAX_PIECES
-) -> str:
+def type_text(ty: Node, name_of: NameOf = _hint, limit: int | None = MAX_PIECES) -> str:
     """Return the text of a type as TVM prints it (RLY-66).
 
-    `name_of` names type parameters, `define` those of function types where they are bound. With a
-    `limit`, a longer text ends in an ellipsis.
+    `name_of` names type parameters. With a `limit`, a longer text ends in an ellipsis.
     """
     pieces: list[str] = []
     stack: list[_Piece] = [ty]
@@ -45,14 +42,14 @@ def type_text(
         if isinstance(piece, str):
             pieces.append(piece)
         else:
-            stack += reversed(_pieces(piece, name_of, define or name_of))
+            stack += reversed(_pieces(piece, name_of))
         if limit is not None and len(pieces) > limit:
             pieces.append("…")
             break
     return "".join(pieces)
 
 
-def parameter_text(variable: TypeVar, name_of: NameOf = _hint) -> str:
+def parameter_text(variable: TypeVar, name_of: NameOf) -> str:
     """Return a type parameter as a list of parameters declares it, with its kind (RLY-74)."""
     kind = variable.kind
     name = name_of(variable)
@@ -68,7 +65,7 @@ def _listed(items: Iterable[_Piece], single: str = "") -> list[_Piece]:
     return [*out, single] if len(listed) == 1 else out
 
 
-def _pieces(ty: Node, name_of: NameOf, define: NameOf) -> Sequence[_Piece]:
+def _pieces(ty: Node, name_of: NameOf) -> Sequence[_Piece]:
     """Return the text of a type in which its components stand as nodes."""
     match ty:
         case TensorType(shape=()):
@@ -81,7 +78,7 @@ def _pieces(ty: Node, name_of: NameOf, define: NameOf) -> Sequence[_Piece]:
         case TupleType(fields=fields):
             return ["(", *_listed(fields, ","), ")"]
         case FuncType():
-            names = [parameter_text(p, define) for p in ty.type_params]
+            names = [parameter_text(p, name_of) for p in ty.type_params]
             params = f"[{', '.join(names)}]" if names else ""
             where = [" where ", *_listed(ty.type_constraints)] if ty.type_constraints else []
             return [f"fn {params}(", *_listed(ty.arg_types), ") -> ", ty.ret_type, *where]

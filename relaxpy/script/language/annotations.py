@@ -102,7 +102,7 @@ def resolve(value: object, dim: Dim = _no_string_dims) -> rx.StructInfo:
     return rx.as_struct_info(value)
 
 
-def string_dims(value: object, *, in_functions: bool = True) -> Iterator[str]:
+def string_dims(value: object, *, in_functions: bool) -> Iterator[str]:
     """Yield the string dimensions in `value`; those of Callables only with `in_functions`."""
     value = _plain(value)
     if isinstance(value, Annotation) and (in_functions or not isinstance(value, Callable_)):

@@ -120,7 +120,7 @@ except relaxpy.errors.CompileError as error:
     assert first == "numpy [2.0, 2.0]"
     assert why == "not native: llvmlite: it is not installed"
     assert error.endswith('target "native" generates code with llvmlite: it is not installed')
-    assert "pip install relaxpy[native]" in hint
+    assert "pip install 'relaxpy[native]'" in hint
 
 
 def test_what_is_saved_is_the_request() -> None:

@@ -161,4 +161,4 @@ def test_a_missing_llvmlite_is_reported_with_the_command_that_installs_it(
     monkeypatch.setitem(sys.modules, "llvmlite", None)
     with pytest.raises(CompileError, match="with llvmlite: it is not installed") as caught:
         machine.llvm.__wrapped__()
-    assert "pip install relaxpy[native]" in str(caught.value)
+    assert "pip install 'relaxpy[native]'" in str(caught.value)

@@ -237,7 +237,7 @@ class Emitter:
         """Whether this emitter built `seq`, which therefore is in normal form and derived."""
         return seq in self._finished
 
-    def open_block(self, *, dataflow: bool, origin: BindingBlock | None = None) -> None:
+    def open_block(self, *, dataflow: bool, origin: BindingBlock | None) -> None:
         """Begin a block outside any sequence; `origin` is returned if nothing changes."""
         self.scopes.append(Scope(dataflow=dataflow, blocks=[Block(dataflow, origin)]))
 

@@ -207,16 +207,16 @@ def gather_nd(
     return _gathered(data, (*index_shape[:-1], *shape[batch_dims + count :]), ndim)
 
 
-def index_fields(tensors: TupleStructInfo, name: str) -> list[TensorStructInfo]:
+def index_fields(indices: TupleStructInfo) -> list[TensorStructInfo]:
     """The struct infos of a tuple of integer tensors, one at least."""
     out = []
-    for k, sinfo in enumerate(tensors.fields):
+    for k, sinfo in enumerate(indices.fields):
         if not isinstance(sinfo, TensorStructInfo):
-            raise refuse_type(f"{name} holds tensors, found {sinfo} as number {k + 1}", sinfo)
-        require_indices(sinfo, f"number {k + 1} of {name}")
+            raise refuse_type(f"indices holds tensors, found {sinfo} as number {k + 1}", sinfo)
+        require_indices(sinfo, f"number {k + 1} of indices")
         out.append(sinfo)
     if not out:
-        raise refuse(f"{name} holds one tensor at least, found none", tensors)
+        raise refuse("indices holds one tensor at least, found none", indices)
     return out
 
 
@@ -269,7 +269,7 @@ def index_tensor(data: TensorStructInfo, indices: TupleStructInfo) -> TensorStru
         StructInfoError: there is no index, one is known not to hold integers, there are more than
             axes, or known sizes do not broadcast.
     """
-    fields = index_fields(indices, "indices")
+    fields = index_fields(indices)
     if 0 <= data.ndim < len(fields):
         raise refuse(f"data {data} has {data.ndim} axes, found {len(fields)} indices", indices)
     names = [f"indices[{k}]" for k in range(len(fields))]

@@ -53,10 +53,10 @@ def _scaled(size: PrimExpr, count: int) -> PrimExpr:
     return tidy(ops.mul(size, ops.const(count, size.dtype)))
 
 
-def _require_counts(counts: Sequence[int], name: str) -> None:
-    for count in counts:
+def _require_counts(repeats: Sequence[int]) -> None:
+    for count in repeats:
         if count < 0:
-            raise refuse(f"{name} is 0 at least, found {count}", counts)
+            raise refuse(f"repeats is 0 at least, found {count}", repeats)
 
 
 def _gradient_repeat(g: Any, x: Any, y: Any, call: Call) -> Any:
@@ -86,7 +86,7 @@ def repeat(data: TensorStructInfo, repeats: int, axis: int | None = None) -> Ten
     Errors:
         StructInfoError: `repeats` is negative, or the axis is out of range.
     """
-    _require_counts((repeats,), "repeats")
+    _require_counts((repeats,))
     shape = literal_shape(data)
     if axis is None:
         if shape is None:
@@ -132,7 +132,7 @@ def tile(data: TensorStructInfo, repeats: tuple[int, ...]) -> TensorStructInfo:
     Errors:
         StructInfoError: a number of repeats is negative.
     """
-    _require_counts(repeats, "repeats")
+    _require_counts(repeats)
     if data.ndim < 0:
         return tensor(None, data.dtype, data.vdevice)
     if all(count == 1 for count in repeats) and len(repeats) <= data.ndim:

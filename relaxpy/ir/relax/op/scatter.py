@@ -307,7 +307,7 @@ def index_put(
         StructInfoError: there is no index, one is known not to hold integers, there are more than
             axes, datatypes differ, or known sizes do not broadcast.
     """
-    fields = index_fields(indices, "indices")
+    fields = index_fields(indices)
     common_dtype([data, values], "data and values")
     if 0 <= data.ndim < len(fields):
         raise refuse(f"data {data} has {data.ndim} axes, found {len(fields)} indices", indices)

@@ -52,14 +52,14 @@ class _Boxes:
         low, high = ((side[0][index], side[1][index]) for side in (self.low, self.high))
         return _Boxes(low, high, self.area[index])
 
-    def overlaps(self, box: int) -> Array:
-        """The intersection of each with one of them, over their union; 0 if that is empty."""
+    def overlaps_with_first(self) -> Array:
+        """The intersection of each with the first, over their union; 0 if that is empty."""
         height, width = (
-            np.minimum(high, high[box]) - np.maximum(low, low[box])
+            np.minimum(high, high[0]) - np.maximum(low, low[0])
             for low, high in zip(self.low, self.high, strict=True)
         )
         shared = np.maximum(height, 0) * np.maximum(width, 0)
-        union = self.area + self.area[box] - shared
+        union = self.area + self.area[0] - shared
         ratios: Array = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
         return ratios
 
@@ -73,7 +73,7 @@ def _select_boxes(
     remaining = boxes[indices]
     while count > 0 and indices.size:
         yield int(indices[0])
-        disjoint = 1 + np.flatnonzero(remaining.overlaps(0)[1:] <= iou)
+        disjoint = 1 + np.flatnonzero(remaining.overlaps_with_first()[1:] <= iou)
         indices, remaining = indices[disjoint], remaining[disjoint]
         count -= 1
 

@@ -53,7 +53,7 @@ def map_params(
 def matched_pairs(
     params: Sequence[rx.StructInfo],
     sinfos: Sequence[rx.StructInfo],
-    bound: Container[tir.Var] = (),
+    bound: Container[tir.Var],
 ) -> Iterator[Pair]:
     """Each use of a definable variable of `params` with the expression at its position in `sinfos`.
 

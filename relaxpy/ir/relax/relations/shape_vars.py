@@ -260,7 +260,7 @@ def alpha_rename(sinfo: I, shape_vars: Container[tir.Var] = ()) -> I:
             return sinfo
 
 
-def alpha_rename_clashes(sinfo: I, other: rx.StructInfo, shape_vars: Container[tir.Var] = ()) -> I:
+def alpha_rename_clashes(sinfo: I, other: rx.StructInfo, shape_vars: Container[tir.Var]) -> I:
     """Alpha-rename the Callable `sinfo` if it binds a variable that is free in `other`.
 
     `shape_vars` are in scope at both.

@@ -74,25 +74,12 @@ def define_te(
     Op.enter(replace(record, relation=struct_info_relation(record)))
 
 
-def define_emit(
-    name: str,
-    operands: str,
-    emit: Emit,
-    attributes: Mapping[str, object] | None = None,
-    *,
-    makers: Mapping[str, object] | None = None,
-) -> None:
+def define_emit(name: str, operands: str, emit: Emit, attributes: Mapping[str, object]) -> None:
     """Register an operator whose Relax expression needs bindings, which `emit` gives to a builder.
 
     Its type follows from that expression.
     """
-    record = OpRecord(
-        name,
-        tuple(operands.split()),
-        attributes=attributes or {},
-        maker_defaults=makers or {},
-        emit=emit,
-    )
+    record = OpRecord(name, tuple(operands.split()), attributes=attributes, emit=emit)
     Op.enter(replace(record, relation=struct_info_relation(record)))
 
 

@@ -103,15 +103,14 @@ def require_size(tensor: Tensor, name: str, axis: int, expected: PrimExpr | int)
 
 def as_vector(tensor: Tensor, name: str) -> Tensor:
     """Return a scalar tensor as a vector of one element."""
-    if tensor.ndim and not (tensor.ndim == 1 and is_size(tensor.shape[0], 1)):
+    if tensor.ndim and not (tensor.ndim == 1 and _is_one(tensor.shape[0])):
         raise RelationError(f"{name} is one number, found a tensor of {tensor.ndim} dimensions")
     zeros = [ops.const(0, "int64")] * tensor.ndim
     return te.compute((1,), lambda i: tensor(*zeros), name)  # type: ignore[no-any-return]
 
 
-def is_size(size: PrimExpr, value: int) -> bool:
-    """Return whether a size is known to be a number."""
-    return isinstance(size, tir.IntImm) and size.value == value
+def _is_one(size: PrimExpr) -> bool:
+    return isinstance(size, tir.IntImm) and size.value == 1
 
 
 def at(tensor: Tensor, *index: PrimExpr | int) -> PrimExpr:

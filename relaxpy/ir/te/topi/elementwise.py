@@ -109,9 +109,9 @@ def injective(shape: Sequence[PrimExpr], element: Callable[..., Any], name: str)
     return computed(shape, element, name, INJECTIVE)
 
 
-def map_elements(function: Unary, x: Tensor, name: str, tag: str = ELEMENTWISE) -> Tensor:
+def map_elements(function: Unary, x: Tensor, name: str) -> Tensor:
     """Apply `function` to each element."""
-    return computed(x.shape, lambda *i: function(x(*i)), name, tag)
+    return computed(x.shape, lambda *i: function(x(*i)), name, ELEMENTWISE)
 
 
 def identity(x: Tensor) -> Tensor:

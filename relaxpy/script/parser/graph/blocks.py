@@ -18,7 +18,7 @@ from relaxpy.script.language.relax_directives import match_cast
 from relaxpy.script.language.wording import describe, shown
 from relaxpy.script.parser.evaluate.comparisons import fold_condition
 from relaxpy.script.parser.graph import bindings
-from relaxpy.script.parser.graph.state import Dataflow, GraphState, Pending, ends_in, first_keyword
+from relaxpy.script.parser.graph.state import Dataflow, GraphState, Pending, ends_in, if_keyword
 from relaxpy.script.parser.graph.values import is_plain
 from relaxpy.script.parser.source.report import bound_names
 from relaxpy.script.parser.source.scope import MISSING, Poisoned
@@ -142,12 +142,12 @@ def if_statement(state: GraphState, node: ast.If) -> None:
         raise WellFormedError(
             "an if cannot be inside a dataflow block",
             rule="WF-7c",
-            span=state.program.span(first_keyword(node, 2)),
+            span=state.program.span(if_keyword(node)),
             hint="end the block before it and begin another one after it",
         )
     if not node.orelse:
         raise state.error(
-            first_keyword(node, 2),
+            if_keyword(node),
             "an if in Relax has an else",
             rule="AST-13",
             hint="bind the same name in both branches",
@@ -159,7 +159,7 @@ def if_statement(state: GraphState, node: ast.If) -> None:
     orelse = read_branch(state, node.orelse, name, annotations)
     if then is None or orelse is None:
         raise Poisoned
-    var = rx.Var(name, None, state.program.span(first_keyword(node, 2)))
+    var = rx.Var(name, None, state.program.span(if_keyword(node)))
     state.values.forget()
     if pending.annotation is None and annotations:
         pending = Pending(name, reduce(struct_info_lca, annotations), pending.cast)

@@ -200,11 +200,11 @@ def ends_in(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def first_keyword(node: ast.stmt, length: int) -> ast.expr:
-    """Return a node with the position of the first keyword of a statement."""
-    keyword = ast.Name("")
+def if_keyword(node: ast.If) -> ast.expr:
+    """Return a node with the position of the `if` of a statement."""
+    keyword = ast.Name("if")
     keyword.lineno = keyword.end_lineno = node.lineno
-    keyword.col_offset, keyword.end_col_offset = node.col_offset, node.col_offset + length
+    keyword.col_offset, keyword.end_col_offset = node.col_offset, node.col_offset + len("if")
     return keyword
 
 

@@ -140,9 +140,7 @@ def _shape(sinfo: StructInfo | None) -> Sizes | None:
     return literal_shape(sinfo) if isinstance(sinfo, TensorStructInfo) else None
 
 
-def _is_inverse(
-    first: IndexMap, second: IndexMap, shape: Sizes, between: Sizes | None = None
-) -> bool:
+def _is_inverse(first: IndexMap, second: IndexMap, shape: Sizes, between: Sizes | None) -> bool:
     """Whether a tensor of this shape is transformed to itself.
 
     `between` is the shape of what the second map transforms if padding is removed.
