@@ -15,6 +15,7 @@ from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.distances import distances
+from relaxpy.exec.native.interleave import interleaved, parted
 from relaxpy.exec.native.lanes import LONGEST_STEP
 from relaxpy.exec.native.llvm import (
     BOOL,
@@ -499,6 +500,51 @@ class Frame(ABC):
             f.store(value, address.pointer)
         else:
             f.masked_store(value, address.pointer, mask)
+        self.forget()
+
+    def load_rows(self, first: BufferLoad) -> list[Value]:
+        """The elements of each lane that follow each other in memory, as do the lanes."""
+        f, lanes = self.function, self.lanes
+        assert lanes is not None
+        found = self._every(first.buffer, first.indices)
+        assert found is not None
+        count, position = found
+        type = Type(storage_type(first.buffer.dtype).element, lanes.count)
+        at = f.element(self.pointers[first.buffer], position, type)
+        vectors = []
+        for number in range(count):
+            place = f.element(at, number * lanes.count, type)
+            mask = self._mask_of_rows(count, number)
+            vectors.append(
+                f.load(type, place) if mask is None else f.masked_load(type, place, mask)
+            )
+        return [column for [column] in parted(f, vectors, count)]
+
+    def _mask_of_rows(self, count: int, number: int) -> Value | None:
+        """The elements of active lanes in one of the vectors that have `count` of each lane."""
+        lanes = self.lanes
+        assert lanes is not None
+        if lanes.mask is None:
+            return None
+        rows = [(number * lanes.count + n) // count for n in range(lanes.count)]
+        return self.function.shuffle(lanes.mask, None, rows)
+
+    def store_rows(self, first: BufferLoad, values: Sequence[Value]) -> None:
+        """Store elements of each lane, which follow each other in memory, as do the lanes."""
+        f, lanes = self.function, self.lanes
+        assert lanes is not None
+        found = self._every(first.buffer, first.indices)
+        assert found is not None
+        step, position = found
+        columns = [[self.wide(value, lanes.count)] for value in values]
+        at = f.element(self.pointers[first.buffer], position, Type(values[0].type.element))
+        for number, vector in enumerate(interleaved(f, columns)):
+            place = f.element(at, number * lanes.count, vector.type)
+            mask = self._mask_of_rows(step, number)
+            if mask is None:
+                f.store(vector, place)
+            else:
+                f.masked_store(vector, place, mask)
         self.forget()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from relaxpy.exec.kernel.nest.buffers import strides_of
-from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
@@ -18,6 +18,7 @@ from relaxpy.exec.native.lanes import lane_axis
 from relaxpy.exec.native.llvm import I64, Value
 from relaxpy.exec.native.loops import Loops
 from relaxpy.exec.native.product import Operand, product_of
+from relaxpy.exec.native.short_rows import ShortRows, Step, short_rows
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
@@ -47,6 +48,10 @@ class RunLoops(Loops):
             if crossing is not None:
                 rest = tuple(a for a in run.axes if a not in (crossing.along, crossing.across))
                 self.iterations(rest, lambda: self._crossed(run, crossing), listens=True)
+                return
+            rows = short_rows(run, self.program)
+            if rows is not None:
+                self.rows(rows)
                 return
             along = lane_axis(run, self.proofs)
             if along is not None and any(along is a for a in run.axes):
@@ -87,6 +92,70 @@ class RunLoops(Loops):
             return ()
 
         self.chunks(along, self.count(run), 1, chunk, ())
+
+    def rows(self, rows: ShortRows) -> None:
+        """Rows of few elements as lanes."""
+        frame = self.frame
+        buffers = {load.buffer for step in rows.steps for v in step.values for load in loads(v)}
+        written = {element.buffer for pairs in rows.stores for _, element in pairs}
+        bits = max(storage_type(b.dtype).bits for b in buffers | written)
+
+        def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
+            outer, frame.stored = frame.stored, dict(frame.stored)
+            with frame.level(lanes=lanes):
+                for row in rows.loads:
+                    self._load_rows(row)
+                for step in rows.steps:
+                    frame.stored[step.register.buffer, step.register.indices] = self._step(step)
+                for pairs in rows.stores:
+                    self._store_rows(pairs)
+            frame.stored = outer
+            return ()
+
+        def vectors() -> None:
+            self.chunks(rows.axis, LANE_BITS // max(bits, 16), 1, chunk, ())
+
+        with frame.writing(self.aliases(written)):
+            self.iterations(rows.outer, vectors, listens=True)
+
+    def _load_rows(self, row: Sequence[BufferLoad]) -> None:
+        """Read neighbours of memory at once."""
+        frame = self.frame
+        if all(frame.unproved(load.buffer, load.indices) is None for load in row):
+            values = frame.load_rows(row[0])
+            frame.pin(values)
+            for load, value in zip(row, values, strict=True):
+                frame.stored[load.buffer, load.indices] = frame.widened(value, load.buffer.dtype)
+
+    def _step(self, step: Step) -> Value:
+        frame = self.frame
+        if step.combine is None:
+            [value] = step.values
+            return frame.value(value)
+        assert step.initial is not None
+        dtype, total = step.register.buffer.dtype, frame.value(step.initial)
+        for part in step.values:
+            value = frame.value(part)
+            lanes = max(total.type.lanes, value.type.lanes)
+            sides = (frame.wide(side, lanes) for side in (total, value))
+            total = combined(step.combine, dtype, *sides)
+            frame.pin([total])
+        return frame.rounded(total, dtype)
+
+    def _store_rows(self, pairs: Sequence[tuple[BufferLoad, BufferLoad]]) -> None:
+        """Write registers to memory, which neighbours fill."""
+        frame = self.frame
+        elements = [element for _, element in pairs]
+        values = [
+            frame.narrowed(frame.stored[register.buffer, register.indices], element.buffer.dtype)
+            for register, element in pairs
+        ]
+        tests = [frame.unproved(e.buffer, e.indices) for e in elements]
+        if len(pairs) > 1 and all(test is None for test in tests):
+            frame.store_rows(elements[0], values)
+            return
+        for element, value, test in zip(elements, values, tests, strict=True):
+            frame.store(element.buffer, element.indices, value, test)
 
     def _crossed(self, run: Run, crossing: Crossing) -> None:
         """The iterations of two axes in squares; the last ones overlap those before them."""

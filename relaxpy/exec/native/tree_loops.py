@@ -17,6 +17,7 @@ from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.parallel import parallel
 from relaxpy.exec.native.recurrences import CHAINS, has_chains, recurrence_of
 from relaxpy.exec.native.run_loops import RunLoops
+from relaxpy.exec.native.short_rows import short_rows
 from relaxpy.exec.native.tree import Late, Program, Tasks, may_fail
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
@@ -139,6 +140,10 @@ class TreeLoops(RunLoops):
 
     def _tile(self, tile: Tile) -> None:
         """The blocks of rows, one after the other."""
+        rows = short_rows(tile, self.program)
+        if rows is not None:
+            self.rows(rows)
+            return
         frame, f = self.frame, self.function
         count = tile.size
         assert count is not None

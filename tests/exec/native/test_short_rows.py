@@ -1,0 +1,141 @@
+"""Rows of few elements: several of them are in the lanes of a vector, and written together."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.exec.native.short_rows import short_rows
+from relaxpy.script import from_source
+from tests.exec.native.contractions import guarded
+from tests.exec.native.oracle import Array
+from tests.exec.native.test_contract import graph, numbers
+
+COUNTS = (0, 1, 2, 15, 16, 17, 40, 333)
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the trees that are emitted have short rows."""
+    results: list[bool] = []
+
+    def counted(tree: object, program: object) -> object:
+        rows = short_rows(tree, program)  # type: ignore[arg-type]
+        results.append(rows is not None)
+        return rows
+
+    for module in ("run_loops", "tree_loops"):
+        monkeypatch.setattr(f"relaxpy.exec.native.{module}.short_rows", counted)
+    return results
+
+
+def kernel(dtype: str, columns: int) -> str:
+    """The largest element of each row, the row scaled by it and reversed, and its sum, in place."""
+    return f"""
+@T.prim_func
+def main(a: T.handle, w: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, {columns}), "{dtype}")
+    W = T.match_buffer(w, ({columns},), "{dtype}")
+    B = T.match_buffer(b, (n, {columns}), "{dtype}")
+    C = T.match_buffer(c, (n,), "{dtype}")
+    M = T.alloc_buffer((n,), "{dtype}")
+    S = T.alloc_buffer((n, {columns}), "{dtype}")
+    for i in range(n):
+        M[i] = A[i, 0]
+    for i, k in T.grid(n, {columns}):
+        M[i] = T.max(M[i], A[i, k])
+    for i, k in T.grid(n, {columns}):
+        S[i, k] = A[i, k] * M[i] + W[k]
+    for i, k in T.grid(n, {columns}):
+        C[i] = C[i] + S[i, k]
+    for i, k in T.grid(n, {columns}):
+        B[i, {columns - 1} - k] = S[i, k] - B[i, {columns - 1} - k]
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns"),
+    [
+        *(("float32", n) for n in (2, 3, 6, 7, 8)),
+        *(("float64", 3), ("float64", 8), ("float16", 3), ("int8", 4), ("uint16", 5), ("int64", 2)),
+    ],
+)
+def test_rows(dtype: str, columns: int, found: list[bool]) -> None:
+    main = relaxpy.compile(from_source(kernel(dtype, columns)), target="native")["main"]
+    assert any(found)
+    for count in COUNTS:
+        a, b = numbers((count, columns), dtype), numbers((count, columns), dtype)[::-1].copy()
+        w, c = numbers((columns,), dtype), numbers((count,), dtype)
+        if dtype.startswith("float") and count > 20:
+            a[3, 1], a[4, 0], a[5, 1] = np.nan, np.inf, -0.0
+        with np.errstate(all="ignore"):
+            s = a * a.max(1, keepdims=True) + w
+            wanted = s[:, ::-1] - b
+            total = c.astype("float32" if dtype == "float16" else dtype)
+            for k in range(columns):
+                total = total + s[:, k]
+        for at_end in (False, True):
+            arrays = [guarded(x, at_end=at_end) for x in (a, w, b, c)]
+            main(*arrays)
+            np.testing.assert_array_equal(arrays[0], a)
+            np.testing.assert_array_equal(arrays[2], wanted)
+            exact = dtype not in ("float32", "float64", "float16")
+            bound = 0 if exact else 4 * columns * np.finfo(dtype).eps
+            np.testing.assert_allclose(arrays[3], total, rtol=bound, atol=bound * 40)
+
+
+@pytest.mark.parametrize("columns", [3, 4])
+def test_a_result_does_not_depend_on_the_other_rows(columns: int, found: list[bool]) -> None:
+    text = graph(f'x: R.Tensor(("n", {columns}), "float32")', "R.nn.softmax(x)")
+    main = relaxpy.compile(from_source(text), target="native")["main"]
+    x = numbers((1000, columns)) * np.float32(5)
+    x[7] = np.nan, *([0] * (columns - 1))
+    x[8], x[9] = -np.inf, np.inf
+    whole = main(x)
+    assert any(found)
+    with np.errstate(invalid="ignore"):
+        shifted = np.exp(x - x.max(1, keepdims=True))
+        np.testing.assert_allclose(whole, shifted / shifted.sum(1, keepdims=True), rtol=1e-6)
+    for count in COUNTS:
+        np.testing.assert_array_equal(main(x[:count]), whole[:count])
+
+
+def test_images_whose_channels_are_last(found: list[bool]) -> None:
+    args = 'x: R.Tensor((9, 33, 3), "uint8"), m: R.Tensor((3,), "float32")'
+    text = graph(args, 'R.divide(R.subtract(R.astype(x, "float32"), m), m)')
+    x, m = numbers((9, 33, 3), "uint8"), np.array([3, 5, 7], "float32")
+    np.testing.assert_array_equal(
+        relaxpy.compile(from_source(text), target="native")(x, m), (x - m) / m
+    )
+    assert any(found)
+
+
+def test_what_neighbouring_rows_write_is_not_kept_in_registers(found: list[bool]) -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((40, 3), "float32"), B: T.Buffer((40, 3), "float32")):
+    S = T.alloc_buffer((40, 3), "float32")
+    for i, k in T.grid(40, 3):
+        S[i, k] = T.exp(A[i, k])
+    for i, k in T.grid(40, 3):
+        B[i, k] = S[39 - i, k] + S[i, 2 - k]
+"""
+    main = relaxpy.compile(from_source(text), target="native")["main"]
+    a, b = numbers((40, 3)), np.zeros((40, 3), "float32")
+    main(a, b)
+    s = np.exp(a)
+    np.testing.assert_allclose(b, s[::-1] + s[:, ::-1], rtol=1e-6)
+
+
+def test_bfloat16(found: list[bool]) -> None:
+    text = graph('x: R.Tensor((50, 3), "bfloat16")', "R.add(R.sum(x, -1, True), x)")
+    x = numbers((50, 3), ml_dtypes.bfloat16)
+    wide: Array = x.astype("float32")
+    total = wide.sum(1, keepdims=True).astype(ml_dtypes.bfloat16).astype("float32")
+    wanted = (total + wide).astype(ml_dtypes.bfloat16).astype("float32")
+    result = relaxpy.compile(from_source(text), target="native")(x)
+    np.testing.assert_array_equal(np.asarray(result).astype("float32"), wanted)
+    assert any(found)
