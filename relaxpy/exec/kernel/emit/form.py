@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.extremes import unused_extremes, with_searches
+from relaxpy.exec.kernel.emit.short_axes import with_short_loops
 from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Search, Tile, runs
@@ -29,7 +30,7 @@ def numpy_form(plan: Plan) -> NumpyForm:
     plan = with_searches(plan)
     unused = unused_extremes(plan)
     searches = (r.statement for r in runs(plan.trees) if isinstance(r.idiom, Search))
-    plan = in_tiles(plan, {*unused.values(), *searches})
+    plan = with_short_loops(in_tiles(plan, {*unused.values(), *searches}))
     without = {b for tree in plan.trees if isinstance(tree, Tile) for b in tree.local}
     without.update(unused, plan.reshaped)
     return NumpyForm(plan, tuple(b for b in plan.local if b not in without), unused)
