@@ -51,8 +51,7 @@ def is_runtime_function(value: rx.Expr | Op, name: str = "") -> bool:
 
 def is_reshape(value: rx.Expr | Op) -> bool:
     """Whether a call is a reshape, whose result is a copy."""
-    is_operator = isinstance(value, rx.Call) and value.op == Op.get("relax.reshape")
-    return is_operator or is_runtime_function(value, "reshape")
+    return rx.is_call_of(value, "relax.reshape") or is_runtime_function(value, "reshape")
 
 
 def separate_storages(nodes: Iterable[Node], kernel_of: KernelOf) -> frozenset[rx.Var]:

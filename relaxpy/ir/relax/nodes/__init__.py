@@ -24,6 +24,7 @@ from relaxpy.ir.relax.nodes.expr import (
     Var as Var,
     const as const,
     convert_to_expr as convert_to_expr,
+    is_call_of as is_call_of,
     is_masked as is_masked,
 )
 from relaxpy.ir.relax.nodes.function import (

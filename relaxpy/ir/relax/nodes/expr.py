@@ -418,6 +418,11 @@ class Call(Expr):
         return True
 
 
+def is_call_of(value: object, *names: str) -> TypeGuard[Call]:
+    """Whether a value is a call of an operator with one of these names."""
+    return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in names
+
+
 def make_call(
     callee: Expr, args: tuple[object, ...], attrs: Mapping[str, object] | None = None
 ) -> Call:

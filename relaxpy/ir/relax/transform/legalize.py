@@ -34,6 +34,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
     Var,
+    is_call_of,
 )
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import find
@@ -215,7 +216,7 @@ class _Legalizer(BindingRewriter):
         assert isinstance(on_wholes, Call)
         if isinstance(result, DTensorStructInfo) and self._is_known(on_wholes):
             kernel = self._call(on_wholes, dataflow=dataflow)
-            if isinstance(kernel, Call) and kernel.op == Op.get("relax.call_tir"):
+            if is_call_of(kernel, "relax.call_tir"):
                 args = tuple(
                     Tuple(tuple(originals.get(field, field) for field in arg.fields))
                     if isinstance(arg, Tuple)

@@ -30,6 +30,7 @@ from relaxpy.ir.relax.nodes import (
     TupleGetItem,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
@@ -211,9 +212,9 @@ def _parallel_branches(bindings: Sequence[Binding]) -> Iterator[list[_Branch]]:
 def _is_product(binding: Binding) -> bool:
     """Whether a binding is of a product with a matrix of known shape and datatype."""
     value = binding.value
-    if not isinstance(binding, VarBinding) or not isinstance(value, Call):
+    if not isinstance(binding, VarBinding) or not is_call_of(value, "relax.matmul"):
         return False
-    if value.op != Op("relax.matmul") or not isinstance(value.args[0], Var):
+    if not isinstance(value.args[0], Var):
         return False
     result, weight = tensor_info(value), tensor_info(value.args[1])
     if result is None or weight is None or result.dtype.is_void or weight.dtype.is_void:
@@ -238,10 +239,9 @@ def _with_common_steps(
 
     def with_bias(branch: _Branch) -> _Branch | None:
         step = next_step(branch.steps[-1])
-        if step is None or cast("Call", step.value).op != Op("relax.add"):
+        if step is None or not is_call_of(step.value, "relax.add"):
             return None
-        operands = cast("Call", step.value).args
-        others = [arg for arg in operands if arg is not branch.steps[-1].var]
+        others = [arg for arg in step.value.args if arg is not branch.steps[-1].var]
         if len(others) != 1 or depths.get(others[0], 0) >= depth:
             return None
         return _Branch((*branch.steps, step), others[0])

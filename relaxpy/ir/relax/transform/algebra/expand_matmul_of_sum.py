@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from relaxpy.ir.core.node import Attr
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.effects import Effects, may_fail
@@ -25,6 +24,7 @@ from relaxpy.ir.relax.nodes import (
     Function,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations.context import Context
@@ -132,14 +132,14 @@ class _Expanding(BindingRewriter):
         if self.effects.is_barrier(binding):
             self._forget()  # OPT-3
         elif isinstance(binding, VarBinding) and isinstance(call, Call):
-            if call.op == Op.get("relax.matmul"):
+            if is_call_of(call, "relax.matmul"):
                 return self._expanded(binding, call, block)
             if not isinstance(block, DataflowBlock) and may_fail(binding):
                 return None  # OPT-8
-            if call.op == Op.get("relax.permute_dims"):
+            if is_call_of(call, "relax.permute_dims"):
                 self.permuted[binding.var] = call
             elif (
-                call.op == Op.get("relax.add")
+                is_call_of(call, "relax.add")
                 and has_same_sizes(*call.args)
                 and not all(term in self.early for term in call.args)
             ):

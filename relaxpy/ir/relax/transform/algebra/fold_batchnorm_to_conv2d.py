@@ -11,7 +11,6 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -28,6 +27,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
     const,
+    is_call_of,
 )
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -121,7 +121,7 @@ class _Folding(BindingRewriter):
     def _only_use(self, var: Expr, name: str) -> Call | None:
         """The call of an operator to which a variable is bound that is used once."""
         value = self.value_of(var)
-        if not isinstance(value, Call) or value.op != Op.get(name):
+        if not is_call_of(value, name):
             return None
         is_only_use = self._mentions[cast("Var", var)] == 2  # bound, and used once
         return with_all_attributes(value) if is_only_use else None

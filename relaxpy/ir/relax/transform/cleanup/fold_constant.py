@@ -39,6 +39,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -206,10 +207,8 @@ class _Kernels:
         main = legal["main"]
         assert isinstance(main, Function)
         bindings = [binding for block in main.body.blocks for binding in block.bindings]
-        if len(bindings) != 1 or not isinstance(bindings[0].value, Call):
-            return None
-        lowered = bindings[0].value
-        if lowered.op != Op.get("relax.call_tir") or len(lowered.args) != 2:
+        lowered = bindings[0].value if len(bindings) == 1 else None
+        if not is_call_of(lowered, "relax.call_tir") or len(lowered.args) != 2:
             return None
         kernel, operands = lowered.args
         assert isinstance(kernel, GlobalVar)

@@ -32,6 +32,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 
@@ -105,10 +106,6 @@ def _device_of_hint(call: Call, devices: Iterable[VDevice]) -> VDevice:
     )
 
 
-def _is_call_of(value: object, *names: str) -> bool:
-    return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in names
-
-
 class _Devices:
     """The devices that are `known` of variables of a function."""
 
@@ -123,13 +120,12 @@ class _Devices:
             if not isinstance(node, (VarBinding, MatchCast)) or node.var is None:
                 continue
             value = node.value
-            if _is_call_of(value, "relax.hint_on_device"):
-                assert isinstance(value, Call)
+            if is_call_of(value, "relax.hint_on_device"):
                 device = _device_of_hint(value, devices)
                 declared[node.var] = device
                 hinted.update({v: device for v in value.args if isinstance(v, Var)})
                 continue
-            is_copy = _is_call_of(value, "relax.to_vdevice")
+            is_copy = is_call_of(value, "relax.to_vdevice")
             if is_copy or _declares_result(node):
                 declared.update(_declared((node.var,)))
             for var in () if is_copy else occurring_vars(value):
@@ -203,9 +199,8 @@ class _Placing(BindingRewriter):
     @override
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
         call = binding.value
-        if not _is_call_of(call, "relax.hint_on_device") or not isinstance(binding, VarBinding):
+        if not is_call_of(call, "relax.hint_on_device") or not isinstance(binding, VarBinding):
             return None
-        assert isinstance(call, Call)
         device = _device_of_hint(call, self.devices)
         if _declared_device(call.args[0].struct_info) == device:
             return VarBinding(binding.var, call.args[0], binding.span)

@@ -8,7 +8,6 @@ from typing_extensions import override
 
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.effects import Effects, may_fail
@@ -17,12 +16,12 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
-    Call,
     DataflowBlock,
     Expr,
     Function,
     SeqExpr,
     Var,
+    is_call_of,
 )
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
@@ -109,7 +108,7 @@ class _Shorter(BindingRewriter):
         value, var = binding.value, binding.var
         if self.effects.is_barrier(binding):
             self.operands.clear()
-        if not isinstance(value, Call) or value.op != Op.get("relax.reshape") or var is None:
+        if not is_call_of(value, "relax.reshape") or var is None:
             return None
         direct, shape = value.args
         source = direct

@@ -26,6 +26,7 @@ from relaxpy.ir.relax.nodes import (
     ShapeExpr,
     TensorStructInfo,
     Tuple,
+    is_call_of,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.te.topi.shapes import product
@@ -97,7 +98,7 @@ class _Reshapes(BindingRewriter):
         call = binding.value
         if not isinstance(block, DataflowBlock) or not isinstance(binding.var, DataflowVar):
             return None
-        if not isinstance(call, Call) or call.op != Op.get("relax.call_tir"):
+        if not is_call_of(call, "relax.call_tir"):
             return None
         kernel, operands = call.args[:2]
         if not isinstance(kernel, GlobalVar) or not isinstance(operands, Tuple):

@@ -8,11 +8,10 @@ from typing_extensions import override
 
 from relaxpy.errors import TransformError
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import Binding, BindingBlock, Call, Function
+from relaxpy.ir.relax.nodes import Binding, BindingBlock, Function, is_call_of
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -68,7 +67,7 @@ class _Legalizing(BindingRewriter):
     @override
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, Call) or call.op != Op.get("relax.dist.redistribute"):
+        if not is_call_of(call, "relax.dist.redistribute"):
             return None
         before, after = call.args[0].struct_info, binding.var and binding.var.struct_info
         assert isinstance(before, DTensorStructInfo)

@@ -26,6 +26,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
@@ -139,12 +140,7 @@ class _Lowering(BindingRewriter):
     @override
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
         call, var = binding.value, binding.var
-        if (
-            not isinstance(call, Call)
-            or call.op != Op.get("relax.call_tir")
-            or var is None
-            or not _fields(call.sinfo_args[0])
-        ):
+        if not is_call_of(call, "relax.call_tir") or var is None or not _fields(call.sinfo_args[0]):
             return None
         try:
             return self._lowered(call, var, isinstance(block, DataflowBlock))

@@ -22,6 +22,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.nodes.distributed import (
     DeviceMesh,
@@ -223,7 +224,7 @@ def _contradiction(binding: VarBinding) -> TransformError:
 
 def is_annotation(value: Expr) -> bool:
     """Whether a value is a call of `R.dist.annotate_sharding`."""
-    return isinstance(value, Call) and value.op == Op.get("relax.dist.annotate_sharding")
+    return is_call_of(value, "relax.dist.annotate_sharding")
 
 
 def _count(sinfo: StructInfo | None) -> int:

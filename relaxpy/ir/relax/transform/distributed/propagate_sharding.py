@@ -8,7 +8,6 @@ from typing_extensions import override
 
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -23,6 +22,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.nodes.distributed import (
     DeviceMesh,
@@ -120,7 +120,7 @@ class _Distributing(BindingRewriter):
         if mesh is None:
             return None
         args = tuple(_with_constants(arg, mesh) for arg in call.args)
-        if call.op == Op.get("relax.call_tir") and var.struct_info is not None:
+        if is_call_of(call, "relax.call_tir") and var.struct_info is not None:
             return replace(
                 binding, value=Call(call.op, args, call.attrs, (var.struct_info,), span=call.span)
             )

@@ -7,14 +7,13 @@ from typing import cast
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax.dpl.common import make_conv2d_pattern, make_stacked_attention_pattern
 from relaxpy.ir.relax.dpl.fusion import (
     PatternCheckContext,
     get_patterns_with_prefix,
     register_patterns,
 )
-from relaxpy.ir.relax.nodes import Call
+from relaxpy.ir.relax.nodes import Call, is_call_of
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern
 from relaxpy.ir.relax.transform.fusion.library_checks import (
@@ -39,8 +38,8 @@ def _is_supported_convolution(context: PatternCheckContext) -> bool:
 
 
 def _is_supported_attention(context: PatternCheckContext, axis: int) -> bool:
-    calls = [value for value in context.matched_bindings.values() if isinstance(value, Call)]
-    attention = next(call for call in calls if call.op == Op.get("relax.nn.attention"))
+    values = context.matched_bindings.values()
+    attention = next(value for value in values if is_call_of(value, "relax.nn.attention"))
     attrs = with_all_attributes(attention).attrs
     is_masked = attrs["causal_mask"] or attrs["window_size"]
     is_half = dtype_of(context.annotated_expr["stacked_qkv"]) == "float16"

@@ -16,7 +16,6 @@ from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children, occurrences, rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
@@ -32,6 +31,7 @@ from relaxpy.ir.relax.nodes import (
     GlobalVar,
     Tuple,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
@@ -49,7 +49,6 @@ None if the axis has size 1 and the copy has none for it.
 """
 View: TypeAlias = Axes | PrimExpr
 """How a copy is computed: from a tensor along other axes, or the value of all its elements."""
-_CALL_TIR = Op.get("relax.call_tir")
 _OFTEN = 32
 """A kernel that reads an element so often gains more from simple indices than from no copy."""
 
@@ -223,7 +222,7 @@ class _Folding(BindingRewriter):
 
 def _called(value: Expr) -> tuple[str, tuple[Expr, ...]] | None:
     """The kernel that a call allocates outputs for, and its operands."""
-    if not isinstance(value, Call) or value.op != _CALL_TIR:
+    if not is_call_of(value, "relax.call_tir"):
         return None
     kernel, operands = value.args[:2]
     if not isinstance(kernel, GlobalVar) or not isinstance(operands, Tuple):

@@ -9,7 +9,6 @@ from typing_extensions import override
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -21,6 +20,7 @@ from relaxpy.ir.relax.nodes import (
     DataflowVar,
     Expr,
     Function,
+    is_call_of,
 )
 from relaxpy.ir.relax.op.definition.rules import te_kernel
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -133,7 +133,7 @@ def _last_size(tensor: Expr) -> PrimExpr:
 
 def _call_of(name: str, value: Expr | None) -> Call | None:
     """The value if it is a call of an operator."""
-    return value if isinstance(value, Call) and value.op == Op(name) else None
+    return value if is_call_of(value, name) else None
 
 
 def _product(x: Tensor, w: Tensor, out_dtype: str | None, dtype: str) -> Tensor:

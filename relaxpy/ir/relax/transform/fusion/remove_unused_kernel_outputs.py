@@ -10,7 +10,6 @@ from typing_extensions import override
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
@@ -26,6 +25,7 @@ from relaxpy.ir.relax.nodes import (
     TupleGetItem,
     TupleStructInfo,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.fusion.cost import may_fail
@@ -33,8 +33,6 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, SeqStmt, Stmt
-
-_CALL_TIR = Op.get("relax.call_tir")
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ def _used_outputs(func: Function) -> dict[Expr, set[int]]:
 
 def _outputs(value: Expr) -> Sequence[StructInfo]:
     """The struct info of each field of a call of a kernel; () for any other value."""
-    if not isinstance(value, Call) or value.op != _CALL_TIR or len(value.sinfo_args) != 1:
+    if not is_call_of(value, "relax.call_tir") or len(value.sinfo_args) != 1:
         return ()
     [result] = value.sinfo_args
     is_plain = isinstance(value.args[0], GlobalVar) and isinstance(value.args[1], Tuple)

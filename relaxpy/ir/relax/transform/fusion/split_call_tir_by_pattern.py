@@ -29,6 +29,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.nodes.python_function import compiled_function
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -277,7 +278,7 @@ class _Splitting(BindingRewriter):
     @override
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, Call) or call.op != Op.get("relax.call_tir"):
+        if not is_call_of(call, "relax.call_tir"):
             return None
         callee, operands, *scalars = call.args
         kernel = self.kernels.get(callee.name_hint) if isinstance(callee, GlobalVar) else None

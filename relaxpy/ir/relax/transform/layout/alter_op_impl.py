@@ -19,7 +19,6 @@ from relaxpy.errors import (
 )
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -41,6 +40,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape
@@ -196,9 +196,9 @@ class _Altering(BindingRewriter):
     @override
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(binding, VarBinding) or not isinstance(call, Call):
+        if not isinstance(binding, VarBinding) or not is_call_of(call, "relax.call_tir"):
             return None
-        if call.op != Op.get("relax.call_tir") or not isinstance(call.args[0], GlobalVar):
+        if not isinstance(call.args[0], GlobalVar):
             return None
         old = self.mod[call.args[0].name_hint]
         name = old.attrs.get(OPERATOR_NAME)

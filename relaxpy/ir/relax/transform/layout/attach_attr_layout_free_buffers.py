@@ -9,19 +9,18 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
-    Call,
     Constant,
     Expr,
     Function,
     GlobalVar,
     Tuple,
+    is_call_of,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
@@ -105,7 +104,7 @@ class _Attaching(BindingRewriter):
     @override
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, Call) or call.op != Op.get("relax.call_tir"):
+        if not is_call_of(call, "relax.call_tir"):
             return None
         callee = call.args[0]
         func = self.mod[callee.name_hint] if isinstance(callee, GlobalVar) else None

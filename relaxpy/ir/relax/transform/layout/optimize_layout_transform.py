@@ -10,7 +10,6 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -23,6 +22,7 @@ from relaxpy.ir.relax.nodes import (
     GlobalVar,
     StructInfo,
     TensorStructInfo,
+    is_call_of,
 )
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape, same
@@ -117,7 +117,7 @@ class _Optimizing(BindingRewriter):
 
     def _unpadded(self, value: Expr | None) -> Any:
         """The call of a kernel that removes padding, if `value` is one."""
-        if not isinstance(value, Call) or value.op != Op.get("relax.call_tir"):
+        if not is_call_of(value, "relax.call_tir"):
             return None
         callee = value.args[0]
         if not isinstance(callee, GlobalVar) or callee not in self.mod:
@@ -128,8 +128,7 @@ class _Optimizing(BindingRewriter):
 
 def _transform(value: Expr | None) -> Call | None:
     """The value if it is a call of layout_transform."""
-    is_transform = isinstance(value, Call) and value.op == Op.get("relax.layout_transform")
-    return with_all_attributes(cast("Call", value)) if is_transform else None
+    return with_all_attributes(value) if is_call_of(value, "relax.layout_transform") else None
 
 
 def _map(call: Call) -> IndexMap:

@@ -12,7 +12,6 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -32,6 +31,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
@@ -153,9 +153,9 @@ class _Splitting(BindingRewriter):
     @override
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(binding, VarBinding) or not isinstance(call, Call):
+        if not isinstance(binding, VarBinding) or not is_call_of(call, "relax.call_tir"):
             return None
-        if call.op != Op.get("relax.call_tir") or not isinstance(call.args[0], GlobalVar):
+        if not isinstance(call.args[0], GlobalVar):
             return None
         name = call.args[0].name_hint
         kernels = self.kernels.get(name)

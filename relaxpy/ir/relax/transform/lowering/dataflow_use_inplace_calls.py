@@ -26,6 +26,7 @@ from relaxpy.ir.relax.nodes import (
     Function,
     GlobalVar,
     Tuple,
+    is_call_of,
 )
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -135,7 +136,7 @@ def inplace_call(builder: BlockBuilder, call: Call, indices: Sequence[int]) -> C
         return None
     kernels = BlockBuilder()
     legal = legalize(kernels, operator.signature.completed(call))
-    if not isinstance(legal, Call) or legal.op != Op.get("relax.call_tir"):
+    if not is_call_of(legal, "relax.call_tir"):
         return None
     name, inputs, *scalars = legal.args
     assert isinstance(name, GlobalVar)

@@ -24,11 +24,11 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.rewrite.map_bindings import Rewritten, with_bindings
 from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter
-from relaxpy.ir.relax.transform.lowering.storage import is_call_of
 
 _STORAGE_KILLERS = {
     "relax.memory.alloc_storage": "relax.memory.kill_storage",
@@ -119,7 +119,7 @@ def _killers(seq: SeqExpr) -> dict[object, list[VarBinding]]:
             for var in _used(binding):
                 if var in bound:
                     last[var] = _key(binding)
-            if any(is_call_of(binding.value, name) for name in _KILLERS):
+            if is_call_of(binding.value, *_KILLERS):
                 for var in _used(binding):
                     bound.pop(var, None)
             killer = _killer(binding)

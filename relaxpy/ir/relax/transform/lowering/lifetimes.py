@@ -20,8 +20,9 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleGetItem,
     Var,
+    is_call_of,
 )
-from relaxpy.ir.relax.transform.lowering.storage import ALLOC_TENSOR, is_call_of
+from relaxpy.ir.relax.transform.lowering.storage import ALLOC_TENSOR
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 Tensors: TypeAlias = "frozenset[Var] | tuple[Tensors, ...]"
@@ -85,7 +86,7 @@ class Lifetimes:
             return isinstance(value, (Var, Tuple, TupleGetItem))
         if is_call_of(value, "relax.vm.call_tir_dyn"):
             return self._is_kernel(value.args[0])
-        if any(is_call_of(value, name) for name in (*_VIEWS, *_RELEASES)):
+        if is_call_of(value, *_VIEWS, *_RELEASES):
             return True
         return isinstance(value.op, ExternFunc) or self._is_kernel(value.op)
 
@@ -123,14 +124,14 @@ class Lifetimes:
             case TupleGetItem(tuple_value=tuple_value, index=index):
                 tensors = self._value(tuple_value)
                 return tensors[index] if isinstance(tensors, tuple) else tensors
-            case Call() if any(is_call_of(value, name) for name in _VIEWS):
+            case Call() if is_call_of(value, *_VIEWS):
                 return self._value(value.args[0])
             case _:
                 return _NONE
 
 
 def _is_allocation(value: Expr) -> bool:
-    return is_call_of(value, ALLOC_TENSOR) and isinstance(value.args[0], ShapeExpr)  # type: ignore[attr-defined]
+    return is_call_of(value, ALLOC_TENSOR) and isinstance(value.args[0], ShapeExpr)
 
 
 def _flat(tensors: Tensors) -> set[Var]:

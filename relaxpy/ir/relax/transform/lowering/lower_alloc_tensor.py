@@ -23,12 +23,12 @@ from relaxpy.ir.relax.nodes import (
     ShapeExpr,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.lowering.storage import (
     ALLOC_TENSOR,
     byte_count,
-    is_call_of,
     storage_call,
     tensor_call,
 )
@@ -68,7 +68,7 @@ class _Storages(BindingRewriter):
     @override
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, Call) or not is_call_of(call, ALLOC_TENSOR):
+        if not is_call_of(call, ALLOC_TENSOR):
             return None
         kind = DataflowVar if isinstance(block, DataflowBlock) else Var
         storage = kind("storage", span=binding.span)

@@ -11,7 +11,6 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -23,14 +22,13 @@ from relaxpy.ir.relax.nodes import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    is_call_of,
 )
 from relaxpy.ir.relax.op.call import operand_tuple
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
-
-_CALL_TIR = Op("relax.call_tir")
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class SpecializePrimFuncBasedOnCallSite(Pass):
             if not isinstance(func, Function) or func.attrs.get("Primitive", 0):
                 continue
             for node in walk(func.body):
-                if isinstance(node, Call) and node.op == _CALL_TIR:
+                if is_call_of(node, "relax.call_tir"):
                     target = node.args[0]
                     assert isinstance(target, GlobalVar)
                     kernel = mod[target]

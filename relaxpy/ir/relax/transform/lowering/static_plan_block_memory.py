@@ -22,6 +22,7 @@ from relaxpy.ir.relax.nodes import (
     ShapeExpr,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.transform.lowering.lifetimes import Lifetimes
@@ -29,7 +30,6 @@ from relaxpy.ir.relax.transform.lowering.size_bounds import SizeBounds
 from relaxpy.ir.relax.transform.lowering.storage import (
     ALLOC_TENSOR,
     byte_count,
-    is_call_of,
     storage_call,
     tensor_call,
 )
@@ -126,7 +126,7 @@ class _Planner(BindingRewriter):
         for block in seq.blocks:
             for binding in block.bindings:
                 call = binding.value
-                if not isinstance(call, Call) or not is_call_of(call, ALLOC_TENSOR):
+                if not is_call_of(call, ALLOC_TENSOR):
                     continue
                 shape = call.args[0]
                 if not isinstance(shape, ShapeExpr) or binding.var is None:

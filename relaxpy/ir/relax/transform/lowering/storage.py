@@ -10,11 +10,6 @@ from relaxpy.ir.tir import expr as tir, ops
 ALLOC_TENSOR = "relax.builtin.alloc_tensor"
 
 
-def is_call_of(expr: Expr, name: str) -> bool:
-    """Whether `expr` is a call of the operator `name`."""
-    return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name
-
-
 def byte_count(shape: ShapeExpr, dtype: DataType) -> tir.PrimExpr:
     """The size of a tensor in bytes: a constant, times the dimensions that are not constant."""
     factor, dims = dtype.itemsize, [d for d in shape.values if not isinstance(d, tir.IntImm)]

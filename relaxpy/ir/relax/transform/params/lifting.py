@@ -14,14 +14,12 @@ from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.effects import Effects, computes
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
 from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
-    Call,
     DataflowBlock,
     Expr,
     ExternFunc,
@@ -37,6 +35,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
@@ -107,7 +106,7 @@ def _may_be_lifted(binding: Binding) -> bool:
     value, var = binding.value, binding.var
     if var is None or isinstance(var.struct_info, FuncStructInfo):
         return False
-    if isinstance(value, Call) and value.op == Op.get("relax.builtin.stop_lift_params"):
+    if is_call_of(value, "relax.builtin.stop_lift_params"):
         return False
     return not isinstance(value, ExternFunc)
 
@@ -261,7 +260,7 @@ class _Rest(BindingRewriter):
         value = binding.value
         if binding.var in self.dropped:
             return ()
-        if isinstance(value, Call) and value.op == Op.get("relax.builtin.stop_lift_params"):
+        if is_call_of(value, "relax.builtin.stop_lift_params"):
             return value.args[0]
         return None
 
