@@ -7,13 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import (
-    MisuseError,
-    PackedFuncError,
-    Span,
-    UnknownPackedFuncError,
-    close_names,
-)
+from relaxpy.errors import MisuseError, PackedFuncError, Span, UnknownPackedFuncError, close_names
 from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.values import Value, from_packed
 

@@ -9,10 +9,7 @@ import numpy as np
 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
-from relaxpy.ir.equality.mismatch import (
-    Key,
-    Path,
-)
+from relaxpy.ir.equality.mismatch import Key, Path
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.expr import (
     BinaryOpExpr,

@@ -15,14 +15,7 @@ from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, ops, stmt
-from relaxpy.ir.tir.buffer import (
-    Buffer,
-    BufferRegion,
-    IterVar,
-    Range,
-    check_access,
-    decl_buffer,
-)
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range, check_access, decl_buffer
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.language import records

@@ -19,12 +19,7 @@ from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script.language import records
-from relaxpy.script.parser.reading import (
-    Definition,
-    PythonClass,
-    read_function,
-    read_module,
-)
+from relaxpy.script.parser.reading import Definition, PythonClass, read_function, read_module
 from relaxpy.script.parser.source.scope import (
     BUILTINS,
     FromText,

@@ -24,13 +24,7 @@ from relaxpy.script.printer.kernels import KernelWriter
 from relaxpy.script.printer.marks import Marks
 from relaxpy.script.printer.names import Names, function_names
 from relaxpy.script.printer.options import Options
-from relaxpy.script.printer.writer import (
-    METADATA,
-    Metadata,
-    ScriptText,
-    Writer,
-    listed_devices,
-)
+from relaxpy.script.printer.writer import METADATA, Metadata, ScriptText, Writer, listed_devices
 
 _OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
 _GRAPH_NODES = (rx.Expr, rx.BindingBlock, rx.VarBinding, rx.MatchCast, rx.StructInfo)

@@ -17,12 +17,7 @@ from relaxpy.ir.arith.tvm.iter_expr import (
     marks_of,
     normalize_iter_map_to_expr,
 )
-from relaxpy.ir.arith.tvm.iter_reader import (
-    Padded,
-    Reader,
-    RefusedError,
-    with_padding,
-)
+from relaxpy.ir.arith.tvm.iter_reader import Padded, Reader, RefusedError, with_padding
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Range

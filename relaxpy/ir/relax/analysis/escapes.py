@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from relaxpy.ir.relax.analysis.effects import Effects, computes
 from relaxpy.ir.relax.analysis.variables import occurring_vars
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    DataflowBlock,
-    SeqExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from relaxpy.ir.relax.nodes import Binding, DataflowBlock, SeqExpr, Tuple, TupleGetItem, Var
 
 
 class Escapes:

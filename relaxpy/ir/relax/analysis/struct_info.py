@@ -12,14 +12,7 @@ from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.infer import apply_signature
 from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    FuncStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Var,
-)
+from relaxpy.ir.relax.nodes import Call, Expr, FuncStructInfo, StructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.relations import erase
 from relaxpy.ir.relax.relations.shape_vars import alpha_rename, map_nested, substitute_info
 from relaxpy.ir.tir import expr as tir, ops

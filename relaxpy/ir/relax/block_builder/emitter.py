@@ -8,13 +8,7 @@ from dataclasses import field, replace
 from operator import is_
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import (
-    BuilderStateError,
-    MisuseError,
-    RelaxpyError,
-    Span,
-    WellFormedError,
-)
+from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyError, Span, WellFormedError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.infer import (
     check_annotation,
@@ -45,11 +39,7 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
 )
 from relaxpy.ir.relax.nodes.base import check_name
-from relaxpy.ir.relax.relations import (
-    alpha_rename,
-    definable_shape_vars,
-    erase_to_well_defined,
-)
+from relaxpy.ir.relax.relations import alpha_rename, definable_shape_vars, erase_to_well_defined
 from relaxpy.ir.relax.relations.context import Context, Except
 from relaxpy.ir.tir import expr as tir
 

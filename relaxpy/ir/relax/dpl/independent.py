@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaxpy.ir.relax.dpl.pattern import (
-    DFPattern,
-    StructInfoPattern,
-    all_subpatterns,
-    subpatterns,
-)
+from relaxpy.ir.relax.dpl.pattern import DFPattern, StructInfoPattern, all_subpatterns, subpatterns
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars
 
 

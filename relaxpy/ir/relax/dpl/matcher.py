@@ -18,12 +18,7 @@ from relaxpy.ir.relax.dpl.alternatives import (
     is_same_value,
 )
 from relaxpy.ir.relax.dpl.independent import independent_patterns
-from relaxpy.ir.relax.dpl.pattern import (
-    DFPattern,
-    StructInfoPattern,
-    VarPattern,
-    all_subpatterns,
-)
+from relaxpy.ir.relax.dpl.pattern import DFPattern, StructInfoPattern, VarPattern, all_subpatterns
 from relaxpy.ir.relax.nodes import Expr, SeqExpr, Var, VarBinding
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.mapping import map_params

@@ -2,17 +2,7 @@
 
 from pkgutil import iter_modules, resolve_name
 
-from relaxpy.ir.relax.op import (
-    builtin,
-    ccl,
-    distributed,
-    grad,
-    image,
-    memory,
-    nn,
-    vision,
-    vm,
-)
+from relaxpy.ir.relax.op import builtin, ccl, distributed, grad, image, memory, nn, vision, vm
 from relaxpy.ir.relax.op.builtin import stop_lift_params
 from relaxpy.ir.relax.op.call import (
     call_dps_packed,

@@ -17,10 +17,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.definition.gradients import (
-    require_shape,
-    shape_like,
-)
+from relaxpy.ir.relax.op.definition.gradients import require_shape, shape_like
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (

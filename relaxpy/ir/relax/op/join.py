@@ -8,14 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import require_rank, sinfo_of, tuple_fields
 from relaxpy.ir.relax.op.definition.layouts import concat_layout, split_layout, stack_layout
 from relaxpy.ir.relax.op.definition.registry import R, register

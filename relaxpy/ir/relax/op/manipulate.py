@@ -19,11 +19,7 @@ from relaxpy.ir.relax.nodes import (
     as_shape,
     const,
 )
-from relaxpy.ir.relax.op.definition.gradients import (
-    of_operand,
-    shape_like,
-    unbroadcast,
-)
+from relaxpy.ir.relax.op.definition.gradients import of_operand, shape_like, unbroadcast
 from relaxpy.ir.relax.op.definition.layouts import expanded_layout, permuted_layout, squeezed_layout
 from relaxpy.ir.relax.op.definition.parameter import integer_literal
 from relaxpy.ir.relax.op.definition.registry import R, register

@@ -8,13 +8,7 @@ from dataclasses import replace
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    StructInfo,
-    TupleStructInfo,
-    convert_to_expr,
-)
+from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TupleStructInfo, convert_to_expr
 from relaxpy.ir.relax.op.call import (
     Operands,
     index_list,

@@ -8,13 +8,7 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    TensorStructInfo,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import no_gradient, of_operand, tuple_fields
 from relaxpy.ir.relax.op.definition.layouts import along, same_layout
 from relaxpy.ir.relax.op.definition.registry import R, register

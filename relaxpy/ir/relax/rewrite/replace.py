@@ -13,14 +13,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import last_first, map_children, rename, walk
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Function,
-    GlobalVar,
-    StructInfo,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax.nodes import Call, Function, GlobalVar, StructInfo, TupleStructInfo, Var
 from relaxpy.ir.tir import expr as tir
 
 N = TypeVar("N", bound=Node)

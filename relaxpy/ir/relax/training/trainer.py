@@ -8,29 +8,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import (
-    MisuseError,
-    TrainerStateError,
-    UnknownNameError,
-    close_names,
-    counted,
-)
+from relaxpy.errors import MisuseError, TrainerStateError, UnknownNameError, close_names, counted
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.nodes import (
-    Constant,
-    Function,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    Var,
-)
+from relaxpy.ir.relax.nodes import Constant, Function, ShapeExpr, TensorStructInfo, Tuple, Var
 from relaxpy.ir.relax.training.optimizer import static_shape
-from relaxpy.ir.relax.training.setup_trainer import (
-    ADJOINT,
-    BACKBONE,
-    OPTIMIZER,
-    attribute_count,
-)
+from relaxpy.ir.relax.training.setup_trainer import ADJOINT, BACKBONE, OPTIMIZER, attribute_count
 from relaxpy.ir.tir.expr import IntImm
 
 Array: TypeAlias = "np.ndarray[Any, Any]"

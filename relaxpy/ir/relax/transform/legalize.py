@@ -38,10 +38,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import find
-from relaxpy.ir.relax.relations.compatibility import (
-    explain_incompatibility,
-    provably_disjoint,
-)
+from relaxpy.ir.relax.relations.compatibility import explain_incompatibility, provably_disjoint
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 
 Legalization = Callable[[BlockBuilder, Call], Any]

@@ -18,10 +18,7 @@ from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule, as_function
 from relaxpy.ir.relay.op.gradients import enter_gradient
 from relaxpy.ir.relay.op.registry import GRADIENT, GRADIENT_COLUMN, Op, is_op_name
-from relaxpy.ir.relay.transform.higher_order import (
-    HigherOrderGradient,
-    prepared_for_gradient,
-)
+from relaxpy.ir.relay.transform.higher_order import HigherOrderGradient, prepared_for_gradient
 from relaxpy.ir.relay.transform.lets import replace_lets, with_fresh_variables
 from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
 from relaxpy.ir.relay.ty import TensorType, TupleType, Type

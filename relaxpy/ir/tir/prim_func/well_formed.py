@@ -13,14 +13,7 @@ from relaxpy.ir.tir.buffer import Buffer, IterVar
 from relaxpy.ir.tir.expr import ConstExpr, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
-from relaxpy.ir.tir.stmt import (
-    AttrStmt,
-    BufferRealize,
-    DeclBuffer,
-    For,
-    MatchBufferRegion,
-    Stmt,
-)
+from relaxpy.ir.tir.stmt import AttrStmt, BufferRealize, DeclBuffer, For, MatchBufferRegion, Stmt
 
 Scope: TypeAlias = list[Var]
 Kind: TypeAlias = Literal["visit", "bind", "bind again", "leave"]

@@ -13,13 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from relaxpy.entry import argument_node, node_about
-from relaxpy.errors import (
-    MissingArgumentError,
-    MisuseError,
-    ParseError,
-    RelaxpyError,
-    Span,
-)
+from relaxpy.errors import MissingArgumentError, MisuseError, ParseError, RelaxpyError, Span
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, intrin, ops

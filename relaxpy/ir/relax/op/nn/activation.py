@@ -5,15 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-    const,
-)
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var, const
 from relaxpy.ir.relax.op.definition.gradients import (
     of_operand,
     require_rank,

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.op_record import OpRecord
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    ShapeExpr,
-    ShapeStructInfo,
-    TensorStructInfo,
-    Var,
-)
+from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, shape_like
 from relaxpy.ir.relax.op.definition.layouts import attribute_layout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter
@@ -25,14 +18,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     te_kernel,
     tensor,
 )
-from relaxpy.ir.relax.op.nn.pooling import (
-    RANKS,
-    Gradients,
-    Ints,
-    Sizes,
-    require_numbers,
-    sizes_of,
-)
+from relaxpy.ir.relax.op.nn.pooling import RANKS, Gradients, Ints, Sizes, require_numbers, sizes_of
 from relaxpy.ir.relax.op.windows import (
     completed,
     fills_blocks,

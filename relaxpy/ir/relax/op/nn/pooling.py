@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.op_record import OpRecord
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    TensorStructInfo,
-    Var,
-)
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
 from relaxpy.ir.relax.op.definition.layouts import attribute_layout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter

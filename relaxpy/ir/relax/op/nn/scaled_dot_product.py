@@ -6,15 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    PrimValue,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    Var,
-)
+from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, ShapeExpr, TensorStructInfo, Tuple, Var
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, require_shape, unbroadcast
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (

@@ -26,11 +26,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
-from relaxpy.ir.relax.transform.cleanup.private_functions import (
-    calls_of,
-    only_called,
-    with_calls,
-)
+from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of, only_called, with_calls
 
 
 @dataclass(frozen=True)

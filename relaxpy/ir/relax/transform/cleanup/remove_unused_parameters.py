@@ -27,11 +27,7 @@ from relaxpy.ir.relax.relations import Compatibility, check_compatibility, subst
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.arguments import shape_var_images
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
-from relaxpy.ir.relax.transform.cleanup.private_functions import (
-    calls_of,
-    only_called,
-    with_calls,
-)
+from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of, only_called, with_calls
 from relaxpy.ir.tir import expr as tir
 
 

@@ -19,14 +19,7 @@ from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
 from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    DataflowBlock,
-    Function,
-    MatchCast,
-    SeqExpr,
-    Var,
-)
+from relaxpy.ir.relax.nodes import Binding, DataflowBlock, Function, MatchCast, SeqExpr, Var
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.tir import expr as tir

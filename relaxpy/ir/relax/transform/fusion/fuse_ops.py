@@ -12,11 +12,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
-from relaxpy.ir.relax.analysis.op_pattern import (
-    OpPatternKind,
-    is_row_wise,
-    multiplies_batches,
-)
+from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, is_row_wise, multiplies_batches
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.nodes import (

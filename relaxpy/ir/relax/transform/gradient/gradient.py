@@ -7,13 +7,7 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import override
 
-from relaxpy.errors import (
-    MisuseError,
-    RelaxpyError,
-    Span,
-    TransformError,
-    counted,
-)
+from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, counted
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

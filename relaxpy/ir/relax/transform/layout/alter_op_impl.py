@@ -10,13 +10,7 @@ from typing import TypeAlias, cast
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import (
-    MisuseError,
-    RelaxpyError,
-    StructInfoError,
-    TransformError,
-    counted,
-)
+from relaxpy.errors import MisuseError, RelaxpyError, StructInfoError, TransformError, counted
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext

@@ -12,13 +12,7 @@ from relaxpy.frames import is_user_frame
 from relaxpy.ir.relax.frontend.nn.core import Tensor, current_builder, items_of, wrap_nested
 from relaxpy.ir.relax.frontend.nn.extern import as_argument, call_external, output_sinfo
 from relaxpy.ir.relax.frontend.nn.session import required_session
-from relaxpy.ir.relax.nodes import (
-    Expr,
-    ObjectStructInfo,
-    ShapeExpr,
-    StringImm,
-    StructInfo,
-)
+from relaxpy.ir.relax.nodes import Expr, ObjectStructInfo, ShapeExpr, StringImm, StructInfo
 from relaxpy.ir.relax.op import call_tir, call_tir_inplace
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
