@@ -5,7 +5,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import CompileError, RuntimeCheckError
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, tir as T
 from tests.exec.kernel.support import check, load, methods, source_of
 
 rng = np.random.default_rng(11)
@@ -158,3 +158,44 @@ def test_bounds_stop_the_program_also_around_loops_without_iterations(target: st
     for n in (0, 3):
         with pytest.raises(RuntimeCheckError, match="division by zero"):
             kernel(np.ones(n, np.float32), 0)
+
+
+ACCUMULATIONS = {
+    "products": ("", "", "A[i, k] * B[k, j]"),
+    "elements": ("", "", "A[i, k]"),
+    "elements where a condition holds": ("", "if A[i, k] > 0:", "B[k, j]"),
+    "products, from a number": ("C[i, j] = T.float32(-0.0)", "", "A[i, k] * B[k, j]"),
+    "products, from an element": ("C[i, j] = D[i]", "", "A[i, k] * B[k, j]"),
+    "elements, from an element": ("C[i, j] = D[i]", "", "A[i, k]"),
+}
+
+
+@pytest.mark.parametrize(
+    ("initial", "condition", "operand"), ACCUMULATIONS.values(), ids=ACCUMULATIONS
+)
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_negative_zero_remains_if_nothing_is_added(
+    target: str, initial: str, condition: str, operand: str
+) -> None:
+    func = from_source(f"""
+@T.prim_func
+def kernel(a: T.handle, b: T.handle, c: T.handle, d: T.handle):
+    n, m, p = T.int64(), T.int64(), T.int64()
+    A, B = T.match_buffer(a, (n, p), "float32"), T.match_buffer(b, (p, m), "float32")
+    C, D = T.match_buffer(c, (n, m), "float32"), T.match_buffer(d, (n,), "float32")
+    for i, j in T.grid(n, m):
+        {initial or "pass"}
+        for k in range(p):
+            {condition or "if True:"}
+                C[i, j] = C[i, j] + {operand}
+""")
+    for p in (0, 2):
+        results = []
+        for run in (target, "reference"):
+            c, d = np.full((2, 3), -0.0, np.float32), np.full(2, -0.0, np.float32)
+            a, b = np.full((2, p), -0.0, np.float32), np.ones((p, 3), np.float32)
+            relaxpy.compile(func, target=run)["kernel"](a, b, c, d)
+            results.append(c)
+        assert not np.any(results[0])
+        if p == 0 or "B" not in operand or condition:
+            assert np.array_equal(*map(np.signbit, results))

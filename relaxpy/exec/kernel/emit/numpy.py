@@ -85,6 +85,17 @@ def _ufunc(combine: Combine, dtype: DataType) -> str:
     return "np.logical_xor" if combine == "add" and dtype.is_bool else UFUNCS[combine]
 
 
+def _keeps_negative_zero(run: Run) -> bool:
+    """Whether -0.0 remains if no product is added to it; NumPy's sum of no products is 0.0."""
+    if not isinstance(run.idiom, Contraction) or run.accumulation is None:
+        return False
+    match run.accumulation.initial:
+        case FloatImm(value=initial):
+            return initial == 0 and math.copysign(1, initial) < 0
+        case _:
+            return run.accumulation.target.dtype.is_float
+
+
 class NumpyEmitter:
     """Emits the statements that execute the plan of `form`, which do not use the names `reserved`.
 
@@ -250,12 +261,9 @@ class NumpyEmitter:
         free = [a for a in statement.axes if a.var not in serial]
         always = self._may_stop(run, free)
         axes = [a for a in free if a.var not in self.proof]
-        tests = [*self._within(statement.axes), *self._nonempty(axes, always=always)]
-        if (
-            isinstance(statement, Assignment)
-            and statement.initial is not None
-            and self._nonempty(run.over, always=always)
-        ):
+        over = self._nonempty(run.over, always=always or _keeps_negative_zero(run))
+        tests = [*self._within(statement.axes), *self._nonempty(axes, always=always), *over]
+        if isinstance(statement, Assignment) and statement.initial is not None and over:
             # The initialisation also runs if the reduction has no iteration.
             outer = tuple(a for a in statement.axes if a not in run.over)
             init = replace(
@@ -400,8 +408,11 @@ class NumpyEmitter:
         initial = statement.initial
         folded = isinstance(initial, (IntImm, FloatImm)) or self._is_size(initial)
         start = initial
-        if not folded and update.combine in ("min", "max"):
-            start = reduction_identity(update.combine, statement.target.dtype)
+        dtype = statement.target.dtype
+        if not folded and (
+            update.combine in ("min", "max") or (update.combine == "add" and dtype.is_float)
+        ):
+            start = reduction_identity(update.combine, dtype)
         if isinstance(start, (IntImm, FloatImm)):
             keywords["initial"] = literal(start, typed=start.dtype.numpy().isbuiltin != 1)
         elif isinstance(start, Var) and folded:

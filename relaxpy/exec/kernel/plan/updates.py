@@ -35,8 +35,10 @@ _CALLS: dict[str, Combine] = {
 }
 
 
-def reduction_identity(combine: Literal["min", "max"], dtype: DataType) -> IntImm | FloatImm:
-    """The identity of a minimum or maximum of values of `dtype`."""
+def reduction_identity(combine: Literal["add", "min", "max"], dtype: DataType) -> IntImm | FloatImm:
+    """The identity of a sum, a minimum or a maximum of values of `dtype`; -0.0 for sums."""
+    if combine == "add":
+        return FloatImm(dtype, -0.0) if dtype.is_float else IntImm(dtype, 0)
     if not dtype.is_float:
         return IntImm(dtype, ops.int_range(dtype)[combine == "min"])
     value = float("inf" if combine == "min" else "-inf")
