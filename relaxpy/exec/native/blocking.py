@@ -7,8 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.native.contraction import Axis, Size, combine, extents
-from relaxpy.exec.native.llvm import Function, Value
+from relaxpy.exec.native.contraction import (
+    Axis,
+    Contraction,
+    Memory,
+    Size,
+    combine,
+    extents,
+    load,
+)
+from relaxpy.exec.native.llvm import Function, Type, Value
 
 _THREADS: Final = 2, 4
 """The numbers of threads that blocks of columns are chosen for; others run the same blocks."""
@@ -24,16 +32,67 @@ _PAGE_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """A block of columns: the first one, and the lanes and the mask of each of its vectors."""
+    """A block of columns: the first one, and the lanes and the mask of each of its vectors.
+
+    `places` are the positions of the vectors in the second operand, counted from that of the block.
+    If its columns are folded, the lanes of `beyond` are in the next row, `jump` elements later.
+    """
 
     start: Size
     lanes: tuple[int, ...]
     masks: tuple[Value | None, ...]
+    places: tuple[Size, ...]
+    beyond: tuple[Value | None, ...]
+    jump: int
 
     @property
     def offsets(self) -> list[int]:
         """The first column of each vector, counted from that of the block."""
-        return [sum(self.lanes[:n]) for n in range(len(self.lanes))]
+        return _sums(self.lanes)
+
+    def load(self, memory: Memory, type: Type, number: int) -> Value:
+        """The vector of that number from the second operand, where `memory` begins."""
+        f, beyond = memory.pointer.function, self.beyond[number]
+        values = load(f, memory, type, memory.pointer, self.masks[number])
+        if beyond is None:
+            return values
+        return f.masked_load(type, f.element(memory.pointer, self.jump, type), beyond, values)
+
+
+def columns_of(
+    f: Function, contraction: Contraction, start: Size, lanes: tuple[int, ...]
+) -> Columns:
+    """The block of columns from `start` on."""
+    fold, extent, masks = contraction.fold, contraction.column.extent, list[Value | None]()
+    for before, count in zip(_sums(lanes), lanes, strict=True):
+        if isinstance(extent, Value):
+            left = extent - f.index(start) - before
+            masks.append(f.lanes_below(left, count))
+        elif isinstance(start, Value) or extent - start - before >= count:
+            masks.append(None)
+        else:
+            masks.append(f.lanes_below(f.index(extent - start - before), count))
+    places: list[Size] = [*_sums(lanes)]
+    beyond: list[Value | None] = [None] * len(lanes)
+    if fold is not None:
+        first = combine(f, "srem", start, fold.width)
+        for n, (count, mask) in enumerate(zip(lanes, masks, strict=True)):
+            column = combine(f, "add", first, places[n])
+            rows = combine(f, "sdiv", column, fold.width)
+            column = combine(f, "srem", column, fold.width)
+            places[n] = combine(f, "add", places[n], combine(f, "mul", rows, fold.jump))
+            if isinstance(column, Value) or column + count > fold.width:
+                lane = f.iota(Type("i64", count)) + f.splat(f.index(column), count)
+                later = f.compare("sge", lane, fold.width)
+                beyond[n] = later if mask is None else f.arithmetic("and", later, mask)
+    return Columns(
+        start, lanes, tuple(masks), tuple(places), tuple(beyond), fold.jump if fold else 0
+    )
+
+
+def _sums(lanes: Sequence[int]) -> list[int]:
+    """The lanes before each vector."""
+    return [sum(lanes[:n]) for n in range(len(lanes))]
 
 
 def divisor(extent: int, most: int) -> int:

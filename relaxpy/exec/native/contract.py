@@ -22,6 +22,7 @@ from relaxpy.exec.native.contraction import (
     total,
 )
 from relaxpy.exec.native.few_rows import MOST_BYTE_ROWS, MOST_ROWS, DotEmitter, SpanEmitter
+from relaxpy.exec.native.folding import folded
 from relaxpy.exec.native.frame import storage_type, value_type
 from relaxpy.exec.native.llvm import Function, Value
 from relaxpy.exec.native.maths.emit import narrow, widen
@@ -54,7 +55,7 @@ def emit_product(product: Product, frame: Values, *, in_task: bool) -> None:
 
     It has tasks of its own if there is enough work, unless it is part of one.
     """
-    f, contraction = frame.function, _packable(product, contraction_of(product, frame), frame)
+    f, contraction = frame.function, _contraction(product, frame)
     rows = contraction.row.extent
 
     def run(one: Contraction) -> None:
@@ -66,6 +67,17 @@ def emit_product(product: Product, frame: Values, *, in_task: bool) -> None:
         f.branch(f.compare("eq", rows, 1), lambda: run(single), lambda: run(contraction))
     else:
         run(contraction)
+
+
+def _contraction(product: Product, frame: Values) -> Contraction:
+    """The contraction, with folded columns if its second operand is then read in place."""
+    joined, fold = folded(product, frame.function.module)
+    if fold is not None:
+        contraction = replace(contraction_of(joined, frame), fold=fold)
+        emitter = emitter_of(frame.function, contraction)
+        if isinstance(emitter, TileEmitter) and not emitter.packs_b:
+            return contraction
+    return _packable(product, contraction_of(product, frame), frame)
 
 
 def _packable(product: Product, contraction: Contraction, frame: Values) -> Contraction:

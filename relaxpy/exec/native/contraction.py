@@ -81,6 +81,18 @@ class Epilogue:
     is_costly: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Rows of an image as one axis of columns.
+
+    After each `width` columns, those of the second operand continue `jump` elements later; of all
+    other operands they are adjacent.
+    """
+
+    width: int
+    jump: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Contraction:
     """`c[outer, row, column] = initial + sum(a[outer, row, over] * b[outer, over, column])`.
@@ -93,6 +105,7 @@ class Contraction:
         outer: axes of the result and of any operands, executed one by one.
         finish: the values to store for accumulated ones, which by default are converted.
         epilogue: what is computed before that.
+        fold: where the columns of `b` are not adjacent; None if they have the stride of the axis.
     """
 
     a: Memory
@@ -106,6 +119,7 @@ class Contraction:
     initial: Initial = Initial()
     finish: Callable[[Value], Value] | None = None
     epilogue: Epilogue | None = None
+    fold: Fold | None = None
 
     def values(self) -> list[Value]:
         """The values that the contraction consists of, each once."""
@@ -150,6 +164,7 @@ class Contraction:
             elements(self.initial),
             self.finish,
             epilogue,
+            self.fold,
         )
 
 

@@ -201,12 +201,17 @@ def _sorted(
     product: Product, spatial: Sequence[Dimension], over: Sequence[Dimension]
 ) -> Product | None:
     """The product with the roles of its axes; None if no axis can be that of the columns."""
-    order = list(range(len(product.operands)))
     columns = [d for d in spatial if d.has(A) != d.has(B)]
     column = max(columns, key=_suits_columns, default=None)
     if column is None:
         return None
-    column = _cheaper(column, columns, over)
+    every = replace(product, outer=tuple(spatial), row=None, column=column, over=tuple(over))
+    return with_column(every, _cheaper(column, columns, over))
+
+
+def with_column(product: Product, column: Dimension) -> Product:
+    """The product, with one of its axes as that of the columns."""
+    order = list(range(len(product.operands)))
     if column.has(A):
         order[A], order[B] = B, A
 
@@ -218,7 +223,8 @@ def _sorted(
         b, a = (float("-inf") if s is None else -s for s in strides)
         return b, a
 
-    rest = [reordered(d) for d in spatial if d is not column]
+    spatial = dict.fromkeys((*product.outer, product.row, product.column))
+    rest = [reordered(d) for d in spatial if d is not None and d is not column]
     # Axes without the second factor are the innermost ones: a task shares a copy of that.
     rest.sort(key=lambda d: not d.has(B))
     rows = [d for d in rest if d.has(A) and not d.has(B)]
@@ -231,7 +237,7 @@ def _sorted(
         row=row,
         column=reordered(column),
         # The innermost axis of the sum is the one with adjacent elements.
-        over=tuple(sorted(map(reordered, over), key=depth)),
+        over=tuple(sorted(map(reordered, product.over), key=depth)),
     )
 
 

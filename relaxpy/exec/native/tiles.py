@@ -14,6 +14,7 @@ from functools import partial
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.blocking import (
     Columns,
+    columns_of,
     cover,
     divisor,
     each,
@@ -37,7 +38,6 @@ from relaxpy.exec.native.contraction import (
     digits,
     extents,
     initial_values,
-    load,
     merged,
     moved,
     multiply_add,
@@ -225,10 +225,12 @@ class TileEmitter:
 
         def full() -> None:
             column = combine(f, "mul", block, self.width)
-            self._block(outer, strips, start, height, self._columns(column, self.full))
+            self._block(
+                outer, strips, start, height, columns_of(f, self.contraction, column, self.full)
+            )
 
         def tail() -> None:
-            columns = self._columns(self._tail_start(), self.tail)
+            columns = columns_of(f, self.contraction, self._tail_start(), self.tail)
             self._block(outer, strips, start, height, columns)
 
         if self.full and self.tail:
@@ -242,18 +244,6 @@ class TileEmitter:
         assert isinstance(self.columns, int)
         return self.columns // self.width * self.width if self.full else 0
 
-    def _columns(self, start: Size, lanes: tuple[int, ...]) -> Columns:
-        f, masks = self.f, list[Value | None]()
-        for before, count in ((sum(lanes[:n]), lanes[n]) for n in range(len(lanes))):
-            if isinstance(self.columns, Value):
-                left = self.columns - f.index(start) - before
-                masks.append(f.lanes_below(left, count))
-            elif isinstance(start, Value) or self.columns - start - before >= count:
-                masks.append(None)
-            else:
-                masks.append(f.lanes_below(f.index(self.columns - start - before), count))
-        return Columns(start, lanes, tuple(masks))
-
     def _block(
         self,
         outer: Sequence[Size],
@@ -266,6 +256,9 @@ class TileEmitter:
         place = (contraction.row, contraction.column)
         a = offset(f, (*outer, start), [x.a for x in (*contraction.outer, place[0])])
         b = offset(f, (*outer, columns.start), [x.b for x in (*contraction.outer, place[1])])
+        if (fold := contraction.fold) is not None:
+            before = combine(f, "sdiv", columns.start, fold.width)
+            b = combine(f, "add", b, combine(f, "mul", before, fold.jump))
         a_start = moved(f, contraction.a, a)
         b_start = moved(f, contraction.b, b)
 
@@ -527,7 +520,7 @@ class TileEmitter:
             return [f.load(type, scratch(n)) for n, (_, type, _) in enumerate(places)]
 
         a = moved(f, stretch.a, combine(f, "mul", row, stretch.a_row))
-        b = [moved(f, stretch.b, before) for before in columns.offsets]
+        b = [moved(f, stretch.b, n) for n in (columns.offsets if self.packs_b else columns.places)]
         values = (
             initial() if stretch.is_first is None else f.branch(stretch.is_first, initial, kept)
         )
@@ -535,8 +528,7 @@ class TileEmitter:
             places_moved = [advance(f, self.moved, n, I32) for n in columns.offsets]
             moved_by = [f.load(t, p) for t, p in zip(types, places_moved, strict=True)]
             values = [v + moved_by[n % len(types)] for n, v in enumerate(values)]
-        masks = (None,) * len(types) if self.packs_b else columns.masks
-        values = self._accumulate(stretch.axes, a, stretch.a_row, b, types, masks, values)
+        values = self._accumulate(stretch.axes, a, stretch.a_row, b, types, columns, values)
         if stretch.is_last is None:
             finish(values)
         else:
@@ -549,7 +541,7 @@ class TileEmitter:
         a_row: Size,
         b: Sequence[Memory],
         types: Sequence[Type],
-        masks: Sequence[Value | None],
+        columns: Columns,
         values: Sequence[Value],
     ) -> list[Value]:
         """The values plus the products of the axes, in their order."""
@@ -558,8 +550,8 @@ class TileEmitter:
             add = self.dots.add if self.dots else partial(multiply_add, f)
             scalar = Type(types[0].element)
             vectors = [
-                load(f, memory, type, memory.pointer, mask)
-                for memory, type, mask in zip(b, types, masks, strict=True)
+                f.load(type, memory.pointer) if self.packs_b else columns.load(memory, type, n)
+                for n, (memory, type) in enumerate(zip(b, types, strict=True))
             ]
             results = []
             for r in range(rows):
@@ -573,7 +565,7 @@ class TileEmitter:
         def iteration(index: Size, *current: Value) -> list[Value]:
             a_there = moved(f, a, combine(f, "mul", index, axis.a))
             b_there = [moved(f, memory, combine(f, "mul", index, axis.b)) for memory in b]
-            return self._accumulate(axes[1:], a_there, a_row, b_there, types, masks, current)
+            return self._accumulate(axes[1:], a_there, a_row, b_there, types, columns, current)
 
         if math.prod(extents(axes)) <= UNROLL:
             for number in range(int(extents(axes)[0])):

@@ -1,0 +1,88 @@
+"""Convolutions whose vectors of columns go on in the next row of the image."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.exec.native.machine import host
+from relaxpy.script import from_source
+from tests.exec.native.contractions import guarded
+from tests.exec.native.test_contract import convolution, graph, numbers, run
+
+
+def integers(*shape: int, dtype: str = "float32") -> np.ndarray:
+    """Small integers, whose sums are exact in any order, before a page that must not be read."""
+    values = np.random.default_rng(shape).integers(-3, 4, shape)
+    return guarded(values.astype(dtype), at_end=True)
+
+
+def text(x: np.ndarray, weight: np.ndarray, options: str, result: str = "y") -> str:
+    """A module that convolves its first two arguments; the third one is of the form of `result`."""
+    dtype = x.dtype.name
+    return f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(
+        x: R.Tensor({x.shape}, "{dtype}"),
+        w: R.Tensor({weight.shape}, "{dtype}"),
+        b: R.Tensor((1, {weight.shape[0]}, 1, 1), "{dtype}"),
+    ):
+        y = R.nn.conv2d(x, w, {options})
+        return {result}
+"""
+
+
+@pytest.mark.parametrize(
+    ("batch", "height", "width", "channels", "padding", "dilation", "dtype"),
+    [
+        (1, 5, 15, 6, 0, 1, "float32"),
+        (2, 3, 14, 9, 1, 1, "float64"),
+        (1, 9, 17, 5, 1, 1, "float32"),
+        (1, 4, 28, 16, 2, 2, "float32"),
+        (3, 2, 31, 33, 1, 1, "float64"),
+        (1, 7, 57, 8, 1, 1, "float32"),
+    ],
+)
+def test_images_of_any_width(
+    batch: int, height: int, width: int, channels: int, padding: int, dilation: int, dtype: str
+) -> None:
+    x = integers(batch, 3, height + 4, width, dtype=dtype)
+    weight, bias = (integers(*s, dtype=dtype) for s in ((channels, 3, 3, 3), (1, channels, 1, 1)))
+    found = run(
+        text(x, weight, f"padding={padding}, dilation={dilation}", "y + b"), x, weight, bias
+    )
+    wanted = convolution(x, weight, stride=1, padding=padding, dilation=dilation, groups=1)
+    np.testing.assert_array_equal(found, wanted + bias)
+
+
+def test_a_long_epilogue_and_a_sum_in_stretches() -> None:
+    x, weight, bias = integers(1, 130, 9, 20), integers(24, 130, 3, 3), integers(1, 24, 1, 1)
+    found = run(text(x, weight, "padding=1", "((y + b) * b + b) * b + y"), x, weight, bias)
+    y = convolution(x, weight, stride=1, padding=1, dilation=1, groups=1)
+    np.testing.assert_array_equal(found, ((y + bias) * bias + bias) * bias + y)
+
+
+def test_the_order_of_sums_does_not_depend_on_the_width() -> None:
+    """Rows of 64 floats fill vectors of any size, so they are not folded."""
+    weight, bias, results = numbers((12, 40, 3, 3)), numbers((1, 12, 1, 1)), []
+    whole = numbers((1, 40, 8, 66))
+    for width in (64, 53, 20):
+        x = guarded(np.ascontiguousarray(whole[..., : width + 2]), at_end=True)
+        results.append(run(text(x, weight, "padding=0", "y + b"), x, weight, bias))
+    for narrow in results[1:]:
+        wide = np.ascontiguousarray(results[0][..., : narrow.shape[-1]])
+        assert narrow.tobytes() == wide.tobytes()
+
+
+def test_rows_are_joined_where_masks_have_registers() -> None:
+    if not host().module().has_avx512:
+        pytest.skip("the processor has no AVX-512")
+    program = graph(
+        'x: R.Tensor((1, 3, 9, 22), "float32"), w: R.Tensor((8, 3, 3, 3), "float32")',
+        "R.nn.conv2d(x, w)",
+    )
+    executable = relaxpy.compile(from_source(program), target="native")
+    assert "llvm.masked.load.v16f32" in executable.kernel_source("conv2d", kind="llvm")
