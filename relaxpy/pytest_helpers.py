@@ -35,10 +35,35 @@ def parameter(
         values, ids = tuple(by_dict.values()), list(by_dict)
 
     @pytest.fixture(params=values, ids=ids)
-    def as_fixture(request: pytest.FixtureRequest) -> Any:
+    def as_fixture(*_self: object, request: pytest.FixtureRequest) -> Any:
         return request.param
 
     return as_fixture
+
+
+def parameters(*rows: Sequence[object], ids: Sequence[str] | None = None) -> list[Any]:
+    """A fixture for each column of the table `rows`; a test that uses some runs once for each row.
+
+    The pytest plugin of relaxpy joins them.
+    """
+    group = ParameterGroup(rows, ids)
+    return [group.column(i) for i in range(len(rows[0]))]
+
+
+class ParameterGroup:
+    """The rows of values that the fixtures of one table take together."""
+
+    def __init__(self, rows: Sequence[Sequence[object]], ids: Sequence[str] | None) -> None:
+        self.rows, self.ids = rows, ids
+
+    def column(self, index: int) -> Any:
+        """The fixture of a column."""
+
+        def as_fixture(*_self: object) -> Any:
+            raise AssertionError("the pytest plugin of relaxpy passes the value")
+
+        as_fixture.relaxpy_column = (self, index)  # type: ignore[attr-defined]
+        return pytest.fixture(as_fixture)
 
 
 def fixture(func: F | None = None, *, cache_return_value: bool = False) -> Any:
@@ -106,13 +131,27 @@ def requires_llvm_minimum_version(major_version: int) -> Feature:
     return Feature(f"LLVM {major_version}", True)
 
 
+def requires_cuda_compute_version(major_version: int, minor_version: int = 0) -> Feature:
+    """The feature of a GPU."""
+    return Feature(f"CUDA compute capability {major_version}.{minor_version}")
+
+
+def requires_nvcc_version(
+    major_version: int, minor_version: int = 0, release_version: int = 0
+) -> Feature:
+    """The feature of a compiler for GPUs."""
+    return Feature(f"nvcc {major_version}.{minor_version}.{release_version}")
+
+
 requires_llvm = Feature("llvm", True)
 requires_gpu = uses_gpu = Feature("gpu")
+requires_multi_gpu = Feature("several gpus")
 requires_cuda = Feature("cuda")
 requires_cudagraph = Feature("cudagraph")
 requires_cudnn = Feature("cudnn")
 requires_cublas = Feature("cublas")
 requires_cutlass = Feature("cutlass")
+requires_hipblas = Feature("hipblas")
 requires_nccl = Feature("nccl")
 requires_tensorcore = Feature("tensorcore")
 requires_rocm = Feature("rocm")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -11,6 +11,19 @@ from relaxpy.errors import RelaxpyError
 
 #: The attribute of a report with the IDs of the rules; pytest-xdist transfers it.
 _RULES: Final = "relaxpy_rules"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Pass the rows of `relaxpy.testing.parameters` to the fixtures of its columns."""
+    groups: dict[Any, list[tuple[str, int]]] = {}
+    for name, definitions in metafunc._arg2fixturedefs.items():
+        group, column = getattr(definitions[-1].func, "relaxpy_column", (None, 0))
+        if group is not None:
+            groups.setdefault(group, []).append((name, column))
+    for group, columns in groups.items():
+        rows = [[row[column] for _, column in columns] for row in group.rows]
+        names = [name for name, _ in columns]
+        metafunc.parametrize(names, rows, ids=group.ids)
 
 
 @pytest.hookimpl(wrapper=True)

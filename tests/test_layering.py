@@ -21,6 +21,7 @@ ROOMS = {
     "pysource": {"errors"},
     "pytest_plugin": {"errors"},
     "pytest_helpers": {"ir"},
+    "pytest_compare": {"errors", "ir", "script"},
     "ir": {"dataclass", "errors", "entry", "frames", "ir"},
     "script": {"dataclass", "errors", "entry", "screen", "pysource", "ir", "script"},
     "exec": {"dataclass", "errors", "entry", "frames", "screen", "pysource", "ir", "exec"},
@@ -39,7 +40,11 @@ INNER = {
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 #: What is there where a room is used: the plugin is loaded by pytest alone.
-LOADED_BY = {"pytest_plugin": {"pytest"}, "pytest_helpers": {"pytest"}}
+LOADED_BY = {
+    "pytest_plugin": {"pytest"},
+    "pytest_helpers": {"pytest"},
+    "pytest_compare": {"pytest"},
+}
 LAZY_FACES = {
     *("relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"),
     *("relaxpy/ir/te/topi/__init__.py", "relaxpy/relay/__init__.py", "relaxpy/relay/nn.py"),

@@ -95,6 +95,7 @@ def test_names_that_programs_of_tvm_import() -> None:
         ("relax.transform.transform", "LegalizeOps", relaxpy.relax.transform.LegalizeOps),
         ("relax.vm_build", "build", relaxpy.relax.build),
         ("runtime.vm", "VirtualMachine", relaxpy.VirtualMachine),
+        ("script.ir_builder.relax.ir", "py_print", print),
         ("runtime", "container", relaxpy.runtime.container),
         ("te.operation", "create_prim_func", relaxpy.te.create_prim_func),
         ("testing.utils", "check_numerical_grads", relaxpy.testing.check_numerical_grads),

@@ -1,12 +1,16 @@
 """The names of `tvm.testing` by which test files tell pytest how to run them."""
 
+from typing import Any, ClassVar
+
 import pytest
 
 import relaxpy
 from relaxpy import testing
+from relaxpy.script import ir as I, tir as T
 
 number = testing.parameter(1, 2, ids=["one", "two"])
 named = testing.parameter(by_dict={"no": False, "yes": True})
+left, right = testing.parameters((1, "a"), (2, "b"), ids=["first", "second"])
 seen: list[int] = []
 
 
@@ -22,6 +26,64 @@ def test_a_test_runs_for_each_parameter(number: int, cached: object) -> None:
 
 def test_names_of_parameters(named: bool, request: pytest.FixtureRequest) -> None:
     assert request.node.callspec.id == ("yes" if named else "no")
+
+
+def test_rows_of_parameters(left: int, right: str, request: pytest.FixtureRequest) -> None:
+    assert (left, right, request.node.callspec.id) in {(1, "a", "first"), (2, "b", "second")}
+
+
+class TestParametersOfAClass:
+    member: ClassVar[Any] = testing.parameter(1, 2)
+
+    def test_it_is_a_fixture(self, member: int, left: int) -> None:
+        assert member in (1, 2)
+
+
+class CompareWithTwo(testing.CompareBeforeAfter):
+    """Tests of a pass that writes 2 where a kernel writes 1."""
+
+    def transform(self):
+        @relaxpy.transform.module_pass(opt_level=0)
+        def replace(mod, ctx):
+            return relaxpy.script.from_source(mod.script().replace("= 1", "= 2"))
+
+        return replace
+
+
+class TestKernels(CompareWithTwo):
+    def before(a: T.Buffer((1,), "int32")):  # noqa: N805
+        a[0] = 1
+
+    def expected(a: T.Buffer((1,), "int32")):  # noqa: N805
+        a[0] = 2
+
+
+class TestModules(CompareWithTwo):
+    @I.ir_module
+    class Before:
+        @T.prim_func
+        def kernel(a: T.Buffer((1,), "int32")):
+            a[0] = 1
+
+    class Expected:
+        def kernel(a: T.Buffer((1,), "int32")):  # noqa: N805
+            a[0] = 2
+
+
+class TestErrors(CompareWithTwo):
+    transform = relaxpy.relax.transform.BindSymbolicVars({"n": 1}, "nothing")
+    expected = relaxpy.errors.RelaxpyError
+
+    @pytest.fixture
+    def before(self):
+        return TestModules.Before
+
+
+def test_a_program_has_one_name() -> None:
+    with pytest.raises(TypeError, match="before or Before, found both"):
+
+        class Both(testing.CompareBeforeAfter):
+            before = Before = None
 
 
 def test_every_parameter_was_used() -> None:

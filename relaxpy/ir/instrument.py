@@ -182,27 +182,37 @@ def _print(title: str, mod: IRModule, **options: bool) -> None:
 class WellFormedInstrument(PassInstrument):
     """Checks that the module is well-formed before and after every pass.
 
+    The passes named in `skip_pass_name` establish well-formedness, so they are not checked. Without
+    `validate_before_transform`, modules are checked only after a pass.
+
     Errors:
         WellFormedError: it is not; a note names the pass.
     """
 
-    def __init__(self, check_struct_info: bool = True) -> None:
-        self._check_struct_info = check_struct_info
+    def __init__(
+        self, check_struct_info: bool = True, validate_before_transform: bool = True
+    ) -> None:
+        self.skip_pass_name = ["Normalize", "NormalizeGlobalVar", "ResolveGlobals"]
+        self.check_struct_info = check_struct_info
+        self.validate_before_transform = validate_before_transform
 
-    def _check(self, when: str, mod: IRModule) -> None:
-        diagnostics = check_well_formed(mod, self._check_struct_info)
+    def _check(self, when: str, mod: IRModule, info: PassInfo) -> None:
+        if info.name in self.skip_pass_name:
+            return
+        diagnostics = check_well_formed(mod, self.check_struct_info)
         if diagnostics:
             error = WellFormedError(diagnostics)
-            error.add_note(when)
+            error.add_note(f"{when} pass {info.name}")
             raise error
 
     @override
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        self._check(f"before pass {info.name}", mod)
+        if self.validate_before_transform:
+            self._check("before", mod, info)
 
     @override
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        self._check(f"after pass {info.name}", mod)
+        self._check("after", mod, info)
 
 
 class StructuralInstrument(PassInstrument):

@@ -15,24 +15,30 @@ from relaxpy.exec.runtime.verify import (
 from relaxpy.ir.equality.structural import assert_structural_equal
 
 if TYPE_CHECKING:
+    from relaxpy.pytest_compare import CompareBeforeAfter
     from relaxpy.pytest_helpers import (
         device_enabled,
         enabled_targets,
         fixture,
         main,
         parameter,
+        parameters,
         parametrize_targets,
         requires_cublas,
         requires_cuda,
+        requires_cuda_compute_version,
         requires_cudagraph,
         requires_cudnn,
         requires_cutlass,
         requires_gpu,
         requires_hexagon,
+        requires_hipblas,
         requires_llvm,
         requires_llvm_minimum_version,
         requires_metal,
+        requires_multi_gpu,
         requires_nccl,
+        requires_nvcc_version,
         requires_opencl,
         requires_package,
         requires_rocm,
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "CompareBeforeAfter",
     "assert_allclose",
     "assert_prim_expr_equal",
     "assert_structural_equal",
@@ -53,18 +60,23 @@ __all__ = [
     "fixture",
     "main",
     "parameter",
+    "parameters",
     "parametrize_targets",
     "requires_cublas",
     "requires_cuda",
+    "requires_cuda_compute_version",
     "requires_cudagraph",
     "requires_cudnn",
     "requires_cutlass",
     "requires_gpu",
     "requires_hexagon",
+    "requires_hipblas",
     "requires_llvm",
     "requires_llvm_minimum_version",
     "requires_metal",
+    "requires_multi_gpu",
     "requires_nccl",
+    "requires_nvcc_version",
     "requires_opencl",
     "requires_package",
     "requires_rocm",
@@ -79,4 +91,5 @@ if not TYPE_CHECKING:  # it would make a type checker accept every name
     def __getattr__(name):
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module("relaxpy.pytest_helpers"), name)
+        module = "pytest_compare" if name == "CompareBeforeAfter" else "pytest_helpers"
+        return getattr(import_module(f"relaxpy.{module}"), name)

@@ -261,3 +261,10 @@ def test_samples_are_categories_of_their_rows() -> None:
     prob = np.array([[0.25, 0.75], [0.5, 0.5], [0.0, 1.0]], "float32")
     uniform = np.array([[0.2], [0.5], [1.0]], "float32")
     np.testing.assert_array_equal(sample(prob, uniform), [[0], [1], [1]])
+
+
+@pytest.mark.rule("PU-13")
+def test_a_copy_is_a_call_with_effects() -> None:
+    call = R.call_packed("vm.builtin.copy", relaxpy.relax.const([1.0]), sinfo_args=R.Object)
+    assert relaxpy.relax.analysis.contains_impure_call(call)
+    assert relaxpy.get_global_func("vm.builtin.copy")(3) == 3

@@ -150,6 +150,25 @@ def test_modules_are_checked_around_all_passes(mod: IRModule) -> None:
     assert caught.value.__notes__[0].endswith("pass Ruin")
 
 
+def test_modules_are_checked_after_passes_alone(mod: IRModule) -> None:
+    @module_pass(opt_level=0)
+    def mend(broken: IRModule, ctx: PassContext) -> IRModule:
+        return mod
+
+    broken = Ruin()(mod)
+    with PassContext(instruments=[WellFormedInstrument(validate_before_transform=False)]):
+        assert mend(broken) is mod
+        with pytest.raises(WellFormedError) as caught:
+            Ruin()(mod)
+    assert caught.value.__notes__ == ["after pass Ruin"]
+    with (
+        PassContext(instruments=[WellFormedInstrument()]),
+        pytest.raises(WellFormedError) as caught,
+    ):
+        mend(broken)
+    assert caught.value.__notes__ == ["before pass mend"]
+
+
 def test_a_pass_that_changes_its_module_is_found(mod: IRModule) -> None:
     @module_pass(opt_level=0)
     def add(mod: IRModule, ctx: PassContext) -> IRModule:

@@ -743,3 +743,37 @@ def test_a_scalar_of_unknown_value_is_not_a_dimension() -> None:
             #            ^ expected a scalar expression, found Var x
             return y
     """)
+
+
+def test_the_fields_of_a_result_that_is_some_tuple_are_derived() -> None:
+    mod = from_source(
+        textwrap.dedent(
+            """
+            @I.ir_module
+            class Module:
+                @R.function
+                def main(x: R.Tensor((2,), "float32")):
+                    y = Module.pair(x)
+                    return y[1]
+
+                @R.function
+                def pair(x: R.Tensor((2,), "float32")) -> R.Tuple:
+                    return (x, R.shape([2]))
+
+                @R.function
+                def unit(x: R.Tensor((2,), "float32")) -> R.Tuple:
+                    return ()
+            """
+        )
+    )
+    results = [mod[name].struct_info.ret for name in ("main", "pair", "unit")]
+    shape = ShapeStructInfo([2])
+    assert results == [shape, TupleStructInfo([TensorStructInfo([2], "float32"), shape]), UNIT]
+    with pytest.raises(StructInfoError, match="DER-45"):
+        graph(
+            """
+            @R.function
+            def main(x: R.Tensor((2,), "float32")) -> R.Tuple:
+                return x
+            """
+        )

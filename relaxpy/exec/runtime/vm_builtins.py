@@ -279,7 +279,7 @@ def debug_print(line: str, value: Value) -> None:
 
 
 _builtin("alloc_tensor")(tensor_in)
-_builtin("copy")(lambda value: value)
+_builtin("copy", pure=False)(lambda value: value)
 _builtin("ensure_zero_offset")(same_value)
 provided("runtime.TVMTensorCreateView", pure=True)(view)
 _builtin("read_if_cond")(truth)

@@ -31,9 +31,10 @@ OutputShape: TypeAlias = Expr | Sequence[PrimExpr | int]
 
 
 def output_sinfo(out_sinfo: StructInfos) -> StructInfo:
-    """Convert declared struct info; a list is that of a tuple."""
+    """Convert declared struct info; a list is that of a tuple, unless it has one member."""
     if isinstance(out_sinfo, (list, tuple)):
-        return TupleStructInfo(tuple(as_struct_info(s) for s in out_sinfo))
+        members = tuple(as_struct_info(s) for s in out_sinfo)
+        return members[0] if len(members) == 1 else TupleStructInfo(members)
     return as_struct_info(out_sinfo)
 
 

@@ -111,9 +111,10 @@ class GraphReader:
             body.attrs.setdefault("global_symbol", symbol)
         elif "global_symbol" in body.attrs:
             raise state.error(name_of(node), f"private function {node.name!r} has a global_symbol")
-        func = rx.Function(
-            signature.params, result, signature.ret, pure, Attrs(body.attrs), span=name_span
-        )
+        ret = signature.ret
+        if signature.returns_tuple and not isinstance(result.struct_info, rx.TupleStructInfo):
+            ret = rx.TupleStructInfo(())
+        func = rx.Function(signature.params, result, ret, pure, Attrs(body.attrs), span=name_span)
         state.values.positions[id(result)] = state.program, returned
         try:
             return state.builder.normalize_function(func)

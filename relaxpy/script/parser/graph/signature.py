@@ -29,12 +29,14 @@ class Signature:
     """The signature of a function: parameters and shape variables by name.
 
     A parameter may have the name of a shape variable; without quotes, the name is the parameter.
+    With `returns_tuple`, the result is a tuple whose fields are derived (`-> R.Tuple`).
     """
 
     params: tuple[rx.Var, ...] = ()
     ret: rx.StructInfo | None = None
     names: dict[str, object] = field(default_factory=dict)
     shape_vars: dict[str, tir.Var] = field(default_factory=dict)
+    returns_tuple: bool = False
     complete: bool = True
 
     def func_struct_info(self, *, pure: bool) -> rx.FuncStructInfo:
@@ -91,7 +93,12 @@ class SignatureReader:
             if node.returns is not None:
                 # A Callable in the result binds shape variables, which may occur to its left.
                 self.quoted |= {_split_dtype(str(n.value))[0] for n in _strings(node.returns)}
-                self.result.ret = self.struct_info(node.returns, binds=False)
+                ret = self.struct_info(node.returns, binds=False)
+                match node.returns, ret:
+                    case ast.Attribute(attr="Tuple"), rx.TupleStructInfo(fields=()):
+                        self.result.returns_tuple = True
+                    case _:
+                        self.result.ret = ret
         self.result.params = tuple(p for p in params if isinstance(p, rx.Var))
         self.result.complete &= len(self.result.params) == len(args)
 

@@ -113,6 +113,21 @@ def test_outputs_say_datatype_and_shape(
 
 
 @pytest.mark.rule("OP-3")
+def test_a_list_of_one_output_is_this_output() -> None:
+    for out in ([tensor(N, 4)], (tensor(N, 4),)):
+        calls = [
+            op.call_tir(rx.GlobalVar("one"), [X], out),
+            op.call_tir_inplace(rx.GlobalVar("one"), [X], 0, out),
+            op.call_dps_packed("f", [X], out),
+        ]
+        assert [call.sinfo_args for call in calls] == [(tensor(N, 4),)] * 3
+    pair = op.call_tir(rx.GlobalVar("one"), [X], tuple_of(tensor(N, 4)))
+    assert pair.sinfo_args == (tuple_of(tensor(N, 4)),)
+    assert pair.script().endswith(
+        'R.call_tir(one, (x,), out_sinfo=R.Tuple(R.Tensor((n, 4), dtype="float32")))'
+    )
+
+
 def test_there_is_one_struct_info_of_the_outputs(bb: BlockBuilder) -> None:
     call = rx.Call(Op("relax.call_tir"), (ONE, rx.Tuple((X,))))
     with pytest.raises(StructInfoError, match="takes the struct info of one output, found 0"):

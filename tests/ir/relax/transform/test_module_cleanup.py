@@ -121,6 +121,32 @@ class ReshapesAfter:
         return (c, e, f)
 
 
+@I.ir_module
+class SameReshape:
+    @R.function
+    def main(x: R.Tensor((2, 6), "float32")):
+        with R.dataflow():
+            a = R.reshape(x, (12,))
+            b = R.reshape(a, (12,))
+            R.output(b)
+        return b
+
+
+@I.ir_module
+class SameReshapeAfter:
+    @R.function
+    def main(x: R.Tensor((2, 6), "float32")):
+        with R.dataflow():
+            b = R.reshape(x, (12,))
+            R.output(b)
+        return b
+
+
+def test_the_last_of_equal_reshapes_remains() -> None:
+    after = RemoveRedundantReshape()(SameReshape)
+    relaxpy.ir.assert_structural_equal(after, SameReshapeAfter)
+
+
 @pytest.mark.rule("OPT-11")
 def test_reshapes_are_shortened_where_no_mutation_shows_it() -> None:
     data = np.arange(12, dtype="float32").reshape(2, 6)

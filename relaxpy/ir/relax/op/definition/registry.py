@@ -277,7 +277,8 @@ def _written(call: Call, kind: CallKind | None) -> CallArguments:
         args[0] = callee.global_symbol
     if kind is not None and kind.has_outputs:
         [out] = call.sinfo_args
-        named["out_sinfo"] = list(out.fields) if isinstance(out, TupleStructInfo) else out
+        fields = out.fields if isinstance(out, TupleStructInfo) else (out,)
+        named["out_sinfo"] = out if len(fields) == 1 else list(fields)
         if len(args) > 2:
             named["tir_vars"] = args[2]
         return [args[0], args[1]], named

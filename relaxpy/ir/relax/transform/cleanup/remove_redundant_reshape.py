@@ -55,8 +55,7 @@ class RemoveRedundantReshape(Pass):
             @R.function
             def main(x: R.Tensor((2, 6), "float32")):
                 with R.dataflow():
-                    b = R.reshape(x, (12,))
-                    c = b
+                    c = R.reshape(x, (12,))
                     R.output(c)
                 return c
 
@@ -117,14 +116,11 @@ class _Shorter(BindingRewriter):
         self.operands[var] = source
         if isinstance(block, DataflowBlock) or not may_fail(binding):
             self.removable.add(var)
-        for operand in dict.fromkeys((source, direct)):
-            if _has_shape_of(operand, var) and not self._both_escape(operand, var):
-                self.passed_over |= {direct} & self.removable - {operand}
-                return operand
-        if source is direct:
-            return None
-        self.passed_over |= {direct} & self.removable
-        return rebuild(value, args=(source, shape))
+        if source is not direct:
+            self.passed_over |= {direct} & self.removable
+        if _has_shape_of(source, var) and not self._both_escape(source, var):
+            return source
+        return None if source is direct else rebuild(value, args=(source, shape))
 
     def _both_escape(self, first: Expr, second: Var) -> bool:
         assert isinstance(first, Var)
