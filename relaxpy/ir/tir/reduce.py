@@ -136,8 +136,7 @@ def comm_reducer(
     `fcombine(x, y)` combines two values, or two tuples of values where `expr` is a tuple;
     `fidentity` takes as many datatypes. `r(a, b, ...)` without axes combines its arguments.
     """
-    if not callable(fcombine):
-        raise MisuseError(f"a reducer is a function of two values, found {fcombine!r:.60}")
+    operands = _operand_names(fcombine)
     if not callable(fidentity):
         raise MisuseError(
             f"the identity of a reducer is a function of datatypes, found {fidentity!r:.60}",
@@ -146,25 +145,16 @@ def comm_reducer(
         )
     if not isinstance(name, str):
         raise MisuseError(f"a reducer is named by a string, found {name!r:.60}", about=name)
-    try:
-        operands = list(inspect.signature(fcombine).parameters)
-    except ValueError:
-        operands = ["x", "y"]  # builtins may have no signature
-    if len(operands) < 2:
-        raise MisuseError(f"a reducer combines two values, {fcombine!r:.60} takes {operands}")
 
     def build(expr: Any, axis: Any, where: ExprLike | None, init: Any) -> Reduction:
         axes = list(axis) if isinstance(axis, (list, tuple)) else [axis]
         is_tuple = isinstance(expr, (tuple, list))
         source = [ops.convert(e) for e in (expr if is_tuple else [expr])]
         dtypes = [s.dtype for s in source]
-        x_name, y_name = operands[:2]
-        names = [
-            (f"{x_name}_{k}", f"{y_name}_{k}") if is_tuple else (x_name, y_name)
-            for k in range(len(source))
-        ]
-        lhs = [Var(x, d) for (x, _), d in zip(names, dtypes, strict=True)]
-        rhs = [Var(y, d) for (_, y), d in zip(names, dtypes, strict=True)]
+        lhs, rhs = (
+            [Var(f"{name}_{k}" if is_tuple else name, d) for k, d in enumerate(dtypes)]
+            for name in operands
+        )
         result = fcombine(tuple(lhs), tuple(rhs)) if is_tuple else (fcombine(lhs[0], rhs[0]),)
         identity = fidentity(*dtypes) if is_tuple else (fidentity(dtypes[0]),)
         combiner = CommReducer(
@@ -199,6 +189,23 @@ def comm_reducer(
         f"Return the {name} of an expression over reduction axes, or of the arguments."
     )
     return reducer
+
+
+def _operand_names(fcombine: object) -> tuple[str, str]:
+    """The names of the two values that a function combines.
+
+    Errors:
+        MisuseError: it is not a function, or takes fewer parameters.
+    """
+    if not callable(fcombine):
+        raise MisuseError(f"a reducer is a function of two values, found {fcombine!r:.60}")
+    try:
+        names = list(inspect.signature(fcombine).parameters)
+    except ValueError:
+        return "x", "y"  # builtins may have no signature
+    if len(names) < 2:
+        raise MisuseError(f"a reducer combines two values, {fcombine!r:.60} takes {names}")
+    return names[0], names[1]
 
 
 def _constant(value: float) -> Callable[[DataType], PrimExpr]:

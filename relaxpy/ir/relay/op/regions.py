@@ -42,34 +42,50 @@ def _range(begin: PrimExpr, end: PrimExpr, body: Callable[[PrimExpr], Stmt]) -> 
     return For(var, begin, ops.maximum(ops.sub(end, begin), _index(0)), ForKind.SERIAL, body(var))
 
 
+def _elements(
+    rows: tuple[PrimExpr, PrimExpr],
+    columns: tuple[PrimExpr, PrimExpr],
+    channels: PrimExpr,
+    body: Callable[[PrimExpr, PrimExpr, PrimExpr], Stmt],
+) -> Stmt:
+    """A loop over the row, the column and the channel of elements of an image."""
+    return _range(
+        *rows, lambda i: _range(*columns, lambda j: loops([channels], lambda c: body(i, j, *c)))
+    )
+
+
 def _whole(value: PrimExpr) -> PrimExpr:
     return ops.cast_to(value, "int64")
 
 
+def _corners(rois: Tensor, region: PrimExpr, axis: int, scale: PrimExpr) -> list[PrimExpr]:
+    """The first and the last coordinate of a region on an axis of the image."""
+    return [ops.mul(_field(rois, region, column), scale) for column in (2 - axis, 4 - axis)]
+
+
+def _ends(rois: Tensor, axis: int, bins: int, scale: PrimExpr, size: PrimExpr) -> Tensor:
+    """The first element of each bin of regions on an axis, and the one after its last element.
+
+    Shapes:
+        result  (regions, bins, 2)
+    """
+
+    def element(region: PrimExpr, number: PrimExpr, side: PrimExpr) -> PrimExpr:
+        first, last = (_whole(intrin.round(c)) for c in _corners(rois, region, axis, scale))
+        extent = ops.maximum(ops.add(ops.sub(last, first), _index(1)), _index(1))
+        begin = ops.floordiv(ops.mul(number, extent), _index(bins))
+        end = ops.ceildiv(ops.mul(ops.add(number, _index(1)), extent), _index(bins))
+        is_begin = ops.compare(tir.EQ, side, _index(0))
+        position = intrin.if_then_else(is_begin, begin, end)
+        return _clipped(ops.add(position, first), 0, size)
+
+    return computed((rois.shape[0], _index(bins), _index(2)), element, f"ends{axis}")
+
+
 def _pooled(attrs: Any, data: Tensor, rois: Tensor) -> Tensor:
     """The greatest elements of the bins of regions; 0 of those that contain none."""
-    height, width = data.shape[2:]
     bins = [int(size) for size in listed(attrs["pooled_size"])]
     scale, kind = ops.const(float(attrs["spatial_scale"]), str(rois.dtype)), str(data.dtype)
-
-    def ends(axis: int) -> Tensor:
-        """The first and the last element of each bin of regions, (regions, bins, 2), on an axis."""
-        size = (height, width)[axis]
-
-        def element(region: PrimExpr, number: PrimExpr, side: PrimExpr) -> PrimExpr:
-            first, last = (
-                _whole(intrin.round(ops.mul(_field(rois, region, column), scale)))
-                for column in (2 - axis, 4 - axis)
-            )
-            extent = ops.maximum(ops.add(ops.sub(last, first), _index(1)), _index(1))
-            begin = ops.floordiv(ops.mul(number, extent), _index(bins[axis]))
-            end = ops.ceildiv(ops.mul(ops.add(number, _index(1)), extent), _index(bins[axis]))
-            is_begin = ops.compare(tir.EQ, side, _index(0))
-            place = intrin.if_then_else(is_begin, begin, end)
-            return _clipped(ops.add(place, first), 0, size)
-
-        shape = rois.shape[0], _index(bins[axis]), _index(2)
-        return computed(shape, element, f"ends{axis}")
 
     def store(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
         image, regions, rows, columns = ins
@@ -92,20 +108,15 @@ def _pooled(attrs: Any, data: Tensor, rois: Tensor) -> Tensor:
                 best = ops.maximum(load(out, (region, c, y, x)), load(image, (batch, c, i, j)))
                 return BufferStore(out, best, (region, c, y, x))
 
-            channels = [data.shape[1]]
-            scanned = _range(
-                top,
-                bottom,
-                lambda i: _range(
-                    left, right, lambda j: loops(channels, lambda c: greater(i, j, *c))
-                ),
-            )
-            return stmt_seq(loops(channels, lambda c: first(*c)), scanned)
+            channels = data.shape[1]
+            scanned = _elements((top, bottom), (left, right), channels, greater)
+            return stmt_seq(loops([channels], lambda c: first(*c)), scanned)
 
         return loops([rois.shape[0], *map(_index, bins)], of_bin)
 
     shape = rois.shape[0], data.shape[1], *map(_index, bins)
-    inputs = [data, rois, ends(0), ends(1)]
+    ends = [_ends(rois, axis, bins[axis], scale, data.shape[2 + axis]) for axis in (0, 1)]
+    inputs = [data, rois, *ends]
     return te.extern([shape], inputs, store, "roi_pool", [kind])  # type: ignore[no-any-return]
 
 
@@ -141,28 +152,29 @@ define_emit(
 # Bilinear samples, as many as a bin has elements
 
 
+def _extents(rois: Tensor, axis: int, bins: int, scale: PrimExpr) -> Tensor:
+    """The begin of each region on an axis, the extent of its bins, and their number of samples.
+
+    Shapes:
+        result  (regions, 3)
+    """
+
+    def element(region: PrimExpr, part: PrimExpr) -> PrimExpr:
+        first, last = _corners(rois, region, axis, scale)
+        size = ops.maximum(ops.sub(last, first), ops.const(1, scale.dtype))
+        each = ops.div(size, ops.const(bins, scale.dtype))
+        others = intrin.if_then_else(ops.compare(tir.EQ, part, _index(1)), each, intrin.ceil(each))
+        return intrin.if_then_else(ops.compare(tir.EQ, part, _index(0)), first, others)
+
+    return computed((rois.shape[0], _index(3)), element, f"extents{axis}")
+
+
 def _aligned(attrs: Any, data: Tensor, rois: Tensor) -> Tensor:
     """The mean, or the greatest, of samples within the bins of regions, one for each element."""
     channels, *sizes = data.shape[1:]
     bins = [int(size) for size in listed(attrs["pooled_size"])]
     kind, is_mean = str(data.dtype), attrs["mode"] == "avg"
     scale, zero = (ops.const(value, kind) for value in (float(attrs["spatial_scale"]), 0))
-
-    def extent(axis: int) -> Tensor:
-        """The begin of each region, the extent of its bins, and their number of samples."""
-
-        def element(region: PrimExpr, part: PrimExpr) -> PrimExpr:
-            first, last = (
-                ops.mul(_field(rois, region, column), scale) for column in (2 - axis, 4 - axis)
-            )
-            size = ops.maximum(ops.sub(last, first), ops.const(1, kind))
-            each = ops.div(size, ops.const(bins[axis], kind))
-            others = intrin.if_then_else(
-                ops.compare(tir.EQ, part, _index(1)), each, intrin.ceil(each)
-            )
-            return intrin.if_then_else(ops.compare(tir.EQ, part, _index(0)), first, others)
-
-        return computed((rois.shape[0], _index(3)), element, f"extents{axis}")
 
     def store(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
         image, regions = ins[:2]
@@ -196,14 +208,8 @@ def _aligned(attrs: Any, data: Tensor, rois: Tensor) -> Tensor:
 
             start = zero if is_mean else intrin.min_value(kind)
             first = loops([channels], lambda c: BufferStore(out, start, place(*c)))
-            samples = _range(
-                _index(0),
-                counts[0],
-                lambda i: _range(
-                    _index(0), counts[1], lambda j: loops([channels], lambda c: added(i, j, *c))
-                ),
-            )
-            steps = [first, samples]
+            rows, columns = ((_index(0), count) for count in counts)
+            steps = [first, _elements(rows, columns, channels, added)]
             if is_mean:
                 steps.append(loops([channels], lambda c: divided(*c)))
             return stmt_seq(*steps)
@@ -211,7 +217,7 @@ def _aligned(attrs: Any, data: Tensor, rois: Tensor) -> Tensor:
         return loops([rois.shape[0], *map(_index, bins)], of_bin)
 
     shape = rois.shape[0], channels, *map(_index, bins)
-    inputs = [data, rois, extent(0), extent(1)]
+    inputs = [data, rois, *(_extents(rois, axis, bins[axis], scale) for axis in (0, 1))]
     return te.extern([shape], inputs, store, "roi_align", [kind])  # type: ignore[no-any-return]
 
 

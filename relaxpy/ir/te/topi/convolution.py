@@ -208,6 +208,30 @@ def _written_out(
     return element
 
 
+def _channel(group: PrimExpr | None, member: PrimExpr, count: PrimExpr) -> PrimExpr:
+    """The channel that is a member of a group of `count`; itself if there is one group only."""
+    return member if group is None else ops.add(ops.mul(group, count), member)
+
+
+def _matrices(w: _Axes, order: str, extents: Mapping[str, PrimExpr], dtype: DataType) -> Tensor:
+    """The filter as one matrix for each element of the window, and each group, in this order.
+
+    A kernel of its own may compute them: for a constant filter, when the program is compiled.
+    """
+
+    def weight(*index: PrimExpr) -> Any:
+        at = dict(zip(order, index, strict=True))
+        at["I"] = _channel(at.get("G"), at["I"], extents["I"])
+        return ops.cast_to(w.at(at), dtype)
+
+    return te.compute(  # type: ignore[no-any-return]
+        [extents[a] for a in order],
+        weight,
+        name="kernel_transform",
+        attrs={"meta_schedule.layout_rewrite_preproc": True},
+    )
+
+
 def conv_transpose(
     data: Tensor,
     kernel: Tensor,
@@ -246,37 +270,22 @@ def conv_transpose(
     dtype = _joint(data, kernel, out_dtype)
     wide = _wide(dtype)
 
-    def channel(group: PrimExpr | None, member: PrimExpr, count: PrimExpr) -> PrimExpr:
-        return member if group is None else ops.add(ops.mul(group, count), member)
-
-    # Each window of the filter becomes one matrix for each group.
     matrix_axes = f"{axes}{'G' * (groups > 1)}OI"
     extents = dims | {"G": number(groups), "I": per_group}
-
-    def weight(*index: PrimExpr) -> Any:
-        at = dict(zip(matrix_axes, index, strict=True))
-        return ops.cast_to(w.at(at | {"I": channel(at.get("G"), at["I"], per_group)}), wide)
-
-    # A kernel of its own may compute them: for a constant filter, when the program is compiled.
-    matrices = te.compute(
-        [extents[a] for a in matrix_axes],
-        weight,
-        name="kernel_transform",
-        attrs={"meta_schedule.layout_rewrite_preproc": True},
-    )
+    matrices = _matrices(w, matrix_axes, extents, wide)
     loops = [a for b in order for a in (matrix_axes[count:-1] if b == "C" else b)]
 
     def position(window: Index, index: Index) -> tuple[PrimExpr, ...]:
         at = dict(zip(loops, index, strict=True))
         target = {a: windows.position(a, at[a], k) for a, k in zip(axes, window, strict=True)}
-        target |= {"N": at["N"], "C": channel(at.get("G"), at["O"], dims["O"])}
+        target |= {"N": at["N"], "C": _channel(at.get("G"), at["O"], dims["O"])}
         return tuple(target[a] for a in order)
 
     summed = [] if is_const(per_group, 1) else [per_group]
 
     def term(ins: Sequence[Buffer], window: Index, index: Index, summation: Index) -> PrimExpr:
         at = dict(zip(loops, index, strict=True)) | {"I": summation[0] if summation else number(0)}
-        source = at | {"C": channel(at.get("G"), at["I"], per_group)}
+        source = at | {"C": _channel(at.get("G"), at["I"], per_group)}
         value = BufferLoad(ins[0], [source[a] for a in x.order])
         factor = BufferLoad(ins[1], [*window, *(at[a] for a in matrix_axes[count:])])
         return ops.mul(ops.cast_to(value, wide), factor)

@@ -53,37 +53,24 @@ def lstm(
         Hochreiter and Schmidhuber, Neural Computation 9(8), 1997; peepholes: Gers et al., JMLR 3,
         2002; projection: Sak et al., INTERSPEECH 2014. With `reverse`, the last input comes first.
     """
-    if sorted(weight_layout) != sorted("IFGO"):
-        raise MisuseError(f"weight_layout orders the gates IFGO, found {weight_layout!r:.60}")
-    if (Xs.ndim, Wi.ndim, Wh.ndim) != (3, 2, 2):
-        shapes = ", ".join(shape_text(t.shape) for t in (Xs, Wi, Wh))
-        raise MisuseError(f"Xs, Wi and Wh have ranks 3, 2 and 2, found shapes {shapes}")
-    rows = Wi.shape[0]
-    if isinstance(rows, IntImm) and rows.value % 4:
-        raise MisuseError(f"Wi has 4 rows for each hidden unit, found {rows.value} rows")
+    _check(Xs, Wi, Wh, weight_layout)
     length, batch, inputs = Xs.shape
+    rows = Wi.shape[0]
     hidden = simplify(ops.floordiv(rows, ops.const(4, rows.dtype)))
     width = hidden if proj is None else proj.shape[0]
     count = ops.add(length, ops.const(1, length.dtype))  # a scan begins with the first state
     gate = {letter: weight_layout.index(letter) for letter in "IFGO"}
 
-    def over(size: PrimExpr, name: str, term: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
-        axis = te.reduce_axis((0, size), name)
-        return cast("PrimExpr", reduce.sum(term(axis.var), axis=axis))
-
-    def stage(shape: Sequence[PrimExpr], element: Callable[..., PrimExpr], name: str) -> Tensor:
-        return cast("Tensor", te.compute(shape, element, name=name))
-
-    from_input = stage(
+    from_input = _computed(
         (length, batch, rows),
-        lambda t, b, j: over(inputs, "ki2h", lambda k: Xs(t, b, k) * Wi(j, k)),
+        lambda t, b, j: _sum(inputs, "ki2h", lambda k: Xs(t, b, k) * Wi(j, k)),
         "Xi2h",
     )
     h_state = te.placeholder((count, batch, width), Xs.dtype, "h_state")
     c_state = te.placeholder((count, batch, hidden), Xs.dtype, "c_state")
-    from_hidden = stage(
+    from_hidden = _computed(
         (count, batch, rows),
-        lambda t, b, j: over(width, "kh2h", lambda k: h_state(t - 1, b, k) * Wh(j, k)),
+        lambda t, b, j: _sum(width, "kh2h", lambda k: h_state(t - 1, b, k) * Wh(j, k)),
         "s_h2h",
     )
 
@@ -94,7 +81,7 @@ def lstm(
             total = total if bias is None else total + bias(j)
         return total
 
-    gates = stage((count, batch, rows), summed, "gates")
+    gates = _computed((count, batch, rows), summed, "gates")
     shape = (count, batch, hidden)
 
     def gated(letter: str, peephole: Tensor | None, state: Tensor, shift: int) -> Tensor:
@@ -106,36 +93,64 @@ def lstm(
                 value = value + peephole(b, j) * state(t - shift, b, j)
             return g_act(value) if letter == "G" else f_act(value)
 
-        return stage(shape, element, f"{letter.lower()}_gate")
+        return _computed(shape, element, f"{letter.lower()}_gate")
 
     i_gate, f_gate = gated("I", p_i, c_state, 1), gated("F", p_f, c_state, 1)
     g_gate = gated("G", None, c_state, 1)
-    next_c = stage(
+    next_c = _computed(
         shape,
         lambda t, b, j: f_gate(t, b, j) * c_state(t - 1, b, j) + i_gate(t, b, j) * g_gate(t, b, j),
         "next_c",
     )
     o_gate = gated("O", p_o, next_c, 0)
-    next_h = stage(shape, lambda t, b, j: o_gate(t, b, j) * h_act(next_c(t, b, j)), "next_h")
+    next_h = _computed(shape, lambda t, b, j: o_gate(t, b, j) * h_act(next_c(t, b, j)), "next_h")
     if proj is not None:
         whole = next_h
-        next_h = stage(
+        next_h = _computed(
             (count, batch, width),
-            lambda t, b, j: over(hidden, "kh2p", lambda k: whole(t, b, k) * proj(j, k)),
+            lambda t, b, j: _sum(hidden, "kh2p", lambda k: whole(t, b, k) * proj(j, k)),
             "next_h_proj",
         )
 
-    def begin(state: Tensor | None, size: PrimExpr, name: str) -> Tensor:
-        zero = ops.const(0, Xs.dtype)
-        one = ops.const(1, length.dtype)
-        return stage(
-            (one, batch, size), lambda _, b, j: zero if state is None else state(b, j), name
-        )
-
-    first = [begin(h_init, width, "h_init"), begin(c_init, hidden, "c_init")]
+    first = [_first(Xs, h_init, width, "h_init"), _first(Xs, c_init, hidden, "c_init")]
     states: list[Tensor] = te.scan(first, [next_h, next_c], [h_state, c_state], name="lstm_scan")  # type: ignore[assignment]
+    hidden_states = _without_first(states[0], length, "hidden_states")
+    return hidden_states, _without_first(states[1], length, "cell_states")
 
-    def without_first(state: Tensor, name: str) -> Tensor:
-        return stage((length, *state.shape[1:]), lambda t, b, j: state(t + 1, b, j), name)
 
-    return without_first(states[0], "hidden_states"), without_first(states[1], "cell_states")
+def _check(
+    Xs: Tensor,  # noqa: N803
+    Wi: Tensor,  # noqa: N803
+    Wh: Tensor,  # noqa: N803
+    weight_layout: str,
+) -> None:
+    if sorted(weight_layout) != sorted("IFGO"):
+        raise MisuseError(f"weight_layout orders the gates IFGO, found {weight_layout!r:.60}")
+    if (Xs.ndim, Wi.ndim, Wh.ndim) != (3, 2, 2):
+        shapes = ", ".join(shape_text(t.shape) for t in (Xs, Wi, Wh))
+        raise MisuseError(f"Xs, Wi and Wh have ranks 3, 2 and 2, found shapes {shapes}")
+    rows = Wi.shape[0]
+    if isinstance(rows, IntImm) and rows.value % 4:
+        raise MisuseError(f"Wi has 4 rows for each hidden unit, found {rows.value} rows")
+
+
+def _computed(shape: Sequence[PrimExpr], element: Callable[..., PrimExpr], name: str) -> Tensor:
+    return cast("Tensor", te.compute(shape, element, name=name))
+
+
+def _sum(size: PrimExpr, name: str, term: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
+    axis = te.reduce_axis((0, size), name)
+    return cast("PrimExpr", reduce.sum(term(axis.var), axis=axis))
+
+
+def _first(inputs: Tensor, state: Tensor | None, size: PrimExpr, name: str) -> Tensor:
+    """The state of shape (batch, size) before the first input; 0 without a state."""
+    length, batch, _ = inputs.shape
+    zero = ops.const(0, inputs.dtype)
+    shape = ops.const(1, length.dtype), batch, size
+    return _computed(shape, lambda _, b, j: zero if state is None else state(b, j), name)
+
+
+def _without_first(states: Tensor, length: PrimExpr, name: str) -> Tensor:
+    """The states after each of `length` inputs."""
+    return _computed((length, *states.shape[1:]), lambda t, b, j: states(t + 1, b, j), name)
