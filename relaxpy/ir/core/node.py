@@ -285,3 +285,9 @@ def as_attrs(value: Mapping[str, object] | None) -> Attrs:
     if value is None:
         return EMPTY_ATTRS
     return value if isinstance(value, Attrs) else Attrs(value)
+
+
+def set_fields(node: object, **fields: object) -> None:
+    """Set fields of a frozen node that is under construction."""
+    for name, value in fields.items():
+        object.__setattr__(node, name, value)

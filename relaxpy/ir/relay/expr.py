@@ -13,7 +13,7 @@ import numpy.typing as npt
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
 from relaxpy.ir.core.traverse import rewrite as rewrite_nodes
 from relaxpy.ir.relay.base import RelayExpr as RelayExpr, Textual
 from relaxpy.ir.relay.ty import (
@@ -28,7 +28,6 @@ from relaxpy.ir.relay.ty import (
     check_name,
     nodes_tuple,
     scalar_type,
-    set_fields,
 )
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 
 if TYPE_CHECKING:
@@ -52,12 +52,6 @@ class Type(Node):
         from relaxpy.ir.relay.type_text import type_text
 
         return type_text(self)
-
-
-def set_fields(node: Node, **values: object) -> None:
-    """Set fields of a frozen node while it is constructed."""
-    for name, value in values.items():
-        object.__setattr__(node, name, value)
 
 
 def check_name(value: object, what: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT32, DataType
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs, freeze
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs, freeze, set_fields
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import (
     Buffer,
@@ -48,11 +48,6 @@ class Stmt(Node):
     _bits = 1  # which no expression has inside
 
 
-def _set(node: Node, **fields: object) -> None:
-    for name, value in fields.items():
-        object.__setattr__(node, name, value)
-
-
 def _statement(value: object) -> Stmt:
     """Return `value`. Errors: MisuseError (also TypeError) if it is not a statement."""
     if not isinstance(value, Stmt):
@@ -87,7 +82,7 @@ class LetStmt(Stmt):
 
     def __post_init__(self) -> None:
         ops.check_variable(self.var, "a let")
-        _set(self, value=ops.convert(self.value), body=_statement(self.body))
+        set_fields(self, value=ops.convert(self.value), body=_statement(self.body))
         if self.value.dtype != self.var.dtype:
             raise MisuseError(f"{self.var.name} of {self.var.dtype} is bound to {self.value.dtype}")
 
@@ -110,7 +105,7 @@ class AttrStmt(Stmt):
                 about=self.attr_key,
             )
         object.__setattr__(self, "node", freeze(self.node))
-        _set(self, value=ops.convert(self.value), body=_statement(self.body))
+        set_fields(self, value=ops.convert(self.value), body=_statement(self.body))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -124,7 +119,7 @@ class AssertStmt(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        _set(
+        set_fields(
             self,
             condition=ops.truth(self.condition),
             message=ops.convert(self.message),
@@ -142,7 +137,7 @@ class While(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        _set(self, condition=ops.truth(self.condition), body=_statement(self.body))
+        set_fields(self, condition=ops.truth(self.condition), body=_statement(self.body))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -179,7 +174,7 @@ class For(Stmt):
                     f"loop variable {self.loop_var.name} of {kind} has a bound of {value.dtype}"
                 )
             bounds.append(value)
-        _set(
+        set_fields(
             self,
             min=bounds[0],
             extent=bounds[1],
@@ -209,7 +204,7 @@ class BufferStore(Stmt):
                 f"the value is {value.dtype}"
             )
         ops.check_predicate(self.predicate, indices[-1].dtype if indices else INT32)
-        _set(self, indices=indices, value=value)
+        set_fields(self, indices=indices, value=value)
 
 
 def store_at(
@@ -233,7 +228,7 @@ class BufferRealize(Stmt):
 
     def __post_init__(self) -> None:
         _all(Buffer, (self.buffer,))
-        _set(
+        set_fields(
             self,
             bounds=_all(Range, self.bounds),
             condition=ops.convert(self.condition),
@@ -257,7 +252,7 @@ class Allocate(Stmt):
 
     def __post_init__(self) -> None:
         ops.check_variable(self.buffer_var, "an allocation")
-        _set(
+        set_fields(
             self,
             body=_statement(self.body),
             dtype=DataType(self.dtype),
@@ -284,7 +279,7 @@ class AllocateConst(Stmt):
     def __post_init__(self) -> None:
         ops.check_variable(self.buffer_var, "an allocation")
         data = self.data
-        _set(
+        set_fields(
             self,
             body=_statement(self.body),
             dtype=DataType(self.dtype),
@@ -325,7 +320,7 @@ class SeqStmt(Stmt):
         flat: list[Stmt] = []
         for stmt in self.seq:
             flat += stmt.seq if isinstance(stmt, SeqStmt) else (_statement(stmt),)
-        _set(self, seq=tuple(flat))
+        set_fields(self, seq=tuple(flat))
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -348,7 +343,7 @@ class IfThenElse(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        _set(self, condition=ops.truth(self.condition), then_case=_statement(self.then_case))
+        set_fields(self, condition=ops.truth(self.condition), then_case=_statement(self.then_case))
         if self.else_case is not None:
             _statement(self.else_case)
 
@@ -362,7 +357,7 @@ class Evaluate(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        _set(self, value=ops.convert(self.value))
+        set_fields(self, value=ops.convert(self.value))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -411,7 +406,7 @@ class Block(Stmt):
             raise MisuseError(
                 f"a block is named by a string, found {self.name_hint!r:.60}", about=self.name_hint
             )
-        _set(
+        set_fields(
             self,
             iter_vars=_all(IterVar, self.iter_vars),
             reads=_all(BufferRegion, self.reads),
@@ -443,7 +438,7 @@ class BlockRealize(Stmt):
                 f"block {self.block.name_hint} has {len(self.block.iter_vars)} iteration "
                 f"variables, found {len(values)} values"
             )
-        _set(self, iter_values=values, predicate=ops.truth(self.predicate))
+        set_fields(self, iter_values=values, predicate=ops.truth(self.predicate))
 
 
 AnyStmt: TypeAlias = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, assert_never, cast
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
@@ -52,7 +52,6 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
-from relaxpy.ir.relax.nodes.base import set_fields
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank

@@ -12,6 +12,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -29,7 +30,6 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.nodes.base import set_fields
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.op.call import call_tir, call_tir_with_grad
 from relaxpy.ir.relax.relations.shape_vars import variables_of

@@ -9,9 +9,10 @@ from typing import TypeAlias
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed, user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.relax.dpl.pattern import DFPattern, check_pattern
 from relaxpy.ir.relax.nodes import Expr, Var
-from relaxpy.ir.relax.nodes.base import check_name, set_fields
+from relaxpy.ir.relax.nodes.base import check_name
 
 
 @dataclass(frozen=True, slots=True)

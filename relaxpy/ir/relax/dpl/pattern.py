@@ -12,11 +12,11 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.node import Attrs, as_attrs
+from relaxpy.ir.core.node import Attrs, as_attrs, set_fields
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.dpl.context import Edge, PatternContext, innermost
 from relaxpy.ir.relax.nodes import Expr, StructInfo, Var, as_shape, as_struct_info
-from relaxpy.ir.relax.nodes.base import check_name, set_fields
+from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.equality.structural import structural_key
 from relaxpy.ir.op import Op
 
@@ -255,12 +255,6 @@ def convert_declared(node: Expr) -> None:
     declared = node.struct_info
     if declared is not None and not isinstance(declared, StructInfo):
         set_fields(node, struct_info=as_struct_info(declared))
-
-
-def set_fields(node: object, **fields: object) -> None:
-    """Set fields of a frozen node that is under construction."""
-    for name, value in fields.items():
-        object.__setattr__(node, name, value)
 
 
 def check_expr(value: object) -> None:

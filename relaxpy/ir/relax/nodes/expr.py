@@ -15,7 +15,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, counted, digits
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs, set_fields
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes.base import (
@@ -30,7 +30,6 @@ from relaxpy.ir.relax.nodes.base import (
     convert_declared,
     count_nodes,
     member,
-    set_fields,
 )
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.nodes.struct_info import (

@@ -12,7 +12,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes.base import (
     Expr,
@@ -23,7 +23,6 @@ from relaxpy.ir.relax.nodes.base import (
     check_expr,
     check_kind,
     check_name,
-    set_fields,
 )
 from relaxpy.ir.relax.nodes.expr import GlobalVar, Var, make_call
 from relaxpy.ir.relax.nodes.struct_info import DEFAULT_DERIVE, FuncStructInfo, ObjectStructInfo

@@ -16,6 +16,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, UnknownNameError, digits
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
+from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax.nodes.base import (
     Expr,
@@ -24,7 +25,6 @@ from relaxpy.ir.relax.nodes.base import (
     as_struct_info,
     checked_node_count,
     member,
-    set_fields,
 )
 from relaxpy.ir.tir import expr as tir, ops
 

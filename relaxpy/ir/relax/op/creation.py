@@ -22,7 +22,7 @@ from relaxpy.ir.relax.nodes import (
     const,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, sinfo_of
+from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
@@ -33,6 +33,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shape_operand,
     te_kernel,
     tensor,
+    tensor_sinfo,
     with_dtype,
 )
 from relaxpy.ir.te import topi
@@ -71,7 +72,7 @@ def _gradient_full(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
     if not is_differentiable(value) or not is_differentiable(var):
         return no_gradient(var, call, gradient, builder)
     total = R.sum(gradient)
-    sinfo = sinfo_of(value)
+    sinfo = tensor_sinfo(value)
     assert sinfo is not None
     return [R.grad.no_grad(shape), R.astype(total, sinfo.dtype)]
 
@@ -82,7 +83,7 @@ def _fit_fill_value(arguments: dict[str, Any]) -> None:
     if isinstance(value, Expr) or not isinstance(value, numbers.Real):
         return
     if dtype is None and isinstance(arguments.get("x"), Expr):
-        sinfo = sinfo_of(arguments["x"])
+        sinfo = tensor_sinfo(arguments["x"])
         dtype = None if sinfo is None or sinfo.dtype.is_void else sinfo.dtype
     is_wide = dtype is not None and DataType(dtype) in (FLOAT64, INT64)
     if is_wide and isinstance(value, numbers.Integral) >= DataType(dtype).is_int:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.relax.nodes import Call, Constant, Expr, TensorStructInfo, Var, const
-from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, sinfo_of
+from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
 from relaxpy.ir.relax.op.definition.layouts import same_layout
 from relaxpy.ir.relax.op.definition.registry import register
-from relaxpy.ir.relax.op.definition.rules import te_kernel, with_dtype
+from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo, with_dtype
 from relaxpy.ir.relax.op.definition.sharding import same_axes
 from relaxpy.ir.te import topi
 from relaxpy.ir.tir import ops
@@ -39,7 +39,7 @@ def _converted(x: Constant, dtype: str) -> object:
 
 def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     [x] = call.args
-    sinfo = sinfo_of(x)
+    sinfo = tensor_sinfo(x)
     if sinfo is None or not (is_differentiable(x) and is_differentiable(var)):
         return no_gradient(var, call, gradient, builder)
     return [astype(gradient, sinfo.dtype)]

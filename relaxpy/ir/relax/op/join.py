@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var
-from relaxpy.ir.relax.op.definition.gradients import require_rank, sinfo_of, tuple_fields
+from relaxpy.ir.relax.op.definition.gradients import require_rank, tuple_fields
 from relaxpy.ir.relax.op.definition.layouts import concat_layout, split_layout, stack_layout
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
@@ -23,6 +23,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     refuse,
     refuse_type,
     tensor,
+    tensor_sinfo,
     unified_shapes,
 )
 from relaxpy.ir.te import topi
@@ -195,7 +196,7 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     sections = tuple_fields(gradient, cuts if isinstance(cuts, int) else len(cuts) + 1)
     if isinstance(cuts, int) or all(a <= b for a, b in pairwise((0, *cuts))):
         return [concat(gradient, axis) if len(sections) > 1 else sections[0]]
-    sinfo = sinfo_of(x)
+    sinfo = tensor_sinfo(x)
     shape = None if sinfo is None else literal_shape(sinfo)
     if sinfo is None or shape is None:
         raise refuse(

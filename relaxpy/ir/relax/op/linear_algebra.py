@@ -22,7 +22,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
     no_gradient,
     require_rank,
     require_shape,
-    sinfo_of,
     unbroadcast,
 )
 from relaxpy.ir.relax.op.definition.registry import R, register
@@ -42,6 +41,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shown,
     te_kernel,
     tensor,
+    tensor_sinfo,
 )
 from relaxpy.ir.relax.op.definition.sharding import matmul_axes
 from relaxpy.ir.relax.op.manipulate import permute_dims
@@ -90,7 +90,7 @@ def _gradient_matmul(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
 
     def factors_of(axis: int, operand: Expr) -> tuple[Expr, Expr] | None:
         """The factors of the gradient of an operand, if it has one, the transposed one bound."""
-        sinfo = sinfo_of(operand)
+        sinfo = tensor_sinfo(operand)
         if sinfo is None or not is_differentiable(operand):
             return None
         g = R.astype(gradient, sinfo.dtype) if call.attrs["out_dtype"] else gradient
@@ -208,7 +208,7 @@ def _gradient_einsum(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     else:
         tensors = [TupleGetItem(operand, k) for k in range(count)]
     shapes = [require_shape(x, "einsum") for x in tensors]
-    dtype = cast("TensorStructInfo", sinfo_of(tensors[0])).dtype
+    dtype = cast("TensorStructInfo", tensor_sinfo(tensors[0])).dtype
     labels = parse_subscripts(cast("str", call.attrs["subscripts"]), [len(s) for s in shapes])
     sizes = label_sizes(labels, shapes, lambda label, a, b: a)
     out: list[Expr] = []

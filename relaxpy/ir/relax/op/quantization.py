@@ -12,7 +12,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
     no_gradient,
     require_rank,
     shape_like,
-    sinfo_of,
 )
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
@@ -26,6 +25,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shown,
     te_kernel,
     tensor,
+    tensor_sinfo,
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import shape_text
@@ -142,7 +142,7 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
     position = rank - 1
 
     def is_vector(parameter: Expr) -> bool:
-        sinfo = sinfo_of(parameter)
+        sinfo = tensor_sinfo(parameter)
         return sinfo is not None and not _is_scalar(sinfo)
 
     if is_vector(scale) or is_vector(zero_point):
@@ -157,7 +157,7 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
 
     def parameter_gradient(parameter: Expr, total: Any) -> Expr:
         """The gradient of a parameter, from that of `broadcastable` in the shape of data."""
-        sinfo = sinfo_of(parameter)
+        sinfo = tensor_sinfo(parameter)
         assert sinfo is not None
         other_axes = None
         if is_vector(parameter):

@@ -15,6 +15,7 @@ from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.indexing import load, loops
+from relaxpy.ir.te.topi.shapes import is_const
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
@@ -103,14 +104,10 @@ def require_size(tensor: Tensor, name: str, axis: int, expected: PrimExpr | int)
 
 def as_vector(tensor: Tensor, name: str) -> Tensor:
     """Return a scalar tensor as a vector of one element."""
-    if tensor.ndim and not (tensor.ndim == 1 and _is_one(tensor.shape[0])):
+    if tensor.ndim and not (tensor.ndim == 1 and is_const(tensor.shape[0], 1)):
         raise RelationError(f"{name} is one number, found a tensor of {tensor.ndim} dimensions")
     zeros = [ops.const(0, "int64")] * tensor.ndim
     return te.compute((1,), lambda i: tensor(*zeros), name)  # type: ignore[no-any-return]
-
-
-def _is_one(size: PrimExpr) -> bool:
-    return isinstance(size, tir.IntImm) and size.value == 1
 
 
 def at(tensor: Tensor, *index: PrimExpr | int) -> PrimExpr:
@@ -138,7 +135,7 @@ def below(index: PrimExpr, count: PrimExpr) -> PrimExpr:
     return ops.compare(tir.LT, ops.cast_to(index, "int32"), ops.cast_to(count, "int32"))
 
 
-def is_one(value: PrimExpr) -> PrimExpr:
+def is_set(value: PrimExpr) -> PrimExpr:
     """Return whether a flag is set."""
     return ops.compare(tir.EQ, value, ops.const(1, "int32"))
 

@@ -22,7 +22,7 @@ from relaxpy.ir.relay.op.selection import (
     corners,
     emit_tensors,
     flag,
-    is_one,
+    is_set,
     number_tensor,
     ordered,
     ratio,
@@ -125,7 +125,7 @@ class _Suppression:
             is_room = ops.compare(tir.NE, total(i), ops.cast_to(at(limit, 0), "int32"))
             is_other = ops.all_of(ops.logical_not(is_positive(i, j)), is_room)
             is_rest = ops.all_of(is_kept(i, j), ops.any_of(is_off(), is_other))
-            return flag(ops.any_of(is_one(chosen(i, j)), is_rest))
+            return flag(ops.any_of(is_set(chosen(i, j)), is_rest))
 
         order = computed(shape, position, "order")
         boxes = computed(data.shape, lambda i, j, k: data(i, order(i, j), k), "boxes_in_order")
@@ -164,7 +164,7 @@ class _Suppression:
 
         def box(i: PrimExpr, j: PrimExpr, k: PrimExpr) -> PrimExpr:
             return intrin.if_then_else(
-                is_one(present(i, j)), boxes(i, j, k), constant_of(-1, boxes)
+                is_set(present(i, j)), boxes(i, j, k), constant_of(-1, boxes)
             )
 
         return computed(boxes.shape, box, "kept_boxes")
@@ -272,7 +272,7 @@ class _OfClasses:
 
         def score(i: PrimExpr, j: PrimExpr) -> PrimExpr:
             row, place = self._row(i, j, count)
-            return intrin.if_then_else(is_one(taken(row, place)), ranked(row, place), lowest)
+            return intrin.if_then_else(is_set(taken(row, place)), ranked(row, place), lowest)
 
         return [fields, computed((boxes.shape[0], width), score, "kept_scores"), totals]
 

@@ -14,15 +14,20 @@ from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
     PrimValue,
-    StructInfo,
-    TensorStructInfo,
     Tuple,
     TupleGetItem,
     Var,
     const,
 )
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape, normal_axes, refuse, same
+from relaxpy.ir.relax.op.definition.rules import (
+    Sizes,
+    literal_shape,
+    normal_axes,
+    refuse,
+    same,
+    tensor_sinfo,
+)
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -34,15 +39,9 @@ if TYPE_CHECKING:
 Derivative: TypeAlias = Callable[..., Any] | None
 
 
-def sinfo_of(expr: Expr) -> TensorStructInfo | None:
-    """The struct info of a tensor; None for anything else."""
-    sinfo: StructInfo | None = expr.struct_info
-    return sinfo if isinstance(sinfo, TensorStructInfo) else None
-
-
 def is_differentiable(expr: Expr) -> bool:
     """Whether `expr` is a tensor of floats or of unknown datatype."""
-    sinfo = sinfo_of(expr)
+    sinfo = tensor_sinfo(expr)
     return sinfo is not None and (sinfo.dtype.is_float or sinfo.dtype.is_void)
 
 
@@ -52,7 +51,7 @@ def require_rank(expr: Expr, name: str) -> int:
     Errors:
         StructInfoError: it is unknown.
     """
-    sinfo = sinfo_of(expr)
+    sinfo = tensor_sinfo(expr)
     if sinfo is None or sinfo.ndim < 0:
         raise refuse(
             f"the gradient of {name} needs the rank of its operands, found {sinfo}",
@@ -68,7 +67,7 @@ def require_shape(expr: Expr, name: str) -> Sizes:
     Errors:
         StructInfoError: it is unknown.
     """
-    sinfo = sinfo_of(expr)
+    sinfo = tensor_sinfo(expr)
     shape = None if sinfo is None else literal_shape(sinfo)
     if shape is None:
         raise refuse(
@@ -81,14 +80,14 @@ def require_shape(expr: Expr, name: str) -> Sizes:
 
 def shape_like(expr: Expr) -> Expr:
     """The shape of a tensor: a literal if it is known, else evaluated at run time."""
-    sinfo = sinfo_of(expr)
+    sinfo = tensor_sinfo(expr)
     known = None if sinfo is None else sinfo.shape
     return known if known is not None else cast("Expr", R.shape_of(expr))
 
 
 def unbroadcast(gradient: Expr, operand: Expr) -> Expr:
     """The gradient of an operand that was broadcast to the shape of `gradient`."""
-    target, source = sinfo_of(operand), sinfo_of(gradient)
+    target, source = tensor_sinfo(operand), tensor_sinfo(gradient)
     assert target is not None
     assert source is not None
     target_shape, source_shape = literal_shape(target), literal_shape(source)
@@ -116,7 +115,7 @@ def with_reduced_axes(reduced: Expr, call: Call) -> Expr:
 def count_reduced(call: Call, dtype: DataType) -> Any:
     """The number of elements that the reduction `call` combines into one, a scalar of `dtype`."""
     [x] = call.args
-    sinfo, axis = sinfo_of(x), call.attrs["axis"]
+    sinfo, axis = tensor_sinfo(x), call.attrs["axis"]
     shape = None if sinfo is None else literal_shape(sinfo)
     if shape is None:
         return R.sum(R.ones_like(x), axis, keepdims=True)

@@ -24,6 +24,7 @@ from relaxpy.errors import (
     counted,
 )
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.op_record import (
     CallArguments,
@@ -48,7 +49,6 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.nodes.base import set_fields
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.op.definition.errors import Named

@@ -68,6 +68,12 @@ def shape_text(sizes: Sequence[PrimExpr]) -> str:
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
+def tensor_sinfo(expr: Expr) -> TensorStructInfo | None:
+    """The struct info of a tensor; None for other values, and where it is not derived."""
+    sinfo = expr.struct_info
+    return sinfo if isinstance(sinfo, TensorStructInfo) else None
+
+
 def literal_shape(sinfo: TensorStructInfo) -> Sizes | None:
     """The dimensions; None if the shape is unknown or a variable."""
     return sinfo.shape.values if isinstance(sinfo.shape, ShapeExpr) else None

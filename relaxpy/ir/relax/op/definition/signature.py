@@ -12,10 +12,9 @@ from typing import Any, get_args, get_origin
 
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, close_names, counted
 from relaxpy.ir.core.fork_lock import late_property
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, set_fields
 from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, StructInfo, TensorStructInfo
-from relaxpy.ir.relax.nodes.base import set_fields
 from relaxpy.ir.relax.op.definition.errors import wrong_kind
 from relaxpy.ir.relax.op.definition.parameter import Parameter
 from relaxpy.ir.relax.relations.context import Context

@@ -13,7 +13,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
     no_gradient,
     shape_like,
-    sinfo_of,
 )
 from relaxpy.ir.relax.op.definition.layouts import attribute_layout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, find, register
@@ -28,6 +27,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shown,
     te_kernel,
     tensor,
+    tensor_sinfo,
 )
 from relaxpy.ir.relax.op.windows import (
     completed,
@@ -225,7 +225,7 @@ def with_dtypes(call: Call, *rules: Callable[[Expr, DataType | None], Any] | Non
     """The gradients of operands, by functions of an operand and its datatype."""
     gradients: list[Expr] = []
     for operand, rule in zip(call.args, rules, strict=True):
-        sinfo = sinfo_of(operand)
+        sinfo = tensor_sinfo(operand)
         if rule is None or sinfo is None or not is_differentiable(operand):
             gradients.append(R.grad.no_grad(operand))
         else:

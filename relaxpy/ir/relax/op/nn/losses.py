@@ -11,7 +11,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
     require_rank,
     require_shape,
     scalar,
-    sinfo_of,
 )
 from relaxpy.ir.relax.op.definition.registry import R, find, register
 from relaxpy.ir.relax.op.definition.rules import (
@@ -28,6 +27,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shown,
     te_kernel,
     tensor,
+    tensor_sinfo,
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -162,7 +162,7 @@ def _gradient_nll_loss(var: Var, call: Call, gradient: Expr, builder: BlockBuild
 
 def sinfo_dtype(expr: Any) -> Any:
     """The datatype of a tensor."""
-    return cast("TensorStructInfo", sinfo_of(expr)).dtype
+    return cast("TensorStructInfo", tensor_sinfo(expr)).dtype
 
 
 def _check_nll(

@@ -18,12 +18,12 @@ from relaxpy.ir.relax.dpl.constructors import is_op, wildcard
 from relaxpy.ir.relax.dpl.pattern import DFPattern
 from relaxpy.ir.relax.dpl.rewriter import ExprPatternRewriter
 from relaxpy.ir.relax.nodes import Call, Expr, Function, Var, VarBinding
+from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
 from relaxpy.ir.relax.transform.algebra.products import (
     is_transposition,
     known_early,
     product,
     shape_of,
-    tensor_info,
     transposed,
 )
 from relaxpy.ir.tir import expr as tir, ops
@@ -107,7 +107,7 @@ def _shared(mod: IRModule) -> set[Expr | None]:
 
 
 def _is_matrix(expr: Expr) -> bool:
-    sinfo = tensor_info(expr)
+    sinfo = tensor_sinfo(expr)
     return sinfo is not None and sinfo.ndim >= 2
 
 
@@ -148,7 +148,7 @@ def _adjusted(
 def _associative(a: Expr, b: Expr, c: Expr) -> bool:
     """Whether the order does not matter: a vector makes a matrix of the stack next to it."""
     ndims = [len(shape_of(factor) or ()) for factor in (a, b, c)]
-    dtypes = {info.dtype for info in map(tensor_info, (a, b, c)) if info is not None}
+    dtypes = {info.dtype for info in map(tensor_sinfo, (a, b, c)) if info is not None}
     return len(dtypes) == 1 and (min(ndims) >= 2 or ndims[1] == 2)
 
 

@@ -33,8 +33,9 @@ from relaxpy.ir.relax.nodes import (
     is_call_of,
 )
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
-from relaxpy.ir.relax.transform.algebra.products import shape_of, tensor_info
+from relaxpy.ir.relax.transform.algebra.products import shape_of
 from relaxpy.ir.tir import expr as tir
 
 Check = Callable[[Var, list[Expr], list[Expr], Mapping[Var, Expr]], Any]
@@ -216,7 +217,7 @@ def _is_product(binding: Binding) -> bool:
         return False
     if not isinstance(value.args[0], Var):
         return False
-    result, weight = tensor_info(value), tensor_info(value.args[1])
+    result, weight = tensor_sinfo(value), tensor_sinfo(value.args[1])
     if result is None or weight is None or result.dtype.is_void or weight.dtype.is_void:
         return False
     return result.ndim > 0 and len(shape_of(value.args[1]) or ()) > 1
@@ -308,7 +309,7 @@ def _differ_in_last_axis(tensors: Sequence[Expr]) -> bool:
 
 def _have_one_type(tensors: Iterable[Expr]) -> bool:
     """Whether tensors have one known datatype and one device."""
-    sinfos = [tensor_info(tensor) for tensor in tensors]
+    sinfos = [tensor_sinfo(tensor) for tensor in tensors]
     kinds = {(sinfo.dtype, sinfo.vdevice) for sinfo in sinfos if sinfo is not None}
     return len(kinds) == 1 and None not in sinfos and not next(iter(kinds))[0].is_void
 
@@ -320,7 +321,7 @@ def _shape(tensor: Expr) -> tuple[tir.PrimExpr, ...]:
 
 
 def _rank(tensor: Expr | None) -> int:
-    sinfo = None if tensor is None else tensor_info(tensor)
+    sinfo = None if tensor is None else tensor_sinfo(tensor)
     return -1 if sinfo is None else sinfo.ndim
 
 
@@ -328,7 +329,7 @@ def _pieces(branches: Sequence[_Branch]) -> Expr:
     """The results of branches, computed by one product."""
     first = branches[0]
     span = first.product.span
-    product, result = tensor_info(first.product), tensor_info(first.steps[-1].var)
+    product, result = tensor_sinfo(first.product), tensor_sinfo(first.steps[-1].var)
     assert product is not None
     assert result is not None
     axis = len(_shape(first.weight)) - 1

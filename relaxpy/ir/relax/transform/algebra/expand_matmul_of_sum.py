@@ -27,6 +27,7 @@ from relaxpy.ir.relax.nodes import (
     is_call_of,
 )
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.unused import without_unused
@@ -34,7 +35,6 @@ from relaxpy.ir.relax.transform.algebra.products import (
     has_same_sizes,
     known_early,
     product,
-    tensor_info,
 )
 
 _Term: TypeAlias = tuple[Expr, tuple[Attr, ...]]
@@ -162,7 +162,7 @@ class _Expanding(BindingRewriter):
     def _expanded(self, old: VarBinding, call: Call, block: BindingBlock) -> Rewritten:
         """The bindings of the products with the terms of a sum, and of their sum."""
         x, factor = call.args
-        sinfo = tensor_info(call)
+        sinfo = tensor_sinfo(call)
         dtype = None if sinfo is None else sinfo.dtype
         kind = DataflowVar if isinstance(block, DataflowBlock) else Var
         bindings: list[Binding] = []

@@ -7,8 +7,9 @@ from typing import cast
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.compile_time import computable_at_compile_time
-from relaxpy.ir.relax.nodes import Call, Expr, Function, TensorStructInfo
+from relaxpy.ir.relax.nodes import Call, Expr, Function
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
 from relaxpy.ir.tir import expr as tir
 
 
@@ -24,21 +25,16 @@ def known_early(mod: IRModule) -> set[Expr]:
 
 def product(x: Expr, y: Expr, like: Expr) -> Call:
     """The product of matrices, with the datatype that another product has."""
-    sinfo = tensor_info(like)
-    dtypes = {info.dtype for info in map(tensor_info, (x, y)) if info is not None}
+    sinfo = tensor_sinfo(like)
+    dtypes = {info.dtype for info in map(tensor_sinfo, (x, y)) if info is not None}
     if sinfo is None or sinfo.dtype.is_void or dtypes == {sinfo.dtype}:
         return cast("Call", R.matmul(x, y))
     return cast("Call", R.matmul(x, y, out_dtype=sinfo.dtype))
 
 
-def tensor_info(expr: Expr) -> TensorStructInfo | None:
-    """The struct info of a tensor."""
-    return expr.struct_info if isinstance(expr.struct_info, TensorStructInfo) else None
-
-
 def shape_of(expr: Expr) -> tuple[tir.PrimExpr, ...] | None:
     """The sizes of a tensor, if they are known."""
-    sinfo = tensor_info(expr)
+    sinfo = tensor_sinfo(expr)
     shape = None if sinfo is None else sinfo.get_shape()
     return None if shape is None else tuple(shape)
 
@@ -54,7 +50,7 @@ def has_same_sizes(x: Expr, y: Expr) -> bool:
 def permutation_of(call: Call) -> tuple[int, ...] | None:
     """The axes of a `permute_dims`, if they are known."""
     axes = call.attrs["axes"]
-    sinfo = tensor_info(call.args[0])
+    sinfo = tensor_sinfo(call.args[0])
     if axes is not None:
         axes = cast("tuple[int, ...]", axes)
         return tuple(axis % len(axes) for axis in axes)
@@ -72,7 +68,7 @@ def is_transposition(call: Call) -> bool:
 
 def transposed(expr: Expr) -> Expr:
     """A stack of matrices of a known rank, each transposed."""
-    sinfo = tensor_info(expr)
+    sinfo = tensor_sinfo(expr)
     assert sinfo is not None
     ndim = sinfo.ndim
     axes = None if ndim == 2 else (*range(ndim - 2), ndim - 1, ndim - 2)

@@ -16,7 +16,8 @@ from relaxpy.ir.relax.dpl.pattern import DFPattern
 from relaxpy.ir.relax.dpl.rewriter import ExprPatternRewriter
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.transform.algebra.products import product, shape_of, tensor_info
+from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
+from relaxpy.ir.relax.transform.algebra.products import product, shape_of
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class ReorderTakeAfterMatmul(Pass):
 def _reordered(expr: Call, x: Expr, take: Call) -> Expr | None:
     """The product after reordering, or None if ranks or sizes forbid that or are not known."""
     table, indices = take.args
-    sinfos = [tensor_info(e) for e in (x, table, indices, expr)]
+    sinfos = [tensor_sinfo(e) for e in (x, table, indices, expr)]
     if any(sinfo is None or sinfo.ndim < 0 for sinfo in sinfos):
         return None
     x_ndim, table_ndim, index_ndim, ndim = (sinfo.ndim for sinfo in sinfos if sinfo is not None)

@@ -26,9 +26,9 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     VarBinding,
 )
-from relaxpy.ir.relax.op.definition.gradients import count_reduced, sinfo_of
+from relaxpy.ir.relax.op.definition.gradients import count_reduced
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axes
+from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axes, tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 
 _Key: TypeAlias = tuple[Expr, tuple[int, ...]]
@@ -180,7 +180,7 @@ def _key(value: Expr) -> _Key | None:
     if not isinstance(value, Call) or value.op not in _MOMENTS:
         return None
     [x] = value.args
-    sinfo = sinfo_of(x)
+    sinfo = tensor_sinfo(x)
     if sinfo is None or sinfo.dtype not in _DATATYPES:
         return None
     shape = literal_shape(sinfo)

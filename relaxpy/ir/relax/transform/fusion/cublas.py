@@ -21,6 +21,7 @@ from relaxpy.ir.relax.dpl.fusion import (
     register_patterns,
 )
 from relaxpy.ir.relax.nodes import Call, Constant
+from relaxpy.ir.relax.op.definition.rules import is_one
 from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern
 from relaxpy.ir.relax.transform.fusion.library_checks import (
     Dims,
@@ -28,7 +29,6 @@ from relaxpy.ir.relax.transform.fusion.library_checks import (
     dtype_of,
     has_leaking_intermediate_variables,
     is_multiple,
-    is_one,
     product,
     rank_of,
 )

@@ -25,13 +25,13 @@ from relaxpy.ir.relax.dpl.fusion import (
 )
 from relaxpy.ir.relax.nodes import Call, Expr, GlobalVar, Var
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
+from relaxpy.ir.relax.op.definition.rules import is_one
 from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern
 from relaxpy.ir.relax.transform.fusion.library_checks import (
     Dims,
     dims_of,
     dtype_of,
     has_leaking_intermediate_variables,
-    is_one,
     is_stacked_along,
     product,
     rank_of,

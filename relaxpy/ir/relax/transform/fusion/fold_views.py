@@ -33,6 +33,7 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
     is_call_of,
 )
+from relaxpy.ir.relax.op.definition.rules import is_one
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from relaxpy.ir.relax.transform.fusion.cost import may_fail
@@ -294,7 +295,7 @@ def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
         found = index if index in positions else analyzer.simplify(index)
         repeats = 1
         match found:
-            case tir.IntImm(value=0) if _is_one(size):
+            case tir.IntImm(value=0) if is_one(size):
                 axes.append(None)
                 continue
             case tir.FloorDiv(a=a, b=tir.IntImm(value=count)):
@@ -312,14 +313,14 @@ def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
 
 def _axes_without_units(source: Buffer, target: Buffer) -> Axes | None:
     """The axes of a reshape that adds and removes axes of size 1 only."""
-    rest = [k for k, size in enumerate(target.shape) if not _is_one(size)]
-    kept = [size for size in source.shape if not _is_one(size)]
+    rest = [k for k, size in enumerate(target.shape) if not is_one(size)]
+    kept = [size for size in source.shape if not is_one(size)]
     if len(rest) != len(kept):
         return None
     if any(prove_equal(target.shape[k], n) is not True for k, n in zip(rest, kept, strict=True)):
         return None
     following = iter(rest)
-    return tuple(None if _is_one(size) else (next(following), 1) for size in source.shape)
+    return tuple(None if is_one(size) else (next(following), 1) for size in source.shape)
 
 
 def _part(size: PrimExpr, repeats: int) -> PrimExpr:
@@ -335,10 +336,6 @@ def _region(region: Range, repeats: int) -> Range:
         return Range.from_min_extent(first, region.extent)
     end = _part(region.min + region.extent + (repeats - 1), repeats)
     return Range.from_min_extent(first, simplify(end - first))
-
-
-def _is_one(size: PrimExpr) -> bool:
-    return isinstance(size, tir.IntImm) and size.value == 1
 
 
 def _reads(kernel: PrimFunc) -> Mapping[int, int]:

@@ -22,11 +22,11 @@ from relaxpy.ir.relax.nodes import (
     Function,
     is_call_of,
 )
-from relaxpy.ir.relax.op.definition.rules import te_kernel
+from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
-from relaxpy.ir.relax.transform.algebra.products import is_transposition, shape_of, tensor_info
+from relaxpy.ir.relax.transform.algebra.products import is_transposition, shape_of
 from relaxpy.ir.relax.transform.legalize import is_known
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -113,7 +113,7 @@ class _Fusing(BindingRewriter):
         if turned is None or not isinstance(second, DataflowVar) or not is_transposition(turned):
             return None
         [w] = turned.args
-        sinfo = tensor_info(call)
+        sinfo = tensor_sinfo(call)
         if sinfo is None or not all(map(is_known, map(self._builder.struct_info_of, (x, w, call)))):
             return None
         if not prove_equal(_last_size(x), _last_size(w)):

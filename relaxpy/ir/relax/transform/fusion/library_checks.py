@@ -75,11 +75,6 @@ def product(dims: Dims) -> tir.PrimExpr:
     return result
 
 
-def is_one(dim: tir.PrimExpr) -> bool:
-    """Whether a number is the literal 1."""
-    return isinstance(dim, tir.IntImm) and dim.value == 1
-
-
 def same_dims(one: Dims, other: Dims) -> bool:
     """Whether two shapes are provably equal."""
     return len(one) == len(other) and all(
