@@ -289,6 +289,7 @@ class LoweredModule:
         self._lock = ForkLock()
         self._loaded: _Text | None = None
         self._native: Mapping[str, Callable[..., Value]] = {}
+        self._values: Mapping[str, Closure | PrimFuncValue] = {}
         self.problem = ""
         self.kernels: Mapping[str, Kernel] = {
             name: callee.kernel
@@ -308,15 +309,33 @@ class LoweredModule:
             for var, func in functions:
                 if self.backend.compile_graph(self._lowering, func, var.name_hint):
                     compiled[var.name_hint] = partial(self._run_text, var.name_hint)
-        is_complete = len(compiled) == len(functions) > 0
+        is_complete = len(compiled) == len(functions) and self._instrument is None
         if not is_complete or not all(kernel.is_native for kernel in self.kernels.values()):
             self.problem = self._text.problem
+        elif not functions:
+            self._link_kernels()
         if not self.problem:
             self._native, self.problem = self.backend.link_graphs(compiled)
 
+    def _link_kernels(self) -> None:
+        """Let native code run the kernels; what it refuses runs as the text says."""
+        callees = self._lowering.callees.items()
+        called = {name: c for name, c in callees if isinstance(c, GlobalCallee)}
+        run = {c.name: partial(self._run_kernel, c.name) for c in called.values()}
+        self.problem = self.backend.link(run)
+        if not self.problem:
+            functions = self._lowering.module.functions_by_name
+            self._values = {
+                name: _function_value(functions[name], callee, run[callee.name])
+                for name, callee in called.items()
+            }
+
     def function(self, name: str) -> Callable[..., Value]:
         """The function `name` of the module."""
-        return self._native[name] if name in self._native else self._text.functions[name]
+        for known in (self._native, self._values):
+            if name in known:
+                return known[name]
+        return self._text.functions[name]
 
     @property
     def is_native(self) -> bool:
@@ -332,6 +351,9 @@ class LoweredModule:
     def _run_text(self, name: str, *args: Value) -> Value:
         return self._text.functions[name](*args)
 
+    def _run_kernel(self, python_name: str, *args: Value) -> Value:
+        return self._text.kernels[python_name](*args)
+
     @property
     def _text(self) -> _Text:
         with self._lock:
@@ -342,10 +364,14 @@ class LoweredModule:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The text of a module, and its functions; PrimFuncs are values."""
+    """The text of a module, and its functions; PrimFuncs are values.
+
+    `kernels` has what the text says that they are, by their names in it.
+    """
 
     source: str
     functions: Mapping[str, Callable[..., Value]]
+    kernels: Mapping[str, Callable[..., Value]]
     problem: str
 
 
@@ -358,9 +384,11 @@ def _load(
         for definition in lowering.definitions(func, var)
     ]
     definitions: list[ast.stmt] = []
+    names_of_kernels = []
     for callee in lowering.callees.values():
         if isinstance(callee, GlobalCallee) and callee.kernel is not None:
             definitions += lowering.kernel_definitions(callee)
+            names_of_kernels.append(callee.name)
     tree = ast.Module([*_header(lowering), *definitions, *graph_functions], [])
     source = render(tree)
     try:
@@ -376,6 +404,7 @@ def _load(
             f"the loops of a kernel nest deeper than Python does: {error.msg}",
             hint='fuse loops, or use target="reference"',
         ) from None
+    kernels = {name: namespace[name] for name in names_of_kernels}
     problem = backend.link(namespace)
     plain_functions = dict(namespace)
     if instrument is not None:
@@ -393,7 +422,7 @@ def _load(
         if name in lowering.value_names:
             namespace[lowering.value_names[name]] = value
         functions[name] = value if isinstance(value, PrimFuncValue) else plain
-    return _Text(source, functions, problem)
+    return _Text(source, functions, kernels, problem)
 
 
 def _instrument_calls(

@@ -15,7 +15,7 @@ from relaxpy.exec.kernel.report import report_of
 from relaxpy.exec.native.chains import with_chains
 from relaxpy.exec.native.copies import WithCopies
 from relaxpy.exec.native.emit import KernelEmitter
-from relaxpy.exec.native.entry import Array, emit_entry, entry_name, make_entry
+from relaxpy.exec.native.entry import Array, emit_entry, entry_name
 from relaxpy.exec.native.epilogues import with_epilogues
 from relaxpy.exec.native.flat import with_flat_axes
 from relaxpy.exec.native.frame import RefusedError
@@ -28,6 +28,7 @@ from relaxpy.exec.native.pool import thread_count
 from relaxpy.exec.native.price import check_length, check_price
 from relaxpy.exec.native.signature import Signature, signature_of
 from relaxpy.exec.native.split import in_tasks
+from relaxpy.exec.native.static_entry import kernel_entry, make_kernel_entry
 from relaxpy.exec.native.tree import Program, program_of
 from relaxpy.exec.runtime.support import run_kernel
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -140,9 +141,8 @@ class NativeBackend:
                 for n, param in enumerate(params)
                 if isinstance(param, Array) and (param.written or param.strides is not None)
             ]
-            native = partial(make_entry, library, symbol, params, last)
-            fallback = WithCopies(native, last, kept)
-            entries[name] = make_entry(library, symbol, params, fallback)
+            make = partial(make_kernel_entry, library, symbol, params)
+            entries[name] = make(WithCopies(partial(make, last), last, kept))
         namespace.update(entries)
 
     def library(self, *, entries: bool = False) -> Library:
@@ -152,8 +152,10 @@ class NativeBackend:
             if entries:
                 module = self.module.copy()
                 for symbol, signature in self.claimed.values():
-                    emit_entry(module, symbol, signature.params)
-                    exports += [symbol, entry_name(symbol)]
+                    exports.append(symbol)
+                    if kernel_entry(symbol, signature.params) is None:
+                        emit_entry(module, symbol, signature.params)
+                        exports.append(entry_name(symbol))
             with recorded() as objects:
                 self._library = compile_module(module, exports)
             self.objects.update(objects)

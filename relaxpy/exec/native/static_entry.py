@@ -1,4 +1,4 @@
-"""The entry of all functions whose parameters and results are arrays of fixed shapes.
+"""The entry of all functions and kernels whose parameters and results are arrays of fixed shapes.
 
 One function, which is compiled once, checks the arguments by a table, which the object that a
 builtin is bound to has: code for each function took longer to compile than many kernels.
@@ -7,18 +7,27 @@ builtin is bound to has: code for each function took longer to compile than many
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.native.entry import CONTENT, Array, Param, builtin_at, table_offset
+from relaxpy.exec.native.entry import (
+    CONTENT,
+    Array,
+    Param,
+    builtin_at,
+    make_entry,
+    table_offset,
+)
 from relaxpy.exec.native.interpreter import (
     ALIGNED,
     CONTIGUOUS,
     DATA,
     DTYPE,
+    DTYPES,
     ENTRIES,
     FLAGS,
     KIND,
@@ -27,7 +36,9 @@ from relaxpy.exec.native.interpreter import (
     SHAPE,
     TYPE,
     WITHOUT_FLAGS,
+    WRITABLE,
     connect_python,
+    fits_interpreter,
     python_text,
 )
 from relaxpy.exec.native.machine import host
@@ -50,6 +61,8 @@ entry:
   %layout = getelementptr i8, ptr %table, i64 {content}
   %words = alloca [{most} x i64], align 16
   %arrays = alloca [{most} x ptr], align 16
+  %stops = alloca [{most} x i64], align 16
+  %writes = alloca [{most} x i64], align 16
   %params = load i64, ptr %layout
   %unnamed = icmp eq ptr %keywords, null
   %enough = icmp eq i64 %count, %params
@@ -57,13 +70,13 @@ entry:
   br i1 %complete, label %begin, label %refuse
 begin:
   %ndarray = load ptr, ptr {ndarray}
-  %specs = getelementptr i64, ptr %layout, i64 6
+  %specs = getelementptr i64, ptr %layout, i64 7
   br label %argument
 argument:
   %n = phi i64 [ 0, %begin ], [ %following, %accept ]
   %spec = phi ptr [ %specs, %begin ], [ %next_spec, %accept ]
   %more = icmp slt i64 %n, %params
-  br i1 %more, label %check, label %create
+  br i1 %more, label %check, label %apart
 check:
   %item_at = getelementptr ptr, ptr %args, i64 %n
   %item = load ptr, ptr %item_at
@@ -74,8 +87,11 @@ check:
 fields:
   %flags_at = getelementptr i8, ptr %item, i64 {flags}
   %flags = load i32, ptr %flags_at
-  %usable = and i32 %flags, {usable}
-  %is_usable = icmp eq i32 %usable, {usable}
+  %needed_at = getelementptr i64, ptr %spec, i64 2
+  %needed64 = load i64, ptr %needed_at
+  %needed = trunc i64 %needed64 to i32
+  %usable = and i32 %flags, %needed
+  %is_usable = icmp eq i32 %usable, %needed
   %rank_at = getelementptr i8, ptr %item, i64 {rank}
   %rank_here = load i32, ptr %rank_at
   %rank_spec = getelementptr i64, ptr %spec, i64 1
@@ -100,7 +116,7 @@ fields:
 sizes:
   %shape_at = getelementptr i8, ptr %item, i64 {shape}
   %shape = load ptr, ptr %shape_at
-  %dims = getelementptr i64, ptr %spec, i64 2
+  %dims = getelementptr i64, ptr %spec, i64 4
   br label %size
 size:
   %axis = phi i64 [ 0, %sizes ], [ %next_axis, %compare ]
@@ -119,9 +135,56 @@ accept:
   %data = load i64, ptr %data_at
   %word_at = getelementptr i64, ptr %words, i64 %n
   store i64 %data, ptr %word_at
+  %bytes_at = getelementptr i64, ptr %spec, i64 3
+  %bytes = load i64, ptr %bytes_at
+  %stop = add i64 %data, %bytes
+  %stop_at = getelementptr i64, ptr %stops, i64 %n
+  store i64 %stop, ptr %stop_at
+  %write = and i64 %needed64, {writable}
+  %write_at = getelementptr i64, ptr %writes, i64 %n
+  store i64 %write, ptr %write_at
   %next_spec = getelementptr i64, ptr %dims, i64 %rank
   %following = add i64 %n, 1
   br label %argument
+apart:
+  %written_at = getelementptr i64, ptr %layout, i64 6
+  %written = load i64, ptr %written_at
+  %reads_only = icmp eq i64 %written, 0
+  br i1 %reads_only, label %create, label %outer
+outer:
+  %i = phi i64 [ 0, %apart ], [ %next_i, %inner_end ]
+  %has_pairs = icmp slt i64 %i, %params
+  br i1 %has_pairs, label %first, label %create
+first:
+  %i_start_at = getelementptr i64, ptr %words, i64 %i
+  %i_start = load i64, ptr %i_start_at
+  %i_stop_at = getelementptr i64, ptr %stops, i64 %i
+  %i_stop = load i64, ptr %i_stop_at
+  %i_write_at = getelementptr i64, ptr %writes, i64 %i
+  %i_write = load i64, ptr %i_write_at
+  br label %inner
+inner:
+  %j = phi i64 [ 0, %first ], [ %next_j, %second ]
+  %is_pair = icmp slt i64 %j, %i
+  br i1 %is_pair, label %second, label %inner_end
+second:
+  %j_start_at = getelementptr i64, ptr %words, i64 %j
+  %j_start = load i64, ptr %j_start_at
+  %j_stop_at = getelementptr i64, ptr %stops, i64 %j
+  %j_stop = load i64, ptr %j_stop_at
+  %j_write_at = getelementptr i64, ptr %writes, i64 %j
+  %j_write = load i64, ptr %j_write_at
+  %both = or i64 %i_write, %j_write
+  %neither = icmp eq i64 %both, 0
+  %before = icmp ule i64 %i_stop, %j_start
+  %after = icmp ule i64 %j_stop, %i_start
+  %is_apart = or i1 %before, %after
+  %may_meet = or i1 %neither, %is_apart
+  %next_j = add i64 %j, 1
+  br i1 %may_meet, label %inner, label %refuse
+inner_end:
+  %next_i = add i64 %i, 1
+  br label %outer
 create:
   %results_at = getelementptr i64, ptr %layout, i64 1
   %results = load i64, ptr %results_at
@@ -140,7 +203,7 @@ new:
   %its_rank_at = getelementptr i64, ptr %its_spec, i64 1
   %its_rank = load i64, ptr %its_rank_at
   %its_rank32 = trunc i64 %its_rank to i32
-  %its_dims = getelementptr i64, ptr %its_spec, i64 2
+  %its_dims = getelementptr i64, ptr %its_spec, i64 4
   %empty = load ptr, ptr {empty}
   %array = call ptr %empty(i32 %its_rank32, ptr %its_dims, ptr %its_dtype, i32 0)
   %is_new = icmp ne ptr %array, null
@@ -269,6 +332,7 @@ class StaticEntry:
         results: those of the new arrays that it returns.
         release_gil: whether other threads of Python may run.
         is_tuple: whether the result is a tuple, rather than the only array.
+        written: the numbers of the parameters that it writes, which overlap no others.
     """
 
     function: str
@@ -277,6 +341,7 @@ class StaticEntry:
     results: Sequence[tuple[str, Sequence[int]]]
     release_gil: bool
     is_tuple: bool
+    written: Sequence[int] = ()
 
     def builtin(
         self, library: Library, name: str, fallback: Callable[..., object]
@@ -285,11 +350,36 @@ class StaticEntry:
         if self.tasks:
             _connect_pool()
         words = [len(self.params), len(self.results), self.release_gil, self.is_tuple]
-        words += [library[self.function], self.tasks]
-        for dtype, shape in (*self.params, *self.results):
-            words += [ENTRIES.index(dtype), len(shape), *shape]
+        words += [library[self.function], self.tasks, len(self.written)]
+        for number, (dtype, shape) in enumerate((*self.params, *self.results)):
+            flags = CONTIGUOUS | ALIGNED | (WRITABLE if number in self.written else 0)
+            size = math.prod(shape) * DTYPES[dtype].itemsize
+            words += [ENTRIES.index(dtype), len(shape), flags, size, *shape]
         table = struct.pack(f"<{len(words)}q", *words)
         return builtin_at(_library()["enter"], name, library, fallback, table)
+
+
+def kernel_entry(kernel: str, params: Sequence[Param]) -> StaticEntry | None:
+    """What the entry does for a kernel that Python calls; None if it does not take it."""
+    if not fits_interpreter() or not is_static(params, 0):
+        return None
+    arrays = [p for p in params if isinstance(p, Array)]
+    written = [number for number, p in enumerate(arrays) if p.written]
+    sizes = [(p.dtype, [n for n in p.shape if isinstance(n, int)]) for p in arrays]
+    return StaticEntry(kernel, 0, sizes, (), release_gil=True, is_tuple=True, written=written)
+
+
+def make_kernel_entry(
+    library: Library, kernel: str, params: Sequence[Param], fallback: Callable[..., object]
+) -> Callable[..., object]:
+    """The function of `make_entry`, by the common entry if that takes the parameters.
+
+    Otherwise the library exports `entry_name(kernel)`, too.
+    """
+    static = kernel_entry(kernel, params)
+    if static is None:
+        return make_entry(library, kernel, params, fallback)
+    return static.builtin(library, kernel, fallback)
 
 
 def is_static(params: Sequence[Param], results: int) -> bool:
@@ -298,7 +388,6 @@ def is_static(params: Sequence[Param], results: int) -> bool:
         len(params) + results <= _MOST
         and all(
             isinstance(p, Array)
-            and not p.written
             and p.strides is None
             and all(isinstance(size, int) for size in p.shape)
             for p in params
@@ -318,7 +407,7 @@ def enter_object() -> bytes:
         in_registers=_IN_REGISTERS,
         type=TYPE,
         flags=FLAGS,
-        usable=CONTIGUOUS | ALIGNED,
+        writable=WRITABLE,
         rank=RANK,
         dtype=DTYPE,
         kind=KIND,

@@ -12,7 +12,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.native import backend
-from relaxpy.exec.native.entry import make_entry
+from relaxpy.exec.native.static_entry import make_kernel_entry
 from relaxpy.script import from_source
 
 Array = np.ndarray[Any, Any]
@@ -88,17 +88,17 @@ def claim(
     refused: list[tuple[object, ...]] = []
 
     def counted(
-        library: Any, symbol: str, listed: Any, fallback: Callable[..., object], **options: bool
+        library: Any, symbol: str, listed: Any, fallback: Callable[..., object]
     ) -> Callable[..., object]:
         def count(*args: object, **keywords: object) -> object:
             refused.append(args)
             return fallback(*args, **keywords)
 
-        return make_entry(library, symbol, listed, count, **options)
+        return make_kernel_entry(library, symbol, listed, count)
 
     func = from_source(text)
     with monkeypatch.context() as patch:
-        patch.setattr(backend, "make_entry", counted)
+        patch.setattr(backend, "make_kernel_entry", counted)
         native = relaxpy.compile(func, target="native")
     methods = [row.method + row.reason for row in native.report()]
     assert all(method.startswith("native") for method in methods), methods

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from relaxpy.exec.native import entry
+from relaxpy.exec.native import entry, static_entry
 from tests.exec.native.claims import Claim, claim
 
 
@@ -15,7 +15,8 @@ from tests.exec.native.claims import Claim, claim
 def checks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The arguments are checked by native code, or in Python."""
     if request.param == "python":
-        monkeypatch.setattr(entry, "fits_interpreter", lambda: False)
+        for module in (entry, static_entry):
+            monkeypatch.setattr(module, "fits_interpreter", lambda: False)
 
 
 SCALARS: dict[str, tuple[list[object], list[object]]] = {
