@@ -10,7 +10,7 @@ import numpy as np
 
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relay.op.registry import Emit, Op, OpRecord, Translate
+from relaxpy.ir.relay.op.registry import Emit, Op, OpRecord, Results, Translate
 from relaxpy.ir.relay.op.relations import RELATIONS, RelationError, identity_of_tensors
 from relaxpy.ir.relay.op.struct_info import struct_info_relation
 from relaxpy.ir.relay.ty import Type
@@ -28,6 +28,7 @@ def define(
     *,
     makers: Mapping[str, object] | None = None,
     relation: str = "",
+    results: Results = 1,
 ) -> None:
     """Register operators with these names, operands and attributes, separated by blanks.
 
@@ -43,8 +44,14 @@ def define(
                 relation=_OF_TENSORS.get(relation, RELATIONS.get(relation)),
                 relation_name=relation,
                 translate=translate,
+                results=results,
             )
         )
+
+
+def results_of_topk(call: object, attrs: Mapping[str, Any]) -> int:
+    """Return the number of results of `topk`: both values and indices, or one of them."""
+    return 2 if attrs["ret_type"] == "both" else 1
 
 
 def define_te(
@@ -74,12 +81,21 @@ def define_te(
     Op.enter(replace(record, relation=struct_info_relation(record)))
 
 
-def define_emit(name: str, operands: str, emit: Emit, attributes: Mapping[str, object]) -> None:
+def define_emit(
+    name: str,
+    operands: str,
+    emit: Emit,
+    attributes: Mapping[str, object],
+    *,
+    results: Results = 1,
+) -> None:
     """Register an operator whose Relax expression needs bindings, which `emit` gives to a builder.
 
     Its type follows from that expression.
     """
-    record = OpRecord(name, tuple(operands.split()), attributes=attributes, emit=emit)
+    record = OpRecord(
+        name, tuple(operands.split()), attributes=attributes, emit=emit, results=results
+    )
     Op.enter(replace(record, relation=struct_info_relation(record)))
 
 

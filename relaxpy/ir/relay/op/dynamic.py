@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import Args, define, dims, dtype_of, fields_of, listed
+from relaxpy.ir.relay.op.define import (
+    Args,
+    define,
+    dims,
+    dtype_of,
+    fields_of,
+    listed,
+    results_of_topk,
+)
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
 
@@ -196,6 +204,7 @@ define(
     "data k",
     _topk,
     {"axis": -1, "ret_type": "both", "is_ascend": False, "dtype": "int32"},
+    results=results_of_topk,
 )
 
 

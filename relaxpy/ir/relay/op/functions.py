@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from relaxpy.ir.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from relaxpy.ir.relay.op.makers import build, number, public, public_signature
 from relaxpy.ir.relay.op.quantized import CODES
-from relaxpy.ir.relay.op.registry import Op
 
 Expr = RelayExpr
 Axes = int | Sequence[int] | None
@@ -276,45 +275,3 @@ for _text in (
 ):
     public_signature(_text)
 public_signature("reverse_reshape(data, newshape)", "contrib_reverse_reshape")
-
-
-# How many results operators have
-
-
-def _sections(call: Call, attrs: Mapping[str, Any]) -> int:
-    where = attrs["indices_or_sections"]
-    return len(where) + 1 if isinstance(where, tuple) else int(where)
-
-
-def _length(call: Call, attrs: Mapping[str, Any]) -> int:
-    data = call.args[0]
-    return len(data) if isinstance(data, (Tuple, Call)) else 1
-
-
-_RESULTS: Final[dict[str, int | Callable[[Call, Mapping[str, Any]], int]]] = {
-    "split": _sections,
-    "meshgrid": _length,
-    "unique": lambda call, attrs: 5 if attrs["return_counts"] else 4,
-    "topk": lambda call, attrs: 2 if attrs["ret_type"] == "both" else 1,
-    "dyn.topk": lambda call, attrs: 2 if attrs["ret_type"] == "both" else 1,
-    "dft": 2,
-    "sparse_reshape": 2,
-    "sparse_fill_empty_rows": 3,
-    "nn.sparse_transpose": 3,
-    "nn.batch_norm": 3,
-    "nn.dropout": 2,
-    "vision.get_valid_counts": 3,
-    "vision.multibox_transform_loc": 2,
-    "vision.non_max_suppression": lambda call, attrs: 2 if attrs["return_indices"] else 1,
-    "vision.all_class_non_max_suppression": lambda call, attrs: (
-        2 if attrs["output_format"] == "onnx" else 3
-    ),
-    "vision.regular_non_max_suppression": 4,
-    "random.threefry_generate": 2,
-    "random.threefry_split": 2,
-    "random.uniform": 2,
-    "random.normal": 2,
-    "random.multinomial": 2,
-}
-for _name, _number in _RESULTS.items():
-    Op.get(_name).extend(results=_number)

@@ -265,6 +265,7 @@ define(
         *args, **options(attrs, "axis epsilon center scale"), training=False
     ),
     {"axis": 1, **_NORM},
+    results=3,
 )
 define(
     "nn.layer_norm",
@@ -341,6 +342,7 @@ define(
     "data",
     lambda args, attrs: rx.Tuple((args[0], R.ones_like(args[0]))),
     {"rate": 0.5},
+    results=2,
 )
 
 

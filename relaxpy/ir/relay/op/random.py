@@ -370,6 +370,7 @@ def _define(
         attributes=attributes,
         relation=relation,
         compute=lambda attrs, inputs, ty: function(attrs, *inputs),
+        results=2,
     )
     Op.enter(record)
 

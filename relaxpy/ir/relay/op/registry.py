@@ -30,6 +30,8 @@ Emit: TypeAlias = Callable[[BlockBuilder, tuple[rx.Expr, ...], Attrs], rx.Expr]
 """The Relax expression of a call, for which a builder receives bindings."""
 Gradient: TypeAlias = Callable[[RelayExpr, RelayExpr], Sequence[RelayExpr]]
 """The gradients of the operands of a call: of the call, and of the gradient of its result."""
+Results: TypeAlias = int | Callable[[Any, Mapping[str, Any]], int]
+"""The number of results, or a function of a call and its attributes that returns it."""
 GRADIENT: Final = ".gradient"
 """The end of the names of the operators that compute gradients."""
 
@@ -53,8 +55,7 @@ class OpRecord:
     function where they differ. Without a `relation`, the type follows from the struct info of the
     Relax expression that `translate` returns. A `refusal` says why the operator cannot run. With
     `is_call`, it calls its first operand with the fields of the second. A variadic operator takes
-    any number of operands. `results` is the number of results, or a function of a call and its
-    attributes that returns it.
+    any number of operands.
     """
 
     name: str
@@ -70,7 +71,7 @@ class OpRecord:
     refusal: str = ""
     is_call: bool = False
     is_variadic: bool = False
-    results: int | Callable[[Any, Mapping[str, Any]], int] = 1
+    results: Results = 1
     description: str = ""
     kinds: Mapping[str, Kind] = field(init=False, repr=False)
 

@@ -41,7 +41,7 @@ def _dft(args: Args, attrs: Any) -> rx.Expr:
     return rx.Tuple((real, imaginary))
 
 
-define("dft", "re_data im_data", _dft, {"inverse": False})
+define("dft", "re_data im_data", _dft, {"inverse": False}, results=2)
 
 
 def _stft(args: Args, attrs: Any) -> rx.Expr:

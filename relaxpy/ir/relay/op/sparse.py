@@ -111,7 +111,12 @@ def _sparse_transpose(args: Args, attrs: Any) -> rx.Expr:
     ))  # fmt: skip
 
 
-define("nn.sparse_transpose", "sparse_data sparse_indices sparse_indptr", _sparse_transpose)
+define(
+    "nn.sparse_transpose",
+    "sparse_data sparse_indices sparse_indptr",
+    _sparse_transpose,
+    results=3,
+)
 
 
 def _weights(shape: rx.Expr) -> rx.Expr:
@@ -131,7 +136,7 @@ def _sparse_reshape(args: Args, attrs: Any) -> rx.Expr:
     return rx.Tuple((R.astype(new, dtype_of(args[0])), R.astype(shape, dtype_of(args[2]))))
 
 
-define("sparse_reshape", "sparse_indices prev_shape new_shape", _sparse_reshape)
+define("sparse_reshape", "sparse_indices prev_shape new_shape", _sparse_reshape, results=2)
 
 
 def _sparse_fill_empty_rows(args: Args, attrs: Any) -> rx.Expr:
@@ -167,6 +172,7 @@ define(
     "sparse_fill_empty_rows",
     "sparse_indices sparse_values dense_shape default_value",
     _sparse_fill_empty_rows,
+    results=3,
 )
 
 
@@ -207,4 +213,10 @@ def _unique(args: Args, attrs: Any) -> rx.Expr:
     return rx.Tuple(tuple([*results, counts] if attrs["return_counts"] else results))
 
 
-define("unique", "data", _unique, {"sorted": True, "return_counts": False})
+define(
+    "unique",
+    "data",
+    _unique,
+    {"sorted": True, "return_counts": False},
+    results=lambda _, attrs: 5 if attrs["return_counts"] else 4,
+)

@@ -203,6 +203,7 @@ define_emit(
         "return_indices": True,
         "invalid_to_bottom": False,
     },
+    results=lambda _, attrs: 2 if attrs["return_indices"] else 1,
 )
 
 
@@ -329,4 +330,5 @@ define_emit(
         "iou_threshold": REQUIRED,
         "score_threshold": REQUIRED,
     },
+    results=4,
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
+from relaxpy.ir.relay.expr import Call, Tuple
 from relaxpy.ir.relay.op.define import (
     Args,
     axes_of,
@@ -15,6 +17,7 @@ from relaxpy.ir.relay.op.define import (
     fields_of,
     listed,
     number,
+    results_of_topk,
 )
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
@@ -333,7 +336,18 @@ def _split(args: Args, attrs: Any) -> rx.Expr:
     return R.split(args[0], listed(where) if isinstance(where, tuple) else where, attrs["axis"])
 
 
-define("split", "data", _split, {"indices_or_sections": REQUIRED, "axis": 0})
+def _number_of_sections(call: Call, attrs: Mapping[str, Any]) -> int:
+    where = attrs["indices_or_sections"]
+    return len(where) + 1 if isinstance(where, tuple) else int(where)
+
+
+define(
+    "split",
+    "data",
+    _split,
+    {"indices_or_sections": REQUIRED, "axis": 0},
+    results=_number_of_sections,
+)
 define(
     "tile", "data", lambda args, attrs: R.tile(args[0], listed(attrs["reps"])), {"reps": REQUIRED}
 )
@@ -365,6 +379,7 @@ define(
     "data",
     lambda args, attrs: R.meshgrid(fields_of(args[0]), attrs["indexing"]),
     {"indexing": "ij"},
+    results=lambda call, _: len(call.args[0]) if isinstance(call.args[0], (Tuple, Call)) else 1,
 )
 define("nn.batch_flatten", "data", lambda args, attrs: R.reshape(args[0], (dims(args[0])[0], -1)))
 
@@ -417,6 +432,7 @@ define(
         attrs["dtype"],
     ),
     {"k": 1, "axis": -1, "ret_type": "both", "is_ascend": False, "dtype": "int32"},
+    results=results_of_topk,
 )
 for _name, _function in (("cumsum", R.cumsum), ("cumprod", R.cumprod)):
     define(

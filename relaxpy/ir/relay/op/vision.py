@@ -24,6 +24,7 @@ define(
     "boxes scores max_output_boxes_per_class iou_threshold score_threshold",
     _all_class_non_max_suppression,
     {"output_format": "onnx"},
+    results=lambda _, attrs: 2 if attrs["output_format"] == "onnx" else 3,
 )
 
 
@@ -92,6 +93,7 @@ define(
     "data score_threshold",
     _get_valid_counts,
     {"id_index": 0, "score_index": 1},
+    results=3,
 )
 
 
@@ -165,6 +167,7 @@ define(
     "cls_prob loc_pred anchor",
     _multibox_transform_loc,
     {"clip": True, "threshold": 0.01, "variances": (0.1, 0.1, 0.2, 0.2)},
+    results=2,
 )
 
 
