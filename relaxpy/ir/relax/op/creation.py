@@ -26,6 +26,7 @@ from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradi
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
+    by_te,
     known_shape,
     refuse,
     refuse_type,
@@ -284,12 +285,12 @@ def _complete_square(arguments: dict[str, Any]) -> None:
         arguments["m"] = arguments["n"]
 
 
-def _legalize_eye(builder: BlockBuilder, call: Call) -> Expr:
-    return te_kernel(builder, topi.eye, "eye", *call.args, dtype=str(call.attrs["dtype"]))
-
-
 @register(
-    "relax.eye", pure=True, legalize=_legalize_eye, adapt=_complete_square, gradient=no_gradient
+    "relax.eye",
+    pure=True,
+    legalize=by_te("eye", "eye"),
+    adapt=_complete_square,
+    gradient=no_gradient,
 )
 def eye(
     n: PrimStructInfo,
@@ -343,12 +344,12 @@ def eye_like(
     return with_dtype(x, dtype or x.dtype)
 
 
-def _legalize_window(builder: BlockBuilder, call: Call) -> Expr:
-    dtype = str(call.attrs["dtype"])
-    return te_kernel(builder, topi.hamming_window, "hamming_window", *call.args, dtype=dtype)
-
-
-@register("relax.hamming_window", pure=True, legalize=_legalize_window, gradient=no_gradient)
+@register(
+    "relax.hamming_window",
+    pure=True,
+    legalize=by_te("hamming_window", "hamming_window"),
+    gradient=no_gradient,
+)
 def hamming_window(
     window_size: PrimStructInfo,
     periodic: PrimStructInfo = True,  # type: ignore[assignment]

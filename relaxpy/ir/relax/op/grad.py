@@ -27,8 +27,6 @@ from relaxpy.ir.relax.op.definition.rules import (
     require_integer,
     shape_text,
 )
-from relaxpy.ir.te import topi
-from relaxpy.ir.te.tensor import Tensor
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -83,10 +81,6 @@ start_checkpoint, end_checkpoint = family(
 ).values()
 
 
-def _take_grad(output_grad: Tensor, x: Tensor, indices: Tensor, axis: int | None) -> Tensor:
-    return topi.take_grad(output_grad, x, indices, axis)
-
-
 def _gradient_take_backward(
     var: Var, call: Call, gradient: Expr, builder: BlockBuilder
 ) -> list[Expr]:
@@ -98,7 +92,7 @@ def _gradient_take_backward(
 @register(
     "relax.grad.take_backward",
     pure=True,
-    legalize=by_te(_take_grad, "take_backward"),
+    legalize=by_te("take_grad", "take_backward"),
     gradient=_gradient_take_backward,
 )
 def take_backward(

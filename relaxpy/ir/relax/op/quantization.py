@@ -16,6 +16,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
+    by_te,
     is_one,
     literal_shape,
     normal_axis,
@@ -23,11 +24,9 @@ from relaxpy.ir.relax.op.definition.rules import (
     refuse_type,
     require_float,
     shown,
-    te_kernel,
     tensor,
     tensor_sinfo,
 )
-from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import shape_text
 
 if TYPE_CHECKING:
@@ -92,16 +91,11 @@ def _quantized(
     return tensor(data.shape if decided else None, out_dtype, data.vdevice, data.ndim)
 
 
-def _legalize_quantize(builder: BlockBuilder, call: Call) -> Expr:
-    attrs = {**call.attrs, "out_dtype": str(call.attrs["out_dtype"])}
-    return te_kernel(builder, topi.quantize, "quantize", *call.args, **attrs)
-
-
 @register(
     "relax.quantize",
     layout=along("axis"),
     pure=True,
-    legalize=_legalize_quantize,
+    legalize=by_te("quantize", "quantize"),
     gradient=no_gradient,
 )
 def quantize(
@@ -128,11 +122,6 @@ def quantize(
     _require_out(out_dtype, _NARROW)
     require_float(data, "data")
     return _quantized(data, scale, zero_point, axis, out_dtype)
-
-
-def _legalize_dequantize(builder: BlockBuilder, call: Call) -> Expr:
-    attrs = {**call.attrs, "out_dtype": str(call.attrs["out_dtype"])}
-    return te_kernel(builder, topi.dequantize, "dequantize", *call.args, **attrs)
 
 
 def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
@@ -182,7 +171,7 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
     "relax.dequantize",
     layout=along("axis"),
     pure=True,
-    legalize=_legalize_dequantize,
+    legalize=by_te("dequantize", "dequantize"),
     gradient=_gradient_dequantize,
 )
 def dequantize(

@@ -112,15 +112,11 @@ def _gradient_tile(g: Any, x: Any, y: Any, call: Call) -> Any:
     return total if rank == len(shape) else R.reshape(total, shape_like(x))
 
 
-def _tile(data: Tensor, repeats: Sequence[int]) -> Tensor:
-    return topi.tile(data, repeats)
-
-
 @register(
     "relax.tile",
     layout=per_axis("repeats"),
     pure=True,
-    legalize=by_te(_tile, "tile"),
+    legalize=by_te("tile", "tile", repeats="reps"),
     gradient=of_operand(_gradient_tile),
 )
 def tile(data: TensorStructInfo, repeats: tuple[int, ...]) -> TensorStructInfo:

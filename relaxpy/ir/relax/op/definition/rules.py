@@ -315,17 +315,19 @@ def unified_shapes(
     return [shape for _, shape in known] if decided else None
 
 
-def by_te(function: Callable[..., Any] | str, name: str | None = None) -> Legalize:
+def by_te(function: Callable[..., Any] | str, name: str | None = None, **renamed: str) -> Legalize:
     """The legalisation that calls a tensor function on operands and attributes.
 
-    A function of topi is given by its name there: topi is loaded when it is first used.
+    A string names a function of topi, which is loaded when it is first used. `renamed` has the
+    function's names of attributes that the operator calls otherwise.
     """
 
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         record = find(call.op) if isinstance(call.op, Op) else None
         operands = call.args if record is None else record.operands(call)
         compute = attrgetter(function)(topi) if isinstance(function, str) else function
-        return builder.call_te_cached(compute, operands, call.attrs, name=name)
+        attrs = {renamed.get(key, key): value for key, value in call.attrs.items()}
+        return builder.call_te_cached(compute, operands, attrs, name=name)
 
     return legalize
 

@@ -37,8 +37,6 @@ from relaxpy.ir.relax.op.definition.rules import (
     tensor,
 )
 from relaxpy.ir.relax.op.nn.normalization import standardized, through_moments
-from relaxpy.ir.te import topi
-from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -92,18 +90,6 @@ def _number(x: Any, shape: Sequence[PrimExpr], axes: Sequence[int]) -> PrimValue
     return PrimValue(ops.cast_to(product([shape[a] for a in axes]), dtype))
 
 
-def _batch_norm(
-    data: Tensor,
-    gamma: Tensor,
-    beta: Tensor,
-    moving_mean: Tensor,
-    moving_var: Tensor,
-    axis: int,
-    **attrs: Any,
-) -> list[Tensor]:
-    return topi.nn.batch_norm(data, gamma, beta, moving_mean, moving_var, axis, **attrs)
-
-
 def _gradient_batch_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     x, gamma, beta, moving_mean, moving_var = cast("Any", call.args)
     out, mean_out, var_out = cast("Any", tuple_fields(gradient, 3))
@@ -142,7 +128,7 @@ def _gradient_batch_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
     "relax.nn.batch_norm",
     layout=along("axis"),
     pure=True,
-    legalize=by_te(_batch_norm, "batch_norm"),
+    legalize=by_te("nn.batch_norm", "batch_norm"),
     gradient=_gradient_batch_norm,
 )
 def batch_norm(
@@ -181,12 +167,6 @@ def batch_norm(
     return TupleStructInfo(results)
 
 
-def _instance_norm(
-    data: Tensor, gamma: Tensor, beta: Tensor, channel_axis: int, axes: Sequence[int], **attrs: Any
-) -> Tensor:
-    return topi.nn.instance_norm(data, gamma, beta, channel_axis, axes, **attrs)
-
-
 def _gradient_of_channels(
     g: Any, normal: Any, call: Call, channel: int, rank: int
 ) -> tuple[Expr, Expr]:
@@ -221,7 +201,7 @@ def _gradient_instance_norm(
     layout=along("channel_axis", "axes"),
     precision_policy=1,
     pure=True,
-    legalize=by_te(_instance_norm, "instance_norm"),
+    legalize=by_te("nn.instance_norm", "instance_norm", axes="axis"),
     gradient=_gradient_instance_norm,
 )
 def instance_norm(
@@ -248,18 +228,6 @@ def instance_norm(
     if data.ndim >= 0:
         normal_axes(axes, data.ndim, "axes:")
     return data
-
-
-def _group_norm(
-    data: Tensor,
-    gamma: Tensor,
-    beta: Tensor,
-    num_groups: int,
-    channel_axis: int,
-    axes: Sequence[int],
-    **attrs: Any,
-) -> Tensor:
-    return topi.nn.group_norm(data, gamma, beta, num_groups, channel_axis, axes, **attrs)
 
 
 def _gradient_group_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
@@ -292,7 +260,7 @@ def _gradient_group_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
     layout=along("channel_axis", "axes"),
     precision_policy=1,
     pure=True,
-    legalize=by_te(_group_norm, "group_norm"),
+    legalize=by_te("nn.group_norm", "group_norm"),
     gradient=_gradient_group_norm,
 )
 def group_norm(

@@ -24,8 +24,6 @@ from relaxpy.ir.relax.op.definition.rules import (
     tensor,
 )
 from relaxpy.ir.relax.op.definition.sharding import whole_along_axis
-from relaxpy.ir.te import topi
-from relaxpy.ir.te.tensor import Tensor
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -176,18 +174,12 @@ def _gradient_rms_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     ]
 
 
-def _layer_norm(
-    data: Tensor, gamma: Tensor, beta: Tensor, axes: Sequence[int], **attrs: Any
-) -> Tensor:
-    return topi.nn.layer_norm(data, gamma, beta, axes, **attrs)
-
-
 @register(
     "relax.nn.layer_norm",
     layout=along("axes"),
     precision_policy=1,
     pure=True,
-    legalize=by_te(_layer_norm, "layer_norm"),
+    legalize=by_te("nn.layer_norm", "layer_norm", axes="axis"),
     gradient=_gradient_layer_norm,
 )
 def layer_norm(
@@ -212,16 +204,12 @@ def layer_norm(
     return _normalized(data, {"gamma": gamma, "beta": beta}, axes)
 
 
-def _rms_norm(data: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
-    return topi.nn.rms_norm(data, weight, axes, epsilon)
-
-
 @register(
     "relax.nn.rms_norm",
     layout=along("axes"),
     precision_policy=1,
     pure=True,
-    legalize=by_te(_rms_norm, "rms_norm"),
+    legalize=by_te("nn.rms_norm", "rms_norm", axes="axis"),
     gradient=_gradient_rms_norm,
 )
 def rms_norm(
