@@ -181,6 +181,10 @@ class ProducerLoad(PrimExpr):
                 )
         return cls._make(producer.dtype, producer, values)
 
+    @override
+    def _may_stop(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PlaceholderOp(Operation):

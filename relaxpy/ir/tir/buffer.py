@@ -520,6 +520,10 @@ class BufferLoad(PrimExpr):
         ops.check_predicate(predicate, values[-1].dtype if values else INT32)
         return cls._make(dtype, buffer, values, predicate)
 
+    @override
+    def _may_stop(self) -> bool:
+        return True
+
 
 def check_access(
     buffer: Buffer, indices: Sequence[ExprLike | IterVar]

@@ -243,25 +243,33 @@ class Mul(BinaryOpExpr):
     __slots__ = ()
 
 
-class Div(BinaryOpExpr):
+class _Division(BinaryOpExpr):
+    __slots__ = ()
+
+    @override
+    def _may_stop(self) -> bool:
+        return self.dtype.is_int and not (isinstance(self.b, IntImm) and self.b.value != 0)
+
+
+class Div(_Division):
     """a / b; the quotient of integers is truncated toward zero (PX-2)."""
 
     __slots__ = ()
 
 
-class Mod(BinaryOpExpr):
+class Mod(_Division):
     """The remainder of Div, with the sign of `a`."""
 
     __slots__ = ()
 
 
-class FloorDiv(BinaryOpExpr):
+class FloorDiv(_Division):
     """a / b rounded down."""
 
     __slots__ = ()
 
 
-class FloorMod(BinaryOpExpr):
+class FloorMod(_Division):
     """The remainder of FloorDiv, with the sign of `b`."""
 
     __slots__ = ()
@@ -539,6 +547,10 @@ class Call(PrimExpr):
                 about=args,
             )
         return cls._make(DataType(dtype), op, values)
+
+    @override
+    def _may_stop(self) -> bool:
+        return True
 
 
 class IterVarKind(IntEnum):

@@ -16,6 +16,7 @@ import numpy as np
 
 from relaxpy.errors import MisuseError, digits
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr, vectors
 
 
@@ -539,11 +540,18 @@ def _chain(node: type[expr.Junction], conditions: Iterable[expr.ExprLike]) -> ex
             result = bitwise("tir.bitwise_and" if neutral else "tir.bitwise_or", result, term)
         elif isinstance(result, expr.IntImm):
             result = term if bool(result.value) == neutral else result
-        elif isinstance(term, expr.IntImm):
-            result = result if bool(term.value) == neutral else term
+        elif isinstance(term, expr.IntImm) and bool(term.value) == neutral:
+            continue
+        elif isinstance(term, expr.IntImm) and not _may_stop(result):
+            result = term
         else:
             result = node(result, term)
     return result
+
+
+def _may_stop(condition: expr.PrimExpr) -> bool:
+    """Whether evaluating `condition` may fail or have an effect, so that it must not vanish."""
+    return any(isinstance(node, expr.PrimExpr) and node._may_stop() for node in walk(condition))
 
 
 def logical_not(a: expr.ExprLike) -> expr.PrimExpr:

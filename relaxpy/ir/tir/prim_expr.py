@@ -146,6 +146,10 @@ class PrimExpr(Node):
     def _children(self) -> tuple[Node, ...]:
         return self._nodes
 
+    def _may_stop(self) -> bool:
+        """Whether this operation, apart from its operands, may fail or have an effect."""
+        return False
+
     @override
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a {type(self).__name__} cannot be changed; build a new one")

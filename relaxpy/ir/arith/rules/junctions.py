@@ -85,14 +85,14 @@ def conjoined(
         condition = waiting.pop()
         if isinstance(condition, tir.IntImm):
             if not condition.value:
-                return None
+                return _false_after(conjuncts)
             continue
         for position, other in enumerate(conjuncts):
             combined = _pair(engine, other, condition)
             if combined is None:
                 continue
             if _FALSE in combined:
-                return None
+                return _false_after(conjuncts)
             if combined == [other]:
                 break
             if not folding.is_safe(condition):
@@ -103,6 +103,11 @@ def conjoined(
         else:
             conjuncts.append(condition)
     return [*conjuncts, *waiting[::-1]]
+
+
+def _false_after(conjuncts: list[tir.PrimExpr]) -> list[tir.PrimExpr] | None:
+    """A false conjunction, which still evaluates the conjuncts if one of them may fail."""
+    return None if all(map(folding.is_safe, conjuncts)) else [*conjuncts, _FALSE]
 
 
 def _pair(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> list[tir.PrimExpr] | None:
