@@ -244,7 +244,8 @@ def node_about(node: ast.expr, value: object, about: object) -> ast.expr | None:
 
 def _same_members(value: object, about: object) -> bool:
     """Return whether `about` is the node that the list or tuple `value` was converted to."""
-    members = about if isinstance(about, tuple) else getattr(about, "fields", None)
+    # An object of the user may have any attribute, or fail when it is asked for one.
+    members = getattr(about, "fields", None) if hasattr(type(about), "fields") else about
     if not isinstance(value, (tuple, list)) or not isinstance(members, tuple) or not members:
         return False
     return len(value) == len(members) and all(map(operator.is_, value, members))

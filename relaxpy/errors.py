@@ -237,7 +237,8 @@ class RelaxpyError(RuntimeError):
 
         A run-time error without a position gets the position of the line that ran.
         """
-        if isinstance(self, RuntimeCheckError) and not any(d.span for d in self.diagnostics):
+        found_by_running = isinstance(self, (RuntimeCheckError, UnknownPackedFuncError))
+        if found_by_running and not any(d.span for d in self.diagnostics):
             self._locate_by_generated_lines()
         if os.environ.get(FULL_TRACEBACK):
             return

@@ -134,6 +134,7 @@ class EntryPoint(CopiedByReference):
         except RecursionError:
             raise RuntimeCheckError(
                 f"calls inside {self.signature.name} nest deeper than Python allows",
+                span=self.signature.span,
                 hint="sys.setrecursionlimit(...) allows more",
             ) from None
         except Exception as error:  # an exception of user code is propagated

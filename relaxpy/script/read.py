@@ -107,6 +107,10 @@ class _Text:
                     self.names[name] = self.values.value(value)
                 case ast.Pass():
                     continue
+                case ast.AsyncFunctionDef():
+                    raise self.program.error(
+                        node, "a program does not wait: write def, not async def"
+                    )
                 case _:
                     raise self.program.error(
                         node, "a text consists of functions and classes with decorators"

@@ -178,8 +178,8 @@ class KernelEmitter:
         for size, value in self.sizes.items():
             if not isinstance(size, Var):
                 yield f.compare("ne", frame.index(size), value)
-        for var in self.plan.func.params:
-            if var in self.sizes and str(var.dtype) != "int64":
+        for var in self.sizes:
+            if isinstance(var, Var) and str(var.dtype) != "int64":
                 low, high = int_range(var.dtype)
                 yield f.compare("slt", self.sizes[var], low)
                 yield f.compare("sgt", self.sizes[var], min(high, (1 << 63) - 1))

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, counted
+from relaxpy.errors import (
+    CompileError,
+    MisuseError,
+    RuntimeCheckError,
+    UnknownPackedFuncError,
+    counted,
+)
 from relaxpy.exec.kernel.arguments import check_layout, reinterpreted, rollback, scalar
+from relaxpy.exec.kernel.nest.intrinsics import check_datatypes
 from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import (
     SUPPORTED,
@@ -99,6 +106,7 @@ def check_supported(func: PrimFunc, name: str) -> None:
         CompileError: the kernel has an unsupported intrinsic, a datatype that NumPy does not have,
             or uses GPU threads.
     """
+    check_datatypes(func, name)
     unknown_calls = []
     threads = []
     for node in walk(func):
@@ -107,6 +115,9 @@ def check_supported(func: PrimFunc, name: str) -> None:
                 unknown_calls.append(node)
             case st.AttrStmt(attr_key="thread_extent"):
                 threads.append(node)
+            case Buffer(dtype=dtype) if dtype.lanes != 1:
+                message = f"{name}: buffer {node.name} holds vectors of {dtype}"
+                raise CompileError(message, span=func.span)
             case tir.Cast(dtype=dtype) | Buffer(dtype=dtype):
                 try:
                     dtype.numpy()
@@ -193,7 +204,7 @@ class KernelRun(ScalarEvaluator):
                 self.execute(self.func.body)
         except _Return as end:
             return end.value
-        except RuntimeCheckError as error:
+        except (RuntimeCheckError, UnknownPackedFuncError) as error:
             raise error.located(self.span) from None
         return None
 
@@ -201,11 +212,6 @@ class KernelRun(ScalarEvaluator):
         return RuntimeCheckError(f"{self.name}: {message}", span=span or self.span)
 
     def _check_array(self, buffer: Buffer, arg: Value) -> None:
-        if buffer.dtype.lanes != 1:
-            raise CompileError(
-                f"{self.name}: buffer {buffer.name} holds vectors of {buffer.dtype}",
-                span=self.func.span,
-            )
         expected = buffer.dtype.numpy()
         if not isinstance(arg, np.ndarray) or arg.ndim != buffer.ndim or arg.dtype != expected:
             shape = ", ".join(map(str, buffer.shape))
@@ -220,7 +226,10 @@ class KernelRun(ScalarEvaluator):
                 self.memory[param] = arg
             self.sizes[param] = arg
             return
-        value = scalar(self.name, param.name, arg, param.dtype.numpy().type)
+        try:
+            value = scalar(self.name, param.name, arg, param.dtype.numpy().type)
+        except RuntimeCheckError as error:
+            raise error.located(self.span) from None
         self.sizes[param] = bool(value) if param.dtype.is_bool else value
 
     def _layout(
@@ -235,6 +244,11 @@ class KernelRun(ScalarEvaluator):
     def _bind_sizes(self, buffer: Buffer, array: Array) -> None:
         for expr, actual in self._layout(buffer, array, 0):
             if isinstance(expr, tir.Var) and expr not in self.sizes:
+                low, high = int_range(expr.dtype)
+                if not low <= actual <= high:
+                    raise self._fail(
+                        f"the argument for {expr.name} is outside the range of {expr.dtype}"
+                    )
                 self.sizes[expr] = actual
 
     def _compare_sizes(self, buffer: Buffer, array: Array) -> None:

@@ -201,10 +201,15 @@ def category_of(value: Value) -> Category:
             return Category.PRIM_FUNC
         case Closure():
             return Category.CLOSURE
-        case _ if callable(value):
+        case _ if callable(value) and not _is_expression(value):
             return Category.PACKED_FUNC
         case _:
             return Category.OBJECT
+
+
+def _is_expression(value: object) -> TypeIs[rx.Expr]:
+    """Whether `value` is an expression of a program, which is callable, but not a function."""
+    return isinstance(value, rx.Expr) and not isinstance(value, rx.BaseFunc)
 
 
 def prim_dtype(value: bool | int | float | np.generic) -> DataType:
@@ -244,6 +249,8 @@ def describe(value: Value) -> str:
             return "the null object (None)"
         case _ if isinstance(value, np.ndarray):
             return f"an array of dtype {value.dtype}, which is not a tensor"
+        case _ if _is_expression(value):
+            return f"the expression {value!s:.60}, which belongs to a program"
         case _:
             return f"an object of class {type(value).__name__}"
 
@@ -353,12 +360,13 @@ def scalar_of(value: Any, dtype: DataType) -> Value | None:
         low, high = ops.int_range(dtype)
         return prim_value(int(value), dtype) if low <= int(value) <= high else None
     try:
-        result = prim_value(value, dtype)
+        # The small datatypes do not convert integers of more than 64 bits.
+        result = prim_value(float(value) if source.is_int else value, dtype)
     except OverflowError:
         return None
     rounded = type(value) is float and np.isfinite(result)
     same = rounded or float(result) == float(value) or (result != result and value != value)
-    exact_int = not source.is_int or not np.isfinite(result) or int(result) == int(value)
+    exact_int = not source.is_int or not np.isfinite(result) or int(float(result)) == int(value)
     return result if same and exact_int else None
 
 

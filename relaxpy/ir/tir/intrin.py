@@ -88,7 +88,15 @@ sin, cos, tan = map(_unary, ("sin", "cos", "tan"))
 asin, acos, atan = map(_unary, ("asin", "acos", "atan"))
 sinh, cosh, tanh = map(_unary, ("sinh", "cosh", "tanh"))
 asinh, acosh, atanh = map(_unary, ("asinh", "acosh", "atanh"))
-erf, sigmoid, popcount = map(_unary, ("erf", "sigmoid", "popcount"))
+erf, sigmoid = map(_unary, ("erf", "sigmoid"))
+
+
+def popcount(x: ExprLike) -> PrimExpr:
+    """The number of bits set in x, in the datatype of x. Errors: MisuseError on floats."""
+    value = ops.convert(x)
+    if not value.dtype.is_int:
+        raise MisuseError(f"popcount needs an integer, found {value.dtype}", about=value)
+    return Call(value.dtype, "tir.popcount", (value,))
 
 
 def _rounding(name: str) -> Callable[[ExprLike], PrimExpr]:

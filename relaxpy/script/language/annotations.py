@@ -142,6 +142,8 @@ def _checked_dim(value: object) -> object:
             about=value,
             hint=integer_hint(value),
         )
+    if not isinstance(value, str):
+        rx.as_shape((value,))
     return value
 
 

@@ -18,12 +18,14 @@ from relaxpy.exec.python_ast import (
     code,
     do,
     item,
+    path,
     text,
     when,
 )
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.ops import int_range
 
 
 class Entry:
@@ -70,7 +72,8 @@ class Entry:
             for size in buffer.shape:
                 if isinstance(size, Var) and size not in self.scalars:
                     names[size] = self.scope.variable(size)
-        return names if all(scalar.dtype == INT64 for scalar in self.scalars) else None
+        is_wide = all(size.dtype.bits >= 32 for size in names)
+        return names if is_wide and all(s.dtype == INT64 for s in self.scalars) else None
 
     def check(self) -> list[ast.stmt]:
         """Lines that read variables from the arguments and reject invalid arguments."""
@@ -104,9 +107,8 @@ class Entry:
         self._check_bound(bound)
         name = self.scope.names.fresh("fits")
         fits = assign(name, both(self._tests()))
-        handler = ast.ExceptHandler(
-            code(("AttributeError", "IndexError")), None, [assign(name, False)]
-        )
+        # An object of another class may raise anything when it is asked for a shape.
+        handler = ast.ExceptHandler(path("Exception"), None, [assign(name, False)])
         lines.append(ast.Try([*reads, fits], [handler], [], []))
         arrays = [self.scope.buffer(b) for b in self.buffers]
         shapes = tuple(map(self._shape, self.buffers))
@@ -116,8 +118,23 @@ class Entry:
             do(call("rt.raise_shape_error", signature, tuple(arrays), shapes)),
         ]
         lines.append(when(ast.UnaryOp(ast.Not(), code(name)), refusal))
+        lines += map(self._range_test, self._narrow())
         lines += map(self._layout, filter(_has_layout, self.buffers))
         return lines
+
+    def _narrow(self) -> list[Var]:
+        """The variables of less than 64 bits that are read from the arguments."""
+        found = dict.fromkeys(v for b in self.buffers for v in variables_of(b))
+        return [v for v in found if v.dtype.bits < 64 and v not in self.scalars]
+
+    def _range_test(self, size: Var) -> ast.stmt:
+        """A check that a variable read from an argument fits its datatype."""
+        least, most = int_range(size.dtype)
+        value = code(self.scope.variable(size))
+        fits = ast.Compare(code(least), [ast.LtE(), ast.LtE()], [value, code(most)])
+        message = f"the argument for {size.name} is outside the range of {size.dtype}"
+        failure = call("rt.fail", text(self.plan.name), text(message))
+        return when(ast.UnaryOp(ast.Not(), fits), [do(failure)])
 
     def _shape(self, buffer: Buffer) -> ast.expr:
         return code(tuple(self.scope.index(s) for s in buffer.shape))

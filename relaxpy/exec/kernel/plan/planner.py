@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from relaxpy.exec.kernel.nest.intrinsics import check_datatypes, with_float_intrinsics
 from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.copies import forward_copies
 from relaxpy.exec.kernel.plan.expansion import expand_locals
@@ -25,8 +26,11 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     """The plan of `func`.
 
     Errors:
-        CompileError: a statement has no meaning outside special hardware.
+        CompileError: a statement has no meaning outside special hardware, or a datatype does not
+            fit.
     """
+    check_datatypes(func, name)
+    func = with_float_intrinsics(func)
     buffers = list(func.buffer_map.values())
     shape_vars = frozenset(v for b in buffers for size in b.shape for v in _not_negative(size))
     nest = with_initialisation(expand_locals(read(func, shape_vars), buffers), shape_vars)

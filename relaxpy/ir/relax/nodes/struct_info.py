@@ -60,6 +60,13 @@ def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
                 hint=integer_hint(value),
             )
         if isinstance(value, (int, np.integer)):
+            low, high = ops.int_range(INT64)
+            if not low <= value <= high:
+                raise MisuseError(
+                    f"a dimension is an integer of 64 bits, found {digits(int(value))}",
+                    rule="PX-9",
+                    about=value,
+                )
             out.append(ops.const(int(value), INT64))
             continue
         size = ops.convert(value)
