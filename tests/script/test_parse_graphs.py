@@ -332,6 +332,29 @@ def test_calls_that_give_unit_stand_alone_in_impure_functions() -> None:
 
 
 @pytest.mark.rule("AST-13", "PU-11")
+def test_a_branch_may_end_with_a_dataflow_block() -> None:
+    func = graph(
+        """
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
+            if c:
+                with R.dataflow():
+                    a = R.exp(x)
+                    y = R.abs(a)
+                    R.output(y)
+            else:
+                with R.dataflow():
+                    y = R.log(x)
+                    R.output(y)
+            return y
+        """
+    )
+    assert names(func) == ["y"]
+    numbers = np.array([1.0, 2.0, 3.0, 4.0], "float32")
+    for flag, expected in ((True, np.exp(numbers)), (False, np.log(numbers))):
+        np.testing.assert_allclose(func(numbers, np.bool_(flag)), expected, rtol=1e-6)
+
+
 def test_calls_that_give_unit_end_branches() -> None:
     plain = graph("""
         @R.function(pure=False)

@@ -192,6 +192,17 @@ def result_name(state: GraphState, node: ast.If) -> str:
                 names.append(result_name(state, last))
             case ast.Expr(value=ast.Call()):
                 names.append("_")
+            case ast.With(
+                body=[
+                    *_,
+                    ast.Expr(
+                        value=ast.Call(
+                            func=ast.Attribute(attr="output"), args=[ast.Name(id=name)], keywords=[]
+                        )
+                    ),
+                ]
+            ):
+                names.append(name)
             case _:
                 if isinstance(last, ast.Return):
                     refuse_return(state, last)

@@ -13,6 +13,20 @@ X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
 
 
 @I.ir_module
+class Allocated:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        a = R.builtin.alloc_tensor(R.shape([4]), R.dtype("float32"), R.prim_value(0))
+        b = R.builtin.alloc_tensor(R.shape([4]), R.dtype("float32"), R.prim_value(0))
+        c = R.add(a, b)
+        return c
+
+
+def test_memory_that_is_allocated_twice_stays_so() -> None:
+    stays(EliminateCommonSubexpr(), Allocated)
+
+
+@I.ir_module
 class Scopes:
     @R.function
     def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):

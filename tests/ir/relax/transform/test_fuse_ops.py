@@ -38,7 +38,7 @@ class Building:
 
     def function(self, name: str, sinfos: list[Any], body: Body, *, fused: bool = False) -> Any:
         params = [Var(f"p{k}", sinfo) for k, sinfo in enumerate(sinfos)]
-        attrs = {"Primitive": 1} if fused else None
+        attrs = {"Primitive": True} if fused else None
         with self.bb.function(name, params, attrs=attrs, private=fused):
             with self.bb.dataflow():
                 gv = self.bb.emit_output(body(self, *params))
@@ -414,7 +414,7 @@ def test_items_of_tuple_parameters_and_aliases_stay_outside() -> None:
 
         @R.function(private=True)
         def fused_tir_exp_tir_tanh(x0: R.Tensor((2,), "float32")):
-            R.func_attr({"Primitive": 1})
+            R.func_attr({"Primitive": True})
             with R.dataflow():
                 a = R.exp(x0)
                 b = R.tanh(a)

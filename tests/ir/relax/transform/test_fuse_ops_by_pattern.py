@@ -56,7 +56,7 @@ class TwiceFused:
     def fused_relax_matmul_relax_nn_relu(
         x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")
     ):
-        R.func_attr({"Composite": "mine.matmul_relu", "Primitive": 1})
+        R.func_attr({"Composite": "mine.matmul_relu", "Primitive": True})
         with R.dataflow():
             a = R.matmul(x, w)
             b = R.nn.relu(a)
@@ -132,7 +132,7 @@ def test_an_intermediate_that_others_use_is_a_second_result() -> None:
         def fused_relax_matmul_relax_nn_relu(
             x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")
         ):
-            R.func_attr({"Composite": "mine.matmul_relu", "Primitive": 1})
+            R.func_attr({"Composite": "mine.matmul_relu", "Primitive": True})
             with R.dataflow():
                 a = R.matmul(x, w)
                 b = R.nn.relu(a)

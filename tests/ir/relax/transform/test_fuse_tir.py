@@ -82,7 +82,7 @@ def test_shape_variables_are_those_of_the_composed_expression() -> None:
     class Before:
         @R.function(private=True)
         def steps(x: R.Tensor(("n", "m"), "float32"), p: R.Tensor((), "float32")):
-            R.func_attr({"Primitive": 1})
+            R.func_attr({"Primitive": True})
             with R.dataflow():
                 a = R.add(x, p)
                 b = R.exp(a)
@@ -125,7 +125,7 @@ def test_shapes_that_are_expressions_and_scalars_of_kernels() -> None:
             y: R.Tensor((8, 4), "float32"),
             s: R.Shape(["k"]),
         ):
-            R.func_attr({"Primitive": 1})
+            R.func_attr({"Primitive": True})
             k = T.int64()
             cls = Before
             with R.dataflow():
@@ -167,7 +167,7 @@ def test_a_dynamic_kernel_is_called_with_several_static_shapes() -> None:
 
         @R.function(private=True)
         def steps(x: R.Tensor((6,), "float32"), y: R.Tensor((4,), "float32")):
-            R.func_attr({"Primitive": 1})
+            R.func_attr({"Primitive": True})
             cls = Before
             with R.dataflow():
                 a = R.call_tir(cls.scaled, (x,), R.Tensor((2, 3), "float32"))
@@ -191,7 +191,7 @@ def test_fields_of_tuples_are_passed_where_they_are_used() -> None:
     class Before:
         @R.function(private=True)
         def steps(x: R.Tuple(PAIR, R.Tensor((4,), "float32"))):
-            R.func_attr({"Primitive": 1})
+            R.func_attr({"Primitive": True})
             with R.dataflow():
                 pair = x[0]
                 one = pair[1]
@@ -220,7 +220,7 @@ def test_several_results_are_outputs_also_if_later_kernels_read_them() -> None:
     class Before:
         @R.function(private=True)
         def steps(x: R.Tensor((10, 20), "float32")):
-            R.func_attr({"Primitive": 1})
+            R.func_attr({"Primitive": True})
             with R.dataflow():
                 a = R.exp(x)
                 b = R.tanh(a)
@@ -257,7 +257,7 @@ class InPlace:
 
     @R.function(private=True)
     def inside(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": 1})
+        R.func_attr({"Primitive": True})
         cls = InPlace
         with R.dataflow():
             a = R.call_tir(cls.double, (x,), R.Tensor((4,), "float32"))
@@ -267,7 +267,7 @@ class InPlace:
 
     @R.function(private=True)
     def outside(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": 1})
+        R.func_attr({"Primitive": True})
         cls = InPlace
         with R.dataflow():
             a = R.call_tir(cls.double, (x,), R.Tensor((4,), "float32"))
@@ -309,7 +309,7 @@ def test_allocations_and_reads_are_those_of_the_composed_expression() -> None:
 
     bb = relax.BlockBuilder()
     x = relax.Var("x", R.Tensor((10, 20), "float32"))
-    with bb.function("fused_steps", [x], attrs={"Primitive": 1}, private=True):
+    with bb.function("fused_steps", [x], attrs={"Primitive": True}, private=True):
         with bb.dataflow():
             gv = bb.emit_output(steps(bb, x))
         bb.emit_func_output(gv)
@@ -330,7 +330,7 @@ def test_public_functions_become_kernels_where_they_are_called() -> None:
     class Before:
         @R.function
         def called(x: R.Tensor((4,), "float32")):
-            R.func_attr({"Primitive": 1})
+            R.func_attr({"Primitive": True})
             with R.dataflow():
                 y = R.emit_te(topi.exp, x)
                 z = R.emit_te(topi.sqrt, y)
@@ -355,7 +355,7 @@ def test_kernels_that_other_functions_call_stay() -> None:
     class Before:
         @R.function(private=True)
         def steps(x: R.Tensor((10, 20), "float32")):
-            R.func_attr({"Primitive": 1})
+            R.func_attr({"Primitive": True})
             with R.dataflow():
                 a = R.exp(x)
                 b = R.tanh(a)
@@ -379,39 +379,39 @@ class Unfusable:
 
     @R.function(private=True)
     def operators(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": 1})
+        R.func_attr({"Primitive": True})
         y = R.exp(x)
         return y
 
     @R.function(private=True)
     def identity(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": 1})
+        R.func_attr({"Primitive": True})
         return x
 
     @R.function(private=True)
     def constant(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": 1})
+        R.func_attr({"Primitive": True})
         cls = Unfusable
         y = R.call_tir(cls.add, (x, R.const([1, 2, 3, 4], "float32")), R.Tensor((4,), "float32"))
         return y
 
     @R.function(private=True)
     def twice(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": 1})
+        R.func_attr({"Primitive": True})
         cls = Unfusable
         y = R.call_tir(cls.add, (x, x), R.Tensor((4,), "float32"))
         return (y, y)
 
     @R.function(private=True)
     def unknown(x: R.Tensor(ndim=1, dtype="float32")):
-        R.func_attr({"Primitive": 1})
+        R.func_attr({"Primitive": True})
         cls = Unfusable
         y = R.call_tir(cls.add, (x, x), R.Tensor((4,), "float32"))
         return y
 
     @R.function(private=True)
     def value(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        R.func_attr({"Primitive": 1})
+        R.func_attr({"Primitive": True})
         cls = Unfusable
         y = R.call_tir(cls.add, (x, x), R.Tensor((4,), "float32"))
         return y
@@ -458,7 +458,7 @@ def test_a_kernel_that_contradicts_its_argument_is_not_inlined() -> None:
 
         @R.function(private=True)
         def steps(x: R.Tensor(("k",), "float32"), s: R.Shape(["m"])):
-            R.func_attr({"Primitive": 1})
+            R.func_attr({"Primitive": True})
             m = T.int64()
             cls = Module
             y = R.call_tir(cls.halves, (x,), R.Tensor((m,), "float32"))
@@ -527,3 +527,34 @@ def test_work_grows_with_the_program_and_no_faster() -> None:
 
     work(300)()
     assert calls(work(1200)) <= 2.3 * calls(work(600))
+
+
+@I.ir_module
+class Renamed:
+    @T.prim_func(private=True)
+    def exp(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("exp"):
+                vi = T.axis.spatial(4, i)
+                y[vi] = T.exp(x[vi])
+
+    @R.function(private=True)
+    def group(x: R.Tensor((4,), "float32")):
+        R.func_attr({"Primitive": True})
+        with R.dataflow():
+            y = R.call_tir(Renamed.exp, (x,), R.Tensor((4,), "float32"))
+            R.output(y)
+        return y
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            y = Renamed.group(x)
+            z = y
+            R.output(z)
+        return z
+
+
+def test_a_call_is_bound_to_the_name_of_the_result() -> None:
+    body = fused(Renamed, X[0, :4])["main"].body
+    assert [b.var.name_hint for block in body.blocks for b in block.bindings] == ["z"]

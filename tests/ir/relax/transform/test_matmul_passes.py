@@ -101,6 +101,19 @@ def test_another_order_is_not_better_or_not_the_same(
     stays(AdjustMatmulOrder(), program(params, lines, inputs=inputs))
 
 
+def test_the_cheaper_order_may_depend_on_bounds_of_sizes() -> None:
+    params, before = "x:n,512 a:512,rank b:rank,512", "w = a @ b; y = x @ w"
+    mod = program(params, before)
+    stays(AdjustMatmulOrder(), mod)
+    after, expected = (program(params, lines) for lines in (before, "p = x @ a; y = p @ b"))
+    for each in (after, expected):
+        each["main"] = each["main"].with_attr("tir_var_upper_bound", {"rank": 256})
+    relaxpy.ir.assert_structural_equal(AdjustMatmulOrder()(after), expected)
+    mod["main"] = mod["main"].with_attr("tir_var_upper_bound", 256)
+    with pytest.raises(relaxpy.errors.TransformError, match="a mapping from names to integers"):
+        AdjustMatmulOrder()(mod)
+
+
 def test_factors_that_are_known_early_are_multiplied_first() -> None:
     before = program("x:16 a:16,2 b:2,32", "w = x @ a; y = w @ b", inputs=1)
     after = program("x:16 a:16,2 b:2,32", "w = a @ b; y = x @ w", inputs=1)

@@ -26,6 +26,7 @@ from relaxpy.ir.relax.transform.algebra.products import (
     shape_of,
     transposed,
 )
+from relaxpy.ir.relax.transform.lowering.size_bounds import upper_bounds
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 
@@ -38,7 +39,8 @@ class AdjustMatmulOrder(Pass):
     is called are multiplied first: see `relax.analysis.computable_at_compile_time`. A product that
     has other uses is computed anyway, so that it costs nothing. If it depends on symbolic sizes
     which order is better, the order is the one that is better for one matrix of each stack, or else
-    stays. Rounding may differ.
+    stays; the attribute `tir_var_upper_bound` of a function, a mapping from names, bounds sizes.
+    Rounding may differ.
 
     Example:
         @I.ir_module
@@ -71,6 +73,8 @@ class AdjustMatmulOrder(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
         early, shared = known_early(mod), _shared(mod)
+        graphs = (func for func in mod.functions.values() if isinstance(func, Function))
+        upper = {var: bound for func in graphs for var, bound in upper_bounds(func).items()}
         a, b, c = wildcard(), wildcard(), wildcard()
         matmul, permute_dims = is_op("relax.matmul"), is_op("relax.permute_dims")
         inner = [matmul(a, b), matmul(b, c), matmul(b, a), matmul(c, b)]
@@ -91,7 +95,7 @@ class AdjustMatmulOrder(Pass):
                     factors[first : first + 2] = [transposed(factor) for factor in pair]
             is_left = left in matches or left_permuted in matches
             stays = any(matches.get(pattern) in shared for pattern in computed)
-            return _adjusted(expr, factors, early, is_left=is_left, inner_stays=stays)
+            return _adjusted(expr, factors, early, upper, is_left=is_left, inner_stays=stays)
 
         pattern = left | right | matmul(left_permuted, c) | matmul(a, right_permuted)
         return ExprPatternRewriter(pattern, adjusted).transform(mod, ctx)
@@ -115,6 +119,7 @@ def _adjusted(
     expr: Call,
     factors: list[Expr],
     early: Collection[Expr],
+    upper: Mapping[tir.Var, int],
     *,
     is_left: bool,
     inner_stays: bool,
@@ -137,9 +142,10 @@ def _adjusted(
         orders = [left_inner, left], [right_inner, right]
         if inner_stays:
             del orders[0 if is_left else 1][0]
-        prefers_left = _is_less(*(_total(_cost(p) for p in order) for order in orders))
+        prefers_left = _is_less(upper, *(_total(_cost(p) for p in order) for order in orders))
         if prefers_left is None:
-            prefers_left = _is_less(*(_total(_cost(p, -2) for p in order) for order in orders))
+            costs = (_total(_cost(p, -2) for p in order) for order in orders)
+            prefers_left = _is_less(upper, *costs)
     if prefers_left is None or prefers_left is is_left:
         return None
     return left if prefers_left else right
@@ -165,11 +171,14 @@ def _cost(call: Call, first: int | None = None) -> tir.PrimExpr:
     return reduce(ops.mul, sizes[first:], rows[-1])
 
 
-def _is_less(one: tir.PrimExpr, other: tir.PrimExpr) -> bool | None:
-    """Whether one number is always less, or always greater than another, for positive sizes."""
+def _is_less(upper: Mapping[tir.Var, int], one: tir.PrimExpr, other: tir.PrimExpr) -> bool | None:
+    """Whether one number is always less, or always greater than another, for positive sizes.
+
+    `upper` has the upper bounds of sizes.
+    """
     analyzer = Analyzer()
     for var in {v for number in (one, other) for v in walk(number) if isinstance(v, tir.Var)}:
-        analyzer.bind(var, Range.from_min_extent(1, 2**31))
+        analyzer.bind(var, Range.from_min_extent(1, upper.get(var, 2**31)))
     if analyzer.can_prove(one < other):
         return True
     return False if analyzer.can_prove(other < one) else None

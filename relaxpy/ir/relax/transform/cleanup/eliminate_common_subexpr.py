@@ -13,6 +13,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.effects import Effects
@@ -94,6 +95,16 @@ class EliminateCommonSubexpr(Pass):
         return normalize_module(map_functions(mod, Function, merged))
 
 
+#: Each evaluation returns memory of its own, whose elements are not defined.
+_ALLOCATIONS = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("builtin.alloc_tensor", "memory.alloc_storage", "memory.alloc_tensor"),
+        *("vm.alloc_storage", "vm.alloc_tensor"),
+    )
+)
+
+
 class _Eliminator(BindingRewriter):
     """The first bindings of values: `lasting` ones never change, `computed` ones by effects."""
 
@@ -166,6 +177,8 @@ class _Eliminator(BindingRewriter):
         if isinstance(value, Var) and not isinstance(binding, MatchCast):
             return None
         if self.call_only and not isinstance(value, Call):
+            return None
+        if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in _ALLOCATIONS:
             return None
         is_new = isinstance(binding, VarBinding) and _is_new(value)
         table = self.computed if is_new else self.lasting

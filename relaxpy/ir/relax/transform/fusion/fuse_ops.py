@@ -96,7 +96,7 @@ class FuseOps(Pass):
 
             @R.function(private=True)
             def fused_double_double(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                R.func_attr({"Primitive": 1})
+                R.func_attr({"Primitive": True})
                 cls = After
                 with R.dataflow():
                     y = R.call_tir(cls.double, (x,), R.Tensor((4,), "float32"))

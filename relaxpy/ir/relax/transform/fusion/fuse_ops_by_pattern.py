@@ -57,7 +57,7 @@ class FuseOpsByPattern(Pass):
 
             @R.function(private=True)
             def fused_relax_abs_relax_sqrt(x: R.Tensor((4,), "float32")):
-                R.func_attr({"Composite": "mine.root", "Primitive": 1})
+                R.func_attr({"Composite": "mine.root", "Primitive": True})
                 with R.dataflow():
                     y = R.abs(x)
                     z = R.sqrt(y)

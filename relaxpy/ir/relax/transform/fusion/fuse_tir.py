@@ -35,6 +35,7 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import canonical_module
 from relaxpy.ir.relax.transform.fusion.kernels import FusedKernel, fused_kernel
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -61,7 +62,7 @@ class FuseTIR(Pass):
 
             @R.function(private=True)
             def fused(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                R.func_attr({"Primitive": 1})
+                R.func_attr({"Primitive": True})
                 cls = Before
                 with R.dataflow():
                     y = R.call_tir(cls.double, (x,), R.Tensor((4,), "float32"))
@@ -130,7 +131,7 @@ class FuseTIR(Pass):
             elif isinstance(func, Function):
                 result[var] = _Caller(kernels).expr(func)
         _remove_unused_kernels(result)
-        return normalize_module(result)
+        return canonical_module(result, refuse_contradictions=False)
 
 
 def _otherwise_used(func: BaseFunc, kernels: Mapping[str, FusedKernel]) -> set[str]:

@@ -335,7 +335,7 @@ class _FunctionOf:
                 (DataflowBlock(tuple(inside)),),
                 results[0] if len(results) == 1 else Tuple(results),
             ),
-            attrs=Attrs({**attrs, "Primitive": 1}),
+            attrs=Attrs({**attrs, "Primitive": True}),
         )
         sizes = ShapeExpr(tuple(free_symbolic_vars(func)))
         arguments = list(self._params)

@@ -46,7 +46,7 @@ class MergeCompositeFunctions(Pass):
         class Before:
             @R.function(private=True)
             def fused_abs(x: R.Tensor((4,), "float32")):
-                R.func_attr({"Composite": "mine.abs", "Primitive": 1})
+                R.func_attr({"Composite": "mine.abs", "Primitive": True})
                 with R.dataflow():
                     y = R.abs(x)
                     R.output(y)

@@ -9,6 +9,7 @@ from relaxpy.errors import TransformError
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
@@ -53,6 +54,17 @@ class SizeBounds:
         return ops.const(bound, INT64) if 0 <= bound < _LARGEST else size
 
 
+def upper_bounds(func: Function) -> dict[tir.Var, int]:
+    """The upper bounds that the attribute `tir_var_upper_bound` declares, by shape variable.
+
+    Errors:
+        TransformError: it is not a mapping from names to integers.
+    """
+    bounds = _bounds(func, "tir_var_upper_bound")
+    sizes = (v for v in defined_symbolic_vars(func) if v.name in bounds) if bounds else ()
+    return {var: bounds[var.name] for var in sizes}
+
+
 def _bounds(func: Function, name: str) -> dict[str, int]:
     """The bounds in the attribute `name` of a function.
 
@@ -62,8 +74,7 @@ def _bounds(func: Function, name: str) -> dict[str, int]:
     bounds = func.attrs.get(name, {})
     if not isinstance(bounds, Mapping):
         raise TransformError(
-            f"StaticPlanBlockMemory: attribute {name} is a mapping from names to integers, "
-            f"found {bounds!r:.60}",
+            f"attribute {name} is a mapping from names to integers, found {bounds!r:.60}",
             span=func.span,
         )
     result: dict[str, int] = {}
@@ -71,8 +82,7 @@ def _bounds(func: Function, name: str) -> dict[str, int]:
         number = value.value if isinstance(value, tir.IntImm) else value
         if not isinstance(key, str) or type(number) is not int:
             raise TransformError(
-                f"StaticPlanBlockMemory: attribute {name} maps names to integers, "
-                f"found {key!r:.40}: {value!r:.40}",
+                f"attribute {name} maps names to integers, found {key!r:.40}: {value!r:.40}",
                 span=func.span,
             )
         result[key] = number
