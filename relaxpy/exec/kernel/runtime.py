@@ -120,11 +120,15 @@ def checked_indices(indices: Any, size: int, axis: int, title: str) -> Any:
     return checked_index(indices, size, axis, title)
 
 
+_UNSIGNED = {np.dtype(f"i{size}"): np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+
+
 def _are_inside(indices: Array, size: int) -> bool:
     """Whether all integers are in [0, size). As unsigned ones, the negative ones are large."""
-    if indices.dtype.kind == "i":
-        indices = indices.view(indices.dtype.str.replace("i", "u"))
-    return not indices.size or bool(np.maximum.reduce(indices, axis=None) < size)
+    unsigned = _UNSIGNED.get(indices.dtype)
+    if unsigned is not None:
+        indices = indices.view(unsigned)
+    return not indices.size or int(np.maximum.reduce(indices, axis=None)) < size
 
 
 def wrapped(index: Any, size: Any) -> Any:
@@ -355,7 +359,8 @@ def where(condition: Any, yes: Any, no: Any, out: Array | None = None) -> Any:
 
     Of many elements bits are selected, since NumPy does not vectorise its function.
     """
-    if max(np.size(condition), np.size(yes), np.size(no)) < MANY_CHOSEN:
+    count = max(map(np.size, (condition, yes, no))) if out is None else out.size
+    if count < MANY_CHOSEN:
         chosen = np.where(condition, yes, no)
         return chosen if out is None else _into(chosen, out)
     condition, yes, no = np.asarray(condition), np.asarray(yes), np.asarray(no)
