@@ -238,7 +238,7 @@ def emitter_of(f: Function, contraction: Contraction) -> TileEmitter | DotEmitte
     if isinstance(rows, Value) or rows > MOST_BYTE_ROWS:
         return TileEmitter(f, contraction, tile)
     inner = merged(contraction.over)[-1:]
-    if inner and _is_one(inner[0].a) and _is_one(inner[0].b):
+    if inner and _is_one(inner[0].a) and _is_one(inner[0].b) and not _is_window(column, inner[0]):
         dots = DotEmitter(f, contraction)
         is_deep = math.prod(extents(contraction.over)) >= _DEEP_BYTES
         if rows <= MOST_ROWS or (dots.dots is not None and is_deep):
@@ -251,6 +251,13 @@ def emitter_of(f: Function, contraction: Contraction) -> TileEmitter | DotEmitte
     size = contraction.b.type.bits // 8
     small = isinstance(depth, int) and depth * column.extent * size <= PLACE_BYTES
     return TileEmitter(f, contraction, tile) if small else SpanEmitter(f, contraction, tile.lanes)
+
+
+def _is_window(column: Axis, inner: Axis) -> bool:
+    """Whether the columns are adjacent too, as those of windows are, and more than their sums."""
+    if isinstance(column.extent, Value) or isinstance(inner.extent, Value):
+        return False
+    return _is_one(column.b) and column.extent > inner.extent
 
 
 def _is_one(stride: Size) -> bool:

@@ -11,7 +11,6 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tree
 from relaxpy.exec.native.product import Product, joins, product_of
 from relaxpy.exec.native.tree import Program, whole_runs
-from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -96,10 +95,9 @@ class _Joiner:
                 return False
             if not all(self._inside(run, *a) for a in ((m.target, m.indices), *m.read_elements())):
                 return False
+            # Values in registers are found by equal indices.
             if any(
-                not _same(indices, known[buffer])
-                for buffer, indices in m.read_elements()
-                if buffer in known
+                indices != known[buffer] for buffer, indices in m.read_elements() if buffer in known
             ):
                 return False
             # The indices of the loads are known, but no other value of an axis.
@@ -121,10 +119,6 @@ def _renamed(first: Run, member: Assignment, maps: Run) -> Mapping[Var, PrimExpr
     if load is None or any(a.dtype != b.dtype for a, b in zip(load, member.indices, strict=True)):
         return None  # the indices of the epilogue would be conversions of those of the sum
     return aligned_axes(load, maps.axes, member.indices, first.axes)
-
-
-def _same(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
-    return all(as_poly(x).same(as_poly(y)) for x, y in zip(a, b, strict=True))
 
 
 def _uses_outside_loads(value: PrimExpr, variables: set[Var]) -> bool:

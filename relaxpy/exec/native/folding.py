@@ -13,7 +13,7 @@ from relaxpy.exec.native.contraction import Fold
 from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.product import TARGET, A, B, Dimension, Product, with_column
 
-_ROWS = 4
+_ROWS = 3
 """A vector that is loaded twice has to be used by more rows than that."""
 
 

@@ -58,6 +58,16 @@ def test_images_of_any_width(
     np.testing.assert_array_equal(found, wanted + bias)
 
 
+@pytest.mark.parametrize(("channels", "width"), [(4, 20), (3, 17), (1, 40)])
+def test_groups_of_few_channels(channels: int, width: int) -> None:
+    """They are products of tiles, not of rows of the window, and what follows is one with them."""
+    x, weight = integers(1, 5 * channels, 6, width), integers(5 * channels, channels, 3, 3)
+    bias = integers(1, 5 * channels, 1, 1)
+    program = text(x, weight, "padding=1, groups=5", "R.nn.relu(y + b)")
+    y = convolution(x, weight, stride=1, padding=1, dilation=1, groups=5)
+    np.testing.assert_array_equal(run(program, x, weight, bias), np.maximum(y + bias, 0))
+
+
 def test_a_long_epilogue_and_a_sum_in_stretches() -> None:
     x, weight, bias = integers(1, 130, 9, 20), integers(24, 130, 3, 3), integers(1, 24, 1, 1)
     found = run(text(x, weight, "padding=1", "((y + b) * b + b) * b + y"), x, weight, bias)
