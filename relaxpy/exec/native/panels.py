@@ -33,7 +33,7 @@ def pack(f: Function, memory: Memory, source: Block, target: Value, pitch: int, 
     """
     if _is_one(source.column_stride):
         _pack_rows(f, memory, source, target, pitch, type)
-    elif _is_one(source.row_stride) and type.lanes > 1:
+    elif _is_one(source.row_stride) and type.lanes > 1 and not _is_low(source, type.lanes):
         _pack_columns(f, memory, source, target, pitch, type)
     else:
         _pack_strided(f, memory, source, target, pitch, type)
@@ -174,6 +174,17 @@ def _transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:
         pairs = zip(vectors[: size // 2], vectors[size // 2 :], strict=True)
         vectors = [f.fence(f.shuffle(a, b, lanes)) for a, b in pairs for lanes in (low, high)]
     return vectors
+
+
+def _is_low(source: Block, lanes: int) -> bool:
+    """Whether strided loads of the rows take less time than squares of `lanes` rows.
+
+    The rows of a window are few, and their columns are near each other.
+    """
+    rows, step = source.rows, source.column_stride
+    if isinstance(rows, Value) or isinstance(step, Value):
+        return False
+    return 2 <= step <= LONGEST_STEP and rows * step <= 2 * lanes
 
 
 def _is_one(stride: Size) -> bool:
