@@ -135,9 +135,9 @@ class RunLoops(Loops):
         assert step.initial is not None
         dtype, total = step.register.buffer.dtype, frame.value(step.initial)
         for part in step.values:
-            value = frame.value(part)
-            lanes = max(total.type.lanes, value.type.lanes)
-            sides = (frame.wide(side, lanes) for side in (total, value))
+            operand = frame.value(part)
+            lanes = max(total.type.lanes, operand.type.lanes)
+            sides = (frame.wide(side, lanes) for side in (total, operand))
             total = combined(step.combine, dtype, *sides)
             frame.pin([total])
         return frame.rounded(total, dtype)

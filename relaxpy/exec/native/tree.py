@@ -16,6 +16,7 @@ from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs
 from relaxpy.exec.native.fusion import fused
 from relaxpy.exec.native.lanes import in_lanes, lane_axis, with_best_order
 from relaxpy.exec.native.obligations import Obligation, obligations
+from relaxpy.exec.native.pieces import in_pieces
 from relaxpy.exec.native.product import product_of
 from relaxpy.exec.native.reshapes import without_reshapes
 from relaxpy.ir.arith.algebra.affine import IndexPoly
@@ -108,7 +109,11 @@ class _Reader:
         """The trees, of which neighbouring runs are fused."""
         read = (inner for tree in trees for inner in self._tree(tree, serial))
         for tree in fused(read, self.plan):
-            yield in_lanes(tree) if isinstance(tree, Run) and tree.ordered else tree
+            if not isinstance(tree, Run) or not tree.ordered:
+                yield tree
+                continue
+            run = in_lanes(tree)
+            yield from in_pieces(run, serial, self.plan) if run is tree else (run,)
 
     def _tree(self, tree: Tree, serial: tuple[Axis, ...]) -> Iterator[Tree]:
         match tree:
