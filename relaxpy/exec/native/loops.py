@@ -229,22 +229,27 @@ class Loops:
         unroll: int,
         body: Callable[..., Sequence[Value]],
         carried: Sequence[Value],
+        *,
+        wide: bool = False,
     ) -> list[Value]:
         """`carried = body(lanes, number, *carried)` for vectors of iterations of the axis.
 
-        `number` is the position of a vector among `unroll` vectors that follow each other.
+        `number` is the position of a vector among `unroll` vectors that follow each other. These
+        are the same vector if it is `wide`.
         """
         f, frame = self.function, self.frame
         _, stop = self.bounds(axis)
 
-        def full(copies: int) -> Callable[..., Sequence[Value]]:
+        def full(step: int) -> Callable[..., Sequence[Value]]:
+            copies, lanes = (1, step) if wide else (step // count, count)
+
             def inside(index: Value, *values: Value) -> Sequence[Value]:
                 frame.pin(values)
                 result: Sequence[Value] = values
                 for number in range(copies):
-                    at = index if number == 0 else index + number * count
+                    at = index if number == 0 else index + number * lanes
                     with self.opened(axis):
-                        result = body(Lanes(axis.var, at, count, None), number, *result)
+                        result = body(Lanes(axis.var, at, lanes, None), number, *result)
                     frame.pin(result)
                 return result
 
@@ -260,7 +265,7 @@ class Loops:
         cuts = self.cuts(axis, strides)
         values = list(carried)
         for (low, high), step in zip(pairwise(cuts), strides, strict=False):
-            values = f.loop(low, high, step, values, full(step // count))
+            values = f.loop(low, high, step, values, full(step))
             frame.pin(values)
         low, high = map(f.index, cuts[-2:])
         # As a loop, it would add to an index that may be close to the greatest number.

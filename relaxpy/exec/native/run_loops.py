@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.nest.buffers import position_of, strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment
@@ -19,15 +19,19 @@ from relaxpy.exec.native.llvm import I64, Value
 from relaxpy.exec.native.loops import Loops
 from relaxpy.exec.native.product import Operand, product_of
 from relaxpy.exec.native.short_rows import ShortRows, Step, short_rows
-from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.expr import Call, PrimExpr
 
 LANE_BITS = 512
 """The bits of a vector of values, on every machine: the order of sums does not depend on it."""
 _SWEPT_ROWS = 8
 """The rows that one pass over the accumulators of columns adds."""
 _LEAST_SWEPT = 16
+_SUMS = 4
+"""The vectors of sums of columns that are computed together, as each waits for its last result."""
+_LEAST_WIDE = 64
 _SEARCHED = 64
 """The elements that a search looks at together, one for each bit of an integer."""
 
@@ -39,11 +43,6 @@ class RunLoops(Loops):
         """Emit the loops of a run."""
         written = {m.target for m in (*run.assignments, *run.after)}
         with self.frame.writing(self.aliases(written)):
-            product = product_of(run)
-            if product is not None and all(map(self._has_whole_rows, product.operands)):
-                emit_product(product, self.frame, in_task=self.in_task)
-                self.frame.forget()
-                return
             crossing = crossing_of(run, self.program.plan.root)
             if crossing is not None:
                 rest = tuple(a for a in run.axes if a not in (crossing.along, crossing.across))
@@ -52,6 +51,11 @@ class RunLoops(Loops):
             rows = short_rows(run, self.program)
             if rows is not None:
                 self.rows(rows)
+                return
+            product = product_of(run)
+            if product is not None and all(map(self._has_whole_rows, product.operands)):
+                emit_product(product, self.frame, in_task=self.in_task)
+                self.frame.forget()
                 return
             along = lane_axis(run, self.proofs)
             if along is not None and any(along is a for a in run.axes):
@@ -91,7 +95,9 @@ class RunLoops(Loops):
                 self._finish(run, sums)
             return ()
 
-        self.chunks(along, self.count(run), 1, chunk, ())
+        self.chunks(
+            along, self.count(run), _SUMS if _is_wide(run, along) else 1, chunk, (), wide=True
+        )
 
     def rows(self, rows: ShortRows) -> None:
         """Rows of few elements as lanes."""
@@ -474,6 +480,18 @@ def _searched(run: Run) -> PrimExpr | None:
     if not is_long or member.guards or member.target.dtype != axis.var.dtype:
         return None
     return searched_condition(run)
+
+
+def _is_wide(run: Run, along: Axis) -> bool:
+    """Whether a run only adds up consecutive elements of several columns."""
+    extent = along.extent.constant
+    if not run.over or (extent is not None and extent < _LEAST_WIDE):
+        return False
+    if any(isinstance(node, Call) for m in run.assignments for node in walk(m.value)):
+        return False
+    positions = [position_of(*element) for m in run.assignments for element in m.elements()]
+    steps = [affine(position, {along.var}) for position in positions]
+    return all(step is not None and step.constant(along.var) in (0, 1) for step in steps)
 
 
 def is_swept(run: Run) -> bool:

@@ -19,7 +19,6 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tile
 from relaxpy.exec.kernel.plan.updates import Combine
 from relaxpy.exec.native.lanes import LONGEST_STEP
-from relaxpy.exec.native.product import product_of
 from relaxpy.exec.native.tree import Program, whole_runs
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.node import Node
@@ -30,6 +29,8 @@ from relaxpy.ir.tir.substitution import mentions
 
 _CHEAP = 6
 """The elements of a row up to which a run without functions and accumulations is faster so."""
+_LONGEST = 16
+"""The iterations of loops inside a row, which are those of a product with a 4x4 matrix."""
 _LEAST_ROWS = 16
 _FUNCTION = 40
 """The operations of a function of maths."""
@@ -95,7 +96,6 @@ def _is_suited(run: Run) -> bool:
         not (run.after or run.tests or run.is_serial)
         and not any(m.guards for m in run.assignments)
         and not any(mentions(bound, own) for a in run.loops for bound in (a.start, a.stop))
-        and product_of(run) is None
     )
 
 
@@ -155,7 +155,7 @@ class _Finder:
         self.is_simple = self.is_simple and not calls and not run.over
         self.longest = max(self.longest, count)
         self.operations += count * (len(nodes) + _FUNCTION * calls)
-        if count > LONGEST_STEP or self.operations > _OPERATIONS:
+        if count > _LONGEST or self.operations > _OPERATIONS:
             return False
         within = [a for a in short if all(a is not o for o in run.over)]
         return all(self._unroll(m, row, within, run.over) for m in run.assignments)
@@ -242,9 +242,7 @@ class _Finder:
 
     def result(self) -> ShortRows | None:
         """The steps, and what is stored at the end; None if rows are not worth it."""
-        if not self.has_rows or self.longest < 2:
-            return None
-        if self.is_simple and self.longest > _CHEAP:
+        if not self.has_rows or (self.is_simple and self.longest > _CHEAP):
             return None
         loads = [
             group
@@ -258,6 +256,8 @@ class _Finder:
             stores += (
                 tuple((own[e], e) for e in group) for group in _neighbours([*own], self.axis)
             )
+        if self.longest == 1 and all(len(group) == 1 for group in (*loads, *stores)):
+            return None
         steps = tuple(self.steps)
         return ShortRows(self.outer, self.axis, tuple(loads), steps, tuple(stores))
 

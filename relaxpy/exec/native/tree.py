@@ -112,6 +112,8 @@ class _Reader:
             if not isinstance(tree, Run) or not tree.ordered:
                 yield tree
                 continue
+            if len(tree.independent) < len(tree.ordered):
+                tree = replace(tree, independent=self.plan.independent(tree, serial))
             run = in_lanes(tree)
             yield from in_pieces(run, serial, self.plan) if run is tree else (run,)
 

@@ -197,3 +197,29 @@ def main(A: T.Buffer((4, 80), "{source}"), C: T.Buffer((4, 80), "{dtype}")):
         wanted[:, 71] = a[:, 0].astype(kind)
         relaxpy.compile(from_source(text), target="native")["main"](a, c)
         np.testing.assert_array_equal(c, wanted)
+
+
+@pytest.mark.parametrize("columns", [1, 15, 63, 64, 65, 130, "m"])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_sums_of_few_rows_are_inside_their_memory(columns: int | str, dtype: str) -> None:
+    text = f"""
+@T.prim_func
+def main(a: T.handle, i: T.handle, o: T.handle):
+    {"m = T.int64()" if columns == "m" else ""}
+    A = T.match_buffer(a, (9, {columns}), "{dtype}")
+    I = T.match_buffer(i, (4, 3), "int64")
+    O = T.match_buffer(o, (4, {columns}), "{dtype}")
+    for i, j in T.grid(4, {columns}):
+        O[i, j] = T.{dtype}(0)
+    for i, k, j in T.grid(4, 3, {columns}):
+        O[i, j] = O[i, j] + A[I[i, k], j]
+"""
+    main = relaxpy.compile(from_source(text), target="native")["main"]
+    rng = np.random.default_rng(1)
+    for count in (0, 1, 79, 129, 200) if isinstance(columns, str) else (columns,):
+        a = rng.integers(-9, 9, (9, count)).astype(dtype)
+        places = rng.integers(0, 9, (4, 3))
+        for at_end in (False, True):
+            arrays = [guarded(x, at_end=at_end) for x in (a, places, np.ones((4, count), dtype))]
+            main(*arrays)
+            np.testing.assert_array_equal(arrays[2], a[places].sum(1))

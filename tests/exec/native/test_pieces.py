@@ -72,3 +72,25 @@ def main(D: T.Buffer((20, 20), "int64")):
     native["main"](found)
     other["main"](wanted)
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_the_iterations_of_inner_loops_are_compared_in_the_same_outer_iteration() -> None:
+    text = """
+@T.prim_func
+def main(D: T.Buffer((40, 40), "float64")):
+    for k in range(40):
+        for i in range(39 - k):
+            D[k + 1 + i, k] = D[k + 1 + i, k] / D[k, k]
+        for i, j in T.grid(39 - k, 39 - k):
+            D[k + 1 + i, k + 1 + j] = D[k + 1 + i, k + 1 + j] - D[k + 1 + i, k] * D[k, k + 1 + j]
+"""
+    ex = relaxpy.compile(from_source(text), target="native")
+    assert "each j" in ex.kernel_source("main", "tree")
+    rng = np.random.default_rng(0)
+    d = rng.standard_normal((40, 40)) + 40 * np.eye(40)
+    wanted, found = d.copy(), guarded(d, at_end=True)
+    for k in range(39):
+        wanted[k + 1 :, k] /= wanted[k, k]
+        wanted[k + 1 :, k + 1 :] -= wanted[k + 1 :, k, None] * wanted[k, k + 1 :]
+    ex["main"](found)
+    np.testing.assert_array_equal(found, wanted)

@@ -139,3 +139,41 @@ def test_bfloat16(found: list[bool]) -> None:
     result = relaxpy.compile(from_source(text), target="native")(x)
     np.testing.assert_array_equal(np.asarray(result).astype("float32"), wanted)
     assert any(found)
+
+
+def test_statements_of_single_elements(found: list[bool]) -> None:
+    text = """
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 3), "float32")
+    B = T.match_buffer(b, (n, 3), "float32")
+    C = T.match_buffer(c, (n, 3), "float32")
+    for i in range(n):
+        C[i, 0] = A[i, 1] * B[i, 2] - A[i, 2] * B[i, 1]
+        C[i, 1] = A[i, 2] * B[i, 0] - A[i, 0] * B[i, 2]
+        C[i, 2] = A[i, 0] * B[i, 1] - A[i, 1] * B[i, 0]
+"""
+    main = relaxpy.compile(from_source(text), target="native")["main"]
+    assert any(found)
+    for count in COUNTS:
+        a, b = numbers((count, 3)), numbers((count, 3))[::-1].copy()
+        for at_end in (False, True):
+            arrays = [guarded(x, at_end=at_end) for x in (a, b, np.zeros_like(a))]
+            main(*arrays)
+            np.testing.assert_array_equal(arrays[2], np.cross(a, b))
+
+
+@pytest.mark.parametrize(("columns", "results"), [(3, 3), (4, 4), (2, 5), (5, 3)])
+def test_products_with_a_small_matrix(columns: int, results: int, found: list[bool]) -> None:
+    args = (
+        f'x: R.Tensor(("n", {columns}), "float32"), w: R.Tensor(({columns}, {results}), "float32")'
+    )
+    main = relaxpy.compile(from_source(graph(args, "R.matmul(x, w)")), target="native")["main"]
+    assert any(found)
+    w = numbers((columns, results))
+    for count in COUNTS:
+        x = numbers((count, columns))
+        for at_end in (False, True):
+            result = main(guarded(x, at_end=at_end), guarded(w, at_end=at_end))
+            np.testing.assert_allclose(result, x @ w, rtol=1e-5, atol=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from enum import Enum, auto
 from itertools import groupby, product
 from typing import TypeAlias
@@ -109,8 +110,19 @@ def independent_axes(
     all others, so that their variables are the same. `roots` maps buffers to those of the same
     shape whose memory they use.
     """
-    own = _pairs(statement, statement) if reduces else _conflicts(statement, statement)
-    return _axes_that_agree(own, statement.axes, serial, shape_vars, roots)
+    own = _pairs if reduces else _conflicts
+    found = _axes_that_agree(own(statement, statement), statement.axes, serial, shape_vars, roots)
+    inner = tuple(axis for axis in statement.axes if axis.var not in serial)
+    if (
+        not isinstance(statement, Assignment)
+        or len(found) == len(inner)
+        or len(inner) == len(statement.axes)
+    ):
+        return found
+    # The variables in `serial` have one value, which may be unknown, where their bounds decide
+    # nothing: `k` and `k + j + 1` are different then.
+    statement = replace(statement, axes=inner)
+    return found | _axes_that_agree(own(statement, statement), inner, (), shape_vars, roots)
 
 
 def meets_itself(
