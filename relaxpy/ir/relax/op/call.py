@@ -156,15 +156,8 @@ def _scalars(call: Call, ctx: Context) -> tuple[StructInfo, ...]:
     return tuple(PrimStructInfo(v.dtype, v) for v in sinfo.values)
 
 
-def _check_kernel(
-    callee: Expr,
-    inputs: Sequence[StructInfo],
-    outputs: Sequence[TensorStructInfo],
-    scalars: Sequence[StructInfo],
-    call: Call,
-    ctx: Context,
-) -> None:
-    """Check OP-1 and OP-8: the callee is a PrimFunc of the module, and no type provably differs."""
+def _check_callee(callee: Expr, ctx: Context) -> GlobalVar:
+    """Check OP-1: the callee is a global function of the module, and not a Relax function."""
     if not isinstance(callee, GlobalVar):
         raise StructInfoTypeError(
             "only a PrimFunc of the module can be called so",
@@ -181,6 +174,19 @@ def _check_kernel(
             hint=f"call it directly: {callee.name_hint}(...)",
             about=callee,
         )
+    return callee
+
+
+def _check_kernel(
+    callee: Expr,
+    inputs: Sequence[StructInfo],
+    outputs: Sequence[TensorStructInfo],
+    scalars: Sequence[StructInfo],
+    call: Call,
+    ctx: Context,
+) -> None:
+    """Check OP-1 and OP-8: the callee is a PrimFunc of the module, and no type provably differs."""
+    callee = _check_callee(callee, ctx)
     if not ctx.knows(callee):
         if ctx.closed:
             ctx.global_sinfo(callee)
