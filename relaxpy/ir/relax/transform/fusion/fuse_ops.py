@@ -10,14 +10,12 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, is_row_wise, multiplies_batches
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.nodes import (
     Binding,
-    Call,
     DataflowBlock,
     DataflowVar,
     Expr,
@@ -26,6 +24,7 @@ from relaxpy.ir.relax.nodes import (
     TupleGetItem,
     Var,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.relax.transform.fusion.cost import RULE_OPTION, FusionRule
 from relaxpy.ir.relax.transform.fusion.grouping import KERNEL_CALLS, FunctionGroup, group_bindings
@@ -229,9 +228,7 @@ def _groups(block: DataflowBlock, kernels: _Kernels, limit: int) -> Mapping[Bind
 def _kernel_of(binding: Binding, kernels: _Kernels) -> str:
     """The name of the kernel that a binding calls, or ""."""
     value = binding.value
-    if not isinstance(binding, VarBinding) or not isinstance(value, Call):
-        return ""
-    if not isinstance(value.op, Op) or value.op.name not in KERNEL_CALLS:
+    if not isinstance(binding, VarBinding) or not is_call_of(value, *KERNEL_CALLS):
         return ""
     kernel, operands = value.args[:2]
     if not isinstance(kernel, GlobalVar) or not isinstance(operands, Tuple):

@@ -9,7 +9,6 @@ from typing import cast
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rename, rewrite, walk
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Call,
@@ -25,6 +24,7 @@ from relaxpy.ir.relax.nodes import (
     TupleGetItem,
     TupleStructInfo,
     VarBinding,
+    is_call_of,
 )
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
@@ -143,13 +143,12 @@ class _Fusion:
         return scalars
 
     def _value(self, value: Expr) -> tuple[Buffer, ...]:
-        if isinstance(value, Call) and isinstance(value.op, Op):
-            if value.op.name == "relax.call_tir":
-                return self._call(value, ())
-            if value.op.name == "relax.call_tir_inplace":
-                indices = value.attrs["inplace_indices"]
-                assert isinstance(indices, tuple)
-                return self._call(value, tuple(k for k in indices if isinstance(k, int)))
+        if is_call_of(value, "relax.call_tir"):
+            return self._call(value, ())
+        if is_call_of(value, "relax.call_tir_inplace"):
+            indices = value.attrs["inplace_indices"]
+            assert isinstance(indices, tuple)
+            return self._call(value, tuple(k for k in indices if isinstance(k, int)))
         if isinstance(value, TupleGetItem):
             sinfo = value.tuple_value.struct_info
             if not isinstance(sinfo, TupleStructInfo):
