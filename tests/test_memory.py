@@ -25,6 +25,7 @@ from relaxpy.script import from_source
 #: Keyed by what a process has a few of: hooks, datatypes, machines, positions of operands, or
 #: nothing.
 FEW = {
+    "relaxpy.exec.blas._openblas",
     "relaxpy.exec.kernel.row_blocks._pool",
     "relaxpy.exec.kernel.special._series",
     "relaxpy.exec.native.entry.table_offset",
@@ -44,6 +45,7 @@ FEW = {
     "relaxpy.exec.native.static_entry._library",
     "relaxpy.exec.runtime.operands._scalar",
     "relaxpy.exec.runtime.operands._size",
+    "relaxpy.exec.runtime.threads.thread_count",
     "relaxpy.exec.runtime.values.holds_numbers",
     "relaxpy.exec.stored._surroundings",
     "relaxpy.ir.arith.tvm.rewrite._rules",

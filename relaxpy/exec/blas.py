@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -29,16 +35,80 @@ def numpy_blas() -> Blas:
     config = np.show_config(mode="dicts")
     found = config.get("Build Dependencies", {}).get("blas", {}) if config else {}
     name = " ".join(str(found[key]) for key in ("name", "version") if found.get(key))
+    core, threads = _openblas("get_corename"), _openblas("get_num_threads")
+    if core is None or threads is None:
+        return Blas(name, "", 0)
+    core.restype = ctypes.c_char_p
+    return Blas(name, core().decode(), threads())
+
+
+@cache
+def _openblas(function: str) -> Any:
+    """A function of the OpenBLAS of NumPy, or None if NumPy uses another BLAS."""
     try:
         library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
     except (AttributeError, OSError):
-        return Blas(name, "", 0)
+        return None
     # A library finds the functions of those that it is linked with.
-    for prefix in ("scipy_openblas", "openblas"):
-        for suffix in ("64_", "_64", ""):
-            core = getattr(library, f"{prefix}_get_corename{suffix}", None)
-            threads = getattr(library, f"{prefix}_get_num_threads{suffix}", None)
-            if core is not None and threads is not None:
-                core.restype = ctypes.c_char_p
-                return Blas(name, core().decode(), threads())
-    return Blas(name, "", 0)
+    names = (
+        f"{prefix}_{function}{suffix}"
+        for prefix in ("scipy_openblas", "openblas")
+        for suffix in ("64_", "_64", "")
+    )
+    return next((found for n in names if (found := getattr(library, n, None)) is not None), None)
+
+
+class _Limit:
+    """How many callers at present want products on one thread, and the number of threads before."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.callers = 0
+        self.before = 1
+
+    def enter(self) -> None:
+        """Let BLAS use one thread."""
+        with self.lock:
+            if not self.callers:
+                self.before = _openblas("get_num_threads")()
+                if self.before != 1:
+                    _openblas("set_num_threads")(1)
+            self.callers += 1
+
+    def leave(self) -> None:
+        """After the last caller BLAS uses as many threads as before."""
+        with self.lock:
+            self.callers -= 1
+            # A number that somebody has set meanwhile is left as it is.
+            if not self.callers and self.before != 1 and _openblas("get_num_threads")() == 1:
+                _openblas("set_num_threads")(self.before)
+
+    def forget(self) -> None:
+        """A forked child has none of the other threads of its parent, which may be callers."""
+        self.lock = threading.Lock()
+        if self.callers:
+            self.callers = 1
+            self.leave()
+
+
+_limit = _Limit()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_limit.forget)
+
+
+def has_thread_limit() -> bool:
+    """Whether the number of threads of NumPy's BLAS can be set."""
+    return None not in (_openblas("get_num_threads"), _openblas("set_num_threads"))
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Products of matrices use one thread, in all threads of the process.
+
+    Only if `has_thread_limit()`. Several threads may be inside at once.
+    """
+    _limit.enter()
+    try:
+        yield
+    finally:
+        _limit.leave()

@@ -18,8 +18,8 @@ from relaxpy.exec.blas import numpy_blas
 from relaxpy.exec.native import disk_cache
 from relaxpy.exec.native.interpreter import fits_interpreter
 from relaxpy.exec.native.machine import Machine, host, llvm
-from relaxpy.exec.native.pool import THREADS, thread_count
 from relaxpy.exec.native.processor import processor
+from relaxpy.exec.runtime.threads import THREADS, thread_count
 from relaxpy.ir.core.target import default_target
 from relaxpy.screen import ShownAsTable, Table
 

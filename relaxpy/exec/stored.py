@@ -29,10 +29,10 @@ from relaxpy.exec.native.interpreter import fits_interpreter
 from relaxpy.exec.native.jit import link
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.packing import Packing
-from relaxpy.exec.native.pool import thread_count
 from relaxpy.exec.native.processor import generator, processor
 from relaxpy.exec.native.static_entry import StaticEntry
 from relaxpy.exec.report import ReportRow
+from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

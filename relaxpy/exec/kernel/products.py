@@ -90,13 +90,15 @@ def contract(
     return out
 
 
+WORTH_DOTS = 1 << 20
+"""The bytes of windows from which it pays not to copy them."""
 MOST_DOTS = 64
 """Up to so many columns of windows are multiplied with a row one by one."""
 
 
 def _are_dots(rows: tuple[int, ...], columns: tuple[int, ...], copied: int) -> bool:
     """Whether to multiply one row with each column, which copies no overlapping windows."""
-    return math.prod(rows) == 1 and math.prod(columns) <= MOST_DOTS and copied > MOST_COPIED
+    return math.prod(rows) == 1 and math.prod(columns) <= MOST_DOTS and copied > WORTH_DOTS
 
 
 def _dots(row: Array, columns: Array, out: Array, batch: int) -> None:
@@ -107,7 +109,7 @@ def _dots(row: Array, columns: Array, out: Array, batch: int) -> None:
         np.einsum(row, labels, column, labels, labels[:batch], out=out[(..., *index)])
 
 
-MOST_COPIED = 1 << 20
+MOST_COPIED = 1 << 22
 """Operands that have to be copied are multiplied in pieces of so many bytes."""
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel import row_blocks
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound
 from relaxpy.exec.kernel.plan.tree import Contraction, For, Run, Scan, Tile, Tree
-from relaxpy.exec.kernel.row_blocks import CORES
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def _entries(tree: Tree, prefix: str, reason: str) -> Iterator[BlockReport]:
         case Tile(body=runs):
             for run in runs:
                 for entry in _entries(run, f"{prefix}in row blocks, ", reason):
-                    yield replace(entry, threads=str(CORES))
+                    yield replace(entry, threads=str(row_blocks.threads()))
         case Run(statement=statement) if tree.loops:
             threads = "BLAS" if isinstance(tree.idiom, Contraction) else "1"
             yield BlockReport(statement.name, prefix + _method(tree), reason, threads=threads)

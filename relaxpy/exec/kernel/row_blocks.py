@@ -8,26 +8,37 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import cache
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxpy.exec.blas import has_thread_limit, one_blas_thread
+from relaxpy.exec.runtime.threads import thread_count
+
 TARGET = 1 << 21
-"""The bytes that a block may access, so that intermediate results stay in the cache of a core."""
+"""The bytes that a block may access, so that intermediate results stay in the cache of a core.
+
+Four times as many where threads share the blocks: with more blocks they wait more often for Python.
+"""
 SHORTEST_RUN = 1 << 12
 """The contiguous bytes in a block below which gaps between them cost more than the cache saves."""
 WORTH_SCRATCH = 1 << 16
 """The number of bytes from which new memory from the system costs more than `Scratch`."""
-WORTH_THREADS = 1 << 25
-"""The number of bytes from which several threads are faster than one."""
+WORTH_THREADS = 1 << 24
+"""The amount of work from which several threads are faster than one.
+
+It is as much as so many products in a product of matrices, about 0.3 milliseconds.
+"""
 
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+threads = cache(thread_count)
+"""The number of threads that share blocks."""
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(CORES, "relaxpy")
+    return ThreadPoolExecutor(max(threads() - 1, 1), "relaxpy")
 
 
 if hasattr(os, "register_at_fork"):
@@ -44,7 +55,7 @@ class Scratch:
     __slots__ = ("memory", "used")
 
     def __init__(self) -> None:
-        self.memory = np.empty(TARGET, np.uint8)
+        self.memory = np.empty(2 * TARGET, np.uint8)
         self.used = 0
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -61,7 +72,7 @@ class Scratch:
 _Rows: TypeAlias = Callable[[int, int, Callable[..., Any]], None]
 
 _scratch: list[Scratch] = []
-"""Memory that no thread uses at present, at most one for each core."""
+"""Memory that no thread uses at present, at most one for each thread."""
 
 
 def blocks(
@@ -69,25 +80,74 @@ def blocks(
     start: int,
     stop: int,
     row_bytes: int,
+    row_work: int,
     run_bytes: int = SHORTEST_RUN,
+    products: bool = False,
 ) -> None:
     """Run `rows(lo, hi, empty)` for blocks of `start` to `stop`, in any order, perhaps in parallel.
 
-    A row has `row_bytes`; `run_bytes` of them are contiguous with those of the next row, where a
-    block has gaps. `empty` allocates arrays that only that block uses.
+    A row has `row_bytes`, and `row_work` that takes as long as so many products in a product of
+    matrices; `run_bytes` of a row are contiguous with those of the next, where a block has gaps.
+    `empty` allocates arrays that only that block uses. If rows contain `products` of matrices,
+    threads compute one each.
     """
     count = stop - start
+    least = -(-SHORTEST_RUN // max(run_bytes, 1))
+    if count * row_work >= WORTH_THREADS and threads() > 1:
+        if products:
+            is_even = count % threads() == 0 or count >= 4 * threads()
+            if is_even and perf_counter() >= _busy_until and has_thread_limit():
+                _share_products(rows, start, stop)
+                return
+        elif count > least:
+            step = min(4 * TARGET // max(row_bytes, 1), -(-count // (2 * threads())))
+            _share(rows, start, stop, max(least, step))
+            return
     total = count * row_bytes
     if total <= min(TARGET, WORTH_SCRATCH):
         if count > 0:
             rows(start, stop, np.empty)
         return
-    least = -(-SHORTEST_RUN // max(run_bytes, 1))
     step = max(least, TARGET // row_bytes)
-    if total < WORTH_THREADS or count <= step or CORES == 1:
-        _run(rows, iter(range(start, stop, step)), stop, step)
-        return
-    step = max(least, min(step, -(-count // (2 * CORES))))
+    _run(rows, iter(range(start, stop, step)), stop, step)
+
+
+BUSY_SECONDS = 0.3
+"""How long threads leave products to BLAS after they have found the processors busy.
+
+Threads of OpenBLAS wait actively for 0.13 seconds after a product.
+"""
+_busy_until = 0.0
+MOST_SLOW = 3
+"""How many slow products, one after the other, show that the processors are busy."""
+_slow = 0
+
+
+def _share_products(rows: _Rows, start: int, stop: int) -> None:
+    """Run a block on each thread, with products on one thread of BLAS each."""
+    global _busy_until, _slow
+    own: list[float] = []
+
+    def timed(lo: int, hi: int, empty: Callable[..., Any]) -> None:
+        begin = perf_counter()
+        rows(lo, hi, empty)
+        own.append(perf_counter() - begin)
+
+    begin = perf_counter()
+    with one_blas_thread():
+        _share(timed, start, stop, -(-(stop - start) // threads()))
+    end = perf_counter()
+    _slow = _slow + 1 if end - begin > MOST_WAITING * min(own) else 0
+    if _slow >= MOST_SLOW:
+        _slow, _busy_until = 0, end + BUSY_SECONDS
+
+
+MOST_WAITING = 1.6
+"""The time of a shared product, divided by that of its fastest block, up to which it is fast."""
+
+
+def _share(rows: _Rows, start: int, stop: int, step: int) -> None:
+    """Run blocks of `step` rows on several threads."""
     starts = iter(range(start, stop, step))
 
     def work() -> None:
@@ -95,9 +155,10 @@ def blocks(
             _run(rows, starts, stop, step)
 
     jobs: list[Future[None]] = []
+    helpers = min(threads(), -(-(stop - start) // step)) - 1
     # When the interpreter shuts down, no thread can start.
     with suppress(RuntimeError):
-        jobs.extend(_pool().submit(work) for _ in range(CORES - 1))
+        jobs.extend(_pool().submit(work) for _ in range(helpers))
     # This thread works, too: it only waits for blocks that others have begun.
     try:
         work()
@@ -117,5 +178,5 @@ def _run(rows: _Rows, starts: Iterator[int], stop: int, step: int) -> None:
     for lo in starts:
         scratch.used = 0
         rows(lo, min(lo + step, stop), scratch.empty)
-    if len(_scratch) < CORES:
+    if len(_scratch) < threads():
         _scratch.append(scratch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from operator import mul
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -206,16 +207,25 @@ def strided(
     Errors:
         RuntimeCheckError: the view is out of bounds, although the caller has proved the contrary.
     """
-    shape = tuple(max(s, 0) for s in shape)
-    if 0 in shape:
-        return np.empty(shape, array.dtype)
-    for axis, (first, size) in enumerate(zip(offsets, array.shape, strict=True)):
-        ends = [row[axis] * (count - 1) for row, count in zip(steps, shape, strict=True)]
-        low, high = sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
-        check_bounds(first + low, first + high, size, axis, "a kernel: of a view")
-    origin = array[tuple(slice(o, None) for o in offsets)]
-    strides = [sum(c * s for c, s in zip(row, array.strides, strict=True)) for row in steps]
-    return strided_view(origin, shape, strides)
+    if min(shape, default=1) <= 0:
+        return np.empty([max(size, 0) for size in shape], array.dtype)
+    place = 0
+    for axis, first in enumerate(offsets):
+        low = high = first
+        for step, count in zip(steps, shape, strict=True):
+            distance = step[axis] * (count - 1)
+            if distance > 0:
+                high += distance
+            else:
+                low += distance
+        if low < 0 or high >= array.shape[axis]:
+            check_bounds(low, high, array.shape[axis], axis, "a kernel: of a view")
+        place += first * array.strides[axis]
+    strides = [sum(map(mul, step, array.strides)) for step in steps]
+    if array.flags.c_contiguous and array.dtype.isbuiltin == 1:
+        view: Array = np.ndarray(shape, array.dtype, array, place, strides)
+        return view
+    return strided_view(array[tuple(slice(o, None) for o in offsets)], shape, strides)
 
 
 def scatter(

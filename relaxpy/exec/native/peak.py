@@ -15,7 +15,7 @@ from relaxpy.exec.native.jit import compile_module
 from relaxpy.exec.native.llvm import I64, POINTER, Type, Value
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.module import Module
-from relaxpy.exec.native.pool import thread_count
+from relaxpy.exec.runtime.threads import thread_count
 
 _CHAINS: Final = 12
 """Independent operations, which hide the time until a result is there."""

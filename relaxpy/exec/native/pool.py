@@ -24,14 +24,10 @@ import threading
 from functools import cache
 from typing import Any, Final
 
-from relaxpy.errors import MisuseError
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.objects import compile_object, link_object
+from relaxpy.exec.runtime.threads import thread_count
 
-THREADS: Final = "RELAXPY_NUM_THREADS"
-"""The environment variable with the number of threads."""
-MOST_THREADS: Final = 4096
-"""The largest number of threads."""
 _SPINS: Final = 5_000
 _MASK_BYTES: Final = 128
 _PLACE: Final = "{ i32, i32, i32 }"
@@ -419,18 +415,3 @@ def connect(variable: int) -> None:
     """Store the function of the pool and its number of threads at a module's variable."""
     words = (ctypes.c_uint64 * 2).from_address(variable)
     words[0], words[1] = pool().run, pool().threads
-
-
-def thread_count() -> int:
-    """RELAXPY_NUM_THREADS, or the number of processors that this process may use."""
-    text = os.environ.get(THREADS)
-    if text is None:
-        found = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-        return min(found, MOST_THREADS)
-    # Python refuses to read integers of thousands of digits.
-    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= MOST_THREADS:
-        raise MisuseError(
-            f"{THREADS} is {text[:40]!r}, expected an integer from 1 to {MOST_THREADS}",
-            hint=f"set {THREADS} to the number of threads, such as 4, or unset it",
-        )
-    return int(text)

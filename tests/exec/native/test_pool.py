@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.native import pool
 from relaxpy.exec.native.jit import Library, compile_module
 from relaxpy.exec.native.llvm import I64, POINTER, Function, Type, Value
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.parallel import parallel
+from relaxpy.exec.runtime.threads import THREADS, thread_count
 
 ROOT = Path(__file__).parents[3]
 
@@ -111,12 +111,13 @@ def test_values_of_all_types_are_captured() -> None:
 def test_a_number_of_threads_that_is_not_one_is_refused(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(pool.THREADS, text)
+    monkeypatch.setenv(THREADS, text)
     with pytest.raises(MisuseError, match="expected an integer from 1 to 4096"):
-        pool.thread_count()
+        thread_count()
 
 
 START = """
+from relaxpy.exec.native import pool
 from tests.exec.native.test_pool import *
 library = compile_module(squares(), ["run"])
 """
@@ -188,7 +189,7 @@ def test_one_thread_is_one_thread() -> None:
 def test_the_pool_has_as_many_threads_as_the_process_has_processors() -> None:
     first = f"""
 import os
-os.environ.pop("{pool.THREADS}", None)
+os.environ.pop("{THREADS}", None)
 os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
 """
     assert process(first + START + COUNT) == "1 1\n"

@@ -13,6 +13,7 @@ import numpy as np
 import relaxpy
 from relaxpy.errors import ParseError, RelaxpyError, RuntimeCheckError
 from relaxpy.exec.kernel import row_blocks
+from relaxpy.exec.kernel.plan import blocking
 from relaxpy.exec.native.machine import obstacle
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -70,7 +71,8 @@ def examine(program: Program, targets: Sequence[str] = TARGETS, *, trip: bool = 
     executables = {}
     for target in targets:
         try:
-            executables[target] = relaxpy.compile(func, target=target)
+            with _blocks(program):
+                executables[target] = relaxpy.compile(func, target=target)
         except RelaxpyError as error:
             outcome.failures.append(
                 Failure(f"refused when compiled ({target})", _first_line(error))
@@ -97,14 +99,15 @@ def examine(program: Program, targets: Sequence[str] = TARGETS, *, trip: bool = 
 
 @contextmanager
 def _blocks(program: Program) -> Iterator[None]:
-    """Rows are divided into blocks of as many bytes as `program` states."""
-    before = row_blocks.TARGET, row_blocks.WORTH_THREADS
+    """Rows are divided into blocks of as many bytes as `program` states, however little work."""
+    before = row_blocks.TARGET, row_blocks.WORTH_THREADS, blocking.MUCH_WORK
     if program.block:
         row_blocks.TARGET, row_blocks.WORTH_THREADS = program.limits()
+        blocking.MUCH_WORK = 1
     try:
         yield
     finally:
-        row_blocks.TARGET, row_blocks.WORTH_THREADS = before
+        row_blocks.TARGET, row_blocks.WORTH_THREADS, blocking.MUCH_WORK = before
 
 
 def _round_trip(func: Any) -> list[Failure]:

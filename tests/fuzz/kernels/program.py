@@ -140,13 +140,15 @@ class Program:
             'f = from_source("""',
             self.text.strip("\n"),
             '""")',
-            "executable = relaxpy.compile(f)",
         ]
         if self.block:
             lines += [
                 "from relaxpy.exec.kernel import row_blocks",
+                "from relaxpy.exec.kernel.plan import blocking",
                 "row_blocks.TARGET, row_blocks.WORTH_THREADS = {}, {}".format(*self.limits()),
+                "blocking.MUCH_WORK = 1",
             ]
+        lines.append("executable = relaxpy.compile(f)")
         for call in self.calls:
             lines += [call.source(), 'executable[f.attrs["global_symbol"]](*args)', "print(*args)"]
         return "\n".join(lines) + "\n"

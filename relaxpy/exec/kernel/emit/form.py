@@ -30,7 +30,8 @@ def numpy_form(plan: Plan) -> NumpyForm:
     plan = with_searches(plan)
     unused = unused_extremes(plan)
     searches = (r.statement for r in runs(plan.trees) if isinstance(r.idiom, Search))
-    plan = with_short_loops(in_tiles(plan, {*unused.values(), *searches}))
+    plan = in_tiles(plan, {*unused.values(), *searches}, for_threads=True)
+    plan = with_short_loops(plan)
     without = {b for tree in plan.trees if isinstance(tree, Tile) for b in tree.local}
     without.update(unused, plan.reshaped)
     return NumpyForm(plan, tuple(b for b in plan.local if b not in without), unused)

@@ -27,9 +27,10 @@ from relaxpy.exec.kernel.nest.domain import nonempty_condition, tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
-from relaxpy.exec.kernel.plan.blocking import gap_bytes, row_bytes
+from relaxpy.exec.kernel.plan.blocking import gap_bytes, row_bytes, row_work
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.memory import exclusions
+from relaxpy.exec.kernel.plan.products import is_product
 from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement, expressions_of
 from relaxpy.exec.kernel.plan.tree import (
@@ -573,9 +574,12 @@ class NumpyEmitter:
         self.rows, self.proof, self.scope.buffers = outer
         bounds = [self.scope.index(tile.axis.start), self.scope.index(tile.axis.stop)]
         gaps = [ops.cast_to(size.expr(), INT64) for size in gap_bytes(tile, self.plan)]
-        bytes_ = [self.scope.index(row_bytes(tile, self.plan))]
-        bytes_ += [self.scope.index(reduce(ops.minimum, gaps))] if gaps else []
-        blocks = do(call("rt.blocks", name, *bounds, *bytes_))
+        sizes = [self.scope.index(size) for size in (row_bytes(tile, self.plan), row_work(tile))]
+        sizes += [self.scope.index(reduce(ops.minimum, gaps))] if gaps else []
+        products: dict[str, Code] = (
+            {"products": True} if any(map(is_product, runs(tile.body))) else {}
+        )
+        blocks = do(call("rt.blocks", name, *bounds, *sizes, **products))
         return [function(name, params, body), blocks]
 
     def _block_rows(self, buffer: Buffer, rows: Rows, empty: str | None) -> ast.stmt:

@@ -10,6 +10,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
+from relaxpy.exec.kernel.plan.products import divided_axes, is_product
 from relaxpy.exec.kernel.plan.statements import Access, Assignment, Statement
 from relaxpy.exec.kernel.plan.tree import (
     Contraction,
@@ -39,33 +40,51 @@ _LEAST_PASSES = 4
 """The number of passes over the elements from which blocks save more than they cost."""
 _LEAST_BYTES = 1 << 16
 """The number of bytes up to which all rows fit in one block, with memory to spare in any cache."""
+_ELEMENT_WORK = 4
+"""The time of an operation on an element, in products of a product of matrices."""
+_COSTLY_OPERATIONS = 8
+"""The operations that take as long as a costly one."""
+MUCH_WORK = 1 << 24
+"""The work from which blocks are worth it for threads, even for few passes."""
+_LEAST_LONG = 1 << 5
+"""The length of an innermost axis from which a few passes take as long as their work suggests."""
 
 
-def in_tiles(plan: Plan, fast: Container[Statement] = ()) -> Plan:
+def in_tiles(plan: Plan, fast: Container[Statement] = (), *, for_threads: bool = False) -> Plan:
     """`plan` with consecutive elementwise runs over a common axis fused into blocks of rows.
 
-    Blocks are not worth their overhead for the `fast` statements alone.
+    Blocks are not worth their overhead for the `fast` statements alone. If they are `for_threads`,
+    they may have products of matrices, of which they divide the batch or the windows of a
+    convolution, and are also worth it for few passes that are much work.
     """
     private = {b for b in plan.local if b not in plan.shared} - plan.fixed
-    return replace(plan, trees=_tiled(plan.trees, plan, private, fast))
+    worth = _Worth(private, fast, for_threads)
+    return replace(plan, trees=_tiled(plan.trees, plan, worth))
 
 
-def _tiled(
-    trees: Sequence[Tree], plan: Plan, local: Container[Buffer], fast: Container[Statement]
-) -> tuple[Tree, ...]:
-    """`trees` in blocks, in which `local` buffers may be allocated."""
+@dataclass(frozen=True, slots=True)
+class _Worth:
+    """What decides about blocks: see `in_tiles`. They may allocate `local` buffers."""
+
+    local: Container[Buffer]
+    fast: Container[Statement]
+    for_threads: bool
+
+
+def _tiled(trees: Sequence[Tree], plan: Plan, worth: _Worth) -> tuple[Tree, ...]:
+    """`trees` in blocks."""
     result: list[Tree] = []
-    rows = _Rows(plan)
+    rows = _Rows(plan, worth.for_threads)
     for tree in trees:
         if isinstance(tree, Run) and rows.extended(tree):
             continue
-        result += _blocked(rows, trees, local, fast)
-        rows = _Rows(plan)
+        result += _blocked(rows, trees, worth)
+        rows = _Rows(plan, worth.for_threads)
         if isinstance(tree, For):
-            tree = replace(tree, body=_tiled(tree.body, plan, (), fast))
+            tree = replace(tree, body=_tiled(tree.body, plan, replace(worth, local=())))
         if not isinstance(tree, Run) or not rows.extended(tree):
             result.append(tree)
-    return (*result, *_blocked(rows, trees, local, fast))
+    return (*result, *_blocked(rows, trees, worth))
 
 
 @dataclass(slots=True)
@@ -76,6 +95,7 @@ class _Rows:
     """
 
     plan: Plan
+    with_products: bool
     members: list[Run] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)
     rows: dict[Buffer, Row | None] = field(default_factory=dict)
@@ -88,12 +108,13 @@ class _Rows:
             return False
         if run.ordered and not isinstance(run.idiom, ArgExtreme):
             return False
-        if isinstance(run.idiom, Contraction) and not _is_row_wise(run.idiom, run.axes):
-            return False
+        axes: Sequence[Axis] = run.axes
+        if is_product(run):
+            axes = divided_axes(run) if self.with_products else ()
         if any(may_fail(b, (), self.plan.shape_vars) for a in run.loops for b in (a.start, a.stop)):
             return False  # what stops the program does so without blocks, too
         written = self.written.union(_memory(self.plan, b) for b in writes)
-        for axis in run.axes:
+        for axis in axes:
             common = not self.axes or axis.has_bounds_of(self.axes[0])
             rows = self._rows(run, axis) if common else {}
             if rows and all(rows[memory] is not None for memory in rows.keys() & written):
@@ -112,11 +133,6 @@ class _Rows:
             previous = rows.get(memory, self.rows.get(memory, row))
             rows[memory] = row if previous == row else None
         return rows
-
-
-def _is_row_wise(product: Contraction, axes: Sequence[Axis]) -> bool:
-    """Whether all factors mention all axes, so that no operand is a matrix used by all rows."""
-    return all(mentions(f, {a.var}) for f in product.factors for a in axes)
 
 
 def _row(access: Access, axis: Axis) -> Row | None:
@@ -140,18 +156,14 @@ def _is_inside(buffer: Buffer, row: Row, axis: Axis, shape_vars: Container[Var])
     return first.is_at_least(0, shape_vars) and margin.is_at_least(0, shape_vars)
 
 
-def _blocked(
-    rows: _Rows,
-    trees: Sequence[Tree],
-    local: Container[Buffer],
-    fast: Container[Statement],
-) -> Sequence[Tree]:
+def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree]:
     """The members of `rows` in blocks if that is worth the overhead, else as they are."""
     members, axes, shape_vars = rows.members, rows.axes, rows.plan.shape_vars
     most = max((_rank(run) for run in members), default=0)
     # Runs over fewer axes, such as those that compute indices, take little time.
-    slow = (r for r in members if _rank(r) == most and r.statement not in fast)
-    if sum(map(_passes, slow)) < _LEAST_PASSES:
+    slow = [r for r in members if _rank(r) == most and r.statement not in worth.fast]
+    few = sum(map(_passes, slow)) < _LEAST_PASSES
+    if few and not (worth.for_threads and _is_much_work(slow)):
         return members
     row_of = {b: r for b, r in rows.rows.items() if r and _is_inside(b, r, axes[0], shape_vars)}
     accessed = dict.fromkeys(a.buffer for run in members for a in accesses(run))
@@ -163,7 +175,7 @@ def _blocked(
         if run.statement not in inside
         for a in accesses(run)
     }
-    local_rows = frozenset(b for b in row_of if b in local and b not in elsewhere)
+    local_rows = frozenset(b for b in row_of if b in worth.local and b not in elsewhere)
     low, high = Var("lo", INT64), Var("hi", INT64)
     blocked = tuple(
         _along(run, axis, Axis(axis.var, low, high))
@@ -187,8 +199,8 @@ def _rank(run: Run) -> int:
     return len(run.axes) + len(run.over)
 
 
-def _passes(run: Run) -> int:
-    """The number of passes over the elements; costly operations count twice."""
+def _passes(run: Run, costly: int = 2) -> int:
+    """The number of passes over the elements; costly operations count as several."""
     match run:
         case Run(idiom=Contraction()):
             return 2
@@ -196,14 +208,14 @@ def _passes(run: Run) -> int:
             Run(idiom=ArgExtreme(operand=operand))
             | Run(accumulation=Assignment(update=Update(operand=operand)))
         ):
-            return 2 + _operations(operand)
+            return 2 + _operations(operand, costly)
         case Run(statement=Assignment(value=value)):
-            return _operations(value)
+            return _operations(value, costly)
         case _:
             return 0
 
 
-def _operations(value: PrimExpr) -> int:
+def _operations(value: PrimExpr, costly: int) -> int:
     """The number of different operations on elements, without those on indices."""
     stack: list[Node] = [value]
     total, seen = 0, set[int]()
@@ -212,10 +224,34 @@ def _operations(value: PrimExpr) -> int:
         if isinstance(node, (BufferLoad, Var, ConstExpr)) or id(node) in seen:
             continue
         seen.add(id(node))
-        costly = isinstance(node, Call) and node.op in _COSTLY
-        total += 2 if costly else isinstance(node, PrimExpr)
+        is_costly = isinstance(node, Call) and node.op in _COSTLY
+        total += costly if is_costly else isinstance(node, PrimExpr)
         stack += children(node)
     return total
+
+
+def row_work(tile: Tile) -> IndexPoly:
+    """The work of one iteration, as the number of products in a product of matrices."""
+    total = as_poly(0)
+    for run in runs(tile.body):
+        total = total + _work(run, [a for a in run.loops if a.start is not tile.low])
+    return total
+
+
+def _is_much_work(members: Sequence[Run]) -> bool:
+    elementwise = (run for run in members if not is_product(run))
+    if any((run.loops[-1].extent.constant or 0) < _LEAST_LONG for run in elementwise):
+        return False
+    total = sum((_work(run, run.loops) for run in members), as_poly(0)).constant
+    return total is not None and total >= MUCH_WORK
+
+
+def _work(run: Run, loops: Sequence[Axis]) -> IndexPoly:
+    """The work of all iterations of `loops`; bounds that depend on other loops do not count."""
+    inner = {a.var for a in run.loops}
+    extents = (a.extent for a in loops if not a.extent.mentions(inner))
+    each = 1 if is_product(run) else _ELEMENT_WORK * max(1, _passes(run, _COSTLY_OPERATIONS))
+    return math.prod(extents, start=as_poly(each))
 
 
 def row_bytes(tile: Tile, plan: Plan) -> IndexPoly:

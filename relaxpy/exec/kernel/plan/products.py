@@ -1,0 +1,60 @@
+"""Along which axes threads may divide a product of matrices, so that none does work of another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.tree import Contraction, Run
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.substitution import mentions
+
+
+def is_product(run: Run) -> bool:
+    """Whether a run is a product with a matrix that several rows of the other factor use.
+
+    Products of which all factors mention all axes are those of vectors, each with its own.
+    """
+    match run.idiom:
+        case Contraction(factors=factors):
+            return not all(mentions(f, {a.var}) for f in factors for a in run.axes)
+        case _:
+            return False
+
+
+def divided_axes(run: Run) -> Sequence[Axis]:
+    """The axes along which to divide the work of a product of matrices, the best first.
+
+    These are the axes of a batch. In a convolution, whose windows are copied, they are those of
+    the images and of their windows, unless the kernels are larger. Other products have none, since
+    BLAS divides them as well.
+    """
+    assert isinstance(run.idiom, Contraction)
+    factors = run.idiom.factors
+    if run.idiom.regrouped or len(factors) != 2:
+        return ()
+    batch = [a for a in run.axes if all(mentions(f, {a.var}) for f in factors)]
+    for windows, kernels in (factors, factors[::-1]):
+        inside = [a for a in run.axes if a not in batch and mentions(windows, {a.var})]
+        if any(_slides(windows, axis, run.over) for axis in inside):
+            outside = [a for a in run.axes if a not in batch and mentions(kernels, {a.var})]
+            more = (_size(outside) - _size(inside)).constant
+            return batch if more is not None and more > 0 else [*batch, *inside]
+    return batch
+
+
+def _slides(factor: PrimExpr, axis: Axis, over: Sequence[Axis]) -> bool:
+    """Whether an index of `factor` is the sum of `axis` and an axis of the sum."""
+    summed = {a.var for a in over}
+    return any(
+        mentions(index, {axis.var}) and mentions(index, summed)
+        for load in loads(factor)
+        for index in load.indices
+    )
+
+
+def _size(axes: Sequence[Axis]) -> IndexPoly:
+    """The number of iterations."""
+    return math.prod((a.extent for a in axes), start=as_poly(1))
