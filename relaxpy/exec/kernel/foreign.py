@@ -47,11 +47,17 @@ def _as_python(value: Any) -> Any:
     return value
 
 
-class _OutOfMemory:
-    """Replaces a buffer that is larger than its memory: any use of it stops the program."""
+class OutOfMemory:
+    """Replaces a buffer that does not fit its memory: any use of it stops the program."""
 
-    def __init__(self, error: RuntimeCheckError) -> None:
+    def __init__(self, error: RuntimeCheckError, kind: type[Any]) -> None:
         self._error = error
+        self.kind = kind
+
+    def unless_unused(self, where: Any) -> None:
+        """Stop the program if an element is accessed. Errors: RuntimeCheckError: one is."""
+        if np.any(where):
+            self._raise()
 
     def _raise(self, *args: object, **keywords: object) -> NoReturn:
         raise self._error
@@ -66,12 +72,12 @@ def overlay(
     name: str,
     offset: int = 0,
     strides: tuple[int, ...] | None = None,
-) -> Array | _OutOfMemory:
+) -> Array | OutOfMemory:
     """As `reinterpreted`, but its errors are raised when an element is accessed."""
     try:
         return reinterpreted(array, kind, shape, name, offset, strides)
     except RuntimeCheckError as error:
-        return _OutOfMemory(error)
+        return OutOfMemory(error, kind)
 
 
 @lru_cache(maxsize=256)

@@ -24,7 +24,7 @@ from relaxpy.exec.kernel.arguments import (
     strided_view,
     types,
 )
-from relaxpy.exec.kernel.foreign import call_external, constant, overlay
+from relaxpy.exec.kernel.foreign import OutOfMemory, call_external, constant, overlay
 from relaxpy.exec.kernel.products import contract, matmul, stays_finite
 from relaxpy.exec.kernel.row_blocks import blocks
 from relaxpy.exec.kernel.special import erf
@@ -178,6 +178,9 @@ def gather(
     Errors:
         RuntimeCheckError: an index is out of bounds where `where` holds.
     """
+    if isinstance(array, OutOfMemory):
+        array.unless_unused(where)
+        return np.zeros(np.broadcast_shapes(*map(np.shape, indices)), array.kind)[()]
     safe = list(indices)
     for axis in checked:
         index, size = indices[axis], array.shape[axis]
@@ -247,6 +250,9 @@ def scatter(
     Errors:
         RuntimeCheckError: an index is out of bounds.
     """
+    if mask is not None and isinstance(array, OutOfMemory):
+        array.unless_unused(np.broadcast_to(mask, shape))
+        return
     slices = (*shape, *array.shape[len(indices) :])
     chosen = values if np.shape(values) == slices else np.broadcast_to(values, slices)
     if mask is not None:

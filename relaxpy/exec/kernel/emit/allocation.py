@@ -12,6 +12,7 @@ import numpy as np
 
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name
 from relaxpy.exec.kernel.nest.nodes import Nest
+from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.python_ast import Code, assign, call, code, text
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.buffer import Buffer
@@ -66,6 +67,27 @@ def _overlay(scope: KernelScope, view: Buffer, root: Buffer) -> ast.expr:
     if view.strides:
         node.args.append(code(tuple(scope.index(s) for s in view.strides)))
     return node
+
+
+def uncertain_views(plan: Plan) -> set[Buffer]:
+    """The buffers over memory that may be too small, or not contiguous as that of arguments."""
+    arguments = {*plan.func.buffer_map.values()}
+    return {
+        view
+        for view, root in plan.views.items()
+        if root in arguments
+        or view.strides
+        or not as_poly(view.elem_offset).same(0)
+        or not _provably_fits(view, root)
+    }
+
+
+def _provably_fits(view: Buffer, root: Buffer) -> bool:
+    counts = [math.prod(map(as_poly, b.shape), start=as_poly(1)).constant for b in (view, root)]
+    needed, present = counts
+    if needed is None or present is None:
+        return False
+    return needed * view.dtype.bits <= present * root.dtype.bits
 
 
 def _constant(buffer: Buffer, data: object) -> ast.expr:

@@ -51,7 +51,7 @@ from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, pat
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import children, occurrences, walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     And,
@@ -297,7 +297,11 @@ class ArrayEmitter:
                 raise CompileError(f"{self.name}: `{expr}` cannot be computed", span=self.span)
 
     def _may_fail(self, expr: PrimExpr) -> bool:
-        """Whether a load in `expr` may be out of bounds, or an integer divisor may be zero."""
+        """Whether a load in `expr` may fail, or an integer divisor may be zero."""
+        # The views of memory fail if it is too small or not contiguous.
+        views = self.scope.views
+        if views and any(load.buffer in views for load in occurrences(expr, BufferLoad)):
+            return True
         return may_fail(expr, self._all_axes(), self.scope.shape_vars)
 
     def varies(self, expr: PrimExpr) -> bool:
@@ -460,6 +464,8 @@ class ArrayEmitter:
 
     def load(self, load: BufferLoad, out: Output | None = None) -> Value:
         """A load as a view if it is affine and in bounds, or else as a gather."""
+        if self.guards and load.buffer in self.scope.views:
+            return gather(self, load, out)
         maps = self.maps(load.buffer, load.indices)
         if maps is None:
             return self._flat_view(load) or gather(self, load, out)
@@ -518,8 +524,8 @@ class ArrayEmitter:
         return [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
 
     def is_inside(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
-        """Whether the access is provably in bounds in all iterations."""
-        return not self.unproved(buffer, indices)
+        """Whether the access is provably in bounds in all iterations, and its buffer has memory."""
+        return buffer not in self.scope.views and not self.unproved(buffer, indices)
 
     def unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> dict[int, PrimExpr]:
         """The indices that are not provably in bounds in all iterations, by their dimensions."""

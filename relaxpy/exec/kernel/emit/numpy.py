@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import reduce
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.emit.allocation import allocations, extent
+from relaxpy.exec.kernel.emit.allocation import allocations, extent, uncertain_views
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
 from relaxpy.exec.kernel.emit.concise import concise
 from relaxpy.exec.kernel.emit.contractions import ContractionEmitter
@@ -150,7 +150,11 @@ class NumpyEmitter:
             size for buffer in self.plan.func.buffer_map.values() for size in buffer.shape
         )
         self.scope = KernelScope(
-            Names(self.taken), self.plan.shape_vars, dimensions, self.functions
+            Names(self.taken),
+            self.plan.shape_vars,
+            dimensions,
+            self.functions,
+            uncertain_views(self.plan),
         )
         self.scope.compute = ScalarEmitter(self.scope, self.plan.name).value
         entry = Entry(self.plan, self.scope)

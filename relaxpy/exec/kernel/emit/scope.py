@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.python_ast import (
@@ -125,7 +125,8 @@ class KernelScope:
     """The names of variables and buffers in a generated function.
 
     The variables `shape_vars` are never negative, nor are `dimensions`, those of the arguments.
-    `functions` has the names of the functions of the module that can be called.
+    `functions` has the names of the functions of the module that can be called. The buffers in
+    `views` are declared over memory that may be too small or not contiguous.
     """
 
     def __init__(
@@ -134,8 +135,10 @@ class KernelScope:
         shape_vars: frozenset[Var],
         dimensions: Iterable[PrimExpr],
         functions: Mapping[str, str],
+        views: Collection[Buffer] = (),
     ) -> None:
         self.names = names
+        self.views = views
         self.shape_vars = shape_vars
         self.dimensions = tuple(
             size for size in map(as_poly, dimensions) if not size.is_at_least(0, shape_vars)
