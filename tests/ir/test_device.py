@@ -14,6 +14,7 @@ def test_devices_are_named_by_kind_and_number() -> None:
     assert (device(1), device(2, 1), device(15)) == (cpu(), cuda(1), Device("webgpu"))
     assert (device("llvm"), device("c", 1), device("nvptx:2")) == (cpu(), cpu(1), cuda(2))
     assert [one.exist for one in (cpu(), cpu(1), cuda())] == [True, False, False]
+    assert [one.dlpack_device_type() for one in (cpu(1), cuda(1), device(15))] == [1, 2, 15]
     assert split_device("cuda:12") == ("cuda", 12)
 
 

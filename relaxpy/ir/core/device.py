@@ -18,6 +18,7 @@ KINDS = (
 # DLPack's device type numbers.
 _KIND_BY_TARGET = {"llvm": "cpu", "c": "cpu", "nvptx": "cuda"}
 _KIND_BY_NUMBER = dict(zip((1, 2, 4, 7, 8, 9, 10, 12, 16, 15), KINDS, strict=True))
+_NUMBER_BY_KIND = {kind: number for number, kind in _KIND_BY_NUMBER.items()}
 
 
 def split_device(text: object) -> tuple[str, int]:
@@ -64,6 +65,10 @@ class Device(Node):
     def exist(self) -> bool:
         """Whether programs can run on the device: only on the first processor."""
         return self.kind == "cpu" and self.index == 0
+
+    def dlpack_device_type(self) -> int:
+        """The number of the kind in DLPack."""
+        return _NUMBER_BY_KIND[self.kind]
 
     @override
     def __str__(self) -> str:

@@ -93,7 +93,8 @@ def _gradient_matmul(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
         sinfo = tensor_sinfo(operand)
         if sinfo is None or not is_differentiable(operand):
             return None
-        g = R.astype(gradient, sinfo.dtype) if call.attrs["out_dtype"] else gradient
+        is_cast = call.attrs["out_dtype"] not in (None, "", sinfo.dtype)
+        g = R.astype(gradient, sinfo.dtype) if is_cast else gradient
         other = builder.emit(_transposed(rows if axis else columns))
         return (other, g) if axis else (g, other)
 

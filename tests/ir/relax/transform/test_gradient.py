@@ -631,6 +631,19 @@ def test_checkpoints_of_long_chains_are_computed_again_without_recursion() -> No
     assert len(copies) > 6000
 
 
+@pytest.mark.parametrize(("out_dtype", "casts"), [("float32", 0), ("float64", 2)])
+def test_gradients_of_products_are_cast_to_other_datatypes_only(out_dtype: str, casts: int) -> None:
+    builder = relax.BlockBuilder()
+    x, y = (relax.Var(name, relax.TensorStructInfo((3, 3), "float32")) for name in "xy")
+    with builder.function("main", [x, y]):
+        with builder.dataflow():
+            product = builder.emit(relax.op.matmul(x, y, out_dtype=out_dtype))
+            result = builder.emit_output(relax.op.sum(product))
+        builder.emit_func_output(result)
+    text = Gradient("main")(builder.get())["main_adjoint"].script()
+    assert text.count("R.astype") == casts
+
+
 def test_gradients_of_kernels() -> None:
     @relax.training.utils.register_te_gradient("tests.scaled_product")
     def scaled_product_grad(
@@ -661,6 +674,9 @@ def test_gradients_of_kernels() -> None:
     assert_gradient(mod, *RANDOM.standard_normal((2, 4)))
     adjoint = Gradient("main")(mod)
     assert "call_tir_with_grad" not in adjoint["main_adjoint"].script()
+    bindings = adjoint["main_adjoint"].body.blocks[0].bindings
+    fields = [b.var.name_hint for b in bindings if isinstance(b.value, relax.TupleGetItem)]
+    assert fields == ["x_adjoint", "y_adjoint"]
     assert "call_tir_with_grad" in adjoint["main"].script()
 
 

@@ -256,6 +256,7 @@ def test_a_result_with_a_bound_may_be_planned_too() -> None:
         '"relax.memory_plan_dynamic_func_output": True}'
     )
     planned = StaticPlanBlockMemory()(parse(SYMBOLIC, N, attrs))
+    assert "relax.memory_plan_dynamic_func_output" not in planned["main"].attrs
     calls = [node for node in walk(planned["main"]) if isinstance(node, rx.Call)]
     names = [getattr(call.op, "name", "") for call in calls]
     assert names.count("relax.memory.alloc_storage") == 2  # the result lies where `b` was

@@ -298,7 +298,7 @@ class _Differentiation:
         result = checkpoints.stored(var, builder)
         try:
             gradients = [
-                builder.normalize(partial)
+                self._normal(partial)
                 for partial in operator.operand_gradients(result, stored, gradient, builder)
             ]
         except RelaxpyError as error:
@@ -306,6 +306,12 @@ class _Differentiation:
             raise
         for operand, partial in zip(call.args, gradients, strict=True):
             self.adjoints.add(operand, partial)
+
+    def _normal(self, partial: Expr) -> Expr:
+        """The normal form of a gradient; the fields of a tuple are bound where they are added."""
+        if isinstance(partial, Tuple):
+            return Tuple(tuple(self._normal(field) for field in partial.fields))
+        return self.builder.normalize(partial)
 
     def _without_gradient(self, what: str, var: Var, value: Expr) -> TransformError:
         callee = value.op if isinstance(value, Call) else None

@@ -45,8 +45,8 @@ class StaticPlanBlockMemory(Pass):
     Its storage is free after its last use, unless a packed function has had the tensor and could
     keep it. Sizes may be symbolic; the attribute `tir_var_upper_bound` of a function, a mapping
     from the names of shape variables to integers, makes them constants. Results of the function
-    keep their own allocation; with the attribute `relax.memory_plan_dynamic_func_output`, those
-    whose size has a bound get storage, which is not used again.
+    keep their own allocation; with the attribute `relax.memory_plan_dynamic_func_output`, which
+    is removed, those whose size has a bound get storage, which is not used again.
 
     Example:
         @I.ir_module
@@ -80,6 +80,9 @@ class StaticPlanBlockMemory(Pass):
         return normalize_module(planned)
 
 
+_PLANS_OUTPUT = "relax.memory_plan_dynamic_func_output"
+
+
 class _Planner(BindingRewriter):
     def __init__(self, mod: IRModule) -> None:
         super().__init__()
@@ -90,11 +93,11 @@ class _Planner(BindingRewriter):
     @override
     def function(self, func: Function) -> Function:
         outer = self._bounds, self._body
-        plans_output = func.attrs.get("relax.memory_plan_dynamic_func_output", False)
+        plans_output = func.attrs.get(_PLANS_OUTPUT, False)
         self._bounds, self._body = SizeBounds.of(func), func.body if plans_output else None
         after = super().function(func)
         self._bounds, self._body = outer
-        return after
+        return after.without_attr(_PLANS_OUTPUT) if _PLANS_OUTPUT in after.attrs else after
 
     @override
     def sequence(self, seq: SeqExpr) -> SeqExpr:
