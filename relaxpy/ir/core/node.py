@@ -151,6 +151,23 @@ def collect_nodes(value: object, nodes: list[Node]) -> None:
             collect_nodes(item, nodes)
 
 
+class TypedInt(int):
+    """An integer attribute as code written for TVM reads it, where it is an `IntImm`."""
+
+    dtype: ClassVar[DataType] = DataType("int64")
+
+    @property
+    def value(self) -> int:
+        """The number itself."""
+        return int(self)
+
+
+def _typed(value: Attr) -> Attr:
+    if type(value) is int:
+        return TypedInt(value)
+    return tuple(map(_typed, value)) if type(value) is tuple else value
+
+
 class Attrs(Mapping[str, "Attr"]):
     """An immutable table of compile-time parameters, readable as a mapping or by attribute."""
 
@@ -196,7 +213,7 @@ class Attrs(Mapping[str, "Attr"]):
 
     def __getattr__(self, key: str) -> Attr:
         try:
-            return self._items[key]
+            return _typed(self._items[key])
         except KeyError:
             raise AttributeError(
                 f"no attribute {key!r} among {', '.join(self) or 'none'}"

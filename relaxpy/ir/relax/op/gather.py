@@ -92,7 +92,7 @@ def gather_elements(
     Shapes:
         data     any of rank 1 at least
         indices  integers, of the rank of data
-        result   the shape of indices
+        result   the shape of indices; unknown if the rank of data is
     Errors:
         StructInfoError: indices are known not to be integers, the ranks differ, or the axis is out
             of range.
@@ -102,6 +102,8 @@ def gather_elements(
     ndim = max(data.ndim, indices.ndim)
     if ndim >= 0:
         normal_axis(axis, ndim)
+    if data.ndim < 0:
+        return tensor(None, data.dtype, data.vdevice)
     return tensor(indices.shape, data.dtype, data.vdevice, ndim)
 
 

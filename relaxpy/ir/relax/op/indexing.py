@@ -21,7 +21,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.definition.gradients import require_shape
+from relaxpy.ir.relax.op.definition.gradients import require_rank, require_shape
 from relaxpy.ir.relax.op.definition.layouts import (
     InferredLayouts,
     following,
@@ -39,6 +39,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     normal_axis,
     refuse,
     refuse_type,
+    require_float,
     require_integer,
     te_kernel,
     tensor,
@@ -63,12 +64,22 @@ def _gradient_take(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
     if isinstance(indices.struct_info, PrimStructInfo):
         positions = R.zeros((), indices.struct_info.dtype) + indices
     if call.attrs["mode"] != "fast":
-        size = require_shape(x, "take")[axis or 0]
+        shape = require_shape(x, "take")
+        size = shape[axis or 0]
+        last = ops.sub(size, ops.const(1, size.dtype))
         positions = R.astype(positions, "int64")
-        if call.attrs["mode"] == "clip":
-            positions = R.clip(positions, 0, ops.sub(size, ops.const(1, size.dtype)))
-        else:
+        if call.attrs["mode"] == "wrap":
             positions = R.floor_mod(positions, PrimValue(size))
+        else:
+            inside = R.clip(positions, 0, last)
+            if call.attrs["mode"] == "nan":
+                is_valid = builder.emit(R.equal(inside, positions))
+                later = len(shape) - 1 - normal_axis(axis or 0, len(shape))
+                if later:
+                    rank = require_rank(is_valid, "take")
+                    is_valid = R.expand_dims(is_valid, range(rank, rank + later))
+                gradient = R.where(is_valid, gradient, R.zeros_like(gradient))
+            positions = inside
     return [R.grad.take_backward(gradient, x, positions, axis=axis), R.grad.no_grad(indices)]
 
 
@@ -79,12 +90,12 @@ def take(
     x: TensorStructInfo,
     indices: TensorStructInfo | PrimStructInfo,
     axis: int | None = None,
-    mode: Literal["fast", "wrap", "clip"] = "fast",
+    mode: Literal["fast", "wrap", "clip", "nan"] = "fast",
 ) -> TensorStructInfo:
     """The slices of x along an axis at `indices`.
 
     Indices outside the axis are undefined in mode "fast", brought to its ends in mode "clip", and
-    taken modulo its size in mode "wrap".
+    taken modulo its size in mode "wrap". In mode "nan", their elements are NaN.
 
     Shapes:
         x        any; rank 1 without an axis
@@ -92,9 +103,11 @@ def take(
         result   the shape of `indices` in place of the axis
     Errors:
         StructInfoError: the indices are known not to be integers, the axis is out of range, or
-            there is none and x is not known to have rank 1.
+            there is none and x is not known to have rank 1; x holds no floats in mode "nan".
     """
     require_integer(indices.dtype, "indices", indices)
+    if mode == "nan":
+        require_float(x, "x")
     if axis is None and x.ndim != 1:
         raise refuse(f"without an axis x has rank 1, found {x}", x)
     rank = 0 if isinstance(indices, PrimStructInfo) else indices.ndim

@@ -28,7 +28,7 @@ from relaxpy.ir.relax.op.definition.rules import (
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.shapes import product, tidy, total
+from relaxpy.ir.te.topi.shapes import tidy, total
 from relaxpy.ir.te.topi.transform import split_bounds
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -70,19 +70,15 @@ def _alike(
 
 
 def _concatenate(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
-    if axis is None:
-        tensors = [x if x.ndim == 1 else topi.reshape(x, [product(x.shape)]) for x in tensors]
     return topi.concatenate(tensors, axis or 0)
 
 
 def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    """The slices of the gradient, one for each tensor; of flattened tensors, reshaped."""
+    """The slices of the gradient, one for each tensor."""
     sinfos = cast("TupleStructInfo", builder.struct_info_of(call.args[0])).fields
     tensors = cast("tuple[TensorStructInfo, ...]", sinfos)
     axis = normal_axis(cast("int", call.attrs["axis"] or 0), require_rank(var, "concat"))
-    is_flat = call.attrs["axis"] is None
     ends: list[PrimExpr] = [ops.const(0, "int64")]
-    shapes: list[Sizes] = []
     for sinfo in tensors:
         shape = literal_shape(sinfo)
         if shape is None:
@@ -91,18 +87,13 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
                 call,
                 hint="state it by R.match_cast",
             )
-        shapes.append(shape)
-        ends.append(tidy(ops.add(ends[-1], product(shape) if is_flat else shape[axis])))
-    parts: list[Expr]
+        ends.append(tidy(ops.add(ends[-1], shape[axis])))
     cuts = ends[1:-1]
     if not cuts:
-        parts = [gradient]
-    elif not is_flat and all(isinstance(cut, IntImm) for cut in cuts):
+        return [Tuple((gradient,))]
+    if all(isinstance(cut, IntImm) for cut in cuts):
         return [split(gradient, [cut.value for cut in cuts], axis)]  # type: ignore[attr-defined]
-    else:
-        parts = [R.strided_slice(gradient, [axis], [a], [b]) for a, b in pairwise(ends)]
-    if is_flat:
-        parts = [R.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
+    parts = [R.strided_slice(gradient, [axis], [a], [b]) for a, b in pairwise(ends)]
     return [Tuple(tuple(parts))]
 
 
@@ -115,26 +106,21 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     gradient=_gradient_concat,
 )
 def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
-    """The tensors one after the other along an axis; with None, their elements in row-major order.
+    """The tensors one after the other along an axis; with None, vectors along their only one.
 
     Shapes:
-        tensors  of one datatype and rank, and of the same sizes but along the axis; with None, of
-                 one datatype
-        result   their sizes along the axis added; with None, (number of elements,)
+        tensors  of one datatype and rank, and of the same sizes but along the axis
+        result   their sizes along the axis added
     Errors:
         StructInfoError: there is no tensor; datatypes, ranks or known sizes differ; the axis is out
-            of range.
+            of range, or it is None and the rank is not 1.
     """
-    if axis is None:
-        sinfos, dtype, vdevice = _tensors(tensors)
-        known = [shape for sinfo in sinfos if (shape := literal_shape(sinfo)) is not None]
-        is_known = len(known) == len(sinfos)
-        sizes = (total(list(map(product, known))),) if is_known else None
-        return tensor(sizes, dtype, vdevice, 1)
     sinfos, joined, ndim = _alike(tensors)
+    if axis is None and ndim not in (-1, 1):
+        raise refuse(f"without an axis, the tensors have rank 1, found rank {ndim}", tensors)
     if ndim < 0:
         return sinfos[0] if len(sinfos) == 1 else joined(None)
-    position = normal_axis(axis, ndim)
+    position = normal_axis(axis or 0, ndim)
     if len(sinfos) == 1:
         return sinfos[0]
     shapes = unified_shapes(sinfos, "tensors", position)

@@ -128,6 +128,12 @@ def _gradient_scatter_elements(
     return [grad, R.grad.no_grad(indices), update_grad]
 
 
+def _plain_update(arguments: dict[str, Any]) -> None:
+    """Read "updates" as "update"."""
+    if arguments["reduction"] == "updates":
+        arguments["reduction"] = "update"
+
+
 def _check_reduction(data: TensorStructInfo, reduction: Reduction) -> None:
     if reduction == "mean" and data.dtype.is_bool:
         raise refuse_type(f"Booleans have no mean, found {data}", data)
@@ -137,6 +143,7 @@ def _check_reduction(data: TensorStructInfo, reduction: Reduction) -> None:
     "relax.scatter_elements",
     layout=along("axis", together=True),
     pure=True,
+    adapt=_plain_update,
     legalize=by_te("scatter_elements"),
     gradient=_gradient_scatter_elements,
 )
@@ -150,8 +157,8 @@ def scatter_elements(
     """A copy of data with updates stored at `indices` along an axis, each in its own line.
 
     In two dimensions and along axis 0, updates[i, j] is stored at [indices[i, j], j]; negative
-    indices count from the end. "update" keeps the last of several updates; "add", "mul", "max" and
-    "min" combine them with the element, and "mean" takes the mean of all.
+    indices count from the end. "update", also called "updates", keeps the last of several updates;
+    "add", "mul", "max" and "min" combine them with the element, and "mean" takes the mean of all.
 
     Shapes:
         data     any of rank 1 at least
@@ -281,9 +288,17 @@ def _gradient_index_put(var: Var, call: Call, gradient: Expr, builder: BlockBuil
     ]
 
 
+def _one_index(arguments: dict[str, Any]) -> None:
+    """Read a tensor in place of the tuple of indices as its only one."""
+    indices = arguments["indices"]
+    if isinstance(indices, Expr) and isinstance(indices.struct_info, TensorStructInfo):
+        arguments["indices"] = Tuple((indices,))
+
+
 @register(
     "relax.index_put",
     pure=True,
+    adapt=_one_index,
     legalize=by_te("index_put"),
     gradient=_gradient_index_put,
 )
@@ -299,7 +314,8 @@ def index_put(
 
     Shapes:
         data     any
-        indices  integer tensors that broadcast, one for each of the leading axes
+        indices  integer tensors that broadcast, one for each of the leading axes; one tensor
+                 counts as a tuple of it
         values   broadcasts to the shape of the indices and the remaining axes of data; in the
                  datatype of data
         result   as data

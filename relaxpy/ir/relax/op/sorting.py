@@ -433,14 +433,12 @@ def unique(
     """
     if axis is not None and x.ndim >= 0:
         normal_axis(axis, x.ndim)
-    if axis is None and x.ndim == 0:
-        values = tensor((ops.const(1, INT64),), x.dtype, x.vdevice)
-    else:
-        values = tensor(None, x.dtype, x.vdevice, 1 if axis is None else x.ndim)
+    one = (ops.const(1, INT64),) if axis is None and x.ndim == 0 else None
+    values = tensor(one, x.dtype, x.vdevice, 1 if axis is None else x.ndim)
     extras = [return_index, return_inverse, return_counts].count(True)
     if not extras:
         return values
-    vector = tensor(None, INT64, x.vdevice, 1)
+    vector = tensor(one, INT64, x.vdevice, 1)
     return TupleStructInfo((values, *(vector,) * extras))
 
 
@@ -536,6 +534,7 @@ def multinomial_from_uniform(
             "rows",
             sample_indices,
         )
-    if not rows:
-        return tensor(None, dtype, prob.vdevice, 2)
+    if len(rows) < 2:
+        rank = min(sinfo.ndim for sinfo in named.values())
+        return tensor(None, dtype, prob.vdevice, rank)
     return tensor((rows[0], ops.const(1, INT64)), dtype, prob.vdevice)

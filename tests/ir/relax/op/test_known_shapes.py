@@ -72,7 +72,12 @@ def blocked_conv(x: Any, w: Any) -> Any:
         (lambda x: op.layout_transform(x, lambda i, j: (j, i)), (shaped(N, 3),), tensor(3, N)),
         (lambda x: op.ccl.allgather(x, 2), (shaped(N, 3),), tensor(N * 2, 3)),
         (nll, (tensor(N, 5, 4), rank(2, "int64")), tensor(N, 4)),
-        (nll, (rank(3), tensor(N, 4, dtype="int64")), tensor(N, 4)),
+        (nll, (rank(3), tensor(N, 4, dtype="int64")), rank(2)),
+        (
+            nll,
+            (rx.TensorStructInfo(dtype="float32"), tensor(N, dtype="int64")),
+            rx.TensorStructInfo(dtype="float32"),
+        ),
         (nll, (tensor(3, 5), tensor(3, dtype="bool")), tensor(3)),
         (op.nn.nll_loss, (tensor(3, 5), rank(1, "int64"), rank(1, VOID)), tensor(dtype=VOID)),
         (op.nn.attention, (Q, UNTYPED, Q), Q),

@@ -469,9 +469,11 @@ def test_joining() -> None:
         lambda *x: op.stack(x), unlike, "differ in dimension 1: 3 in number 2 of shape (2, 3), 4 in"
     )
     flat = lambda *x: op.concat(x, None)  # noqa: E731
-    check(flat, (tensor(2, N), tensor(3)), tensor(2 * N + 3))
-    check(flat, (tensor(2, 3), rank(2)), rank(1))
-    check(flat, (OPEN, OPEN), rank(1))
+    check(flat, (tensor(N), tensor(3)), tensor(N + 3))
+    check(flat, (rank(1), OPEN), rank(1))
+    check(flat, (OPEN,), OPEN)
+    refused(flat, (tensor(2, 3), rank(2)), "without an axis, the tensors have rank 1, found rank 2")
+    refused(flat, (tensor(),), "the tensors have rank 1, found rank 0")
     refused(flat, (tensor(2), tensor(2, dtype="int32")), "tensors")
 
 
@@ -491,7 +493,10 @@ TAKEN: list[tuple[Infos, int | None, rx.StructInfo]] = [
 def test_take() -> None:
     for sinfos, axis, expected in TAKEN:
         check(lambda x, i, a=axis: op.take(x, i, a), sinfos, expected)
-    with pytest.raises(MisuseError, match=r"mode is 'fast' or 'wrap' or 'clip', found 'far'"):
+    nan = lambda x, i: op.take(x, i, 0, "nan")  # noqa: E731
+    check(nan, (tensor(N, 4), tensor(2, dtype="int64")), tensor(2, 4))
+    refused(nan, (tensor(4, dtype="int8"), tensor(2, dtype="int64")), "x holds floats")
+    with pytest.raises(MisuseError, match=r"'wrap' or 'clip' or 'nan', found 'far'"):
         op.take(rx.Var("x", tensor(2)), 0, mode="far")
 
 

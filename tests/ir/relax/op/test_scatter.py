@@ -21,7 +21,8 @@ X = tensor(2, N)
 INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
     (op.gather_elements, (X, ints(3, M)), tensor(3, M)),
     (op.gather_elements, (X, rank(2, "int64")), rank(2)),
-    (op.gather_elements, (OPEN, ints(3, M)), tensor(3, M)),
+    (op.gather_elements, (rank(2), ints(3, M)), tensor(3, M)),
+    (op.gather_elements, (OPEN, ints(3, M)), OPEN),
     (op.gather_elements, (OPEN, UNKNOWN), OPEN),
     (op.gather_nd, (X, ints(5, 1)), tensor(5, N)),
     (op.gather_nd, (X, ints(5, M, 2)), tensor(5, M)),
@@ -36,6 +37,8 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
     (op.index_tensor, (X, tuple_of(rank(3, "int8"))), rank(4)),
     (op.index_tensor, (OPEN, tuple_of(ints(3))), OPEN),
     (lambda x, i, v: op.index_put(x, (i, i), v), (X, ints(M), tensor(M)), X),
+    (op.index_put, (tensor(M), ints(5), tensor(5)), tensor(M)),
+    (lambda x, i, v: op.scatter_elements(x, i, v, 0, "updates"), (X, ints(1, 1), tensor(1, 1)), X),
     (lambda x, i, v: op.index_put(x, (i,), v), (OPEN, UNKNOWN, OPEN), OPEN),
     (op.scatter_elements, (X, ints(2, 1), tensor(2, 1)), X),
     (op.scatter_elements, (X, ints(2, N), tensor(2, M)), X),

@@ -26,6 +26,7 @@ N, C, H, W = (tir.Var(name, "int64") for name in "nchw")
 UNKNOWN = rx.TensorStructInfo(None, VOID)
 S = rx.Var("s", rx.ShapeStructInfo(None, 4))
 BY_SHAPE = rx.TensorStructInfo(S, "float32")
+SHAPED = rx.TensorStructInfo(rx.Var("s", rx.ShapeStructInfo()), "float32")
 IMAGE, FILTER = tensor(N, 3, H, W), tensor(8, 3, 3, 3)
 Made = Callable[..., rx.Call]
 
@@ -122,6 +123,7 @@ KNOWN: list[tuple[Made, tuple[rx.StructInfo, ...], rx.StructInfo]] = [
         tensor(N, 1, 1, 1, W - 1),
     ),
     (op.nn.adaptive_avg_pool2d, (IMAGE,), IMAGE),
+    (op.nn.adaptive_avg_pool2d, (SHAPED,), SHAPED),
     (op.nn.adaptive_avg_pool2d, (BY_SHAPE,), BY_SHAPE),
     (op.nn.adaptive_avg_pool2d, (rank(4),), rank(4)),
     (op.nn.adaptive_avg_pool2d, (rank(-1),), rank(4)),

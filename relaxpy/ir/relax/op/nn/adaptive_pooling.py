@@ -129,7 +129,8 @@ def _register_adaptive(count: int) -> OpDef:
         target = parsed_layout(out_layout or layout, f"NC{axes}", "out_layout")
         _window_counts(count, output_size)
         x = sizes_by_axis(data, source, "data")
-        if output_size is None and source.name == target.name and data.ndim >= 0:
+        has_shape = data.ndim >= 0 or data.shape is not None
+        if output_size is None and source.name == target.name and has_shape:
             return data
         if x is None:
             return tensor(None, data.dtype, data.vdevice, len(target))

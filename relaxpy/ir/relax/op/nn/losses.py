@@ -237,8 +237,8 @@ def nll_loss(
     if reduction != "none" or predictions.ndim == 1:
         return tensor((), dtype, predictions.vdevice)
     shape = literal_shape(predictions)
-    sizes = literal_shape(targets) if shape is None else (shape[0], *shape[2:])
-    ndim = targets.ndim if predictions.ndim < 0 else predictions.ndim - 1
+    sizes = None if shape is None else (shape[0], *shape[2:])
+    ndim = -1 if predictions.ndim < 0 else predictions.ndim - 1
     return tensor(sizes, dtype, predictions.vdevice, ndim)
 
 

@@ -42,6 +42,13 @@ def cases() -> Iterator[Case]:
         )
     yield Case(
         "relax.take",
+        "nan",
+        (x, outside),
+        lambda v, i: op.take(v, i, 0, "nan"),
+        lambda v, i: np.stack([v[k] if 0 <= k < len(v) else np.full_like(v[0], np.nan) for k in i]),
+    )
+    yield Case(
+        "relax.take",
         "nothing of nothing",
         (x[:0], places[:0]),
         lambda v, i: op.take(v, i, 0, "wrap"),

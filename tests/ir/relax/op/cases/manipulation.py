@@ -107,18 +107,6 @@ def cases() -> Iterator[Case]:
         lambda *v: op.concat(v, None),
         lambda *v: np.concatenate(v),
     )
-    for label, parts in {
-        "matrices": (x, other, x),
-        "ranks": (x, x[0], x[0, 0, 0]),
-        "alone": (x,),
-    }.items():
-        yield Case(
-            "relax.concat",
-            f"flattened {label}",
-            parts,
-            lambda *v: op.concat(v, None),
-            lambda *v: np.concatenate(v, None),
-        )
     for axis in (0, 1, -1):
         yield Case(
             "relax.stack",
