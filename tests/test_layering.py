@@ -59,7 +59,7 @@ FLOORS = {
     "relaxpy/ir": """
         hooks.py op_record.py core global_info.py op.py tir equality relax/nodes
         link.py module.py analysis.py arith tir/prim_func tir/analysis serialize.py
-        base.py expr.py type.py attrs.py function.py
+        base.py expr.py type.py attrs.py container.py function.py
         relax/expect.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
         relax/utils.py relax/analysis pass_infra tir/transform relax/rewrite instrument.py relax/dpl

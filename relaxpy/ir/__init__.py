@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+    from relaxpy.ir.container import Array, Map
     from relaxpy.ir.core.dtype import DataType
     from relaxpy.ir.core.node import Attrs, Attrs as DictAttrs
     from relaxpy.ir.core.source_name import SourceName
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessPath",
+    "Array",
     "Attrs",
     "BaseFunc",
     "DataType",
@@ -38,6 +40,7 @@ __all__ = [
     "GlobalInfo",
     "GlobalVar",
     "IRModule",
+    "Map",
     "Op",
     "PointerType",
     "PrimExpr",
@@ -61,6 +64,7 @@ __all__ = [
 
 _LOCATIONS = {
     "AccessPath": "relaxpy.ir.equality.access_path:AccessPath",
+    "Array": "relaxpy.ir.container:Array",
     "Attrs": "relaxpy.ir.core.node:Attrs",
     "BaseFunc": "relaxpy.ir.relax.nodes:BaseFunc",
     "DataType": "relaxpy.ir.core.dtype:DataType",
@@ -71,6 +75,7 @@ _LOCATIONS = {
     "GlobalInfo": "relaxpy.ir.global_info:GlobalInfo",
     "GlobalVar": "relaxpy.ir.relax.nodes:GlobalVar",
     "IRModule": "relaxpy.ir.module:IRModule",
+    "Map": "relaxpy.ir.container:Map",
     "Op": "relaxpy.ir.op:Op",
     "PointerType": "relaxpy.ir.core.types:PointerType",
     "PrimExpr": "relaxpy.ir.tir.expr:PrimExpr",
@@ -96,6 +101,7 @@ _MODULES = frozenset(
     {
         "attrs",
         "base",
+        "container",
         "expr",
         "function",
         "global_info",

@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy import ir
 from relaxpy.errors import Diagnostic, MisuseError, UnknownNameError
 from relaxpy.ir.core.node import Attrs
@@ -446,6 +447,8 @@ def test_attributes_are_a_table_of_frozen_values():
     assert attrs.how.a == 1
     assert attrs.axes[0].dtype == attrs.axes[1][0].dtype == "int64"
     assert attrs.axes[0].value == 1
+    assert isinstance(attrs.axes, relaxpy.ir.Array)
+    assert isinstance(attrs.how, relaxpy.ir.container.Map)
     assert attrs == {"axes": (1, (2,)), "how": {"a": 1}}
     assert hash(attrs) == hash(Attrs({"how": {"a": 1}, "axes": (1, (2,))}))
     assert attrs.updated({"new": 1}).without("axes", "how") == {"new": 1}
