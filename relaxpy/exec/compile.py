@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from relaxpy.entry import user_facing
@@ -19,6 +18,7 @@ from relaxpy.exec.executable import (
     EntryPoint,
     Executable,
     Program,
+    as_path,
 )
 from relaxpy.exec.graph.backend import GraphBackend, NativeGraph
 from relaxpy.exec.kernel import runtime
@@ -152,13 +152,12 @@ def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> 
     Errors:
         MisuseError (also ValueError): the file is not an executable, or has another version, or its
             machine code, which was requested, is damaged.
-        MisuseError (also TypeError): `path` is not a path.
+        MisuseError (also TypeError, ValueError): `path` is not a path.
         OSError: the file cannot be read.
     """
-    if not isinstance(path, (str, PathLike)):
-        raise MisuseError(f"expected the path of a file, found {path!r:.60}", about=path)
+    file = as_path(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         text = ""
     return _load(text, str(path), native_code=native_code)

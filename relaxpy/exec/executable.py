@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from os import PathLike
+from contextlib import suppress
+from os import PathLike, fsencode, fspath
 from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -15,6 +16,7 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import (
+    MisuseError,
     RelaxpyError,
     RuntimeCheckError,
     UnknownNameError,
@@ -93,6 +95,15 @@ class Program:
 
 def _entry_of_text(reload: Callable[[str], Executable], text: str, name: str) -> EntryPoint:
     return reload(text)[name]
+
+
+def as_path(path: object) -> Path:
+    """The path of a file. Errors: MisuseError (also TypeError, ValueError): it is not one."""
+    if isinstance(path, (str, PathLike)) and isinstance(text := fspath(path), str):
+        with suppress(UnicodeEncodeError):
+            if b"\0" not in fsencode(text):
+                return Path(text)
+    raise MisuseError(f"expected the path of a file, found {path!r:.60}", about=path)
 
 
 class EntryPoint(CopiedByReference):
@@ -376,9 +387,10 @@ class Executable(CopiedByReference):
 
         Errors:
             MisuseError: the program contains an object without a JSON form.
+            MisuseError (also TypeError, ValueError): `path` is not a path.
             OSError: the file cannot be written.
         """
-        Path(path).write_text(self._program.text_with_code(), encoding="utf-8")
+        as_path(path).write_text(self._program.text_with_code(), encoding="utf-8")
 
     #: TVM's name for `save`. The file is JSON and not a library.
     export_library = save

@@ -64,6 +64,9 @@ def from_source(
             f"extra_vars is a dict of names and values, found {type(extra_vars).__name__}",
             about=extra_vars,
         )
+    for name in extra_vars or ():
+        if not isinstance(name, str):
+            raise ParseError(f"a name in extra_vars is a string, found {name!r:.60}", about=name)
     program = parse_text(text.removeprefix("\ufeff"), filename or "<string>", limit=MAX_TEXT)
     names = dict(_USUAL | _NAMESPACES if extra_vars is None else extra_vars)
     with collecting_errors(program):

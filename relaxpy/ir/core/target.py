@@ -71,9 +71,9 @@ def target_kind(target: object) -> str:
         return DEFAULT
     words = text.split() if isinstance(text, str) else []
     kind = words[0] if words else text
-    if kind in PROCESSORS:
+    if isinstance(kind, str) and kind in PROCESSORS:
         return DEFAULT
-    if kind not in NAMES:
+    if not isinstance(kind, str) or kind not in NAMES:
         raise MisuseError(
             f"there is no target {kind!r:.60}; targets are {', '.join(NAMES)}",
             hint=close_names(str(kind), (*NAMES, *PROCESSORS))

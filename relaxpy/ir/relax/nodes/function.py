@@ -183,7 +183,15 @@ class BaseFunc(Expr):
         return symbol
 
     def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Self:
-        """A copy of this function with attribute `key`, or a table of attributes, set."""
+        """A copy of this function with attribute `key`, or a table of attributes, set.
+
+        Errors:
+            MisuseError (also TypeError): `key` is neither a name nor a table.
+        """
+        if not isinstance(key, (str, Mapping)):
+            raise MisuseError(
+                f"expected the name of an attribute, or a table, found {key!r:.60}", about=key
+            )
         changes = {key: value} if isinstance(key, str) else dict(key)
         return self._with_attrs(self.attrs.updated(changes))
 

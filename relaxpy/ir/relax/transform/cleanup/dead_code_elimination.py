@@ -8,7 +8,7 @@ from functools import partial
 
 from typing_extensions import override
 
-from relaxpy.errors import UnknownNameError, close_names
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -64,6 +64,9 @@ class DeadCodeElimination(Pass):
 
     def __post_init__(self) -> None:
         names = listed(self.entry_functions, "names of functions")
+        for name in names:
+            if not isinstance(name, str):
+                raise MisuseError(f"expected the name of a function, found {name!r:.60}")
         object.__setattr__(self, "entry_functions", names)
 
     @override
