@@ -178,11 +178,10 @@ class KernelEmitter:
         for size, value in self.sizes.items():
             if not isinstance(size, Var):
                 yield f.compare("ne", frame.index(size), value)
-        for var in self.sizes:
-            if isinstance(var, Var) and str(var.dtype) != "int64":
-                low, high = int_range(var.dtype)
-                yield f.compare("slt", self.sizes[var], low)
-                yield f.compare("sgt", self.sizes[var], min(high, (1 << 63) - 1))
+            elif str(size.dtype) != "int64":
+                low, high = int_range(size.dtype)
+                yield f.compare("slt", value, low)
+                yield f.compare("sgt", value, min(high, (1 << 63) - 1))
         for offset in self.offsets:
             yield f.compare("ne", frame.index(offset), 0)
 
