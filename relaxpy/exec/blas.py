@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -59,7 +59,11 @@ def _openblas(function: str) -> Any:
 
 
 class _Limit:
-    """How many callers at present want products on one thread, and the number of threads before."""
+    """How many callers at present want products on one thread, and the number of threads before.
+
+    Another thread may fork this process at each call of BLAS: while the number may be limited,
+    there are callers.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -71,17 +75,18 @@ class _Limit:
         with self.lock:
             if not self.callers:
                 self.before = _openblas("get_num_threads")()
-                if self.before != 1:
-                    _openblas("set_num_threads")(1)
             self.callers += 1
+            if self.callers == 1 and self.before != 1:
+                _openblas("set_num_threads")(1)
 
     def leave(self) -> None:
         """After the last caller BLAS uses as many threads as before."""
         with self.lock:
-            self.callers -= 1
             # A number that somebody has set meanwhile is left as it is.
-            if not self.callers and self.before != 1 and _openblas("get_num_threads")() == 1:
+            is_last = self.callers == 1
+            if is_last and self.before != 1 and _openblas("get_num_threads")() == 1:
                 _openblas("set_num_threads")(self.before)
+            self.callers -= 1
 
     def forget(self) -> None:
         """A forked child has none of the other threads of its parent, which may be callers."""
@@ -97,8 +102,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def has_thread_limit() -> bool:
-    """Whether the number of threads of NumPy's BLAS can be set."""
-    return None not in (_openblas("get_num_threads"), _openblas("set_num_threads"))
+    """Whether the number of threads of NumPy's BLAS can be set for the process."""
+    needed = ("get_num_threads", "set_num_threads", "get_parallel")
+    # With OpenMP, each thread of Python has a number of its own.
+    return None not in map(_openblas, needed) and _openblas("get_parallel")() != OPENMP
+
+
+OPENMP: Final = 2
+"""What `get_parallel` of an OpenBLAS returns that runs on threads of OpenMP."""
 
 
 @contextmanager

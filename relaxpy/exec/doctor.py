@@ -18,8 +18,9 @@ from relaxpy.exec.blas import numpy_blas
 from relaxpy.exec.native import disk_cache
 from relaxpy.exec.native.interpreter import fits_interpreter
 from relaxpy.exec.native.machine import Machine, host, llvm
+from relaxpy.exec.native.pool import native_threads
 from relaxpy.exec.native.processor import processor
-from relaxpy.exec.runtime.threads import THREADS, thread_count
+from relaxpy.exec.runtime.threads import THREADS
 from relaxpy.ir.core.target import default_target
 from relaxpy.screen import ShownAsTable, Table
 
@@ -145,7 +146,7 @@ def _llvmlite() -> Finding:
 
 def _threads() -> Finding:
     try:
-        number = thread_count()
+        number = native_threads()
     except MisuseError as error:
         return Finding("threads", "unknown", error.diagnostic.message)
     origin = f"{THREADS}={number}" if THREADS in os.environ else "one for each usable processor"

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -68,6 +68,47 @@ def test_callers_of_several_threads_may_overlap_in_any_way() -> None:
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(caller, range(4)))
     assert threads() == 3
+
+
+def test_openmp_has_no_limit_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = blas._openblas
+    openmp = {"get_parallel": lambda: blas.OPENMP}
+    monkeypatch.setattr(blas, "_openblas", lambda name: openmp.get(name) or found(name))
+    assert not blas.has_thread_limit()
+    monkeypatch.setattr(blas, "_openblas", lambda name: None)
+    assert not blas.has_thread_limit()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_child_process_may_begin_at_any_call_of_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    statuses: list[int] = []
+    found = blas._openblas
+
+    def forking(name: str) -> Callable[..., Any]:
+        def call(*args: int) -> Any:
+            result = found(name)(*args)
+            monkeypatch.setattr(blas, "_openblas", found)
+            # As if it were the fork of another thread, which is the only one of the child.
+            thread = threading.Thread(target=fork)
+            thread.start()
+            thread.join()
+            monkeypatch.setattr(blas, "_openblas", forking)
+            return result
+
+        return call
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if threads() == 3 and blas._limit.callers == 0 else 1)
+        statuses.append(os.waitpid(child, 0)[1])
+
+    monkeypatch.setattr(blas, "_openblas", forking)
+    with one_blas_thread():
+        pass
+    monkeypatch.setattr(blas, "_openblas", found)
+    assert statuses == [0] * 4
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -147,12 +148,23 @@ MOST_WAITING = 1.6
 
 
 def _share(rows: _Rows, start: int, stop: int, step: int) -> None:
-    """Run blocks of `step` rows on several threads."""
+    """Run blocks of `step` rows on several threads, until one fails.
+
+    Errors: that of the first block that fails, as all blocks before it have begun.
+    """
     starts = iter(range(start, stop, step))
+    errors: dict[int, Exception] = {}
+
+    def noted(lo: int, hi: int, empty: Callable[..., Any]) -> None:
+        try:
+            rows(lo, hi, empty)
+        except Exception as error:
+            errors[lo] = error
+            _end(starts)
 
     def work() -> None:
         with np.errstate(all="ignore"):
-            _run(rows, starts, stop, step)
+            _run(noted, starts, stop, step)
 
     jobs: list[Future[None]] = []
     helpers = min(threads(), -(-(stop - start) // step)) - 1
@@ -163,10 +175,21 @@ def _share(rows: _Rows, start: int, stop: int, step: int) -> None:
     try:
         work()
     finally:
+        _end(starts)
         begun = [job for job in jobs if not job.cancel()]
         wait(begun)
     for job in begun:
         job.result()
+    if errors:
+        try:
+            raise errors[min(errors)]
+        finally:
+            errors.clear()  # they refer to this dictionary
+
+
+def _end(starts: Iterator[int]) -> None:
+    """Let no other block begin."""
+    deque(starts, 0)
 
 
 def _run(rows: _Rows, starts: Iterator[int], stop: int, step: int) -> None:

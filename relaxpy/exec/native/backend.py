@@ -24,13 +24,13 @@ from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import compile_assembly, recorded
 from relaxpy.exec.native.packing import Packing
+from relaxpy.exec.native.pool import native_threads
 from relaxpy.exec.native.price import check_length, check_price
 from relaxpy.exec.native.signature import Signature, signature_of
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.static_entry import kernel_entry, make_kernel_entry
 from relaxpy.exec.native.tree import Program, program_of
 from relaxpy.exec.runtime.support import run_kernel
-from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
@@ -80,7 +80,7 @@ class NativeBackend:
         """The number of threads that a claimed kernel runs on, at most."""
         tasks = f"{self.claimed[name][0]}.task"
         is_parallel = any(function.startswith(tasks) for function in self.module.functions)
-        return str(thread_count()) if is_parallel else "1"
+        return str(native_threads()) if is_parallel else "1"
 
     def _claim(self, kernel: Kernel) -> Plan:
         """Emit the native form of a kernel; its plan.

@@ -15,7 +15,7 @@ from relaxpy.exec.native.jit import compile_module
 from relaxpy.exec.native.llvm import I64, POINTER, Type, Value
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.module import Module
-from relaxpy.exec.runtime.threads import thread_count
+from relaxpy.exec.native.pool import native_threads
 
 _CHAINS: Final = 12
 """Independent operations, which hide the time until a result is there."""
@@ -50,7 +50,7 @@ def peak_operations(element: Literal["float", "double"]) -> float:
     f.ret()
     library = compile_module(module, ["run"])
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(library["run"])
-    places = [np.full(256, 0.5) for _ in range(thread_count())]
+    places = [np.full(256, 0.5) for _ in range(native_threads())]
 
     def work(place: np.ndarray) -> Callable[[], object]:
         return lambda: run(_ROUNDS, place.ctypes.data)
@@ -69,7 +69,7 @@ def peak_bytes(size: int) -> float:
 
 @cache
 def _copied(size: int) -> float:
-    threads = thread_count()
+    threads = native_threads()
     arrays = [np.ones((2, size // 2 // threads), np.uint8) for _ in range(threads)]
     count = max(1, _COPIED_BYTES // size)
 

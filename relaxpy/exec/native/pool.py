@@ -408,7 +408,17 @@ def pool() -> Pool:
     Errors:
         MisuseError: RELAXPY_NUM_THREADS is not an integer from 1 to MOST_THREADS.
     """
-    return Pool(thread_count())
+    return Pool(native_threads())
+
+
+def native_threads() -> int:
+    """The number of threads that share native loops: one outside Linux.
+
+    Errors:
+        MisuseError: RELAXPY_NUM_THREADS is not an integer from 1 to MOST_THREADS.
+    """
+    count = thread_count()
+    return count if sys.platform == "linux" else 1
 
 
 def connect(variable: int) -> None:

@@ -22,8 +22,8 @@ def thread_count() -> int:
     """
     text = os.environ.get(THREADS)
     if text is None:
-        found = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-        return min(found, MOST_THREADS)
+        found = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
+        return min(found or 1, MOST_THREADS)
     # Python refuses to read integers of thousands of digits.
     if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= MOST_THREADS:
         raise MisuseError(

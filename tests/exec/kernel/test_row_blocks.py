@@ -1,7 +1,11 @@
 """Blocks of rows cover all rows, whichever threads run them."""
 
+import gc
 import threading
+import time
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
@@ -38,6 +42,53 @@ def test_blocks_cover_all_rows_once_and_pass_errors_on(
 
         with pytest.raises(RuntimeCheckError, match="stop"):
             row_blocks.blocks(failing, 0, 100, 10, work, products=products)
+
+
+@pytest.mark.parametrize("products", [False, True])
+def test_the_error_is_that_of_the_first_block_that_fails(
+    monkeypatch: pytest.MonkeyPatch, products: bool
+) -> None:
+    monkeypatch.setattr(row_blocks, "threads", lambda: 2)
+    monkeypatch.setattr(row_blocks, "_busy_until", 0.0)
+    second = threading.Event()
+    begun: list[int] = []
+
+    def rows(lo: int, hi: int, empty: Callable[..., np.ndarray]) -> None:
+        begun.append(lo)
+        if lo:
+            second.set()
+        else:
+            assert second.wait(10)
+            time.sleep(0.01)  # the second block fails meanwhile
+        raise RuntimeCheckError(f"row {lo}")
+
+    for _ in range(3):
+        begun.clear()
+        second.clear()
+        with pytest.raises(RuntimeCheckError, match=r"^row 0$") as caught:
+            row_blocks.blocks(rows, 0, 100, 10, 1 << 30, products=products)
+        assert len(begun) == 2, "no block begins after an error"
+        assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def test_an_error_keeps_no_memory_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the array of a block that failed nor its error is in a reference cycle."""
+    monkeypatch.setattr(row_blocks, "threads", lambda: 2)
+    found: list[weakref.ref[object]] = []
+
+    def rows(lo: int, hi: int, empty: Callable[..., np.ndarray]) -> None:
+        array = np.empty(8)
+        found.append(weakref.ref(array))
+        raise RuntimeCheckError(f"row {lo} of {array.size}")
+
+    gc.disable()
+    try:
+        with suppress(RuntimeCheckError):
+            row_blocks.blocks(rows, 0, 100, 10, 1 << 30)
+        assert found
+        assert all(ref() is None for ref in found)
+    finally:
+        gc.enable()
 
 
 def test_products_are_on_one_thread_of_blas_each(monkeypatch: pytest.MonkeyPatch) -> None:
