@@ -79,6 +79,7 @@ _MEMBERS: dict[str, Any] = {
     "Ptr": _HANDLE,
     "buffer_var": _HANDLE,
     "ptr": _HANDLE,
+    "buffer": Buffer,
     "buffer_decl": Buffer,
     "target": _directives.target,
     "CallEffectKind": _intrin.CallEffectKind,

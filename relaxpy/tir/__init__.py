@@ -154,6 +154,7 @@ from relaxpy.ir.tir.stmt import (
     While,
     stmt_seq,
 )
+from relaxpy.script.language.hardware import INTRINSICS as _INTRINSICS
 from relaxpy.tir import (
     analysis,
     buffer as buffer,
@@ -330,3 +331,5 @@ __all__ = [
     "undef",
     "vscale",
 ]
+globals().update(_INTRINSICS)
+__all__ += sorted(_INTRINSICS)

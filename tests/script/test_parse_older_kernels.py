@@ -33,12 +33,12 @@ def test_buffer_store_is_an_assignment() -> None:
     np.testing.assert_array_equal(b, [2, 2, 2, 2])
 
 
-def test_buffer_decl_is_buffer() -> None:
+def test_buffer_decl_and_buffer_are_the_class() -> None:
     @T.prim_func
-    def main(A: T.buffer_decl((4,), "int8")):
+    def main(A: T.buffer_decl((4,), "int8"), B: T.buffer((4,), "int16")):
         A[0] = T.int8(1)
 
-    assert main.buffer_map[main.params[0]].dtype == "int8"
+    assert [main.buffer_map[p].dtype for p in main.params] == ["int8", "int16"]
 
 
 @pytest.mark.parametrize(

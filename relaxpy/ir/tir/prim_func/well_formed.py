@@ -154,10 +154,19 @@ def _steps(node: Node) -> list[Step]:
 
 def kernel_faults(func: PrimFunc) -> list[Diagnostic]:
     """Return the errors in the variables of a kernel: undefined uses and double definitions."""
+    return list(_definitions(func).faults.values())
+
+
+def defined_variables(func: PrimFunc) -> set[Var]:
+    """Return the variables that a kernel defines, by parameters, loops, blocks and buffers."""
+    return _definitions(func).defined
+
+
+def _definitions(func: PrimFunc) -> _Definitions:
     definitions = _Definitions()
     definitions.parameters(func)
     definitions.walk(func.body)
-    return list(definitions.faults.values())
+    return definitions
 
 
 @user_facing

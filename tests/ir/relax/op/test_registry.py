@@ -400,7 +400,7 @@ def test_patterns_match_operands_of_a_commutative_operator_in_either_order(
 
 BY_HAND: list[tuple[rx.Call, str]] = [
     (rx.Call(Op("relax.sum"), (X,), {"axis": "x"}), r"axis is int or a list of them or None"),  # type: ignore[arg-type]
-    (rx.Call(Op("relax.sum"), (X,), {"keepdims": 1}), r"keepdims is bool, found 1"),  # type: ignore[arg-type]
+    (rx.Call(Op("relax.sum"), (X,), {"keepdims": 2}), r"keepdims is bool, found 2"),  # type: ignore[arg-type]
     (rx.Call(Op("relax.astype"), (X,)), r"relax\.astype: the attribute dtype is missing"),
     (rx.Call(Op("relax.zeros"), (rx.ShapeExpr((2,)),), {"dtype": None}), r"dtype is DataType"),  # type: ignore[arg-type]
     (rx.Call(Op("relax.arange"), (rx.PrimValue(2),)), r"takes start, end and step, and a dtype"),

@@ -34,6 +34,8 @@ PAIRS = [
         "R.image.resize2d(y, (8, 8), roi=(0.25, 0.0, 0.75, 1.0), "
         "coordinate_transformation_mode='tf_crop_and_resize')",
     ),
+    ("R.cumsum(x, axis=1, exclusive=0)", "R.cumsum(x, axis=1, exclusive=False)"),
+    ("R.sum(x, axis=1, keepdims=1)", "R.sum(x, axis=1, keepdims=True)"),
 ]
 
 
@@ -55,7 +57,8 @@ def test_all_attributes_are_those_that_are_left_out(printed: str, written: str) 
     ("call", "message"),
     [
         ("R.unique(x, R.prim_value(2))", "sorted is bool"),
-        ("R.unique(x, 1)", "sorted is bool"),
+        ("R.unique(x, 2)", "sorted is bool"),
+        ("R.sum(x, keepdims=1.0)", "keepdims is bool"),
         ("R.argmax(x, axis=T.float32(1.0))", "axis is int"),
         ("R.image.resize2d(y, (8, 8), roi=(0.0, 0.0))", "roi is one number or 4"),
     ],

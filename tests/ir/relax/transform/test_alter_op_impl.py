@@ -214,10 +214,11 @@ def test_only_the_transformed_buffers_change() -> None:
     check_values(Add, after, (16,), (16,))
 
 
-def test_axis_separators_are_passed_on() -> None:
+@pytest.mark.parametrize("rows", [ROWS, (IndexMap.from_func(ROWS), [1])])
+def test_axis_separators_are_passed_on(rows: Any) -> None:
     step = AlterOpImpl(
         {"relax.add": add_in_rows},
-        {"relax.add": [ROWS, ROWS, ROWS]},
+        {"relax.add": [rows] * 3},
         {"relax.add": [[1], [1], []]},
         {"relax.add": [[], [], [1]]},
     )

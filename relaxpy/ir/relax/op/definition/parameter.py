@@ -124,9 +124,7 @@ class Parameter:
                 return _FROM_TEXT[choice](value)
             if choice is int and (integer := integer_literal(_plain(value))) is not None:
                 return integer
-            if choice is bool and (
-                isinstance(number, (bool, np.bool_)) or (number is not value and number in (0, 1))
-            ):
+            if choice is bool and _is_truth_value(number):
                 return bool(number)
             if choice is float and isinstance(number, (int, float, np.integer, np.floating)):
                 return float(number)
@@ -155,6 +153,11 @@ def number_literal(value: object) -> object:
     """The number that a literal is, as `R.prim_value(1)` and `T.float32(0.5)`; else `value`."""
     literal = _plain(value)
     return literal.value if isinstance(literal, (tir.IntImm, tir.FloatImm)) else value
+
+
+def _is_truth_value(number: object) -> bool:
+    """Whether a number is a Boolean, or the integer 0 or 1, which stands for one."""
+    return isinstance(number, (bool, np.bool_, int, np.integer)) and number in (0, 1)
 
 
 def integer_literal(value: object) -> int | None:

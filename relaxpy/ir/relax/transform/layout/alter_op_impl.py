@@ -48,7 +48,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
-LayoutMap: TypeAlias = IndexMap | Callable[..., object] | None
+LayoutMap: TypeAlias = IndexMap | tuple[IndexMap, Sequence[int]] | Callable[..., object] | None
 Separators: TypeAlias = Mapping[str, Sequence[Sequence[int]] | None]
 
 OPERATOR_NAME = "operator_name"
@@ -65,7 +65,8 @@ class AlterOpImpl(Pass):
     `op_buffer_transforms` may have the map from the indices of each buffer of the old PrimFunc to
     those of the new one, or None where they are the same. Operands are then transformed before the
     call and results are transformed back, without the padding that the map has added. The axis
-    separators of a buffer and of what it is transformed from are passed to `layout_transform`.
+    separators of a buffer and of what it is transformed from are passed to `layout_transform`;
+    of a pair, as `IndexMap.from_func_with_separators` returns it, only the map is used.
 
     Example:
         @I.ir_module
@@ -141,7 +142,7 @@ class AlterOpImpl(Pass):
                     f"the implementation of {name} is a PrimFunc, found {func!r:.60}", about=func
                 )
         for name, maps in self.op_buffer_transforms.items():
-            for index_map in maps or ():
+            for index_map in map(_map_of, maps or ()):
                 if not (
                     index_map is None or isinstance(index_map, IndexMap) or callable(index_map)
                 ):
@@ -228,7 +229,8 @@ class _Altering(BindingRewriter):
                 call,
             )
         result: list[_Transform | None] = []
-        for k, (index_map, buffer) in enumerate(zip(maps, old.buffer_map_items, strict=True)):
+        for k, (given, buffer) in enumerate(zip(maps, old.buffer_map_items, strict=True)):
+            index_map = _map_of(given)
             if index_map is None:
                 result.append(None)
                 continue
@@ -254,6 +256,15 @@ class _Altering(BindingRewriter):
         result: Tensor = te.compute(shape, lambda *i: source(*i), "output", tag="elemwise")
         func = create_prim_func([source, result]).with_attr(OPERATOR_NAME, REMOVE_PAD)
         return self.builder.add_func(func.without_attr("global_symbol"), REMOVE_PAD)
+
+
+def _map_of(given: LayoutMap) -> IndexMap | Callable[..., object] | None:
+    """The map of a pair of a map and its axis separators; anything else as it is."""
+    match given:
+        case (IndexMap() as index_map, _):
+            return index_map
+        case _:
+            return given
 
 
 def _rank_of_variadic(function: Callable[..., object], rank: int | None) -> int | None:
