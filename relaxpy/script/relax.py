@@ -91,6 +91,7 @@ function: _Decorates[_Function] = _FunctionDecorator("relax")
 macro = _MacroDecorator("relax")
 rewriter = _RewriterDecorator()
 ShapeExpr = shape
+distributed = dist
 Callable = _Callable
 tuple = _make_tuple
 str = _string

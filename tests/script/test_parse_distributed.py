@@ -212,6 +212,15 @@ class Operators:
         return R.dist.redistribute_replica_to_shard(z, num_workers=2, axis=-1)
 
 
+def test_the_namespace_of_spread_tensors_has_two_names() -> None:
+    @R.function
+    def f(x: R.Tensor((4, "n"), "float32")):
+        return R.distributed.redistribute_replica_to_shard(x, 2, axis=0)
+
+    assert R.distributed is R.dist
+    assert "R.dist.redistribute_replica_to_shard(" in f.script()
+
+
 def test_operators_on_spread_tensors_are_read_and_written() -> None:
     b, d = Operators["spread"].struct_info.ret.fields
     assert b == spread(4, 8, placement="S[1]", mesh=DeviceMesh((1,), (4,)))

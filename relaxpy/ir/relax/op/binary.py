@@ -31,6 +31,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     joint_dtype,
     joint_vdevice,
     of_bits,
+    require_float,
     scalar_literal,
     te_kernel,
     tensor,
@@ -71,6 +72,12 @@ def _broadcast(x1: Numbers, x2: Numbers, dtype: DataType) -> Numbers:
 
 def _infer_arithmetic(x1: Numbers, x2: Numbers) -> Numbers:
     return _broadcast(x1, x2, joint_dtype(x1, x2, _NAMES))
+
+
+def _infer_atan2(x1: Numbers, x2: Numbers) -> Numbers:
+    for sinfo, name in zip((x1, x2), _NAMES, strict=True):
+        require_float(_operand(sinfo), name)
+    return _infer_arithmetic(x1, x2)
 
 
 def _infer_comparison(x1: Numbers, x2: Numbers) -> Numbers:
@@ -264,6 +271,14 @@ BINARY = family(
         "log(exp(x1) + exp(x2)), without overflow",
         gradient=elementwise(
             lambda g, a, b, y: g * R.sigmoid(a - b), lambda g, a, b, y: g * R.sigmoid(b - a)
+        ),
+    ),
+    replace(_arithmetic, rule=_infer_atan2)(
+        "atan2",
+        "the angle of the point (x2, x1) from the positive x axis, in [-pi, pi], of floats",
+        gradient=elementwise(
+            lambda g, a, b, y: g * b / (a * a + b * b),
+            lambda g, a, b, y: -g * a / (a * a + b * b),
         ),
     ),
     _arithmetic(

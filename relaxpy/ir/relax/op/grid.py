@@ -122,7 +122,7 @@ def grid_sample(
     method: Method = "bilinear",
     layout: GridLayout = "NCHW",
     padding_mode: Padding = "zeros",
-    align_corners: bool = True,
+    align_corners: bool = False,
 ) -> TensorStructInfo:
     """The data at the positions of a grid, between elements by a method.
 
@@ -197,7 +197,7 @@ def grid_sample_backward(
     method: Method = "bilinear",
     layout: GridLayout = "NCHW",
     padding_mode: Padding = "zeros",
-    align_corners: bool = True,
+    align_corners: bool = False,
 ) -> TupleStructInfo:
     """The gradients of data and grid in `image.grid_sample`, from that of the result.
 
@@ -242,7 +242,8 @@ def affine_grid(
     """The positions in images to which affine maps take those of images of a size.
 
     Coordinates are from -1 to 1, which are the centres of the first and last elements with
-    `align_corners`, else their edges; of an axis of one element, the centre is 0.
+    `align_corners`, else their edges; of an axis of one element, the centre is 0. The default is
+    TVM's, and not that of `grid_sample`.
 
     Shapes:
         data    (batch, 2, 3), float dtype: the coefficients of x, y and 1 in the new x and y

@@ -309,6 +309,31 @@ def flatten(x: TensorStructInfo) -> TensorStructInfo:
     return _of_rank(x, 1) if shape is None else _rearranged(x, (product(shape),))
 
 
+@register(
+    "relax.nn.batch_flatten",
+    sharding=reshaped_axes,
+    precision_policy=1,
+    pure=True,
+    legalize=_legalize_reshape,
+    gradient=of_operand(_reshape_back),
+)
+def batch_flatten(data: TensorStructInfo) -> TensorStructInfo:
+    """The elements of data in row-major order along two axes, the first of which is unchanged.
+
+    Shapes:
+        data    (batch, *sizes), of rank 2 or more
+        result  (batch, product of sizes)
+    Errors:
+        StructInfoError: data is known to have another rank.
+    """
+    if data.ndim in (0, 1):
+        raise refuse(f"data has rank 2 or more, found {data}", data)
+    shape = literal_shape(data)
+    if shape is None:
+        return _of_rank(data, 2)
+    return _rearranged(data, (shape[0], product(shape[1:])))
+
+
 def _expanded(x: Tensor, axis: Sequence[int]) -> Tensor:
     # As in TVM, the block has another name than that of topi.
     result: Tensor = topi.expand_dims(x, axis, name="expand_dims")

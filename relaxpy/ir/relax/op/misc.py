@@ -18,9 +18,12 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     convert_to_expr,
 )
+from relaxpy.ir.relax.op.definition.gradients import no_gradient
 from relaxpy.ir.relax.op.definition.registry import Operand, register
-from relaxpy.ir.relax.op.definition.rules import tensor
+from relaxpy.ir.relax.op.definition.rules import by_te, tensor
 from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm
 
@@ -39,6 +42,21 @@ def shape_of(expr: TensorStructInfo) -> ShapeStructInfo:
     """
     values = expr.get_shape()
     return ShapeStructInfo(ndim=expr.ndim) if values is None else ShapeStructInfo(values)
+
+
+def _size(expr: Tensor) -> Tensor:
+    return topi.tensor_size(expr, "int64")
+
+
+@register("relax.size", pure=True, legalize=by_te(_size, "size"), gradient=no_gradient)
+def size(expr: TensorStructInfo) -> TensorStructInfo:
+    """The number of elements of a tensor.
+
+    Shapes:
+        expr    any
+        result  rank 0, int64
+    """
+    return tensor((), INT64, expr.vdevice)
 
 
 @register("relax.tensor_to_shape", pure=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from relaxpy.ir.core.dtype import INT32, INT64
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -17,6 +18,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
 )
 from relaxpy.ir.relax.op.definition.gradients import (
+    is_differentiable,
     no_gradient,
     of_operand,
     require_shape,
@@ -28,6 +30,7 @@ from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.rules import (
     by_te,
     common_dtype,
+    differ,
     joint_vdevice,
     literal_shape,
     normal_axis,
@@ -35,13 +38,14 @@ from relaxpy.ir.relax.op.definition.rules import (
     refuse,
     refuse_type,
     require_integer,
+    shown,
     te_kernel,
     tensor,
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.repetition import repeat_elements, roll_elements
-from relaxpy.ir.te.topi.shapes import product, tidy
+from relaxpy.ir.te.topi.shapes import product, shape_text, tidy
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 
@@ -332,3 +336,59 @@ _triangle = Rows(
     _infer_triangle, _TRIANGLE, _legalize_triangle, gradient=of_operand(_gradient_triangle)
 )
 TRIANGLES = family(_triangle("tril", "below"), _triangle("triu", "above"))
+
+
+def _gradient_reverse_sequence(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    data, lengths = call.args
+    if not is_differentiable(data):
+        return no_gradient(var, call, gradient, builder)
+    reversed_back = R.reverse_sequence(gradient, lengths, **call.attrs)
+    return [reversed_back, R.grad.no_grad(lengths)]
+
+
+@register(
+    "relax.reverse_sequence",
+    pure=True,
+    legalize=by_te("reverse_sequence", "reverse_sequence"),
+    gradient=_gradient_reverse_sequence,
+)
+def reverse_sequence(
+    data: TensorStructInfo,
+    seq_lengths: TensorStructInfo,
+    seq_axis: int = 1,
+    batch_axis: int = 0,
+) -> TensorStructInfo:
+    """The data with the first elements of each sequence reversed; its length says how many.
+
+    A length that exceeds the size counts as the size; one below 1 reverses nothing.
+
+    Shapes:
+        data         any with two axes: `seq_axis` of the sequences, `batch_axis` of the lengths
+        seq_lengths  (size of the batch axis,), int32 or int64
+        result       as data
+    Errors:
+        StructInfoError: an axis is out of range, both are one, the lengths are not a vector, or
+            there is another number of them, or they are not int32 or int64.
+    """
+    if not seq_lengths.dtype.is_void and seq_lengths.dtype not in (INT32, INT64):
+        raise refuse_type(f"seq_lengths holds int32 or int64, found {seq_lengths}", seq_lengths)
+    if seq_lengths.ndim not in (-1, 1):
+        raise refuse(f"seq_lengths is a vector, found {seq_lengths}", seq_lengths)
+    if data.ndim < 0:
+        return data
+    along, batch = (
+        normal_axis(axis, data.ndim, name)
+        for axis, name in ((seq_axis, "seq_axis"), (batch_axis, "batch_axis"))
+    )
+    if along == batch:
+        raise refuse(f"seq_axis and batch_axis are two axes, found {seq_axis} and {batch_axis}")
+    shape, counts = literal_shape(data), literal_shape(seq_lengths)
+    if shape is not None and counts is not None and differ(shape[batch], counts[0]):
+        raise refuse(
+            f"seq_lengths has a length for each of {shown(shape[batch])} along axis {batch_axis} "
+            f"of data {shape_text(shape)}, found {shown(counts[0])}",
+            seq_lengths,
+        )
+    return data

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.op.binary import fit_numbers
-from relaxpy.ir.relax.op.definition.gradients import elementwise, masked, no_gradient
+from relaxpy.ir.relax.op.definition.gradients import (
+    elementwise,
+    is_differentiable,
+    masked,
+    no_gradient,
+    tuple_fields,
+)
 from relaxpy.ir.relax.op.definition.layouts import elementwise_layout, extremum_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.rules import (
@@ -17,19 +28,24 @@ from relaxpy.ir.relax.op.definition.rules import (
     joint_dtype,
     joint_vdevice,
     literal_shape,
+    normal_axes,
+    refuse,
     refuse_type,
     te_kernel,
     tensor,
     with_dtype,
 )
 from relaxpy.ir.relax.op.definition.sharding import broadcast_axes
-from relaxpy.ir.relax.op.statistical import reduced
+from relaxpy.ir.relax.op.sorting import comparable, order
+from relaxpy.ir.relax.op.statistical import extremum_gradient, reduced
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+Array = np.ndarray[Any, Any]
 
 
 def _where(condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
@@ -105,3 +121,63 @@ Errors:
 
 _arg = Rows(_infer_arg, _ARG_DOC, _legalize_arg, gradient=no_gradient, layout=extremum_layout)
 ARG_REDUCTIONS = family(_arg("argmax", "largest"), _arg("argmin", "smallest"))
+
+
+def _middle(
+    x: Array, axis: tuple[int, ...] | None = None, keepdims: bool = False
+) -> Array | tuple[Array, Array]:
+    """`median` of an array.
+
+    Errors:
+        RuntimeCheckError: there is no element along the axes.
+    """
+    axes = tuple(range(x.ndim)) if axis is None else normal_axes(axis, x.ndim)
+    kept = [size for k, size in enumerate(x.shape) if k not in axes]
+    shape = [1 if k in axes else size for k, size in enumerate(x.shape)] if keepdims else kept
+    count = math.prod(x.shape[k] for k in axes)
+    if not count:
+        raise RuntimeCheckError("x has an element along the axes, found none", rule="DER-36")
+    last = range(x.ndim - len(axes), x.ndim)
+    rows = comparable(np.moveaxis(x, axes, tuple(last)).reshape(-1, count))
+    position = order(rows, 1, descending=False)[:, (count - 1) // 2]
+    if rows.dtype.kind == "f":
+        is_nan = np.isnan(rows)
+        position = np.where(is_nan.any(1), is_nan.argmax(1), position)
+    value = rows[np.arange(len(rows)), position].astype(x.dtype).reshape(shape)
+    if axis is None or len(axis) != 1:
+        return value
+    return value, position.astype(np.int64).reshape(shape)
+
+
+def _gradient_median(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> Sequence[Expr]:
+    """Elements that equal the median share the gradient."""
+    [x] = call.args
+    if not is_differentiable(x):
+        return no_gradient(var, call, gradient, builder)
+    axis = call.attrs["axis"]
+    has_index = axis is not None and len(cast("tuple[int, ...]", axis)) == 1
+    y, g = (tuple_fields(v, 2)[0] if has_index else v for v in (var, gradient))
+    return [extremum_gradient(g, x, y, call)]
+
+
+@register("relax.median", pure=True, runtime=_middle, gradient=_gradient_median)
+def median(
+    x: TensorStructInfo, axis: tuple[int, ...] | None = None, keepdims: bool = False
+) -> TensorStructInfo | TupleStructInfo:
+    """The median of the elements along axes: the lower of two middle ones; NaN where there is one.
+
+    Along one axis, also its index as a stable sort orders equal elements; that of the first NaN.
+
+    Shapes:
+        x       any, with an element along the axes
+        result  without the axes (all of them by default), or with size 1 there under `keepdims`;
+                with one axis, a tuple of this and of the indices, in int64
+    Errors:
+        StructInfoError: an axis is out of range or occurs twice, or the list of them is empty.
+    """
+    if axis is not None and not axis:
+        raise refuse("axis is None or has one axis at least, found an empty list", axis)
+    value = reduced(x, axis, keepdims=keepdims)
+    if axis is None or len(axis) > 1:
+        return value
+    return TupleStructInfo((value, with_dtype(value, INT64)))

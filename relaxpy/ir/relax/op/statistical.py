@@ -101,7 +101,7 @@ def _std_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
     return scaled * _deviation(x, call)
 
 
-def _extremum_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
+def extremum_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
     """Equal extrema share the gradient."""
     chosen = R.equal(x, with_reduced_axes(y, call)).astype(x.struct_info.dtype)
     return with_reduced_axes(g, call) * chosen / R.sum(chosen, call.attrs["axis"], keepdims=True)
@@ -152,12 +152,12 @@ REDUCTIONS = family(
     _reduction(
         "max",
         "The largest element along axes; NaN where there is one.",
-        gradient=of_operand(_extremum_gradient),
+        gradient=of_operand(extremum_gradient),
     ),
     _reduction(
         "min",
         "The smallest element along axes; NaN where there is one.",
-        gradient=of_operand(_extremum_gradient),
+        gradient=of_operand(extremum_gradient),
     ),
     _reduction(
         "prod",

@@ -23,6 +23,7 @@ __all__ = [
     "asin",
     "asinh",
     "atan",
+    "atan2",
     "atanh",
     "bitwise_and",
     "bitwise_not",
@@ -322,6 +323,15 @@ def _log_add_exp(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     return tir.Select(ops.compare(tir.EQ, a, b), equal, different)
 
 
+def _atan2(y: PrimExpr, x: PrimExpr) -> PrimExpr:
+    """The angle of the point (x, y); of float16 through float32."""
+    a, b = ops.match_dtypes(y, x)
+    if a.dtype != FLOAT16:
+        return intrin.atan2(a, b)
+    wide = intrin.atan2(ops.cast_to(a, FLOAT32), ops.cast_to(b, FLOAT32))
+    return ops.cast_to(wide, FLOAT16)
+
+
 def _numbers(combine: Binary) -> Binary:
     """Compute arithmetic on two Booleans in int32."""
 
@@ -358,6 +368,7 @@ _ARITHMETIC: Mapping[str, Binary] = {
     "floor_mod": _floor_mod,
     "power": _power,
     "log_add_exp": _log_add_exp,
+    "atan2": _atan2,
     "maximum": ops.maximum,
     "minimum": ops.minimum,
 }
@@ -427,7 +438,7 @@ def _binary(name: str) -> Callable[[Value, Value], Any]:
 
 add, subtract, multiply, divide = map(_binary, ("add", "subtract", "multiply", "divide"))
 _binary_functions = {"add": add, "subtract": subtract, "multiply": multiply, "divide": divide}
-log_add_exp = _binary("log_add_exp")
+log_add_exp, atan2 = map(_binary, ("log_add_exp", "atan2"))
 floor_divide, floor_mod, mod = map(_binary, ("floor_divide", "floor_mod", "mod"))
 maximum, minimum = map(_binary, ("maximum", "minimum"))
 equal, not_equal = map(_binary, ("equal", "not_equal"))

@@ -61,7 +61,7 @@ def reverse_sequence(
 ) -> Tensor:
     """Reverse the first elements of each sequence; its length says how many.
 
-    A sequence whose length is outside [1, size] is unchanged.
+    A length that exceeds the size counts as the size; one below 1 reverses nothing.
 
     Errors:
         MisuseError: the lengths are not a vector, or an axis is out of range or used twice.
@@ -74,9 +74,9 @@ def reverse_sequence(
         )
 
     def element(*index: PrimExpr) -> PrimExpr:
-        i, length = _index(index[along]), _index(seq_lengths(index[batch]))
-        size, one = _index(a.shape[along]), ops.const(1, "int64")
-        is_reversed = ops.all_of(ops.compare(tir.LT, i, length), ops.compare(tir.LE, length, size))
+        i, one = _index(index[along]), ops.const(1, "int64")
+        length = ops.minimum(_index(seq_lengths(index[batch])), _index(a.shape[along]))
+        is_reversed = ops.compare(tir.LT, i, length)
         source = intrin.if_then_else(is_reversed, ops.sub(ops.sub(length, one), i), i)
         return a(*index[:along], source, *index[along + 1 :])
 

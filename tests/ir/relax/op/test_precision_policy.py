@@ -15,12 +15,12 @@ matmul outer nn.conv1d nn.conv2d nn.conv3d nn.attention nn.attention_bias nn.att
 FOLLOW = """
 abs acos acosh asin asinh atan atanh bitwise_not ceil clip cos cosh erf exp floor isfinite isinf
 isnan log logical_not negative round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc
-add subtract multiply divide power floor_divide mod floor_mod log_add_exp maximum minimum
+add subtract multiply divide power floor_divide mod floor_mod log_add_exp atan2 maximum minimum
 equal not_equal less less_equal greater greater_equal
 logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift
 ewise_fma astype
-broadcast_to concat expand_dims flatten layout_transform permute_dims reshape split squeeze stack
-strided_slice image.resize2d image.resize3d
+broadcast_to concat expand_dims flatten nn.batch_flatten layout_transform permute_dims reshape
+split squeeze stack strided_slice image.resize2d image.resize3d
 nn.relu nn.gelu nn.gelu_tanh nn.selu nn.silu
 nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm nn.dropout
 nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d

@@ -80,6 +80,12 @@ def test_functions_of_real_numbers_refuse_integers(name: str) -> None:
     check(UNARY["abs"], (tensor(2, dtype="int32"),), tensor(2, dtype="int32"))
 
 
+def test_an_angle_is_of_floats() -> None:
+    check(BINARY["atan2"], (tensor(2, 1), tensor(1, N)), tensor(2, N))
+    for sinfos in ((tensor(2, dtype="int32"), tensor(2)), (tensor(2), prim(dtype="int64"))):
+        refused(BINARY["atan2"], sinfos, "holds floats, found")
+
+
 BROADCASTS: list[tuple[rx.StructInfo, rx.StructInfo, rx.StructInfo]] = [
     (tensor(2, 3), tensor(2, 3), tensor(2, 3)),
     (tensor(2, 3), tensor(3), tensor(2, 3)),
@@ -358,6 +364,10 @@ MANIPULATED: Shaped = [
         tuple_of(tensor(3), tensor(3)),
     ),
     (lambda x: op.split(x, 2, 0), OPEN, tuple_of(OPEN, OPEN)),
+    (op.nn.batch_flatten, tensor(N, 3, M), tensor(N, 3 * M)),
+    (op.nn.batch_flatten, OPEN, rank(2)),
+    (op.size, tensor(N, 3), tensor(dtype="int64")),
+    (op.size, UNKNOWN, tensor(dtype="int64")),
     (lambda x: op.split(x, 1), tensor(2), tensor(2)),
     (lambda x: op.split(x, []), tensor(2), tensor(2)),
     (lambda x: op.astype(x, "int8"), tensor(2, N), tensor(2, N, dtype="int8")),
@@ -378,6 +388,7 @@ REFUSED_SHAPES: list[tuple[Made, rx.StructInfo, str]] = [
     (lambda x: op.reshape(x, (-1, 4)), tensor(2, 3), "x has 6 elements"),
     (lambda x: op.expand_dims(x, 3), tensor(2, 3), "axis 3 is out of range for rank 3"),
     (lambda x: op.expand_dims(x, [0, 0]), tensor(2, 3), "axis 0 occurs twice"),
+    (op.nn.batch_flatten, tensor(3), "data has rank 2 or more, found R.Tensor((3,)"),
     (lambda x: op.squeeze(x, 1), tensor(1, 3), "axis 1 of x has size 3, not 1"),
     (lambda x: op.squeeze(x, 2), rank(2), "axis 2 is out of range for rank 2"),
     (lambda x: op.permute_dims(x, [0]), tensor(2, 3), "axes [0] do not permute rank 2"),

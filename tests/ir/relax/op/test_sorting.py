@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.compile import compile
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op
@@ -34,6 +35,11 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
     (lambda x: op.topk(x, 3, 1, "values"), (X,), tensor(2, LEAST)),
     (lambda x: op.topk(x, 0, 1, "indices", dtype="int64"), (X,), tensor(2, N, dtype="int64")),
     (lambda x: op.topk(x, 3, 1, "values"), (rank(2),), rank(2)),
+    (op.median, (X,), tensor()),
+    (lambda x: op.median(x, 1), (X,), tuple_of(tensor(2), tensor(2, dtype="int64"))),
+    (lambda x: op.median(x, [0], True), (rank(3),), tuple_of(rank(3), rank(3, "int64"))),
+    (lambda x: op.median(x, [0, -1], True), (tensor(2, 3, N),), tensor(1, 3, 1)),
+    (lambda x: op.median(x, 5), (OPEN,), tuple_of(OPEN, rx.TensorStructInfo(dtype="int64"))),
     (op.bucketize, (X, tensor(M)), tensor(2, N, dtype="int64")),
     (lambda x, b: op.bucketize(x, b, True), (UNKNOWN, OPEN), rx.TensorStructInfo(None, "int32")),
     (op.unique, (X,), rank(1)),
@@ -83,6 +89,9 @@ REFUSED: list[tuple[Made, Infos, str]] = [
     (recurrence, (tensor(2, 3), tensor(2, 3, dtype="float16")), "float32 and float16"),
     (lambda a, b: op.grad.linear_recurrence(a, b, 2), (X, X), "axis 2 is out of range for rank 2"),
     (lambda x: op.topk(x, 1, 2), (X,), "axis 2 is out of range for rank 2"),
+    (lambda x: op.median(x, 2), (X,), "axis 2 is out of range for rank 2"),
+    (lambda x: op.median(x, [0, -2]), (X,), "axis -2 occurs twice"),
+    (lambda x: op.median(x, []), (X,), "axis is None or has one axis at least"),
     (op.bucketize, (X, X), "boundaries is a vector, found R.Tensor((2, n)"),
     (lambda x: op.unique(x, axis=2), (X,), "axis 2 is out of range for rank 2"),
     (op.multinomial_from_uniform, (ROWS, ROWS, ROWS), "sample_indices holds integers"),
@@ -267,3 +276,14 @@ def test_distinct_elements_in_the_order_of_their_first_occurrence(axis: int | No
     np.testing.assert_array_equal(counts, ordered[2][by_index])
     whole = np.take(values, inverse, along)
     np.testing.assert_array_equal(whole, data.reshape(-1) if axis is None else data)
+
+
+@pytest.mark.parametrize("target", ["reference", "numpy", "native"])
+def test_no_elements_have_no_median(target: str) -> None:
+    empty = Case("relax.median", "", (np.zeros((2, 0), "float32"),), op.median, np.median)
+    with pytest.raises(RuntimeCheckError, match="x has an element along the axes, found none"):
+        compile(program(empty, symbolic=False), target)["main"](*empty.inputs)
+    [x] = empty.inputs
+    columns = Case("relax.median", "", (x,), lambda v: op.median(v, 0), np.median)
+    value, index = compile(program(columns, symbolic=False), target)["main"](x)
+    assert np.asarray(value).shape == np.asarray(index).shape == (0,)

@@ -270,8 +270,7 @@ def _elements() -> list[Row]:
 def reverse_sequence(x: Array, lengths: Array, axis: int, batch: int) -> Array:
     out = np.moveaxis(x.copy(), (batch, axis), (0, 1))
     for line, length in zip(out, lengths, strict=True):
-        if 1 <= length <= line.shape[0]:
-            line[:length] = line[:length][::-1].copy()
+        line[: max(length, 0)] = line[: max(length, 0)][::-1].copy()
     return np.moveaxis(out, (0, 1), (batch, axis))
 
 

@@ -82,6 +82,7 @@ def _binary() -> Iterator[Case]:
         "mod": np.fmod,
         "floor_mod": np.mod,
         "log_add_exp": np.logaddexp,
+        "atan2": np.arctan2,
     }
     bits = {"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"}
     a, b = floats(3, 4), floats(3, 4, seed=3)
@@ -99,7 +100,7 @@ def _binary() -> Iterator[Case]:
             }
             if name != "power":
                 pairs["special"] = (SPECIAL, SPECIAL[::-1].copy())
-        if name != "log_add_exp":
+        if name not in ("log_add_exp", "atan2"):
             right = np.abs(j) if name in bits | {"power"} else j
             pairs["int"] = (i, right)
         if name in COMPARISONS | {"maximum", "minimum"}:

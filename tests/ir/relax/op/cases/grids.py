@@ -54,7 +54,7 @@ def sampled(
     grid: Array,
     method: str = "bilinear",
     padding_mode: str = "zeros",
-    align_corners: bool = True,
+    align_corners: bool = False,
     layout: str = "NCHW",
 ) -> Array:
     if not all(x.shape[2:]):

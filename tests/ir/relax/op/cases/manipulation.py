@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -58,6 +59,16 @@ def cases() -> Iterator[Case]:
     )
     yield Case("relax.flatten", "cube", (x,), op.flatten, np.ravel)
     yield Case("relax.flatten", "scalar", (x[0, 0, 0].reshape(()),), op.flatten, np.ravel)
+    for label, batch in {"cube": x, "matrix": matrix, "empty": x[:, :0]}.items():
+        yield Case(
+            "relax.nn.batch_flatten",
+            label,
+            (batch,),
+            op.nn.batch_flatten,
+            lambda v: v.reshape(v.shape[0], math.prod(v.shape[1:])),
+        )
+        yield Case("relax.size", label, (batch,), op.size, np.size)
+    yield Case("relax.size", "scalar", (x[0, 0, 0].reshape(()),), op.size, np.size)
     for axis in (0, -1, [0, 2], [-1, 1]):
         yield Case(
             "relax.expand_dims",

@@ -119,7 +119,55 @@ def cases() -> Iterator[Case]:
             kept,
             lambda v, function=function: function(v, axis=1, keepdims=True),
         )
+    yield from _medians()
     yield from _collapsed()
+
+
+def _median(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
+    """The lower median, and along one axis its first index in a stable order."""
+    axes = range(x.ndim) if axis is None else [k % x.ndim for k in np.atleast_1d(axis)]
+    rest = [k for k in range(x.ndim) if k not in axes]
+    kept = tuple(1 if k in axes else n for k, n in enumerate(x.shape))
+    shape = kept if keepdims else tuple(x.shape[k] for k in rest)
+    values, indices = [], []
+    for index in np.ndindex(*(x.shape[k] for k in rest)):
+        row = np.transpose(x, [*rest, *axes])[index].ravel().tolist()
+        ranked = sorted(range(len(row)), key=lambda k: row[k])
+        nans = [k for k, value in enumerate(row) if value != value]
+        indices.append(nans[0] if nans else ranked[(len(row) - 1) // 2])
+        values.append(row[indices[-1]])
+    value = np.array(values).reshape(shape)
+    alone = axis is None or len(np.atleast_1d(axis)) > 1
+    return value if alone else (value, np.array(indices, "int64").reshape(shape))
+
+
+def _medians() -> Iterator[Case]:
+    x, tied = floats(2, 3, 4), np.array([[1, 3, 3, 1], [2, 0, 0, 0]], "float32")
+    for axis in (None, 0, (1,), (-1, 0), (0, 1, 2)):
+        for keep in (False, True):
+            yield Case(
+                "relax.median",
+                f"axis {axis}{' kept' if keep else ''}",
+                (x,),
+                lambda v, a=axis, k=keep: op.median(v, a, k),
+                lambda v, a=axis, k=keep: _median(v, a, k),
+            )
+    for label, values in {
+        "nan": SPECIAL,
+        "int": integers(7),
+        "tied": tied,
+        "bool": tied > 1,
+        "scalar": tied[0, 0].reshape(()),
+    }.items():
+        axis = 1 if label == "tied" else None if label == "scalar" else 0
+        yield Case(
+            "relax.median",
+            label,
+            (values,),
+            lambda v, a=axis: op.median(v, a),
+            lambda v, a=axis: _median(v, a),
+            smooth=label != "tied",
+        )
 
 
 def _collapsed() -> Iterator[Case]:

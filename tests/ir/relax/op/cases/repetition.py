@@ -17,6 +17,7 @@ def cases() -> Iterator[Case]:
     yield from _moved()
     yield from _grids()
     yield from _triangles()
+    yield from _sequences()
 
 
 def _repeated() -> Iterator[Case]:
@@ -139,3 +140,27 @@ def _triangles() -> Iterator[Case]:
         yield Case(f"relax.{name}", "default", (integers(3, 3),), make, function)
         yield Case(f"relax.{name}", "special", (SPECIAL.reshape(3, 3),), make, function)
         yield Case(f"relax.{name}", "bool", (x[0] > 0,), make, function)
+
+
+def _reversed(x: Array, lengths: Array, axis: int = 1, batch: int = 0) -> Array:
+    """ONNX, ReverseSequence; lengths beyond the sequence are cut."""
+    out = np.moveaxis(x.copy(), (batch, axis), (0, 1))
+    for line, length in zip(out, lengths, strict=True):
+        line[: max(length, 0)] = line[: max(length, 0)][::-1].copy()
+    return np.moveaxis(out, (0, 1), (batch, axis))
+
+
+def _sequences() -> Iterator[Case]:
+    for label, lengths, axes, shape in (
+        ("rows", [4, 2, 0], (), (3, 4)),
+        ("beyond", [9, -3, 1], (), (3, 4)),
+        ("columns", [2, 3, 1, 2], (0, -1), (3, 4)),
+        ("last axis", [3, 5], (-1, 0), (2, 3, 5)),
+    ):
+        yield Case(
+            "relax.reverse_sequence",
+            label,
+            (floats(*shape), np.array(lengths, "int64" if label == "rows" else "int32")),
+            lambda v, n, a=axes: op.reverse_sequence(v, n, *a),
+            lambda v, n, a=axes: _reversed(v, n, *a),
+        )

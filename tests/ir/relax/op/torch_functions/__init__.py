@@ -18,6 +18,8 @@ _WITHOUT: Table = {
     "builtin.stop_lift_params": "it is a mark for passes, and the identity",
     "call_tir_with_grad": "it calls a kernel, whatever that computes",
     "layout_transform": "tensors of PyTorch have no index maps",
+    "median": "elements that equal the median share the gradient, and PyTorch chooses one",
+    "reverse_sequence": "there is no such function",
     "vision.all_class_non_max_suppression": "it is a function of torchvision",
 }
 

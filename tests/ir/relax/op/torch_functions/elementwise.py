@@ -82,6 +82,7 @@ TABLE: Table = {
             "left_shift": "bitwise_left_shift",
             "right_shift": "bitwise_right_shift",
             "log_add_exp": "logaddexp",
+            "atan2": "atan2",
         }.items()
     },
     "sign": lambda x: torch.where(torch.isnan(x), x, torch.sign(x)),

@@ -246,6 +246,8 @@ TABLE: Table = {
     "split": _split,
     "reshape": lambda x, shape: x.reshape(tuple(shape)),
     "flatten": lambda x: x.flatten(),
+    "nn.batch_flatten": lambda x: x.flatten(1),
+    "size": lambda x: torch.tensor(x.numel()),
     "expand_dims": lambda x, axis: _expanded(x, axis),
     "squeeze": lambda x, axis: x.squeeze() if axis is None else x.squeeze(tuple(axis)),
     "permute_dims": lambda x, axes: x.permute(tuple(axes or reversed(range(x.ndim)))),
