@@ -47,7 +47,9 @@ class Strange:
 
 @every_target
 @pytest.mark.parametrize(
-    "value", [Strange(), types, relax.const(1.0), relax.Var("x", None), [1.0], b"1", len], ids=repr
+    "value",
+    [Strange(), types, relax.const(1.0), relax.Var("x", None), [1.0], b"1", len],
+    ids=lambda value: type(value).__name__,
 )
 def test_an_argument_that_is_not_an_array(value: object, target: str) -> None:
     func = kernel("n = T.int64()\nA = T.match_buffer(a, (n,), 'float32')\nA[0] = 1", "a: T.handle")
