@@ -44,31 +44,33 @@ def test_blocks_cover_all_rows_once_and_pass_errors_on(
             row_blocks.blocks(failing, 0, 100, 10, work, products=products)
 
 
-@pytest.mark.parametrize("products", [False, True])
-def test_the_error_is_that_of_the_first_block_that_fails(
-    monkeypatch: pytest.MonkeyPatch, products: bool
+@pytest.mark.parametrize("kind", [RuntimeCheckError, KeyboardInterrupt])
+def test_no_block_begins_after_an_error_and_the_first_row_decides(
+    monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
 ) -> None:
     monkeypatch.setattr(row_blocks, "threads", lambda: 2)
-    monkeypatch.setattr(row_blocks, "_busy_until", 0.0)
-    second = threading.Event()
-    begun: list[int] = []
+    both, ended = threading.Barrier(2), threading.Event()
+    here = threading.get_ident()
+    begun: list[tuple[bool, int]] = []
 
     def rows(lo: int, hi: int, empty: Callable[..., np.ndarray]) -> None:
-        begun.append(lo)
-        if lo:
-            second.set()
-        else:
-            assert second.wait(10)
-            time.sleep(0.01)  # the second block fails meanwhile
-        raise RuntimeCheckError(f"row {lo}")
+        is_here = threading.get_ident() == here
+        is_second = any(thread == is_here for thread, _ in begun)
+        begun.append((is_here, lo))
+        if is_second and is_here:
+            ended.set()
+            raise kind("row 50")
+        both.wait(10)
+        if not is_here:
+            assert ended.wait(10)
+            time.sleep(0.05)  # the other thread fails first, in a later row
+            if kind is RuntimeCheckError:
+                raise kind("an earlier row")
 
-    for _ in range(3):
-        begun.clear()
-        second.clear()
-        with pytest.raises(RuntimeCheckError, match=r"^row 0$") as caught:
-            row_blocks.blocks(rows, 0, 100, 10, 1 << 30, products=products)
-        assert len(begun) == 2, "no block begins after an error"
-        assert caught.value.__cause__ is caught.value.__context__ is None
+    expected = "row 50" if kind is KeyboardInterrupt else "an earlier row"
+    with pytest.raises(kind, match=expected):
+        row_blocks.blocks(rows, 0, 100, 10, 1 << 30)
+    assert sorted(lo for _, lo in begun) == [0, 25, 50]
 
 
 def test_an_error_keeps_no_memory_alive(monkeypatch: pytest.MonkeyPatch) -> None:
