@@ -9,6 +9,7 @@ import pytest
 import relaxpy
 from relaxpy import IRModule, relax, tir, topi
 from relaxpy.ir import assert_structural_equal
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import (
     AnnotateTIROpPattern,
@@ -471,6 +472,51 @@ def test_a_kernel_that_contradicts_its_argument_is_not_inlined() -> None:
             return y
 
     stays(FuseTIR(), Module)
+
+
+def two_sums(separators: list[int]) -> IRModule:
+    """A function to fuse; the second operand of its kernel declares the axis separators."""
+
+    @I.ir_module
+    class Module:
+        @T.prim_func(private=True)
+        def add(a: T.handle, b: T.handle, c: T.handle):
+            A = T.match_buffer(a, (2, 3), "float32", axis_separators=[1])
+            B = T.match_buffer(b, (2, 3), "float32", axis_separators=separators)
+            C = T.match_buffer(c, (2, 3), "float32", axis_separators=[1])
+            for i, j in T.grid(2, 3):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] + B[vi, vj]
+
+        @R.function(private=True)
+        def steps(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+            R.func_attr({"Primitive": True})
+            cls = Module
+            z = R.call_tir(cls.add, (x, y), R.Tensor((2, 3), "float32"))
+            result = R.call_tir(cls.add, (z, x), R.Tensor((2, 3), "float32"))
+            return result
+
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+            cls = Module
+            z = cls.steps(x, y)
+            return z
+
+    return Module
+
+
+def test_the_axis_separators_of_the_kernels_stay() -> None:
+    x = X[:2, :3]
+    kernel = fused(two_sums([1]), x, x + 1)["steps"]
+    assert isinstance(kernel, tir.PrimFunc)
+    buffers = {node for node in walk(kernel) if isinstance(node, tir.Buffer)}
+    assert [buffer.axis_separators for buffer in buffers] == [(1,)] * 4
+    assert set(kernel.buffer_map_items) < buffers
+
+
+def test_kernels_that_separate_the_axes_of_a_tensor_differently_stay() -> None:
+    stays(FuseTIR(), two_sums([]))
 
 
 def test_modules_without_functions_to_fuse_stay() -> None:

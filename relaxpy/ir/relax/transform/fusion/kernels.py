@@ -83,6 +83,7 @@ class _Fusion:
         self.operands: dict[Buffer, _Operand] = {}
         self.allocated: dict[Buffer, None] = {}
         self.local: list[Buffer] = []
+        self.separators: dict[Buffer, tuple[int, ...]] = {}
         self.body: list[Stmt] = []
 
     def kernel(self) -> FusedKernel:
@@ -117,6 +118,9 @@ class _Fusion:
             attrs=Attrs({"tir.noalias": True}),
             span=self.func.span,
         )
+        split = {b: replace(b, axis_separators=s) for b, s in self.separators.items() if s}
+        if split:
+            kernel = rename(kernel, split)
         inplace = tuple(positions.get(buffer, -1) for buffer in results) if overwritten else ()
         passed = [(operand.param, operand.path) for operand in operands.values()]
         return FusedKernel(kernel, passed, list(scalars.values()), inplace)
@@ -203,10 +207,25 @@ class _Fusion:
                 raise NotFusable
             scalars += shape.values
         self.allocated.update(dict.fromkeys(fresh))
-        body, local = _inlined(kernel, [*arguments, *fresh, *scalars])
+        operands = [*arguments, *fresh, *scalars]
+        body, local = _inlined(kernel, operands)
+        self._separate(kernel, operands)
         self.body += body.seq if isinstance(body, SeqStmt) else [body]
         self.local += [*local, *fresh]
         return tuple(outputs)
+
+    def _separate(self, kernel: PrimFunc, operands: Sequence[Buffer | tir.PrimExpr]) -> None:
+        """Note the axis separators that a kernel declares; all kernels agree on those of a tensor.
+
+        A later pass gives a buffer as many physical axes as they say.
+        """
+        for param, operand in zip(kernel.params, operands, strict=True):
+            declared = kernel.buffer_of(param)
+            if declared is None or not isinstance(operand, Buffer):
+                continue
+            separators = declared.axis_separators
+            if self.separators.setdefault(operand, separators) != separators:
+                raise NotFusable
 
 
 def _leaves(
