@@ -320,6 +320,10 @@ class Function:
         if not self.module.has_avx512:
             return mask
         count = mask.type.lanes
+        if count > 64:  # more than a register has
+            parts = (range(count // 2), range(count // 2, count))
+            low, high = (self._hidden(self.shuffle(mask, None, part)) for part in parts)
+            return self.shuffle(low, high, range(count))
         lanes = max(count, 8)
         if lanes > count:
             mask = self.shuffle(mask, self.const(mask.type, 0), [min(n, count) for n in range(8)])

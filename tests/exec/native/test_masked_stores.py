@@ -78,6 +78,20 @@ def test_the_active_lanes_are_stored_and_no_other(source: int, stored: int, lane
                 np.testing.assert_array_equal(found, expected, err_msg=f"{name} {count}")
 
 
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_mask_may_have_more_lanes_than_a_register(bits: int) -> None:
+    lanes = 128
+    library = compile_module(storing(bits, bits, lanes, host()), list(active(lanes)), host())
+    store = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
+        library[SYMBOLIC]
+    )
+    numbers = np.arange(lanes, dtype=f"uint{bits}")
+    for count in range(lanes + 1):
+        found = guarded(np.full(count, 255, numbers.dtype), at_end=True)
+        store(numbers.ctypes.data, found.ctypes.data, count)
+        np.testing.assert_array_equal(found, numbers[:count])
+
+
 def test_masks_are_right_where_many_vectors_are_in_registers() -> None:
     lanes, many = 8, 26
     machine = host()
