@@ -372,7 +372,8 @@ def save_json(node: object) -> str:
     text.
 
     Errors:
-        MisuseError: the value of an attribute cannot be saved.
+        MisuseError: the value of an attribute cannot be saved, or the key of a dict is not a
+            string.
     """
     return _json_text(_Writer(), _frozen(node))
 
@@ -381,7 +382,16 @@ def _frozen(value: object) -> object:
     """Convert lists to tuples and dicts to Attrs."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_frozen, value))
-    return Attrs(value) if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping):
+        return value
+    for key in value:
+        if not isinstance(key, str):
+            raise MisuseError(
+                f"the keys of a dict to save are strings, found {key!r:.60}",
+                about=key,
+                hint="save a list of pairs",
+            )
+    return Attrs(value)
 
 
 def _json_text(writer: _Writer, node: object) -> str:

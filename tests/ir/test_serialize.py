@@ -101,6 +101,12 @@ def test_arrays_and_strings_read_back(value: object) -> None:
     assert_structural_equal(load_json(save_json({"a": [value]}))["a"][0], value)
 
 
+@pytest.mark.parametrize("key", [tir.Var("n"), 1])
+def test_keys_that_are_not_strings_are_not_turned_into_them(key: object) -> None:
+    with pytest.raises(MisuseError, match=f"the keys of a dict to save are strings, found {key}"):
+        save_json([{"a": 1}, {key: 2}])
+
+
 def test_depth_is_not_a_limit() -> None:
     expr: tir.PrimExpr = tir.Var("n", "int64")
     for _ in range(5000):
