@@ -915,6 +915,10 @@ class vision:
         score_threshold: Any,
         output_format: Any = ...,
     ) -> Any: ...
+    @staticmethod
+    def get_valid_counts(
+        data: Any, score_threshold: Any = ..., id_index: Any = ..., score_index: Any = ...
+    ) -> Any: ...
 
 class vm:
     @staticmethod

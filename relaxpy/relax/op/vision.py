@@ -2,4 +2,5 @@
 
 from relaxpy.ir.relax.op.vision import (
     all_class_non_max_suppression as all_class_non_max_suppression,
+    get_valid_counts as get_valid_counts,
 )

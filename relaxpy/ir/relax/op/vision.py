@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.ir.core.dtype import FLOAT32, INT64
-from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo, TupleStructInfo
-from relaxpy.ir.relax.op.definition.gradients import no_gradient
-from relaxpy.ir.relax.op.definition.registry import register
+from relaxpy.ir.core.dtype import FLOAT32, INT32, INT64
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    PrimStructInfo,
+    ShapeExpr,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    const,
+)
+from relaxpy.ir.relax.op.definition.gradients import (
+    masked,
+    no_gradient,
+    require_shape,
+    shape_like,
+    tuple_fields,
+)
+from relaxpy.ir.relax.op.definition.parameter import integer_literal
+from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     differ,
     joint_vdevice,
@@ -25,6 +43,9 @@ from relaxpy.ir.relax.op.definition.rules import (
 )
 from relaxpy.ir.te.topi.shapes import product, shape_text
 from relaxpy.ir.tir import ops
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = Literal["onnx", "tensorflow"]
@@ -223,3 +244,101 @@ def _require_size(
             f"{shown(shape[axis])}",
             sinfo,
         )
+
+
+def valid_counts(data: Any, threshold: Any, id_index: int, score_index: int) -> Expr:
+    """The results of `get_valid_counts` from operators, for a threshold in the datatype of data."""
+    shape = ShapeExpr(require_shape(data, "get_valid_counts"))
+    dtype = data.struct_info.dtype
+
+    def field(index: int) -> Any:
+        return R.squeeze(R.strided_slice(data, [2], [index], [index + 1]), [2])
+
+    is_valid = R.greater(field(score_index), threshold)
+    if id_index >= 0:
+        is_valid = R.logical_and(is_valid, R.greater_equal(field(id_index), const(0, dtype)))
+    flags = R.astype(is_valid, "int32")
+    totals = R.sum(flags, [1])
+    valid_before = R.cumsum(flags, 1, exclusive=True)
+    others_before = R.cumsum(const(1, "int32") - flags, 1, exclusive=True)
+    places = R.where(is_valid, valid_before, R.expand_dims(totals, 1) + others_before)
+    index = valid_before + others_before
+    indices = R.where(is_valid, index, const(-1, "int32"))
+    rows = R.where(R.expand_dims(is_valid, 2), data, const(-1, dtype))
+    row_places = R.broadcast_to(R.expand_dims(places, 2), shape)
+    moved = R.scatter_elements(data, row_places, rows, axis=1)
+    return Tuple((totals, moved, R.scatter_elements(indices, places, indices, axis=1)))
+
+
+def _legalize_valid_counts(builder: BlockBuilder, call: Call) -> Expr:
+    [data] = call.args
+    attrs: Any = call.attrs
+    sinfo = builder.struct_info_of(data)
+    assert isinstance(sinfo, TensorStructInfo)
+    threshold = const(attrs["score_threshold"], sinfo.dtype)
+    return valid_counts(data, threshold, attrs["id_index"], attrs["score_index"])
+
+
+def _gradient_valid_counts(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    """The rows of the gradient in the places from which the rows of the result were moved."""
+    [data] = call.args
+    _, moved, _ = tuple_fields(gradient, 3)
+    indices = TupleGetItem(var, 2)
+    is_kept = R.greater_equal(indices, const(0, "int32"))
+    places = R.maximum(indices, const(0, "int32"))
+    return [
+        R.scatter_elements(
+            R.zeros_like(data),
+            R.broadcast_to(R.expand_dims(places, 2), shape_like(data)),
+            masked(moved, R.expand_dims(is_kept, 2)),
+            axis=1,
+            reduction="add",  # places of rows that were not moved occur several times, and add 0
+        )
+    ]
+
+
+@register(
+    "relax.vision.get_valid_counts",
+    pure=True,
+    legalize=_legalize_valid_counts,
+    gradient=_gradient_valid_counts,
+)
+def get_valid_counts(
+    data: TensorStructInfo, score_threshold: float = 0, id_index: int = 0, score_index: int = 1
+) -> TupleStructInfo:
+    """The number of valid boxes of each image, the boxes with these first, and their positions.
+
+    A box is valid if its score exceeds the threshold and its class, unless `id_index` is -1, is 0
+    or above. The valid boxes keep their order; rows after them are -1.
+
+    Shapes:
+        data    (batch, n, fields), floats: a score and a class of each box among its fields
+        result  (batch,), the numbers, in int32; as data, the boxes; (batch, n), the positions of
+                the boxes in data, in int32
+    Errors:
+        StructInfoError: data has another rank or holds no floats, or an index is not that of
+            a field.
+    """
+    require_float(data, "data")
+    if data.ndim not in (-1, 3):
+        raise refuse(f"data has rank 3, found {data}", data)
+    shape = literal_shape(data)
+    fields = None if shape is None else integer_literal(shape[2])
+    for name, index, least in (("score_index", score_index, 0), ("id_index", id_index, -1)):
+        if index < least or (fields is not None and index >= fields):
+            raise refuse(
+                f"{name} is {least} at least and below the number of fields, found {index} for "
+                f"{data}",
+                data,
+            )
+    vdevice = data.vdevice
+    if shape is None:
+        boxes = tensor(None, data.dtype, vdevice, 3)
+        return TupleStructInfo(
+            (tensor(None, INT32, vdevice, 1), boxes, tensor(None, INT32, vdevice, 2))
+        )
+    return TupleStructInfo(
+        (tensor(shape[:1], INT32, vdevice), data, tensor(shape[:2], INT32, vdevice))
+    )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
+from relaxpy.ir.relax.op.vision import valid_counts
 from relaxpy.ir.relay.op.define import Args, define, dims, dtype_of, known_shape, listed, number
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.relay.op.signal import column, grid_of, inside, sampled
@@ -63,29 +64,13 @@ define(
 
 
 def _get_valid_counts(args: Args, attrs: Any) -> rx.Expr:
-    """The number of boxes above a score, these first, and their places; -1 fills the rest."""
     data, threshold = args
-    batch, count, width = known_shape(data)
-    dtype, id_index = dtype_of(data), int(attrs["id_index"])
-
-    def feature(index: int) -> rx.Expr:
-        part = R.strided_slice(data, [2], [index], [index + 1], [1])
-        return R.squeeze(part, [2])
-
-    valid = R.greater(feature(int(attrs["score_index"])), R.astype(threshold, dtype))
-    if id_index >= 0:
-        valid = R.logical_and(valid, R.greater_equal(feature(id_index), number(0, dtype)))
-    invalid = R.astype(R.logical_not(valid), "int32")
-    order = R.argsort(invalid, 1, False, "int32")  # stable
-    counts = R.sum(R.astype(valid, "int32"), [1])
-    kept = R.less(rx.Constant(np.arange(count, dtype="int32")), R.expand_dims(counts, 1))
-    places = R.broadcast_to(R.expand_dims(order, 2), (batch, count, width))
-    moved = R.gather_elements(data, places, 1)
-    return rx.Tuple((
-        counts,
-        R.where(R.expand_dims(kept, 2), moved, number(-1, dtype)),
-        R.where(kept, order, number(-1, "int32")),
-    ))  # fmt: skip
+    return valid_counts(
+        data,
+        R.astype(threshold, dtype_of(data)),
+        int(attrs["id_index"]),
+        int(attrs["score_index"]),
+    )
 
 
 define(

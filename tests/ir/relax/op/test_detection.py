@@ -27,6 +27,8 @@ def ints(*dims: object) -> rx.TensorStructInfo:
     return tensor(*dims, dtype="int64")
 
 
+counts = op.vision.get_valid_counts
+INT = "int32"
 INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
     (nms, (BOXES, SCORES, *LIMITS), tuple_of(ints(6 * N, 3), ints(1))),
     (nms, (OPEN, tensor(1, 2, 5), *LIMITS), tuple_of(ints(10, 3), ints(1))),
@@ -41,6 +43,12 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
         (BOXES, rank(3), ints(M), *LIMITS[1:]),
         tuple_of(rank(3, "int64"), rank(2), ints(2)),
     ),
+    (
+        counts,
+        (tensor(N, M, 6),),
+        tuple_of(tensor(N, dtype=INT), tensor(N, M, 6), tensor(N, M, dtype=INT)),
+    ),
+    (counts, (OPEN,), tuple_of(rank(1, INT), rank(3), rank(2, INT))),
     (tensorflow, (OPEN, OPEN, *LIMITS), tuple_of(rank(3, "int64"), rank(2), rank(1, "int64"))),
 ]
 
@@ -107,3 +115,16 @@ def test_limits_that_are_tensors(target: str) -> None:
         RuntimeCheckError, match="max_output_boxes_per_class is one number, found 2"
     ):
         main(boxes, scores, np.array([2, 2]))
+
+
+@pytest.mark.rule("DER-36")
+def test_boxes_that_cannot_be_counted_are_refused() -> None:
+    refused(counts, (tensor(2, 3),), "data has rank 3, found R.Tensor((2, 3)")
+    refused(counts, (tensor(2, 3, 6, dtype="int32"),), "data holds floats")
+    for attrs, message in (
+        ({"score_index": 6}, "score_index is 0 at least and below the number of fields, found 6"),
+        ({"score_index": -1}, "score_index is 0 at least"),
+        ({"id_index": -2}, "id_index is -1 at least"),
+        ({"id_index": 7}, "id_index is -1 at least and below the number of fields, found 7"),
+    ):
+        refused(lambda x, a=attrs: counts(x, **a), (tensor(2, 3, 6),), message)

@@ -91,3 +91,34 @@ def cases() -> Iterator[Case]:
         lambda b, s: op.vision.all_class_non_max_suppression(b, s, 3, 0.5, 0.0),
         lambda b, s: suppressed(b, s, 3, 0.5, 0.0),
     )
+    yield from _counted()
+
+
+def counted(data: Array, threshold: float, kind: int, score: int) -> Any:
+    """One box after the other."""
+    totals = np.zeros(len(data), "int32")
+    boxes, indices = np.full(data.shape, -1.0), np.full(data.shape[:2], -1)
+    for b, k in np.ndindex(*data.shape[:2]):
+        if data[b, k, score] > threshold and (kind < 0 or data[b, k, kind] >= 0):
+            boxes[b, totals[b]], indices[b, totals[b]] = data[b, k], k
+            totals[b] += 1
+    return totals, boxes, indices
+
+
+def _counted() -> Iterator[Case]:
+    data = np.random.default_rng(5).random((2, 4, 3)).astype("float32")
+    data[:, [0, 2], 0] = -1
+    for label, attrs in {
+        "some": (0.5, 0, 1),
+        "of all classes": (0.25, -1, 2),
+        "all": (-2.0, -1, 0),
+        "none": (2.0, 0, 1),
+    }.items():
+        yield Case(
+            "relax.vision.get_valid_counts",
+            label,
+            (data,),
+            lambda v, a=attrs: op.vision.get_valid_counts(v, *a),
+            lambda v, a=attrs: counted(v, *a),
+            literal=((0, 2),),
+        )
