@@ -286,6 +286,9 @@ class Function:
 
     def lanes_below(self, count: Value, lanes: int) -> Value:
         """The mask whose first `count` lanes hold; all if there are not more lanes."""
+        # For AVX2, LLVM 22 may load lanes that are not in the mask if it knows the mask.
+        if not count.name.startswith("%"):
+            count = self.computed(I64, f'call i64 asm "", "=r,0"({count})')
         numbers = self.iota(Type("i64", lanes))
         return self.compare("slt", numbers, self.splat(count, lanes))
 
@@ -299,17 +302,15 @@ class Function:
 
     def masked_store(self, value: Value, pointer: Value, mask: Value) -> None:
         """Store the lanes of the mask; the memory of the others is not touched."""
-        # LLVM 22 narrows integers in the masked store of AVX-512. If the mask turns out to be a
-        # constant with one lane, it stores this lane as a scalar, but with all bits of the wider
-        # integer. Floats are not narrowed there, and of a hidden mask nothing is known.
+        # LLVM 22 narrows integers in masked stores of AVX-512, and stores all bits if it knows that
+        # a mask has one lane. Floats are not narrowed there; nothing is known of a hidden mask.
         if value.type.element == "i32":
             value = self.cast("bitcast", value, "float")
         elif value.type.element in ("i8", "i16"):
             mask = self._hidden(mask)
         name = f"llvm.masked.store.{value.type.suffix}.p0"
         self.module.declare(name, VOID, [value.type, "ptr", "i32 immarg", mask.type])
-        align = f"i32 {_alignment(value.type)}"
-        self.put(f"call void @{name}({value}, {pointer}, {align}, {mask})")
+        self.put(f"call void @{name}({value}, {pointer}, i32 {_alignment(value.type)}, {mask})")
 
     def _hidden(self, mask: Value) -> Value:
         """`mask` as the result of an empty piece of assembly, in a mask register.

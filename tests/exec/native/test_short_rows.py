@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.exec.native import machine
 from relaxpy.exec.native.short_rows import short_rows
 from relaxpy.script import from_source
 from tests.exec.native.contractions import guarded
@@ -177,3 +180,37 @@ def test_products_with_a_small_matrix(columns: int, results: int, found: list[bo
         for at_end in (False, True):
             result = main(guarded(x, at_end=at_end), guarded(w, at_end=at_end))
             np.testing.assert_allclose(result, x @ w, rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture
+def avx2(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kernels are compiled for vectors of 256 bits."""
+    narrow = machine.narrow()
+    features = (narrow.triple, narrow.cpu, narrow.features)
+    monkeypatch.setattr(machine, "_stored_processor", lambda: None)
+    monkeypatch.setattr(machine, "_processor", lambda _: features)
+    machine.host.cache_clear()
+    yield
+    machine.host.cache_clear()
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5, 7, 8])
+@pytest.mark.usefixtures("avx2")
+def test_a_known_number_of_rows_that_remain(columns: int) -> None:
+    """LLVM 22 loaded elements beyond the last row, where it knew that one row remains."""
+    params = "".join(
+        f'A{n}: T.Buffer(({n}, {columns}), "float64"), B{n}: T.Buffer(({n}, {columns}), "float64"),'
+        for n in (17, 18, 33)
+    )
+    loops = "".join(
+        f"    for i, k in T.grid({n}, {columns - 1}):\n        B{n}[i, k] = A{n}[i, k + 1]\n"
+        for n in (17, 18, 33)
+    )
+    text = f"@T.prim_func\ndef main({params}):\n{loops}"
+    main = relaxpy.compile(from_source(text), target="native")["main"]
+    arrays = [
+        guarded(numbers((n, columns), "float64"), at_end=True) for n in (17, 17, 18, 18, 33, 33)
+    ]
+    main(*arrays)
+    for a, b in zip(arrays[::2], arrays[1::2], strict=True):
+        np.testing.assert_array_equal(b[:, :-1], a[:, 1:])
