@@ -99,7 +99,10 @@ def test_a_division_in_a_bound_is_evaluated_only_if_its_loop_is_reached(target: 
 def test_loops_that_python_cannot_nest_are_refused() -> None:
     func = from_source(nest(25, "A[i0] = B[i1 + 1]", between="A[0] = A[1] + B[0]"))
     with pytest.raises(CompileError, match="nest deeper than Python"):
-        relaxpy.compile(IRModule({"main": func}))
+        relaxpy.compile(IRModule({"main": func}), target="numpy")
+    native = relaxpy.compile(IRModule({"main": func}), target="native")
+    with pytest.raises(CompileError, match="nest deeper than Python"):
+        _ = native.source
 
 
 def test_a_grid_has_every_combination_in_the_order_of_loops() -> None:

@@ -70,7 +70,7 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
     (each_loss, (tensor(2, 5, N), UNKNOWN), tensor(2, N)),
     (each_loss, (tensor(5), ints()), tensor()),
     (each_loss, (rank(3), UNKNOWN), rank(2)),
-    (each_loss, (OPEN, ints(M)), tensor(M)),
+    (each_loss, (OPEN, ints(M)), OPEN),
     (op.grad.nll_loss_backward, (tensor(), tensor(2, 5), ints(2)), tensor(2, 5)),
     (op.nn.attention, (Q, K, V), tensor(2, N, 4, 5)),
     (op.nn.attention, (Q, K, OPEN), rank(4)),

@@ -235,7 +235,6 @@ def test_tensors_are_joined_before_they_are_permuted() -> None:
     [
         "s = R.permute_dims(x); r = R.concat((s, y), axis=0)",
         "s = R.permute_dims(x); t = R.permute_dims(y, (0, 1)); r = R.concat((s, t), axis=1)",
-        "s = R.permute_dims(x); t = R.permute_dims(y); r = R.concat((s, t), axis=None)",
     ],
 )
 def test_tensors_that_are_permuted_in_other_ways_stay(lines: str) -> None:
