@@ -3,7 +3,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import CompileError, RuntimeCheckError
-from relaxpy.exec.reference.kernel import check_supported, run_prim_func
+from relaxpy.exec.reference.kernel import run_prim_func
+from relaxpy.exec.reference.support import check_supported
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.relax import nodes as rx

@@ -158,7 +158,7 @@ def _share(rows: _Rows, start: int, stop: int, step: int) -> None:
     def noted(lo: int, hi: int, empty: Callable[..., Any]) -> None:
         try:
             rows(lo, hi, empty)
-        except Exception as error:
+        except Exception as error:  # of any kind: the caller's thread raises it
             errors[lo] = error
             _end(starts)
 

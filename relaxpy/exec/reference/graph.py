@@ -14,7 +14,8 @@ import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError, Span, counted
-from relaxpy.exec.reference.kernel import check_supported, run_prim_func
+from relaxpy.exec.reference.kernel import run_prim_func
+from relaxpy.exec.reference.support import check_supported
 from relaxpy.exec.runtime.checks import (
     Bindings,
     Signature,

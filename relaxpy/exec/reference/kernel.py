@@ -19,16 +19,12 @@ from relaxpy.errors import (
     counted,
 )
 from relaxpy.exec.kernel.arguments import check_layout, reinterpreted, rollback, scalar
-from relaxpy.exec.kernel.nest.intrinsics import check_datatypes
 from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import (
-    SUPPORTED,
     Scalar,
     ScalarEvaluator,
     cast,
     lanes_of,
-    launched,
-    unsupported,
 )
 from relaxpy.exec.runtime.values import Array, Value, describe, empty, prim_value
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
@@ -39,7 +35,6 @@ from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
-from relaxpy.ir.tir.external_kernel import kernel_name
 from relaxpy.ir.tir.ops import int_range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
@@ -97,39 +92,6 @@ def _only_reduced(realize: st.BlockRealize) -> set[object]:
     for i, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         found[i.iter_type == tir.IterVarKind.CommReduce].update(walk(value))
     return found[True] - found[False]
-
-
-def check_supported(func: PrimFunc, name: str) -> None:
-    """Check that a kernel can run.
-
-    Errors:
-        CompileError: the kernel has an unsupported intrinsic, a datatype that NumPy does not have,
-            or uses GPU threads.
-    """
-    check_datatypes(func, name)
-    unknown_calls = []
-    threads = []
-    for node in walk(func):
-        match node:
-            case tir.Call(op=Op(name=op)) if op.removeprefix("tir.") not in SUPPORTED:
-                unknown_calls.append(node)
-            case st.AttrStmt(attr_key="thread_extent"):
-                threads.append(node)
-            case Buffer(dtype=dtype) if dtype.lanes != 1:
-                message = f"{name}: buffer {node.name} holds vectors of {dtype}"
-                raise CompileError(message, span=func.span)
-            case tir.Cast(dtype=dtype) | Buffer(dtype=dtype):
-                try:
-                    dtype.numpy()
-                except MisuseError as error:
-                    raise CompileError(error.diagnostic).located(func.span) from None
-            case _:
-                pass
-    if unknown_calls:  # report an external kernel rather than the intrinsics of its launch
-        reported = max(unknown_calls, key=lambda call: kernel_name(call) is not None)
-        raise unsupported(reported, name).located(func.span)
-    for statement in threads:
-        raise launched(name, statement)
 
 
 def run_prim_func(

@@ -30,7 +30,7 @@ from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.blocking import gap_bytes, row_bytes, row_work
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.memory import exclusions
-from relaxpy.exec.kernel.plan.products import is_product
+from relaxpy.exec.kernel.plan.products import is_product, keeps_negative_zero
 from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement, expressions_of
 from relaxpy.exec.kernel.plan.tree import (
@@ -84,17 +84,6 @@ UFUNCS: Mapping[Combine, str] = {
 def _ufunc(combine: Combine, dtype: DataType) -> str:
     """The ufunc that combines two values; truth values are integers of one bit."""
     return "np.logical_xor" if combine == "add" and dtype.is_bool else UFUNCS[combine]
-
-
-def _keeps_negative_zero(run: Run) -> bool:
-    """Whether -0.0 remains if no product is added to it; NumPy's sum of no products is 0.0."""
-    if not isinstance(run.idiom, Contraction) or run.accumulation is None:
-        return False
-    match run.accumulation.initial:
-        case FloatImm(value=initial):
-            return initial == 0 and math.copysign(1, initial) < 0
-        case _:
-            return run.accumulation.target.dtype.is_float
 
 
 class NumpyEmitter:
@@ -266,7 +255,7 @@ class NumpyEmitter:
         free = [a for a in statement.axes if a.var not in serial]
         always = self._may_stop(run, free)
         axes = [a for a in free if a.var not in self.proof]
-        over = self._nonempty(run.over, always=always or _keeps_negative_zero(run))
+        over = self._nonempty(run.over, always=always or keeps_negative_zero(run))
         tests = [*self._within(statement.axes), *self._nonempty(axes, always=always), *over]
         if isinstance(statement, Assignment) and statement.initial is not None and over:
             # The initialisation also runs if the reduction has no iteration.

@@ -1,4 +1,4 @@
-"""Along which axes threads may divide a product of matrices, so that none does work of another."""
+"""Products of matrices: along which axes threads may divide them, and what they do to zeros."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.tree import Contraction, Run
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.expr import FloatImm, PrimExpr
 from relaxpy.ir.tir.substitution import mentions
 
 
@@ -22,6 +22,17 @@ def is_product(run: Run) -> bool:
             return not all(mentions(f, {a.var}) for f in factors for a in run.axes)
         case _:
             return False
+
+
+def keeps_negative_zero(run: Run) -> bool:
+    """Whether -0.0 remains if no product is added to it; NumPy's sum of no products is 0.0."""
+    if not isinstance(run.idiom, Contraction) or run.accumulation is None:
+        return False
+    match run.accumulation.initial:
+        case FloatImm(value=initial):
+            return initial == 0 and math.copysign(1, initial) < 0
+        case _:
+            return run.accumulation.target.dtype.is_float
 
 
 def divided_axes(run: Run) -> Sequence[Axis]:
