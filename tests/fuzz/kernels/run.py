@@ -18,6 +18,8 @@ from tests.fuzz.kernels.shrink import shrink
 
 CHUNK = 200
 """Programs that one process runs, if it does not crash."""
+SPOKEN = 5000
+"""Programs after which a line says how far the run is."""
 SHORTENED = 20
 """Kinds of failures of which a program is shortened."""
 SECONDS = 30
@@ -32,6 +34,7 @@ def _alarm(number: int, frame: FrameType | None) -> None:
 
 def work(pipe: Connection, seed: str, start: int, stop: int) -> None:
     """Send through `pipe`, for each program, what became of its calls and what failed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the run
     signal.signal(signal.SIGVTALRM, _alarm)
     for number in range(start, stop):
         signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
@@ -72,7 +75,10 @@ def outcomes(seed: str, start: int, stop: int) -> Iterator[tuple[str, Outcome]]:
 
 
 def main(count: int, seed: str, jobs: int) -> int:
-    """Run `count` programs, report the failures by kind with a small program for each."""
+    """Run `count` programs, report the failures by kind with a small program for each.
+
+    Ctrl-C ends the run early; what has been found until then is reported.
+    """
     print(f"{count} programs of seed {seed} on {jobs} processes", flush=True)
     begin = time.perf_counter()
     calls: Counter[str] = Counter()
@@ -81,14 +87,21 @@ def main(count: int, seed: str, jobs: int) -> int:
     def share(start: int) -> list[tuple[str, Outcome]]:
         return list(outcomes(seed, start, min(start + CHUNK, count)))
 
+    done = 0
     with ThreadPoolExecutor(jobs) as pool:
-        for found in pool.map(share, range(0, count, CHUNK)):
-            for own, outcome in found:
-                calls += outcome.calls
-                for failure in outcome.failures:
-                    kinds.setdefault(_alike(failure), []).append((own, failure))
+        try:
+            for found in pool.map(share, range(0, count, CHUNK)):
+                for own, outcome in found:
+                    calls += outcome.calls
+                    for failure in outcome.failures:
+                        kinds.setdefault(_alike(failure), []).append((own, failure))
+                done += len(found)
+                if done % SPOKEN == 0:
+                    print(f"{done} programs, {_total(kinds)} failures", flush=True)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
     spent = time.perf_counter() - begin
-    print(f"calls: {dict(calls)}; {count / spent:.0f} programs a second", flush=True)
+    print(f"{done} programs, {done / spent:.0f} a second; calls: {dict(calls)}", flush=True)
     shortened = 0
     for kind, failed in sorted(kinds.items(), key=lambda item: -len(item[1])):
         own, failure = min(failed, key=lambda f: len(generate(f[0]).text))
@@ -98,8 +111,12 @@ def main(count: int, seed: str, jobs: int) -> int:
             small = shrink(small, failure)
             shortened += 1
         print(small.standalone([f"{failure}"[:500]]), flush=True)
-    print(f"\n{sum(map(len, kinds.values()))} failures of {len(kinds)} kinds")
+    print(f"\n{_total(kinds)} failures of {len(kinds)} kinds")
     return int(bool(kinds))
+
+
+def _total(kinds: dict[str, list[tuple[str, Failure]]]) -> int:
+    return sum(map(len, kinds.values()))
 
 
 _COMMON = (
