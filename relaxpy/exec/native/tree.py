@@ -19,6 +19,7 @@ from relaxpy.exec.native.obligations import Obligation, obligations
 from relaxpy.exec.native.pieces import in_pieces
 from relaxpy.exec.native.product import product_of
 from relaxpy.exec.native.reshapes import without_reshapes
+from relaxpy.exec.native.zero_points import without_zero_points
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -73,7 +74,7 @@ class Program:
 
 def program_of(plan: Plan) -> Program:
     """The loop tree of `plan`, with tiles."""
-    plan = in_tiles(without_reshapes(plan))
+    plan = in_tiles(without_zero_points(without_reshapes(plan)))
     members = list(runs(plan.trees))
     written = {w.buffer for r in members for w in r.statement.writes}
     owners = frozenset({*written, *map(plan.root, written)})
