@@ -25,6 +25,10 @@ ROOMS = {
     "ir": {"dataclass", "errors", "entry", "frames", "ir"},
     "script": {"dataclass", "errors", "entry", "screen", "pysource", "ir", "script"},
     "exec": {"dataclass", "errors", "entry", "frames", "screen", "pysource", "ir", "exec"},
+    "cli": {
+        *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
+        *("cli", "relax", "tir"),
+    },
 }
 #: The rooms of a package whose files import each other in one direction only.
 INNER = {
@@ -85,6 +89,9 @@ FLOORS = {
         parser/source parser/evaluate parser/graph parser/kernel parser
         tir.py relax.py ir.py read.py relay ir_builder/ir ir_builder/tir ir_builder/relax
     """,
+    "relaxpy/cli": """
+        usage.py show.py programs.py passes.py inputs.py outputs.py commands.py main.py
+    """,
 }
 #: Nodes some of whose methods are performed by a room above, which they import when called.
 PERFORMED_ABOVE = {
@@ -96,7 +103,7 @@ PERFORMED_ABOVE = {
 FACES = {
     *("relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py", "relaxpy/ir/relax/__init__.py"),
     *("relaxpy/script/__init__.py", "relaxpy/script/ir_builder/__init__.py"),
-    "relaxpy/ir/relay/__init__.py",
+    *("relaxpy/ir/relay/__init__.py", "relaxpy/cli/__init__.py"),
 }
 
 

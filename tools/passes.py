@@ -5,7 +5,6 @@ Everything comes from the docstrings. `make format` runs it; a test compares the
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Iterator
 from itertools import groupby
@@ -13,11 +12,9 @@ from pathlib import Path
 
 from docstrings import entries, escaped, sections, sentence
 
-from relaxpy.ir.pass_infra.passes import FunctionalPass, Pass
+from relaxpy.cli.passes import public_passes, signature
+from relaxpy.ir.pass_infra.passes import Pass
 from relaxpy.ir.relax.pipelines import PIPELINES
-from relaxpy.relax import training, transform
-from relaxpy.relax.distributed import transform as distributed
-from relaxpy.tir import transform as tir_transform
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "passes.md"
@@ -67,34 +64,9 @@ ROOMS = {
 """The titles of the packages that passes belong to, in the order of the page."""
 
 
-def passes() -> dict[str, type[Pass]]:
-    """Return the public passes by name."""
-    return {
-        name: cls
-        for name, cls in {
-            **vars(transform),
-            **vars(training),
-            **vars(distributed),
-            **vars(tir_transform),
-        }.items()
-        if isinstance(cls, type)
-        and issubclass(cls, Pass)
-        and not issubclass(cls, FunctionalPass)
-        and name == cls.__name__
-        and room(cls) in ROOMS
-    }
-
-
 def room(cls: type[Pass]) -> str:
     """Return the package that a pass belongs to."""
     return cls.__module__.removeprefix("relaxpy.ir.").removeprefix("relax.").rpartition(".")[0]
-
-
-def signature(cls: type[Pass]) -> str:
-    """Return how a pass is created, without annotations."""
-    empty = inspect.Parameter.empty
-    plain = [p.replace(annotation=empty) for p in inspect.signature(cls).parameters.values()]
-    return f"{cls.__name__}{inspect.Signature(plain)}"
 
 
 def details(name: str, cls: type[Pass]) -> Iterator[str]:
@@ -121,7 +93,7 @@ def pipelines() -> Iterator[str]:
 def page() -> str:
     """Return the text of the page."""
     order = list(ROOMS)
-    known = sorted(passes().items(), key=lambda item: (order.index(room(item[1])), item[0]))
+    known = sorted(public_passes().items(), key=lambda item: (order.index(room(item[1])), item[0]))
     out = [HEAD]
     for package, members in groupby(known, key=lambda item: room(item[1])):
         out.append(f"## {ROOMS[package]}\n\n| pass | what it does |\n| --- | --- |\n")

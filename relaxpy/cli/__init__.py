@@ -1,0 +1,1 @@
+"""The command line: `relaxpy`, or `python -m relaxpy`."""

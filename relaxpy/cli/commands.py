@@ -1,0 +1,202 @@
+"""The commands: each takes the parsed options, writes its result, and returns the exit code.
+
+Modules are imported by the commands that need them, so that `--help` does not load the compiler.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relaxpy.cli.programs import STDIN, read_file
+from relaxpy.cli.show import show_error
+from relaxpy.cli.usage import UsageError
+from relaxpy.errors import MisuseError, RelaxpyError, counted
+
+if TYPE_CHECKING:
+    from relaxpy.exec.executable import EntryPoint, Executable
+    from relaxpy.ir.module import IRModule
+    from relaxpy.ir.relax.nodes import BaseFunc
+
+
+def check(options: Namespace) -> int:
+    """Print the errors of each program; the exit code is 1 if there are any."""
+    errors = 0
+    for path in options.files:
+        file = read_file(path)
+        try:
+            file.program()
+        except UsageError:
+            raise
+        except RelaxpyError as error:
+            show_error(error, sys.stdout, file.name)
+            errors += len(error.diagnostics)
+    if not options.quiet:
+        files = counted(len(options.files), "file")
+        print(f"{counted(errors, 'error') if errors else 'no errors'} in {files}")
+    return 1 if errors else 0
+
+
+def print_(options: Namespace) -> int:
+    """Print the program in normal form."""
+    _write(read_file(options.file).program(), options.output)
+    return 0
+
+
+def opt(options: Namespace) -> int:
+    """Print the module after the passes."""
+    from relaxpy.cli.passes import sequence
+    from relaxpy.exec.explain import explain
+    from relaxpy.ir.transform import get_pipeline
+
+    module = read_file(options.file).module()
+    text = options.passes
+    pipeline = get_pipeline(options.pipeline) if text is None else sequence(text)
+    if not (options.explain or options.diff):
+        _write(pipeline(module), options.output)
+        return 0
+    explanation = explain(module, pipeline)
+    print(explanation.diff() if options.diff else explanation)
+    if options.output is not None:
+        _write(explanation.mod, options.output)
+    return 0
+
+
+def compile_(options: Namespace) -> int:
+    """Save the executable of a program."""
+    executable = _executable(options)
+    executable.save(options.output)
+    print(f"{options.output}: {executable!r}")
+    return 0
+
+
+def run(options: Namespace) -> int:
+    """Call a function, and print or save what it returns."""
+    from relaxpy.cli.inputs import arguments
+    from relaxpy.cli.outputs import print_value, save_value
+
+    function = _function(_executable(options), options.function)
+    result = function(*arguments(function, options.inputs, options.dim, options.random))
+    if options.output is None:
+        print_value(result)
+    else:
+        save_value(result, options.output)
+    return 0
+
+
+def profile(options: Namespace) -> int:
+    """Print the time of a call by kernel."""
+    from relaxpy.cli.inputs import arguments
+
+    executable = _executable(options)
+    function = _function(executable, options.function)
+    args = arguments(function, options.inputs, options.dim, options.random)
+    name = function.signature.name
+    print(executable.profile(*args, function=name, repeat=options.repeat))
+    return 0
+
+
+def report(options: Namespace) -> int:
+    """Print how each kernel runs."""
+    print(_executable(options).report())
+    return 0
+
+
+def source(options: Namespace) -> int:
+    """Print the generated code: all of it in Python, or that of kernels."""
+    executable = _executable(options)
+    if options.kind == "python" and options.kernel is None:
+        print(executable.source)
+        return 0
+    if options.kernel is not None:
+        print(executable.kernel_source(options.kernel, options.kind))
+        return 0
+    printed = 0
+    for kernel in dict.fromkeys(row.kernel for row in executable.report()):
+        try:
+            print(executable.kernel_source(kernel, options.kind))
+            printed += 1
+        except RelaxpyError as error:  # the other kernels may have machine code
+            show_error(error, sys.stderr, kernel)
+    return 0 if printed else 1
+
+
+def passes(options: Namespace) -> int:
+    """Print the passes and pipelines."""
+    from relaxpy.cli.passes import listed, public_passes
+    from relaxpy.ir.relax.pipelines import PIPELINES
+
+    _print_columns("passes", listed(public_passes()))
+    print()
+    _print_columns("pipelines", listed(PIPELINES))
+    return 0
+
+
+def targets(options: Namespace) -> int:
+    """Print the targets, and which is the default here."""
+    from relaxpy.ir.core.target import NAMES, default_target
+
+    name, reason = default_target()
+    about = {
+        "numpy": "generated Python code on NumPy, everywhere",
+        "native": "machine code, where llvmlite is installed and the processor has AVX2 and FMA",
+        "reference": "the reference evaluator: slow, one scalar at a time",
+    }
+    _print_columns("targets", ((target, about[target]) for target in NAMES))
+    print(f"\nthe default is {name}" + (f": {reason}" if reason else ""))
+    return 0
+
+
+def doctor(options: Namespace) -> int:
+    """Print what decides how fast programs run here."""
+    from relaxpy.exec.doctor import doctor as examine
+
+    print(examine())
+    return 0
+
+
+def explain_rule(options: Namespace) -> int:
+    """Print what the rules say that errors cite."""
+    from relaxpy.rules import explain
+
+    print("\n\n".join(str(explain(rule)) for rule in options.rules))
+    return 0
+
+
+def _executable(options: Namespace) -> Executable:
+    from relaxpy.ir.core.target import target_kind
+
+    try:
+        target_kind(options.target)
+    except MisuseError as error:
+        raise UsageError(error.diagnostics) from None
+    return read_file(options.file).executable(options.target, options.pipeline)
+
+
+def _function(executable: Executable, name: str | None) -> EntryPoint:
+    """The function of this name, or `main`, or the only one."""
+    only = next(iter(executable)) if len(executable) == 1 else "main"
+    return executable[name or only]
+
+
+def _write(program: IRModule | BaseFunc, output: str | None) -> None:
+    """Print a program, or write it to a file: as JSON if its name ends so."""
+    if output is None or output == STDIN:
+        program.show()
+    elif output.endswith(".json"):
+        from relaxpy.ir.serialize import save_json
+
+        Path(output).write_text(save_json(program), encoding="utf-8")
+    else:
+        Path(output).write_text(f"{program.script()}\n", encoding="utf-8")
+
+
+def _print_columns(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    entries = list(rows)
+    width = max(len(name) for name, _ in entries)
+    print(f"{title}:")
+    for name, text in entries:
+        print(f"  {name.ljust(width)}  {text}".rstrip())

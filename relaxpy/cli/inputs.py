@@ -1,0 +1,187 @@
+"""The arguments of a call: from .npy and .npz files, from literals, and at random."""
+
+from __future__ import annotations
+
+import ast
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relaxpy.cli.usage import UsageError
+from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.substitution import substitute
+
+if TYPE_CHECKING:
+    from relaxpy.exec.executable import EntryPoint
+
+_NAMED = re.compile(r"([^\W\d]\w*)=(.*)", re.DOTALL)
+
+
+def arguments(
+    function: EntryPoint, words: Sequence[str], dims: Sequence[str], seed: int | None
+) -> tuple[object, ...]:
+    """The arguments that the words of the command line describe, in the order of the parameters.
+
+    With a `seed`, parameters without a value get random ones: floats of a normal distribution,
+    integers from 0 to 9. Dimensions that no other value fixes are those in `dims`.
+
+    Errors:
+        UsageError: a file or a literal cannot be read, or a dimension is not known.
+        RuntimeCheckError: an argument is missing, unexpected or passed twice.
+    """
+    positional: list[object] = []
+    named: dict[str, object] = {}
+    for word in words:
+        match = _NAMED.fullmatch(word)
+        if match is not None:
+            named[match[1]] = _value(match[2])
+        elif word.endswith(".npz"):
+            named |= _arrays(word)
+        else:
+            positional.append(_value(word))
+    params = function.signature.params
+    for index, value in enumerate(positional[: len(params)]):
+        positional[index] = _typed(value, params[index].struct_info)
+    for param in params:
+        if param.name_hint in named:
+            named[param.name_hint] = _typed(named[param.name_hint], param.struct_info)
+    if seed is not None:
+        values = dict(zip((p.name_hint for p in params), positional, strict=False)) | named
+        random = _Random(np.random.default_rng(seed), _sizes(params, values, dims))
+        for param in params:
+            if param.name_hint not in values:
+                named[param.name_hint] = random.value(param.struct_info, param.name_hint)
+    elif dims:
+        raise UsageError("--dim is for the random inputs of --random")
+    return function.positional_args(tuple(positional), named)
+
+
+def _value(word: str) -> object:
+    """An array in a .npy file, or else a Python literal."""
+    if word.endswith(".npy"):
+        return _loaded(word)
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise UsageError(
+            f"{word!r:.60} is not an input",
+            hint="write the name of a .npy or .npz file, or a Python literal; NAME= may precede it",
+        ) from None
+
+
+def _arrays(path: str) -> dict[str, object]:
+    """The arrays in a .npz file by name."""
+    archive = _loaded(path)
+    try:
+        return {name: archive[name] for name in archive.files}
+    except (ValueError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    finally:
+        archive.close()
+
+
+def _loaded(path: str) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+
+
+def _typed(value: object, sinfo: rx.StructInfo | None) -> object:
+    """The value for a tensor: a literal as an array, elements of unknown datatype with their own.
+
+    Files have no name for bfloat16 and the like, so that these are bytes without a datatype.
+
+    Errors:
+        UsageError: a literal is not an array.
+    """
+    if not isinstance(sinfo, rx.TensorStructInfo) or sinfo.dtype is None:
+        return value
+    dtype = sinfo.dtype.numpy()
+    if isinstance(value, (list, bool, int, float)):
+        try:
+            return np.array(value, dtype)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise UsageError(f"{value!r:.60} is not an array of {sinfo.dtype}: {error}") from None
+    if isinstance(value, np.ndarray) and value.dtype == np.dtype((np.void, dtype.itemsize)):
+        return value.view(dtype)
+    return value
+
+
+def _sizes(
+    params: Sequence[rx.Var], values: Mapping[str, object], dims: Sequence[str]
+) -> dict[str, int]:
+    """The values of dimensions by name: those in `dims`, and those of arrays."""
+    sizes: dict[str, int] = {}
+    for param in params:
+        array, sinfo = values.get(param.name_hint), param.struct_info
+        shape = sinfo.shape if isinstance(sinfo, rx.TensorStructInfo) else None
+        if isinstance(array, np.ndarray) and isinstance(shape, rx.ShapeExpr):
+            for dim, size in zip(shape.values, array.shape, strict=False):
+                if isinstance(dim, tir.Var):
+                    sizes.setdefault(dim.name, size)
+    for word in dims:
+        name, _, text = word.partition("=")
+        if not text.isdecimal() or len(text) > 18:
+            raise UsageError(f"--dim takes NAME=SIZE, found {word!r:.60}", hint="write --dim n=4")
+        sizes[name] = int(text)
+    return sizes
+
+
+class _Random:
+    """Random values for struct info, with the values of dimensions by name."""
+
+    def __init__(self, random: np.random.Generator, sizes: Mapping[str, int]) -> None:
+        self.random, self.sizes = random, sizes
+
+    def value(self, sinfo: rx.StructInfo | None, param: str) -> object:
+        """A value of the struct info of a parameter. Errors: UsageError if there is none."""
+        match sinfo:
+            case rx.TensorStructInfo(shape=rx.ShapeExpr(values=dims), dtype=dtype) if dtype:
+                return self.array([self.size(dim, param) for dim in dims], dtype)
+            case rx.TupleStructInfo(fields=fields):
+                return tuple(self.value(field, param) for field in fields)
+            case rx.ShapeStructInfo(values=dims) if dims is not None:
+                return ShapeTuple(self.size(dim, param) for dim in dims)
+            case rx.PrimStructInfo(dtype=dtype, value=None):
+                return self.array([], dtype).item()
+            case rx.PrimStructInfo(value=tir.PrimExpr() as value):
+                return self.size(value, param)
+            case _:
+                raise UsageError(
+                    f"--random has no value for parameter {param}: {sinfo}",
+                    hint=f"pass {param}=… with a file or a literal",
+                )
+
+    def array(self, shape: list[int], dtype: DataType) -> np.ndarray[Any, Any]:
+        """An array of random elements. Errors: UsageError: it does not fit in memory."""
+        try:
+            if dtype.family in ("int", "uint"):
+                above = 10 if dtype.bits >= 8 else 2
+                return self.random.integers(0, above, shape).astype(dtype.numpy())
+            return self.random.standard_normal(shape).astype(dtype.numpy())
+        except (MemoryError, ValueError):
+            raise UsageError(f"an array of shape {tuple(shape)} does not fit in memory") from None
+
+    def size(self, dim: tir.PrimExpr, param: str) -> int:
+        """The value of a dimension. Errors: UsageError if a variable in it has none."""
+        variables = dict.fromkeys(occurrences(dim, tir.Var))
+        for var in variables:
+            if var.name not in self.sizes:
+                raise UsageError(
+                    f"the dimension {var.name} of parameter {param} is not known",
+                    hint=f"write --dim {var.name}=4, or pass an input that has it",
+                )
+        known = {var: tir.IntImm(var.dtype, self.sizes[var.name]) for var in variables}
+        value = simplify(substitute(dim, known))
+        if not isinstance(value, tir.IntImm) or value.value < 0:
+            raise UsageError(f"the dimension {dim} of parameter {param} is {value}, not a size")
+        return value.value

@@ -1,0 +1,190 @@
+"""The options of the command line, and its exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from relaxpy import __version__
+from relaxpy.cli import commands
+from relaxpy.cli.show import show_error, shown_warnings
+from relaxpy.cli.usage import UsageError
+from relaxpy.errors import RelaxpyError, UnknownNameError
+
+_HELP: Final = """Check, transform, compile and run Relax programs.
+
+A program is a file of TVMScript, of which nothing is executed as Python; a module in JSON; or a
+saved executable. A dash stands for standard input."""
+_EXIT_CODES: Final = """exit codes:
+  0  success
+  1  the program or its input is wrong, or it failed while it ran
+  2  the command is wrong: an option, a name in one, or a file that cannot be read or written"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code, which `--help` lists.
+
+    Errors go to standard error, without a traceback.
+    """
+    try:
+        options = _options(argv)
+    except SystemExit as stop:  # after --help and --version, or a message about an option
+        return int(stop.code or 0)
+    try:
+        with shown_warnings(sys.stderr):
+            code: int = options.command(options)
+            sys.stdout.flush()
+            return code
+    except RelaxpyError as error:
+        show_error(error, sys.stderr, "relaxpy")
+        return 2 if isinstance(error, (UsageError, UnknownNameError)) else 1
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        print(f"relaxpy{where}: {error.strerror or error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    options, rest = parser.parse_known_args(argv)
+    # Inputs may follow options, which argparse does not allow for a list that may be empty.
+    if rest and hasattr(options, "inputs") and not any(word.startswith("-") for word in rest):
+        options.inputs += rest
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "relaxpy",
+        description=_HELP,
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"relaxpy {__version__}")
+    listed = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def add(
+        name: str, run: Callable[[argparse.Namespace], int], text: str, more: str = ""
+    ) -> argparse.ArgumentParser:
+        about = f"{text[0].upper()}{text[1:]}.{more and ' '}{more}"
+        command = listed.add_parser(name, help=text, description=about, allow_abbrev=False)
+        command.set_defaults(command=run)
+        return command
+
+    command = add("check", commands.check, "report the errors of programs")
+    command.add_argument("files", nargs="+", metavar="FILE", help="a program, or - (stdin)")
+    command.add_argument("-q", "--quiet", action="store_true", help="print errors only")
+
+    command = add(
+        "print", commands.print_, "print a program in normal form, in colour on a terminal"
+    )
+    _add_file(command)
+    _add_program_output(command)
+
+    command = add("opt", commands.opt, "print a module after passes")
+    _add_file(command)
+    group = command.add_mutually_exclusive_group(required=True)
+    group.add_argument(
+        "--passes",
+        metavar="LIST",
+        help="passes in order, with options: 'LegalizeOps,FuseOps(fuse_opt_level=0)'",
+    )
+    group.add_argument("--pipeline", metavar="NAME", help="a pipeline, such as default")
+    group = command.add_mutually_exclusive_group()
+    group.add_argument("--explain", action="store_true", help="print a row for each pass instead")
+    group.add_argument("--diff", action="store_true", help="print what each pass changed instead")
+    _add_program_output(command)
+
+    command = add("compile", commands.compile_, "compile a program and save the executable")
+    _add_compiled(command)
+    command.add_argument(
+        "-o", "--output", required=True, metavar="OUT", help="the file of the executable"
+    )
+
+    command = add(
+        "run",
+        commands.run,
+        "call a function of a program",
+        "An INPUT is a .npy file, a .npz file with arrays by name, or a Python literal.",
+    )
+    _add_compiled(command)
+    _add_inputs(command)
+    command.add_argument(
+        "-o", "--output", metavar="OUT", help="write the result to a .npy or .npz file"
+    )
+
+    command = add("profile", commands.profile, "print the time of a call by kernel")
+    _add_compiled(command)
+    _add_inputs(command)
+    command.add_argument("--repeat", type=_count, default=5, metavar="N", help="calls (default: 5)")
+
+    command = add("report", commands.report, "print how each kernel runs, and why")
+    _add_compiled(command)
+
+    command = add("source", commands.source, "print the generated code")
+    _add_compiled(command)
+    command.add_argument(
+        "--kind",
+        choices=("python", "llvm", "asm", "tree"),
+        default="python",
+        help="Python code (the default), LLVM IR, assembly, or the loops of kernels",
+    )
+    command.add_argument("--kernel", metavar="NAME", help="only this kernel")
+
+    add("passes", commands.passes, "list the passes and pipelines")
+    add("targets", commands.targets, "list the targets, and say which is the default here")
+    add("doctor", commands.doctor, "print what decides how fast programs run here")
+    command = add("explain", commands.explain_rule, "explain rules that errors cite")
+    command.add_argument("rules", nargs="+", metavar="RULE", help="such as DER-36")
+    return parser
+
+
+def _add_file(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", metavar="FILE", help="a program, or - for standard input")
+
+
+def _add_program_output(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "-o", "--output", metavar="OUT", help="write the program to a file; JSON if it ends so"
+    )
+
+
+def _add_compiled(command: argparse.ArgumentParser) -> None:
+    _add_file(command)
+    command.add_argument(
+        "--target", metavar="NAME", help="one of `relaxpy targets`, which names the default"
+    )
+    command.add_argument(
+        "--pipeline", metavar="NAME", help="the passes before compilation (default: default)"
+    )
+
+
+def _add_inputs(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "inputs", nargs="*", metavar="INPUT", help="an argument, or NAME=INPUT for a parameter"
+    )
+    command.add_argument(
+        "--random", type=int, metavar="SEED", help="random values for all other parameters"
+    )
+    command.add_argument(
+        "--dim", action="append", default=[], metavar="NAME=SIZE", help="for --random"
+    )
+    command.add_argument("--function", metavar="NAME", help="default: main, or the only one")
+
+
+def _count(text: str) -> int:
+    """The positive integer that `text` writes."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive integer, found {text!r:.60}")
+    return int(text)

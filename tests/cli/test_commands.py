@@ -1,0 +1,344 @@
+"""The command line, mostly through `main`, which is what the command calls."""
+
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.cli.main import main
+from relaxpy.cli.passes import public_passes
+from relaxpy.ir import assert_structural_equal, load_json
+from relaxpy.script import from_source
+
+ROOT = Path(__file__).parents[2]
+MODEL = """
+@I.ir_module
+class Model:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 2), "float32")
+    ) -> R.Tensor(("n", 2), "float32"):
+        with R.dataflow():
+            y = R.nn.relu(R.matmul(x, w))
+            R.output(y)
+        return y
+"""
+MAIN = MODEL.partition("class Model:\n")[2]
+FLAWS = (
+    MODEL.replace("(4, 2)", "(5, 2)")
+    + "\n"
+    + MAIN.replace("def main", "def other").replace("R.nn.relu", "R.nn.rel")
+)
+X = np.arange(12, dtype="float32").reshape(3, 4) - 5
+W = np.linspace(-1, 1, 8, dtype="float32").reshape(4, 2)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RELAXPY_TARGET", "numpy")  # which compiles in less time
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "flaws.py").write_text(FLAWS)
+    np.save(tmp_path / "x.npy", X)
+    np.savez(tmp_path / "both.npz", x=X, w=W)
+    return tmp_path
+
+
+def command(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    code = main(shlex.split(line))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_check_accepts_a_correct_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("check model.py", capsys) == (0, "no errors in 1 file\n", "")
+    assert command("check -q model.py", capsys) == (0, "", "")
+
+
+def test_check_reports_all_errors_with_carets(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = command("check model.py flaws.py", capsys)
+    assert (code, err) == (1, "")
+    first, second = re.findall(r"^flaws\.py:\d+:\d+: .*\n +.*\n +\^+$", out, re.M)
+    assert "relax.matmul" in first
+    assert "R.nn has no attribute 'rel'" in second
+    assert "did you mean `R.nn.relu`?" in out
+    assert out.endswith("\n2 errors in 2 files\n")
+
+
+def test_a_program_is_read_from_standard_input_and_never_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("print('run')\n" + MODEL))
+    code, out, _ = command("check -", capsys)
+    assert code == 1
+    assert out.startswith("<stdin>:1:1: ")
+    assert "run\n" not in out
+    monkeypatch.setattr(sys, "stdin", io.StringIO(MODEL))
+    assert command("check -", capsys)[0] == 0
+
+
+def test_warnings_have_a_position(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    text = "@R.function\ndef main(x: R.Tensor((4,))):\n    return R.match_cast(x, R.Tensor((5,)))\n"
+    (folder / "unsure.py").write_text(text)
+    code, out, err = command("check unsure.py", capsys)
+    assert (code, out) == (0, "no errors in 1 file\n")
+    assert err.startswith("unsure.py:3:25: warning: this cast of R.Tensor((4,)) to ")
+
+
+def test_print_writes_normal_form(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = command("print model.py", capsys)
+    assert code == 0
+    assert 'lv: R.Tensor((n, 2), dtype="float32") = R.matmul(x, w)' in out
+    assert_structural_equal(from_source(out), from_source(MODEL))
+
+
+def test_print_writes_json_which_the_other_commands_read(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    assert command("print model.py -o model.json", capsys) == (0, "", "")
+    module = load_json((folder / "model.json").read_text())
+    assert_structural_equal(module, from_source(MODEL))
+    assert command("print model.json -o again.py", capsys)[0] == 0
+    assert_structural_equal(from_source((folder / "again.py").read_text()), from_source(MODEL))
+    assert command("check model.json", capsys)[0] == 0
+
+
+def test_opt_applies_passes_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = command("opt model.py --passes LegalizeOps,'FuseOps(fuse_opt_level=0)'", capsys)
+    transform = relaxpy.relax.transform
+    passes = relaxpy.transform.Sequential(
+        [transform.LegalizeOps(), transform.FuseOps(fuse_opt_level=0)]
+    )
+    assert_structural_equal(from_source(out), passes(from_source(MODEL)))
+
+
+def test_opt_applies_a_pipeline_and_explains_it(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    _, out, _ = command("opt model.py --pipeline legalize", capsys)
+    assert_structural_equal(from_source(out), relaxpy.get_pipeline("legalize")(from_source(MODEL)))
+    code, out, _ = command("opt model.py --pipeline legalize --explain -o out.py", capsys)
+    assert code == 0
+    assert re.search(r"^ *LegalizeOps ", out, re.M)
+    assert "call_tir" in (folder / "out.py").read_text()
+    _, out, _ = command("opt model.py --passes LegalizeOps --diff", capsys)
+    assert "--- main before LegalizeOps" in out
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_run_takes_arrays_from_files(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"run model.py --target {target} both.npz -o y.npy"
+    assert command(line, capsys) == (0, "", "")
+    np.testing.assert_allclose(np.load("y.npy"), np.maximum(X @ W, 0), rtol=1e-6)
+    words = " ".join(map(str, W.tolist())).replace(" ", "").replace("][", "],[")
+    code, out, _ = command(f"run model.py x.npy --target {target} 'w=[{words}]'", capsys)
+    assert code == 0
+    assert out.startswith("float32 (3, 2)\n[[")
+
+
+def test_run_draws_random_inputs_that_a_seed_repeats(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = "run model.py --target reference --random {} --dim n=2 -o {}"
+    for seed, file in ((0, "a.npy"), (0, "b.npy"), (1, "c.npy")):
+        assert command(line.format(seed, file), capsys)[0] == 0
+    a, b, c = (np.load(name) for name in ("a.npy", "b.npy", "c.npy"))
+    assert a.shape == (2, 2)
+    assert np.array_equal(a, b)
+    assert not np.array_equal(a, c)
+    # The input that is given decides n.
+    code, out, _ = command("run model.py x.npy --target reference --random 0", capsys)
+    assert (code, out.split("\n")[0]) == (0, "float32 (3, 2)")
+
+
+def test_random_inputs_of_every_kind(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "kinds.py").write_text(
+        """
+@R.function
+def main(
+    x: R.Tensor(("n * 2",), "bfloat16"),
+    b: R.Tensor(("n",), "bool"),
+    t: R.Tuple(R.Tensor((3,), "int8"), R.Shape(["n", 2])),
+    s: R.Prim("int64"),
+):
+    n = T.int64()
+    return (x, (b, t[0]))
+"""
+    )
+    line = "run kinds.py --target reference --random 3 --dim n=4"
+    code, out, _ = command(line, capsys)
+    assert code == 0
+    assert re.findall(r"^(\S+: \w+ \(.*\))$", out, re.M) == [
+        "0: bfloat16 (8,)",
+        "1.0: bool (4,)",
+        "1.1: int8 (3,)",
+    ]
+    assert command(f"{line} -o out.npz", capsys)[0] == 0
+    with np.load("out.npz") as saved:
+        first = saved["0"]
+        assert sorted(saved.files) == ["0", "1.0", "1.1"]
+    # A file has only the bytes of bfloat16, and its parameter tells what they are.
+    np.save("x.npy", first)
+    assert command(f"{line} x.npy -o again.npz", capsys)[0] == 0
+    with np.load("again.npz") as saved:
+        assert np.array_equal(saved["0"].view(ml_dtypes.bfloat16), first.view(ml_dtypes.bfloat16))
+
+
+def test_compile_saves_an_executable_that_the_other_commands_read(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    code, out, _ = command("compile model.py --target numpy -o model.exe", capsys)
+    assert code == 0
+    assert out.startswith("model.exe: <Executable for numpy>\n  main(x: ")
+    assert json.loads((folder / "model.exe").read_text())["target"] == "numpy"
+    assert command("run model.exe both.npz -o y.npy", capsys) == (0, "", "")
+    np.testing.assert_allclose(np.load("y.npy"), np.maximum(X @ W, 0), rtol=1e-6)
+    _, out, _ = command("print model.exe", capsys)
+    assert "call_tir" in out
+    code, _, err = command("run model.exe both.npz --target reference", capsys)
+    assert code == 2
+    assert "is a saved executable" in err
+
+
+def test_report_source_and_profile(capsys: pytest.CaptureFixture[str]) -> None:
+    executable = relaxpy.compile(from_source(MODEL), target="numpy")
+    _, out, _ = command("report model.py --target numpy", capsys)
+    assert out == f"{executable.report()}\n"
+    _, out, _ = command("source model.py", capsys)
+    assert out == f"{executable.source}\n"
+    kernel = executable.report().rows[0].kernel
+    for rest in ("", f" --kernel {kernel}"):
+        _, out, _ = command(f"source model.py --kind tree{rest}", capsys)
+        assert out == f"{executable.kernel_source(kernel, 'tree')}\n"
+    _, out, _ = command("profile model.py both.npz --repeat 1", capsys)
+    assert out.startswith("kernel ")
+    assert f"\n{kernel} " in out
+    code, out, err = command("source model.py --kind llvm", capsys)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"{kernel}: the kernel {kernel!r} has no llvm source")
+
+
+def test_listings(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = command("passes", capsys)
+    listed = re.findall(r"^  (\w+) +\S", out, re.M)
+    assert set(listed) == {*public_passes(), *relaxpy.transform.list_pipelines()}
+    _, out, _ = command("targets", capsys)
+    assert re.findall(r"^  (\w+) ", out, re.M) == ["numpy", "native", "reference"]
+    assert re.search(r"^the default is (numpy|native)", out, re.M)
+    _, out, _ = command("doctor", capsys)
+    assert out.startswith("topic ")
+    _, out, _ = command("explain DER-36 WF-12", capsys)
+    assert re.findall(r"^([A-Z]+-\d+) \(", out, re.M) == ["DER-36", "WF-12"]
+    assert command("--version", capsys) == (0, f"relaxpy {relaxpy.__version__}\n", "")
+    _, out, _ = command("--help", capsys)
+    for name in ("check", "print", "opt", "compile", "run", "profile", "report", "source"):
+        assert f"\n    {name} " in out
+    assert "exit codes:" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("check missing.py", 2, "relaxpy: missing.py: No such file"),
+        ("check .", 2, "relaxpy: .: Is a directory"),
+        ("print flaws.py", 1, "flaws.py:9:"),
+        ("check x.npy", 2, "x.npy is not a text in UTF-8"),
+        ("opt model.py --pipeline defaul", 2, "did you mean 'default'?"),
+        ("opt model.py --passes FuseOp", 2, "did you mean 'FuseOps'?"),
+        ("opt model.py --passes 'FuseOps(bar=1)'", 2, "its options are FuseOps(fuse_opt_level=-1"),
+        ("opt model.py --passes 'FuseOps(print(1))'", 2, "options of FuseOps are Python literals"),
+        ("opt model.py --passes 'a b'", 2, "--passes is a list of passes, found 'a b'"),
+        ("opt model.py --passes 1", 2, "'1' is not a pass"),
+        ("opt model.py", 2, "one of the arguments --passes --pipeline is required"),
+        ("report model.py --target nump", 2, "did you mean 'numpy'?"),
+        ("run model.py --function mai --random 0", 2, "did you mean 'main'?"),
+        ("run model.py", 1, "main takes 2 arguments, found 0"),
+        ("run model.py x.npy x.npy", 1, "parameter w of main"),
+        ("run model.py both.npz v=1", 1, "main has no parameter 'v'"),
+        ("run model.py --random 0", 2, "write --dim n=4"),
+        ("run model.py --random 0 --dim n", 2, "--dim takes NAME=SIZE, found 'n'"),
+        ("run model.py --dim n=1", 2, "--dim is for the random inputs"),
+        ("run model.py none.npy", 2, "none.npy: No such file"),
+        ("run model.py model.py", 2, "'model.py' is not an input"),
+        ("run model.py flaws.npy", 2, "flaws.npy cannot be read"),
+        ("run model.py '[[1],[2,3]]'", 2, "is not an array of float32"),
+        ("run model.py both.npz -o y.txt", 2, "is written to a .npy or .npz file"),
+        ("run model.py both.npz -o none/y.npy", 2, "relaxpy: none/y.npy: No such file"),
+        ("profile model.py both.npz --repeat 0", 2, "expected a positive integer, found '0'"),
+        ("source model.py --kernel k", 2, "the executable has no kernel 'k'"),
+        ("explain DER-0", 2, "DER-0"),
+        ("compile model.py", 2, "required: -o/--output"),
+        ("check model.py --what", 2, "unrecognized arguments: --what"),
+        ("", 2, "required: COMMAND"),
+    ],
+)
+def test_errors_have_a_message_and_an_exit_code(
+    line: str, code: int, message: str, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "flaws.npy").write_text("no array")
+    found, _, err = command(line, capsys)
+    assert message in err
+    assert found == code
+    assert "Traceback" not in err
+
+
+def test_a_broken_json_is_an_error(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    for text in ("{", '{"format": 1}', '{"format": "relaxpy-executable"}', "{}"):
+        (folder / "broken.json").write_text(text)
+        for name in ("check", "print", "report"):
+            code, out, err = command(f"{name} broken.json", capsys)
+            assert code == 1, (text, name)
+            assert ("broken.json: " if name == "check" else "relaxpy: ") in out + err
+
+
+def test_the_module_is_the_command(folder: Path) -> None:
+    python = [sys.executable, "-m", "relaxpy"]
+    options = {"capture_output": True, "text": True, "check": False}
+    checked = subprocess.run([*python, "check", folder / "flaws.py"], cwd=ROOT, **options)
+    assert checked.returncode == 1
+    assert "Traceback" not in checked.stdout + checked.stderr
+    shown = subprocess.run(
+        [*python, "--help"], cwd=ROOT, env={"PYTHONPROFILEIMPORTTIME": "1"}, **options
+    )
+    assert shown.returncode == 0
+    assert shown.stdout.startswith("usage: relaxpy ")
+    loaded = set(re.findall(r"\| +([\w.]+)$", shown.stderr, re.M))
+    assert "relaxpy.cli.main" in loaded
+    assert not loaded & {"numpy", "rich", "relaxpy.ir", "relaxpy.script", "relaxpy.exec"}
+
+
+def test_the_entry_point_is_the_command() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert '[project.scripts]\nrelaxpy = "relaxpy.cli.main:main"\n' in text
+
+
+def test_a_reader_that_ends_early_is_no_error() -> None:
+    rules = " ".join(["DER-36"] * 2000)  # more text than a pipe holds
+    line = f"{sys.executable} -m relaxpy explain {rules} | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout[:6], done.stdout.count("\n"), done.stderr) == ("DER-36", 1, "")
+
+
+def test_the_examples_of_the_page_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\$ relaxpy (.*?)(?:  #.*)?$", text, re.M)
+    assert len(lines) > 10
+    for line in lines:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(MODEL))
+        code, _, err = command(line, capsys)
+        assert (code, err) == (0, ""), line
+    named = {line.split()[0] for line in lines}
+    _, out, _ = command("--help", capsys)
+    assert named >= set(re.findall(r"^    (\w+) ", out, re.M))
