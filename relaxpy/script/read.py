@@ -182,7 +182,8 @@ class _Text:
     def module_of(self, nodes: list[ast.FunctionDef]) -> IRModule:
         """Return the module of several functions outside of classes."""
         with collecting_errors(self.program) as report:
-            reader = FunctionsReader(self.scope, report, self.guard)
+            unchecked = not self.check_well_formed
+            reader = FunctionsReader(self.scope, report, self.guard, as_written=unchecked)
             for node in nodes:
                 reader.declare(Definition(node, options_of(node, self.values), self.program))
             reader.run()

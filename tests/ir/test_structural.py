@@ -1,5 +1,7 @@
 """Sameness of programs up to the names of variables, and where two programs first differ."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -19,6 +21,7 @@ from relaxpy.ir.equality.structural import first_mismatch
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferRegion, IterVar, Range, decl_buffer
@@ -562,7 +565,28 @@ def test_a_written_result_is_the_same_as_a_derived_one() -> None:
     )
     assert_structural_equal(written, derived)
     assert structural_hash(written) == structural_hash(derived)
-    assert not structural_equal(written, vaguer)
+    assert_structural_equal(written, vaguer)
+    assert structural_hash(written) == structural_hash(vaguer)
+    assert written.struct_info != vaguer.struct_info
+    wrong = replace(written, ret_struct_info=Tensor((3,), "float32"))
+    assert not structural_equal(written, wrong)
+
+
+@pytest.mark.rule("DER-46")
+def test_a_builder_keeps_equal_functions_that_declare_different_results() -> None:
+    functions = [
+        from_source(
+            f"""
+            @R.function(private=True)
+            def f(x: R.Tensor((4,), "float32")) -> {result}:
+                return x
+            """
+        )
+        for result in ('R.Tensor((4,), "float32")', "R.Object", 'R.Tensor((4,), "float32")')
+    ]
+    builder = BlockBuilder()
+    first, vague, again = (builder.add_func(func, "f") for func in functions)
+    assert first == again != vague
 
 
 def test_annotations_are_the_struct_infos_that_they_stand_for() -> None:

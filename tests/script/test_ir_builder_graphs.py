@@ -12,6 +12,7 @@ from relaxpy import IRModule, relax, tir
 from relaxpy.errors import (
     BuilderStateError,
     MisuseError,
+    ParseError,
     StructInfoError,
     UnknownAttributeError,
 )
@@ -381,7 +382,7 @@ OUTSIDE: list[tuple[str, Callable[[], object]]] = [
     ("R.func_attr belongs directly in", lambda: R.func_attr({})),
     ("R.func_ret_struct_info belongs directly in", lambda: R.func_ret_struct_info(F32)),
     ("R.func_ret_value belongs directly in", lambda: R.func_ret_value(R.const(1))),
-    ("R.arg belongs directly in", lambda: R.arg("x", F32)),
+    ("R.arg belongs in a graph function", lambda: R.arg("x", F32)),
     ("R.output belongs at the end of with R.dataflow", lambda: R.output()),
     ("R.dataflow belongs in a graph function", lambda: R.dataflow().__enter__()),
     ("R.If belongs in a graph function", lambda: R.If(R.const(True)).__enter__()),
@@ -609,6 +610,69 @@ def test_an_error_in_a_frame_leaves_the_builder_as_it_was() -> None:
         "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((4, 4), 'float32')):\n"
     )
     same(builder.get(), f"{text}        return x\n")
+
+
+def test_directives_of_texts_build_functions_too() -> None:
+    with IRBuilder() as builder, R.function():
+        text_R.func_name("main")
+        text_R.func_attr({"note": 1})
+        x = text_R.arg("x", F32)
+        cond = text_R.arg("cond", relax.TensorStructInfo((), "bool"))
+        with text_R.If(cond) as choice:
+            with text_R.Then():
+                text_R.emit(text_R.exp(x))
+            with text_R.Else():
+                text_R.emit_match_cast(x, F32)
+        with text_R.dataflow() as block:
+            w = text_R.arg("w", F32)
+            y = text_R.emit(text_R.add(choice.var, w))
+            with text_R.SeqExpr():
+                z = text_R.emit(text_R.add(y, w))
+            text_R.output(z)
+        text_R.func_ret_value(block.output_vars[0])
+    found = builder.get()
+    assert [param.name_hint for param in found.params] == ["x", "cond", "w"]
+    expected = from_source(
+        """
+@R.function
+def main(
+    x: R.Tensor((4, 4), "float32"), cond: R.Tensor((), "bool"), w: R.Tensor((4, 4), "float32")
+):
+    R.func_attr({"note": 1})
+    if cond:
+        v = R.exp(x)
+    else:
+        v = R.match_cast(x, R.Tensor((4, 4), "float32"))
+    with R.dataflow():
+        y = R.add(v, w)
+        z = R.add(y, w)
+        R.output(z)
+    return z
+"""
+    )
+    assert_structural_equal(found, expected)
+
+
+def test_shape_variables_of_a_parameter_in_a_block_are_those_of_the_function() -> None:
+    n = tir.Var("n", "int64")
+    with IRBuilder() as builder, R.function():
+        R.func_name("main")
+        with R.dataflow() as block:
+            x = R.arg("x", relax.TensorStructInfo((n,), "float32"))
+            R.output(R.emit(R.exp(x)))
+        R.func_ret_value(R.emit(R.reshape(block.output_vars[0], (n, 1))))
+    assert str(builder.get().struct_info.ret) == 'R.Tensor((n, 1), dtype="float32")'
+
+
+def test_the_directives_of_a_builder_do_nothing_in_texts() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    R.func_name("other")
+    return x
+"""
+    with pytest.raises(ParseError, match="a directive of an IRBuilder does nothing here"):
+        from_source(text)
 
 
 def test_the_namespace_is_that_of_texts() -> None:

@@ -2,10 +2,12 @@
 
 import pytest
 
+import relaxpy
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, StructInfoError
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.script.marked import check_marks
@@ -290,9 +292,9 @@ def main(x: R.Tensor((4,), "float32")):
 
 
 @pytest.mark.rule("OP-8")
-def test_a_kernel_that_does_not_fit_is_an_error_at_its_call_unchecked_modules_too() -> None:
+def test_a_kernel_that_does_not_fit_is_an_error_at_its_call() -> None:
     text = """
-@I.ir_module(check_well_formed=False)
+@I.ir_module
 class Module:
     @R.function
     def main(x: R.Tensor((SIZE,), "float32")):
@@ -309,6 +311,34 @@ class Module:
         from_source(text.replace("SIZE", "5"))
     assert caught.value.diagnostic.span is not None
     assert caught.value.diagnostic.span.line == 6
+    unchecked = from_source(text.replace("SIZE", "5"), check_well_formed=False)
+    [found] = check_well_formed(unchecked)
+    assert (found.rule, found.span and found.span.line) == ("OP-8", 6)
+    with pytest.raises(StructInfoError, match="OP-8"):
+        relaxpy.compile(unchecked)
+
+
+@pytest.mark.rule("DER-18", "DER-45")
+@pytest.mark.parametrize(
+    ("rule", "annotation", "result"),
+    [
+        ("DER-18", "(4,), 'int32'", "(4,), 'int32'"),
+        ("DER-45", "(4,), 'float32'", "(5,), 'float32'"),
+    ],
+)
+def test_a_wrong_annotation_of_an_unchecked_function_is_found_later(
+    rule: str, annotation: str, result: str
+) -> None:
+    text = f"""
+@R.function
+def main(x: R.Tensor((4,), "float32")) -> R.Tensor({result}):
+    y: R.Tensor({annotation}) = R.exp(x)
+    return y
+"""
+    with pytest.raises(StructInfoError, match=rule):
+        from_source(text)
+    unchecked = from_source(text, check_well_formed=False)
+    assert rule in {found.rule for found in check_well_formed(unchecked)}
 
 
 @pytest.mark.rule("SC-1")

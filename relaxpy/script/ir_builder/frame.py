@@ -1,10 +1,11 @@
-"""The frames of an IRBuilder, and the application of the records of T."""
+"""The frames of an IRBuilder, and the application of records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from functools import singledispatch
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -140,13 +141,12 @@ class TIRFrame(IRBuilderFrame):
         return self.kernel.unnamed_frame(self.form, None)
 
 
+@singledispatch
 def handler(form: records.Form) -> Any:
-    """Apply a record of T in the open builder, and return its result."""
+    """Apply a record in the open builder, and return its result.
+
+    The records of R are applied by `relaxpy.script.ir_builder.relax`.
+    """
     if isinstance(form, FRAMES):
         return TIRFrame(form)
-    if isinstance(form, records.GRAPH_RECORDS):
-        raise BuilderStateError(
-            f"{describe(form)} is for parsed programs only",
-            hint="use R of relaxpy.script.ir_builder",
-        )
     return current_builder().kernel(describe(form)).apply(form, None)

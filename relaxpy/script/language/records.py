@@ -583,5 +583,13 @@ class TeForm(Form):
     kwargs: Mapping[str, object]
 
 
+class BuilderForm(Form):
+    """A directive that only an IRBuilder applies, such as `R.func_name("main")`."""
+
+    display_name: ClassVar[str] = "directive of an IRBuilder"
+    name: str
+    args: tuple[object, ...]
+
+
 #: The records of graph functions.
 GRAPH_RECORDS = (DataflowForm, SeqForm, OutputForm, MatchCastForm, MatchShapeForm, EmitForm, TeForm)

@@ -62,6 +62,51 @@ def emit(value: object) -> records.EmitForm:
     return records.EmitForm(value)
 
 
+# --- for an IRBuilder, whose functions have no text of their own
+
+
+@directive
+def func_name(name: str) -> records.BuilderForm:
+    """Name the function that an IRBuilder builds."""
+    return records.BuilderForm("func_name", (name,))
+
+
+@directive
+def arg(name: str, struct_info: object) -> records.BuilderForm:
+    """Add the next parameter of the function that an IRBuilder builds."""
+    return records.BuilderForm("arg", (name, struct_info))
+
+
+@directive
+def func_ret_struct_info(ret_sinfo: object) -> records.BuilderForm:
+    """Declare the struct info of the result of the function that an IRBuilder builds."""
+    return records.BuilderForm("func_ret_struct_info", (ret_sinfo,))
+
+
+@directive
+def func_ret_value(value: object) -> records.BuilderForm:
+    """Set the result of the function that an IRBuilder builds."""
+    return records.BuilderForm("func_ret_value", (value,))
+
+
+@directive
+def If(condition: object) -> records.BuilderForm:
+    """Open a conditional of an IRBuilder, which contains R.Then and R.Else."""
+    return records.BuilderForm("If", (condition,))
+
+
+@directive
+def Then() -> records.BuilderForm:
+    """Open the branch of an IRBuilder's R.If for a true condition."""
+    return records.BuilderForm("Then", ())
+
+
+@directive
+def Else() -> records.BuilderForm:
+    """Open the branch of an IRBuilder's R.If for a false condition."""
+    return records.BuilderForm("Else", ())
+
+
 def const(
     value: object, dtype: str | None = None, *, shape: Sequence[int] | None = None
 ) -> rx.Constant:

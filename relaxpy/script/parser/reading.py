@@ -175,13 +175,16 @@ def macro_of(node: ast.FunctionDef, program: Program, values: GraphEvaluator) ->
 
 
 class FunctionsReader:
-    """Reads functions that may call one another."""
+    """Reads functions that may call one another; `as_written` leaves what is wrong to a check."""
 
-    def __init__(self, scope: Scope, report: Report, guard: Guard = OPEN) -> None:
+    def __init__(
+        self, scope: Scope, report: Report, guard: Guard = OPEN, *, as_written: bool = False
+    ) -> None:
         self.scope = scope
         self.report = report
         self.guard = guard
         self.builder = BlockBuilder()
+        self.builder.context.as_written = as_written
         self.definitions: dict[str, Definition] = {}
         self.by_symbol: dict[str, Definition] = {}
         self.read: dict[str, BaseFunc] = {}
@@ -431,13 +434,15 @@ class ModuleReader:
         report: Report,
         guard: Guard,
         python: PythonClass | None,
+        *,
+        as_written: bool,
     ) -> None:
         self.python = python
         self.is_derived = False
         self.program = program
         self.scope = scope
         self.report = report
-        self.functions = FunctionsReader(scope, report, guard)
+        self.functions = FunctionsReader(scope, report, guard, as_written=as_written)
         self.functions.in_class = True
         self.values = GraphEvaluator(program, scope, guard)
         self.values.devices = self.functions.devices
@@ -554,10 +559,11 @@ def read_function(definition: Definition, scope: Scope, guard: Guard = OPEN) -> 
     """
     name = definition.node.name
     with collecting_errors(definition.program) as report:
-        reader = FunctionsReader(scope, report, guard)
+        checked = definition.options.check_well_formed
+        reader = FunctionsReader(scope, report, guard, as_written=not checked)
         reader.declare(definition)
         reader.run()
-        if not report.errors and definition.options.check_well_formed:
+        if checked and not report.errors:
             check(reader.read[name], reader.kernels)
     func = reader.read[name]
     if reader.captured and isinstance(func, Function):
@@ -581,9 +587,10 @@ def read_module(
     """
     module: IRModule | None = None
     with collecting_errors(program) as report:
-        reader = ModuleReader(program, scope, report, guard, python)
+        checked = options.check_well_formed
+        reader = ModuleReader(program, scope, report, guard, python, as_written=not checked)
         module = reader.module(node)
-        if module is not None and options.check_well_formed:
+        if module is not None and checked:
             check(module, reader.functions.kernels)
     assert module is not None
     try:

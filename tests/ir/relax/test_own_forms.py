@@ -13,7 +13,7 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax.transform import LegalizeOps, Normalize
-from relaxpy.script import ir as I, relax as R
+from relaxpy.script import ir as I, relax as R, tir as T
 
 NAME = "test.first_of_two"
 
@@ -59,6 +59,60 @@ def test_normalize_completes_calls_of_a_program_that_was_built_before(op: Op) ->
     assert calls(after)[-1].span == calls(before)[-1].span
     assert len(calls(before)[-1].args) == 1
     assert Normalize()(after) is after
+
+
+def test_an_unchecked_program_keeps_its_calls_and_is_not_well_formed(op: Op) -> None:
+    op.set_attr("FNormalize", complete)
+
+    @I.ir_module(check_well_formed=False)
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = relax.Call(op, [x])
+            return y
+
+    assert [len(call.args) for call in calls(Mod)] == [1]
+    [found] = relax.analysis.check_well_formed(Mod)
+    assert "changes this call" in found.message
+    after = Normalize()(Mod)
+    assert [len(call.args) for call in calls(after)] == [2]
+    assert relax.analysis.well_formed(after)
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_the_operands_of_a_kernel_are_written_out(bound: bool) -> None:
+    def args(x: rx.Expr, pair: rx.Expr) -> rx.Expr:
+        return relax.Tuple((x, x)) if bound else pair
+
+    @I.ir_module(check_well_formed=False)
+    class Mod:
+        @T.prim_func(private=True)
+        def add(
+            A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")
+        ):
+            for i in range(4):
+                C[i] = A[i] + B[i]
+
+        @R.function
+        def main(
+            x: R.Tensor((4,), "float32"),
+            pair: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")),
+        ):
+            operands = args(x, pair)
+            y = relax.Call(
+                Op.get("relax.call_tir"), [Mod.add, operands], sinfo_args=[x.struct_info]
+            )
+            return y
+
+    assert isinstance(calls(Mod)[-1].args[1], relax.Var)
+    after = Normalize()(Mod)
+    main, packed = after["main"], calls(after)[-1].args[1]
+    assert isinstance(packed, relax.Tuple)
+    items = [binding.var for binding in main.body.blocks[0].bindings[1:3]]
+    assert list(packed.fields) == ([main.params[0]] * 2 if bound else items)
+    x, pair = np.ones(4, "float32"), (np.ones(4, "float32"), np.full(4, 2, "float32"))
+    result = relaxpy.compile(after)["main"](x, pair)
+    np.testing.assert_array_equal(result, np.full(4, 2 if bound else 3, "float32"))
 
 
 def test_passes_the_builder_and_the_parser_complete_calls(op: Op) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from relaxpy.errors import Diagnostic
 from relaxpy.ir.relax.nodes import (
+    Call,
     Expr,
     FuncStructInfo,
     Function,
@@ -35,6 +36,18 @@ class FalseClaims:
                     rule,
                     node.span,
                     "leave struct_info out when you build or replace a node, it is derived",
+                )
+            )
+
+    def add_form(self, call: Call) -> None:
+        """Report that the normalisation of its operator would change `call`."""
+        if call not in self._nodes:
+            self._nodes.add(call)
+            self.diagnostics.append(
+                Diagnostic(
+                    f"the normalisation of {call.op} changes this call",
+                    span=call.span,
+                    hint="relax.transform.Normalize applies it",
                 )
             )
 

@@ -43,6 +43,11 @@ def _known(size: PrimExpr) -> int | None:
     return size.value if isinstance(size, IntImm) else None
 
 
+def _have_one_signature(a: BaseFunc, b: BaseFunc) -> bool:
+    """Whether callers see the same result of two equal functions, whose annotations may differ."""
+    return not isinstance(a, Function) or known_signature(a) == known_signature(b)
+
+
 class FunctionTable:
     """The functions of `mod`, with an index of them by what they look like from outside.
 
@@ -99,13 +104,19 @@ class FunctionTable:
         for item in self._unindexed.pop(look, ()):
             index.setdefault(function_key(item[1]), []).append(item)
         candidates = index.get(function_key(func), ()) if index else ()
-        equal = (v for v, stored in candidates if self.mod.find_function(v.name_hint) is stored)
+        equal = (
+            v
+            for v, stored in candidates
+            if self.mod.find_function(v.name_hint) is stored and _have_one_signature(stored, func)
+        )
         return min(equal, key=lambda gvar: gvar.name_hint, default=None)
 
     def has(self, gvar: GlobalVar, func: BaseFunc) -> bool:
         """Whether `gvar` is `func` or a structurally equal function."""
         stored = self.mod.find_function(gvar.name_hint)
-        return stored is func or (stored is not None and structural_equal(stored, func))
+        if stored is None or stored is func:
+            return stored is func
+        return structural_equal(stored, func) and _have_one_signature(stored, func)
 
     def free_name(self, prefix: str) -> str:
         """`prefix`, followed by the first number that makes a name the module does not have."""

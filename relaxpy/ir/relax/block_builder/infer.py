@@ -235,7 +235,7 @@ def check_annotation(
         StructInfoError: the two are incompatible.
     """
     compatibility = check_compatibility(actual, annotation, ctx.shape_vars)
-    if compatibility is Compatibility.COMPATIBLE:
+    if compatibility is Compatibility.COMPATIBLE or ctx.as_written:
         return
     is_possible = compatibility is Compatibility.POSSIBLE
     fit = "may not fit" if is_possible else "does not fit"

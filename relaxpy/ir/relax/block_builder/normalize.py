@@ -22,7 +22,7 @@ from relaxpy.ir.relax.block_builder.infer import (
     is_pure_call,
     signature_of,
 )
-from relaxpy.ir.relax.block_builder.own_forms import own_form
+from relaxpy.ir.relax.block_builder.own_forms import KERNEL_CALLS, own_form, with_written_operands
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,
@@ -313,6 +313,9 @@ class Normalizer:
         """The call with its struct info, derived once if it depends on the operands alone."""
         op = call.op
         operator = find(op) if type(op) is Op else None
+        as_written = self.out.ctx.as_written
+        if operator is not None and operator.record.calls in KERNEL_CALLS and not as_written:
+            call = with_written_operands(call, self.out, self.leaf)
         if not call.sinfo_is_derived or operator is None or operator.needs_context:
             rule = "DER-35" if type(op) is Op else "DER-42"
             derived = infer_call(call, self.out.ctx)
@@ -325,7 +328,7 @@ class Normalizer:
             if isinstance(sinfo, PrimStructInfo) and sinfo.value is not None:
                 return PrimValue(sinfo.value, span=call.span)
         if type(op) is Op and op.record.normalize is not None and self.builder is not None:
-            return self._own_form(call, self.builder())
+            return call if as_written else self._own_form(call, self.builder())
         return call
 
     def _own_form(self, call: Call, builder: BlockBuilder) -> Expr:
@@ -337,6 +340,8 @@ class Normalizer:
         result = own_form(call, builder)
         if result is call:
             return call
+        if self._false_claims is not None:
+            self._false_claims.add_form(call)
         if self._rules_inside >= MAX_RULES:
             raise MisuseError(
                 f"the normalisation of {call.op} does not end",

@@ -8,11 +8,45 @@ from typing import TYPE_CHECKING
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import apply_column
-from relaxpy.ir.relax.nodes import Call, Expr
+from relaxpy.ir.op_record import CallKind, apply_column
+from relaxpy.ir.relax.nodes import (
+    Call,
+    DataflowVar,
+    Expr,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+    from relaxpy.ir.relax.block_builder.emitter import Emitter
+
+KERNEL_CALLS = (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
+
+
+def with_written_operands(call: Call, out: Emitter, leaf: Callable[[Expr], Expr]) -> Call:
+    """The call of a kernel with a tuple of operands in place of a variable that holds one.
+
+    The operands are the fields of the tuple that the variable is bound to, if they are in scope;
+    otherwise `leaf` binds each field of the variable.
+    """
+    packed = call.args[1] if len(call.args) > 1 else None
+    if not isinstance(packed, Var):
+        return call
+    sinfo = out.ctx.sinfo_of(packed)
+    if not isinstance(sinfo, TupleStructInfo):
+        return call
+    value, in_block = out.values.get(packed), isinstance(packed, DataflowVar)
+    if not isinstance(value, Tuple) or not (
+        in_block or not any(isinstance(field, DataflowVar) for field in value.fields)
+    ):
+        items = (TupleGetItem(packed, i, span=call.span) for i in range(len(sinfo.fields)))
+        value = Tuple(tuple(map(leaf, items)), span=packed.span)
+    return replace(call, args=(call.args[0], value, *call.args[2:]))
 
 
 def own_form(call: Call, builder: BlockBuilder) -> Expr:

@@ -247,13 +247,21 @@ class Function(BaseFunc):
 
     @property
     def result_sinfo(self) -> StructInfo | None:
-        """The struct info of the result: as annotated, else as derived, else that of the body.
+        """The struct info that structural equality compares for the result of this function.
+
+        It is that of the body, or the annotation where that says more. Whether an annotation is
+        written, and how little it says, makes no difference; what callers see is `struct_info`.
 
         Rule:
-            DER-46, DER-47. Structural equality ignores whether the annotation is written.
+            DER-46, DER-47.
         """
-        if self.ret_struct_info is not None:
-            return self.ret_struct_info
+        declared, derived = self.ret_struct_info, self.body.struct_info
+        if declared is not None:
+            if derived is None or derived == declared:
+                return declared
+            from relaxpy.ir.relax.relations import is_base_of
+
+            return derived if is_base_of(declared, derived) else declared
         if isinstance(self.struct_info, FuncStructInfo):
             return self.struct_info.ret
         result: Expr | Op = self.body.body

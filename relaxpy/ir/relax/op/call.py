@@ -187,6 +187,8 @@ def _check_kernel(
 ) -> None:
     """Check OP-1 and OP-8: the callee is a PrimFunc of the module, and no type provably differs."""
     callee = _check_callee(callee, ctx)
+    if ctx.as_written:
+        return
     if not ctx.knows(callee):
         if ctx.closed:
             ctx.global_sinfo(callee)
@@ -431,7 +433,7 @@ def _check_same_tensor(
             and len(sizes) == len(expected)
             and all(ctx.prove_equal(a, b) for a, b in zip(sizes, expected, strict=True))
         )
-    if not same:
+    if not same and not ctx.as_written:
         raise StructInfoTypeError(
             f"operand {index + 1}, {actual}, cannot hold the output {output}", about=actual
         )

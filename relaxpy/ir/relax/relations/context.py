@@ -66,7 +66,9 @@ class Context:
     are still being built. `signatures` are those of the module's functions, and `renamed` the same
     with new bound shape variables, which occur nowhere else (DER-51). Functions of an unknown
     module have the `assumed` signature. `suppress_warnings` is set for programs that were derived
-    before. A front end that knows the positions of operands passes `span_of`.
+    before. A program that is read `as_written` may contradict its kernels and annotations, and its
+    calls stay as they are; the well-formedness check finds that later. A front end that knows the
+    positions of operands passes `span_of`.
     """
 
     variables: set[Var] = field(default_factory=set)
@@ -77,6 +79,7 @@ class Context:
     find_function: Callable[[str], BaseFunc | None] = _nothing_known
     closed: bool = False
     suppress_warnings: bool = False
+    as_written: bool = False
     assumed: StructInfo | None = None
     span_of: Callable[[Expr], Span | None] = written_at
 

@@ -14,7 +14,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.script import relax as _namespace
 from relaxpy.script.ir_builder.base import IRBuilder
-from relaxpy.script.ir_builder.frame import check_option
+from relaxpy.script.ir_builder.frame import check_option, handler
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame
 from relaxpy.script.ir_builder.relax.frame import (
     BlockFrame,
@@ -27,6 +27,7 @@ from relaxpy.script.ir_builder.relax.frame import (
 from relaxpy.script.language import emit as emitting, records
 from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.eager import handling
+from relaxpy.script.language.wording import describe
 
 _ADDED = (
     *("Else", "If", "SeqExpr", "Then", "arg", "dataflow", "emit", "emit_match_cast", "emit_te"),
@@ -83,14 +84,18 @@ def func_name(name: str) -> None:
 def arg(name: str, struct_info: object) -> rx.Var:
     """Add the next parameter; it binds the shape variables that are dimensions in its struct info.
 
+    It can be called in blocks of the function too.
+
     Errors:
-        BuilderStateError: the function has a result.
+        BuilderStateError: the function has a result, or there is none.
     """
-    frame = _function("R.arg")
-    frame.check_position("R.arg")
+    frame = _frame("R.arg")
+    function = next(f for f in reversed(IRBuilder.current().frames) if isinstance(f, FunctionFrame))
     var = rx.Var(name, resolve(struct_info))
     frame.block_builder.add_params((var,))
-    frame.params.append(var)
+    function.params.append(var)
+    if frame is not function:
+        frame.params.append(var)
     return var
 
 
@@ -269,3 +274,49 @@ def emit_te(func: _Function[..., Any], *args: object, **kwargs: Any) -> rx.Call:
     with handling(None):
         form = emitting.emit_te(func, *args, **kwargs)
     return emitting.kernel_call(form, frame.block_builder, module.global_vars)
+
+
+# --- the directives of relaxpy.script.relax
+
+_DIRECTIVES: Mapping[str, _Function[..., Any]] = {
+    directive.__name__: directive
+    for directive in (func_name, arg, func_ret_struct_info, func_ret_value, If, Then, Else)
+}
+
+
+@handler.register(records.BuilderForm)
+def _apply_directive(form: records.BuilderForm) -> Any:
+    return _DIRECTIVES[form.name](*form.args)
+
+
+@handler.register(records.AttrsForm)
+def _apply_attributes(form: records.AttrsForm) -> Any:
+    builder = IRBuilder.current()
+    if form.owner == "function" and builder.innermost(FunctionFrame) is not None:
+        return func_attr(form.attrs)
+    return builder.kernel(describe(form)).apply(form, None)
+
+
+@handler.register(records.DataflowForm)
+@handler.register(records.SeqForm)
+@handler.register(records.OutputForm)
+@handler.register(records.MatchCastForm)
+@handler.register(records.MatchShapeForm)
+@handler.register(records.EmitForm)
+@handler.register(records.TeForm)
+def _apply(form: records.Form) -> Any:
+    match form:
+        case records.DataflowForm():
+            return dataflow()
+        case records.SeqForm():
+            return SeqExpr()
+        case records.OutputForm(variables=variables):
+            return output(*variables)  # type: ignore[arg-type]
+        case records.MatchCastForm(value=value, annotation=annotation):
+            return emit_match_cast(value, annotation)
+        case records.EmitForm(value=value, annotation=annotation):
+            return emit(value, annotation)
+        case records.TeForm(function=func, args=args, kwargs=kwargs):
+            return emit_te(func, *args, **kwargs)
+        case _:
+            raise BuilderStateError(f"{describe(form)} is for parsed programs only")

@@ -20,13 +20,23 @@ from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, add_function
 
 
 class RelaxFrame(IRBuilderFrame):
-    """Base of the frames of graph functions; `bound` has their variables with annotations."""
+    """Base of the frames of graph functions; `bound` has their variables with annotations.
+
+    `params` are those of the function, or those that were added in this frame.
+    """
 
     block_builder: BlockBuilder
 
     def __init__(self) -> None:
         super().__init__()
         self.bound: dict[rx.Var, rx.StructInfo | None] = {}
+        self.params: list[rx.Var] = []
+
+    def pass_params(self, enclosing: RelaxFrame) -> None:
+        """Pass the parameters that were added in this frame to the enclosing one."""
+        self.block_builder.add_params(self.params)
+        if not isinstance(enclosing, FunctionFrame):
+            enclosing.params += self.params
 
     def join(self, builder: IRBuilder) -> RelaxFrame:
         """Return the enclosing frame, whose builder this one uses.
@@ -112,6 +122,7 @@ class SeqExprFrame(RelaxFrame):
             if in_dataflow:
                 inner.end_dataflow()
             blocks = inner.end_scope(rx.Tuple(())).blocks
+        self.pass_params(enclosing)
         Rebinding(inner).blocks(blocks, inside=in_dataflow)
         if blocks and not self.bound:  # the last block is a dataflow block
             enclosing.bound.clear()
@@ -128,7 +139,6 @@ class FunctionFrame(RelaxFrame):
         self.is_pure = is_pure
         self.is_private = is_private
         self.name: str | None = None
-        self.params: list[rx.Var] = []
         self.attrs: dict[str, object] = {}
         self.ret_struct_info: rx.StructInfo | None = None
         self.output: rx.Expr | None = None
@@ -190,6 +200,7 @@ class BlockFrame(RelaxFrame):
             yield
             inner.end_dataflow()
             blocks = inner.end_scope(rx.Tuple(())).blocks
+        self.pass_params(enclosing)
         rebinding = Rebinding(inner, self.outputs or ())
         rebinding.blocks(blocks)
         self.output_vars = tuple(rebinding.table.get(var, var) for var in rebinding.outputs)
