@@ -28,7 +28,7 @@ from relaxpy.exec.native import disk_cache
 from relaxpy.exec.native.interpreter import fits_interpreter
 from relaxpy.exec.native.jit import link
 from relaxpy.exec.native.machine import host
-from relaxpy.exec.native.packing import Packing
+from relaxpy.exec.native.packing import Joined, Packing
 from relaxpy.exec.native.processor import generator, processor
 from relaxpy.exec.native.static_entry import StaticEntry
 from relaxpy.exec.report import ReportRow
@@ -159,8 +159,10 @@ def _specification(
 def _constant(spec: Any, packing: Any, sources: Sequence[np.ndarray[Any, Any]]) -> Constant:
     how = None
     if packing is not None:
-        width, over, (extent, stride) = packing
-        how = Packing(width, tuple((n, b) for n, b in over), (extent, stride))
+        width, over, (extent, stride), joined = packing
+        how = Packing(
+            width, tuple((n, b) for n, b in over), (extent, stride), joined and Joined(*joined)
+        )
     if isinstance(spec, int):
         return Constant(sources[spec], how)
     dtype, shape, data = spec

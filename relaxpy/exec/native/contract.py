@@ -21,12 +21,15 @@ from relaxpy.exec.native.contraction import (
     merged,
     total,
 )
+from relaxpy.exec.native.dots import dots_of
 from relaxpy.exec.native.few_rows import MOST_BYTE_ROWS, MOST_ROWS, DotEmitter, SpanEmitter
 from relaxpy.exec.native.folding import folded
 from relaxpy.exec.native.frame import storage_type, value_type
 from relaxpy.exec.native.llvm import Function, Value
 from relaxpy.exec.native.maths.emit import narrow, widen
-from relaxpy.exec.native.packing import Packing
+from relaxpy.exec.native.module import Module
+from relaxpy.exec.native.packing import Joined, Packing
+from relaxpy.exec.native.panels import is_packed
 from relaxpy.exec.native.parallel import parallel
 from relaxpy.exec.native.product import (
     INITIAL,
@@ -46,6 +49,8 @@ from relaxpy.ir.tir.expr import FloatImm, IntImm
 
 _DEEP_BYTES = 256
 """The products of a sum from which more rows of bytes than a few are read along the sum."""
+_SPAN_BYTE_ROWS = 1
+"""The most rows of bytes that are read along the columns, where tiles copy the second operand."""
 _SERIAL = 1 << 18
 """The number of products below which a contraction takes less time than to start threads."""
 
@@ -57,6 +62,7 @@ def emit_product(product: Product, frame: Values, *, in_task: bool) -> None:
     """
     f, contraction = frame.function, _contraction(product, frame)
     rows = contraction.row.extent
+    plain = replace(contraction, b=replace(contraction.b, may_be_packed=False))
 
     def run(one: Contraction) -> None:
         _run(f, one, in_task=in_task)
@@ -65,6 +71,8 @@ def emit_product(product: Product, frame: Values, *, in_task: bool) -> None:
         # A batch of one is as common as it is slow in tiles.
         single = replace(contraction, row=replace(contraction.row, extent=1))
         f.branch(f.compare("eq", rows, 1), lambda: run(single), lambda: run(contraction))
+    elif contraction.b.may_be_packed and isinstance(emitter_of(f, plain), SpanEmitter):
+        f.branch(is_packed(f, contraction.b), lambda: run(contraction), lambda: run(plain))
     else:
         run(contraction)
 
@@ -89,8 +97,12 @@ def _packable(product: Product, contraction: Contraction, frame: Values) -> Cont
     if buffer not in uses or isinstance(contraction.row.extent, Value):
         return contraction
     emitter = emitter_of(frame.function, contraction)
-    copied = isinstance(emitter, TileEmitter) and emitter.packs_b and emitter.dots is None
-    if not copied or product.starts[B].constant != 0 or converts(contraction.b, contraction):
+    packable = replace(contraction, b=replace(contraction.b, may_be_packed=True))
+    if isinstance(emitter, SpanEmitter) and _has_dots(frame.function.module, contraction):
+        emitter = emitter_of(frame.function, packable)
+    if not isinstance(emitter, TileEmitter) or not emitter.packs_b:
+        return contraction
+    if product.starts[B].constant != 0 or not _can_be_packed(emitter):
         return contraction
     sizes = [(axis.extent, axis.b) for axis in (*contraction.over, contraction.column)]
     known = [(n, b) for n, b in sizes if isinstance(n, int) and isinstance(b, int) and n > 0]
@@ -98,8 +110,20 @@ def _packable(product: Product, contraction: Contraction, frame: Values) -> Cont
     others = [o for n, o in enumerate(product.operands) if n != B and o.buffer is buffer]
     if not fixed or len(known) < len(sizes) or others:
         return contraction
-    uses[buffer] = Packing(emitter.width, tuple(known[:-1]), known[-1])
-    return replace(contraction, b=replace(contraction.b, may_be_packed=True))
+    dots, joined = emitter.dots, None
+    if dots is not None:
+        joined = Joined(dots.count, f"int{dots.packed.bits}", emitter.depth, dots.moved)
+    uses[buffer] = Packing(emitter.width, tuple(known[:-1]), known[-1], joined)
+    return packable
+
+
+def _can_be_packed(emitter: TileEmitter) -> bool:
+    """Whether packed elements are those of memory, or joined in stretches of equal length."""
+    if emitter.dots is None:
+        return not converts(emitter.contraction.b, emitter.contraction)
+    # Joined rows are those of one stretch, which have the same number in each.
+    axis = emitter.chunked
+    return axis is None or (isinstance(axis.extent, int) and axis.extent % emitter.chunk == 0)
 
 
 def _run(f: Function, contraction: Contraction, *, in_task: bool) -> None:
@@ -235,7 +259,7 @@ def emitter_of(f: Function, contraction: Contraction) -> TileEmitter | DotEmitte
     rows, column = contraction.row.extent, contraction.column
     bits = f.module.vector_bits
     tile = tile_of(contraction.accumulator, rows, bits, 16 if bits == 256 else 32)
-    if isinstance(rows, Value) or rows > MOST_BYTE_ROWS:
+    if isinstance(rows, Value) or rows > MOST_BYTE_ROWS or contraction.b.may_be_packed:
         return TileEmitter(f, contraction, tile)
     inner = merged(contraction.over)[-1:]
     if inner and _is_one(inner[0].a) and _is_one(inner[0].b) and not _is_window(column, inner[0]):
@@ -243,7 +267,7 @@ def emitter_of(f: Function, contraction: Contraction) -> TileEmitter | DotEmitte
         is_deep = math.prod(extents(contraction.over)) >= _DEEP_BYTES
         if rows <= MOST_ROWS or (dots.dots is not None and is_deep):
             return dots
-    if rows > MOST_ROWS:
+    if rows > (_SPAN_BYTE_ROWS if _has_dots(f.module, contraction) else MOST_ROWS):
         return TileEmitter(f, contraction, tile)
     if not _is_one(column.b) or isinstance(column.extent, Value):
         return TileEmitter(f, contraction, tile)
@@ -251,6 +275,11 @@ def emitter_of(f: Function, contraction: Contraction) -> TileEmitter | DotEmitte
     size = contraction.b.type.bits // 8
     small = isinstance(depth, int) and depth * column.extent * size <= PLACE_BYTES
     return TileEmitter(f, contraction, tile) if small else SpanEmitter(f, contraction, tile.lanes)
+
+
+def _has_dots(module: Module, contraction: Contraction) -> bool:
+    """Whether instructions add several products of the operands."""
+    return dots_of(module, contraction.accumulator, contraction.a, contraction.b) is not None
 
 
 def _is_window(column: Axis, inner: Axis) -> bool:

@@ -51,6 +51,11 @@ class Dots:
         """The type of the elements of copies."""
         return I8 if self.count == 4 else I16
 
+    @property
+    def moved(self) -> int:
+        """What the sums of the second operand are multiplied by where sums of products start."""
+        return (-_MOVED if self.b_is_unsigned else _MOVED) if self.moves else 0
+
     def first(self, a: Memory) -> Memory:
         """The first operand, read as the type of copies."""
 

@@ -141,10 +141,7 @@ class DotEmitter(_FewRows):
                 values = values - starts[row] if starts else values
                 store(f, self.contraction, indices, values, None)
 
-        if isinstance(count, int):
-            whole: Size = count // most * most
-        else:
-            whole = f.arithmetic("and", count, -most)
+        whole = combine(f, "mul", combine(f, "sdiv", count, most), most)
         f.loop(0, whole, most, [], lambda column: group(column, most))
         f.loop(whole, count, 1, [], lambda column: group(column, 1))
 

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from relaxpy.dataclass import dataclass
 
+Array: TypeAlias = np.ndarray[Any, Any]
 _ALIGNMENT = 64
-MARK = 1
-"""What is added to the address of an operand that is packed: no element is at an odd address."""
+MARK = 1 << 62
+"""What is added to the address of an operand that is packed: no address is as great."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """How the products of a sum are joined, of which an instruction adds several to a lane.
+
+    Each stretch of `depth` of them is filled up with zeros to a multiple of `count`; of so many,
+    the elements of a column are adjacent, with the datatype `dtype`. If `moved` is not 0, what
+    the sums start from follows the stretch as int32: `moved` times the sums of its columns.
+    """
+
+    count: int
+    dtype: str
+    depth: int
+    moved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +44,41 @@ class Packing:
     width: int
     over: tuple[tuple[int, int], ...]
     columns: tuple[int, int]
+    joined: Joined | None = None
 
-    def packed(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def packed(self, data: Array) -> Array:
         """A copy of the elements of `data`, which is contiguous, in this order."""
         axes = (*self.over, self.columns)
         extents = [extent for extent, _ in axes]
         strides = [stride * data.itemsize for _, stride in axes]
         source = as_strided(data.reshape(-1), extents, strides, writeable=False)
         count, width = self.columns[0], self.width
-        shape = (-(-count // width), *extents[:-1], width)
-        size = int(np.prod(shape)) * data.itemsize
-        memory = np.zeros(size + _ALIGNMENT, np.uint8)
-        start = -memory.ctypes.data % _ALIGNMENT
-        target: np.ndarray[Any, Any] = memory[start : start + size].view(data.dtype).reshape(shape)
+        target = _zeros((-(-count // width), *extents[:-1], width), data.dtype)
         for block, first in enumerate(range(0, count, width)):
             part = source[..., first : first + width]
             target[block, ..., : part.shape[-1]] = part
-        return target
+        return target if self.joined is None else _joined(target, self.joined)
+
+
+def _joined(blocks: Array, how: Joined) -> Array:
+    """Blocks of columns with their products joined."""
+    width, count = blocks.shape[-1], how.count
+    stretches = blocks.reshape(len(blocks), -1, how.depth, width)
+    groups = -(-how.depth // count)
+    shape = (*stretches.shape[:2], groups + bool(how.moved), width, count)
+    target = _zeros(shape, np.dtype(how.dtype))
+    for n in range(count):
+        every = stretches[:, :, n::count]
+        target[:, :, : every.shape[2], :, n] = every
+    if how.moved:
+        sums = stretches.sum(2, dtype=np.int32) * np.int32(how.moved)
+        target[:, :, groups] = sums[..., None].view(target.dtype)
+    return target
+
+
+def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An array of zeros whose address is a multiple of `_ALIGNMENT`."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.contraction import Memory, Size, combine, convert, load
 from relaxpy.exec.native.lanes import LONGEST_STEP
-from relaxpy.exec.native.llvm import I64, POINTER, VOID, Function, Type, Value
+from relaxpy.exec.native.llvm import I8, I64, POINTER, VOID, Function, Type, Value
+from relaxpy.exec.native.packing import MARK
 
 _AHEAD = 4
 """The vectors of a column after the current one up to which memory is asked for."""
@@ -174,6 +175,24 @@ def _transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:
         pairs = zip(vectors[: size // 2], vectors[size // 2 :], strict=True)
         vectors = [f.fence(f.shuffle(a, b, lanes)) for a, b in pairs for lanes in (low, high)]
     return vectors
+
+
+def is_packed(f: Function, memory: Memory) -> Value:
+    """Whether the address of `memory`, which may be packed, is that of such a copy."""
+    return f.compare("uge", f.cast("ptrtoint", memory.pointer, "i64"), MARK)
+
+
+def copied_unless_packed(
+    f: Function,
+    memory: Memory,
+    present: Callable[[Value], list[Value]],
+    copied: Callable[[], list[Value]],
+) -> list[Value]:
+    """What is `present` in the copy at an address if `memory` is one, or else what is `copied`."""
+    if not memory.may_be_packed:
+        return copied()
+    whole = f.element(memory.pointer, -MARK, I8)
+    return f.branch(is_packed(f, memory), lambda: present(whole), copied)
 
 
 def _is_low(source: Block, lanes: int) -> bool:

@@ -47,9 +47,8 @@ from relaxpy.exec.native.contraction import (
 )
 from relaxpy.exec.native.dots import Dots, Read, dots_of, rows_in_copy, rows_in_place
 from relaxpy.exec.native.finish import finish_rows
-from relaxpy.exec.native.llvm import I8, I32, Function, Type, Value
-from relaxpy.exec.native.packing import MARK
-from relaxpy.exec.native.panels import Block, pack
+from relaxpy.exec.native.llvm import I32, Function, Type, Value
+from relaxpy.exec.native.panels import Block, copied_unless_packed, pack
 
 ROWS = 128
 """The rows of a task, which share a copy of the block of columns. A multiple of each tile's."""
@@ -80,7 +79,8 @@ def tile_of(accumulator: Type, rows: Size, vector_bits: int, registers: int) -> 
 class _Stretch:
     """A stretch of the sum: its axes with strides, the operands there, and where it stands.
 
-    `is_first` and `is_last` are None if there is one stretch only.
+    `is_first` and `is_last` are None if there is one stretch only. The sums of columns start from
+    what is at `moved`, if that is not None.
     """
 
     axes: tuple[Axis, ...]
@@ -89,6 +89,7 @@ class _Stretch:
     b: Memory
     is_first: Value | None
     is_last: Value | None
+    moved: Value | None = None
 
 
 class TileEmitter:
@@ -356,16 +357,43 @@ class TileEmitter:
             strides = [(a, n * width) for n, (a, _) in zip(strides_in_copy, strides, strict=True)]
         if (dots := self.dots) is not None:
             rows = total(f, [x.extent for x in axes])
+            joined, starts = self._joined(dots, b, axes, columns, number)
+            axes = [Axis(ceil_div(f, rows, dots.count), 1, self.width)]
+            a, b = Memory(self.band, I32), Memory(joined, I32)
+            a_row = self.pitch // dots.count
+            moved_by = starts if dots.moves else None
+            return _Stretch(tuple(axes), a, a_row, b, is_first, is_last, moved_by)
+        pairs = zip(axes, strides, strict=True)
+        axes = [Axis(axis.extent, *both) for axis, both in pairs]
+        return _Stretch(merged(axes), a, a_row, b, is_first, is_last)
+
+    def _joined(
+        self, dots: Dots, b: Memory, axes: Sequence[Axis], columns: Columns, number: Value | None
+    ) -> list[Value]:
+        """The addresses of the joined rows of a stretch, and of what sums start from.
+
+        If the whole operand is packed already, they are parts of that.
+        """
+        f = self.f
+        rows = total(f, [x.extent for x in axes])
+
+        def copied() -> list[Value]:
             read = self._read_rows(dots, b, axes, columns)
             starts = dots.join_rows(f, read, self.joined, rows, self.width, columns)
             for before, start in zip(columns.offsets, starts, strict=False):
                 f.store(start, advance(f, self.moved, before, I32))
-            joined = (Axis(ceil_div(f, rows, dots.count), 1, self.width),)
-            a, b = Memory(self.band, I32), Memory(self.joined, I32)
-            return _Stretch(joined, a, self.pitch // dots.count, b, is_first, is_last)
-        pairs = zip(axes, strides, strict=True)
-        axes = [Axis(axis.extent, *both) for axis, both in pairs]
-        return _Stretch(merged(axes), a, a_row, b, is_first, is_last)
+            return [self.joined, self.moved]
+
+        def present(whole: Value) -> list[Value]:
+            groups = up(self.depth, dots.count) // dots.count
+            height = groups + dots.moves
+            stretches = int(math.prod(extents(self.contraction.over))) // self.depth
+            place = combine(f, "mul", columns.start, stretches * height)
+            before = combine(f, "mul", 0 if number is None else number, height * self.width)
+            joined = advance(f, whole, combine(f, "add", place, before), I32)
+            return [joined, advance(f, joined, groups * self.width, I32)]
+
+        return copied_unless_packed(f, self.contraction.b, present, copied)
 
     def _read_rows(self, dots: Dots, b: Memory, axes: Sequence[Axis], columns: Columns) -> Read:
         """How rows of the second operand are read to be joined: in place, or copied first."""
@@ -383,26 +411,19 @@ class TileEmitter:
 
         If the whole operand is packed already, it is a part of that.
         """
-        f, memory = self.f, self.contraction.b
+        f = self.f
 
         def copied() -> list[Value]:
             self._pack_b(b, axes, columns)
             return [self.panel]
 
-        if not memory.may_be_packed:
-            [panel] = copied()
-            return panel
-        address = f.cast("ptrtoint", memory.pointer, "i64")
-        rows = int(math.prod(extents(self.contraction.over)))
-        place = combine(f, "mul", columns.start, rows)
-        place = combine(f, "add", place, combine(f, "mul", before, self.width))
-
-        def present() -> list[Value]:
-            whole = f.element(memory.pointer, -MARK, I8)
+        def present(whole: Value) -> list[Value]:
+            rows = int(math.prod(extents(self.contraction.over)))
+            place = combine(f, "mul", columns.start, rows)
+            place = combine(f, "add", place, combine(f, "mul", before, self.width))
             return [advance(f, whole, place, self.packed)]
 
-        is_packed = f.compare("ne", f.arithmetic("and", address, MARK), 0)
-        [panel] = f.branch(is_packed, present, copied)
+        [panel] = copied_unless_packed(f, self.contraction.b, present, copied)
         return panel
 
     def _pack_a(self, a: Memory, axes: Sequence[Axis], height: Size) -> None:
@@ -524,8 +545,8 @@ class TileEmitter:
         values = (
             initial() if stretch.is_first is None else f.branch(stretch.is_first, initial, kept)
         )
-        if self.dots is not None and self.dots.moves:
-            places_moved = [advance(f, self.moved, n, I32) for n in columns.offsets]
+        if stretch.moved is not None:
+            places_moved = [advance(f, stretch.moved, n, I32) for n in columns.offsets]
             moved_by = [f.load(t, p) for t, p in zip(types, places_moved, strict=True)]
             values = [v + moved_by[n % len(types)] for n, v in enumerate(values)]
         values = self._accumulate(stretch.axes, a, stretch.a_row, b, types, columns, values)

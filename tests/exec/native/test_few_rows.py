@@ -57,6 +57,13 @@ def test_datatypes_and_the_width_of_vectors(subscripts: str, dtype: str) -> None
     assert one.tobytes() == two.tobytes()
 
 
+@pytest.mark.parametrize("m", range(1, 9))
+@pytest.mark.parametrize("n", [1, 64, 65, 130])
+def test_any_number_of_rows_of_bytes(m: int, n: int) -> None:
+    extents = {"m": m, "n": n, "k": 300}
+    run("mk,nk->mn", extents, "int8", "int32", accumulator=I32, emitter=dot)
+
+
 @pytest.mark.parametrize("machine", [host, narrow])
 @pytest.mark.parametrize(("left", "right"), [*product(("int8", "uint8"), repeat=2)])
 def test_products_of_all_bytes_are_exact(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.native.packing import Packing
+from relaxpy.exec.native.packing import Joined, Packing
 from relaxpy.ir.op import Op
 from relaxpy.script import from_source
 from tests.exec.native.contractions import guarded
@@ -65,6 +65,45 @@ def test_same_bits(
     assert len(packed) == 1
 
 
+BYTES = {
+    "R.matmul(x, w, out_dtype='int32')": [
+        *[((m, 70), (70, 200)) for m in range(1, 9)],
+        *[((m, 2500), (2500, 37)) for m in (1, 8, 33)],
+        ((20, 1026), (1026, 200)),
+        ((3, 2053), (2053, 9)),
+    ],
+    "R.linear(x, w, out_dtype='int32')": [((9, 70), (1100, 70)), ((130, 1030), (97, 1030))],
+    "R.nn.conv2d(x, w, 2, out_dtype='int32')": [
+        ((2, 31, 9, 9), (200, 31, 3, 3)),
+    ],
+}
+
+
+def extremes(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
+    """Bytes, most of which are the least or the greatest."""
+    rng, info = np.random.default_rng(seed), np.iinfo(dtype)
+    return rng.choice(np.array([info.min, info.max, info.max, 1], dtype), shape)
+
+
+@pytest.mark.parametrize(("body", "x", "w"), [(b, *s) for b in BYTES for s in BYTES[b]])
+def test_sums_of_products_of_bytes(
+    packed: list[Packing], body: str, x: tuple[int, ...], w: tuple[int, ...]
+) -> None:
+    for dtypes in (("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")):
+        names = zip("xw", (x, w), dtypes, strict=True)
+        text = graph(", ".join(f'{n}: R.Tensor({s}, "{t}")' for n, s, t in names), body)
+        values, weight = extremes(x, dtypes[0], 1), extremes(w, dtypes[1], 2)
+        expected = relaxpy.compile(from_source(text), target="numpy")["main"](values, weight)
+        found = [relaxpy.compile(from_source(text), target="native")["main"](values, weight)]
+        packed.clear()
+        executable = relaxpy.compile(bound(text, w=weight), target="native")
+        # Stretches of unequal length are not packed, nor are the filters of a convolution.
+        assert len(packed) == (x != (3, 2053) and "conv2d" not in body)
+        found.append(executable["main"](values))
+        for result in found:
+            np.testing.assert_array_equal(result, expected)
+
+
 def test_a_constant_with_several_uses(packed: list[Packing]) -> None:
     shapes = parameters(x=(60, 600), y=(600, 600), w=(600, 600))
     text = graph(shapes, "(R.linear(x, w), R.matmul(y, w), R.multiply(w, y))")
@@ -94,6 +133,26 @@ def test_order_of_the_elements() -> None:
     for block, a, b, n in np.ndindex(*packed.shape):
         column = 4 * block + n
         assert packed[block, a, b, n] == (data[column, b, a] if column < 5 else 0)
+
+
+@pytest.mark.parametrize(("count", "dtype", "moved"), [(4, "int8", -128), (2, "int16", 0)])
+def test_order_of_joined_elements(count: int, dtype: str, moved: int) -> None:
+    data = np.arange(-60, 60, dtype="int8").reshape(5, 24)[::-1].T
+    how = Joined(count, dtype, 6, moved)
+    packed = Packing(4, ((24, 1),), (5, 24), how).packed(np.ascontiguousarray(data.T))
+    groups = -(-6 // count)
+    assert packed.shape == (2, 4, groups + bool(moved), 4, count)
+    for block, stretch, group, n, k in np.ndindex(2, 4, groups, 4, count):
+        column, row = 4 * block + n, count * group + k
+        inside = column < 5 and row < 6
+        assert packed[block, stretch, group, n, k] == (
+            data[6 * stretch + row, column] if inside else 0
+        )
+    if moved:
+        starts = packed[:, :, groups].copy().view("int32")[..., 0]
+        for block, stretch, n in np.ndindex(*starts.shape):
+            sums = data[6 * stretch : 6 * stretch + 6].sum(0, dtype="int32")
+            assert starts[block, stretch, n] == (moved * [*sums, 0, 0, 0][4 * block + n])
 
 
 def test_programs_from_the_disk(
