@@ -16,6 +16,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Row, Run, Tile, Tree
 from relaxpy.exec.native.cost import time_of
+from relaxpy.exec.native.masks import Masked, with_mask
 from relaxpy.exec.native.product import product_of
 from relaxpy.exec.native.tree import Late, Program, Tasks, whole_runs
 from relaxpy.ir.arith.algebra.affine import as_poly
@@ -40,6 +41,7 @@ def with_chains(program: Program) -> Program:
     trees: list[Tree] = []
     rows: dict[Buffer, BufferLoad] = {}
     blocks: dict[Buffer, Buffer] = {}
+    flags: list[Buffer] = []
     number = 0
     while number < len(program.trees):
         chain = finder.chain(program.trees[number:])
@@ -48,7 +50,9 @@ def with_chains(program: Program) -> Program:
             number += 1
             continue
         builder = _Builder(program, chain)
-        trees += [*chain.before, builder.tasks()]
+        tasks = builder.tasks()
+        trees += [*chain.before, tasks]
+        flags += tasks.body.flags if isinstance(tasks.body, Masked) else ()
         rows |= builder.rows
         blocks |= builder.blocks
         number += chain.count
@@ -63,7 +67,7 @@ def with_chains(program: Program) -> Program:
         plan=replace(plan, shared={**plan.shared, **shared}),
         trees=tuple(trees),
         elided=elided,
-        written=program.written.union(rows),
+        written=program.written.union(rows, flags),
         partial=(*program.partial, *(b for b in rows if b not in elided)),
         rows=rows,
     )
@@ -280,6 +284,8 @@ class _Builder:
         axis = Axis(Var(row.var.name, INT64), low, high)
         tree = Tile(axis, first, end, body, rows, frozenset(rows), size)
         time = time_of(replace(tree, axis=row), self.program.plan, [*outer, row])
+        elided = {self.blocks[b] for b in self.program.elided.intersection(self.blocks)}
+        tree = with_mask(tree, block, rows, elided)
         return Tasks(tuple(outer), row, size, low, high, tree, time * size)
 
     def _size(self, row: Axis) -> int:

@@ -55,12 +55,27 @@ _SERIAL = 1 << 18
 """The number of products below which a contraction takes less time than to start threads."""
 
 
-def emit_product(product: Product, frame: Values, *, in_task: bool) -> None:
+def emit_product(
+    product: Product,
+    frame: Values,
+    *,
+    in_task: bool,
+    columns: tuple[Value, Value] | None = None,
+    over: tuple[Value, Value] | None = None,
+) -> None:
     """Emit a contraction, whose operands `frame` knows the addresses of.
 
-    It has tasks of its own if there is enough work, unless it is part of one.
+    It has tasks of its own if there is enough work, unless it is part of one. Of the columns and
+    of the only axis of the sum it needs the iterations from a first to below a last one.
     """
-    f, contraction = frame.function, _contraction(product, frame)
+    f = frame.function
+    if columns is None and over is None:
+        contraction = _contraction(product, frame)
+    else:
+        contraction = contraction_of(product, frame)
+        sums = tuple(replace(axis, within=over) for axis in contraction.over)
+        column = replace(contraction.column, within=columns)
+        contraction = replace(contraction, column=column, over=sums)
     rows = contraction.row.extent
     plain = replace(contraction, b=replace(contraction.b, may_be_packed=False))
 

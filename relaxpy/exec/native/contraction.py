@@ -25,13 +25,16 @@ Indices: TypeAlias = Sequence[Size]
 class Axis:
     """An axis of a contraction: its extent, and its strides in `a`, `b` and the result `c`.
 
-    Units: elements. A stride is 0 in an operand that does not have the axis.
+    Units: elements. A stride is 0 in an operand that does not have the axis. Iterations that are
+    not `within` a first one and a last one, which is not among them, have no effect: sums are
+    without them, and columns need not be computed.
     """
 
     extent: Size
     a: Size = 0
     b: Size = 0
     c: Size = 0
+    within: tuple[Value, Value] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +145,8 @@ class Contraction:
             return replace(m, pointer=change(m.pointer))
 
         def axis(x: Axis) -> Axis:
-            return Axis(size(x.extent), size(x.a), size(x.b), size(x.c))
+            within = None if x.within is None else (change(x.within[0]), change(x.within[1]))
+            return Axis(size(x.extent), size(x.a), size(x.b), size(x.c), within)
 
         def elements(x: Initial) -> Initial:
             return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from relaxpy.exec.kernel.nest.buffers import position_of, strides_of
@@ -17,6 +18,7 @@ from relaxpy.exec.native.frame import Lanes, storage_type, value_type
 from relaxpy.exec.native.lanes import lane_axis
 from relaxpy.exec.native.llvm import I64, Value
 from relaxpy.exec.native.loops import Loops
+from relaxpy.exec.native.masks import Masked
 from relaxpy.exec.native.product import Operand, product_of
 from relaxpy.exec.native.short_rows import ShortRows, Step, short_rows
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
@@ -37,7 +39,9 @@ _SEARCHED = 64
 
 
 class RunLoops(Loops):
-    """Emits runs of assignments."""
+    """Emits runs of assignments, those of `masked` blocks for the columns that a mask shows."""
+
+    masked: Masked | None = None
 
     def run(self, run: Run) -> None:
         """Emit the loops of a run."""
@@ -52,18 +56,42 @@ class RunLoops(Loops):
             if rows is not None:
                 self.rows(rows)
                 return
-            product = product_of(run)
+            whole = self._with_all_columns(run)
+            product = product_of(whole)
             if product is not None and all(map(self._has_whole_rows, product.operands)):
-                emit_product(product, self.frame, in_task=self.in_task)
+                columns, over = (
+                    None if a == b else self._shown()
+                    for a, b in ((whole.axes, run.axes), (whole.over, run.over))
+                )
+                emit_product(product, self.frame, in_task=self.in_task, columns=columns, over=over)
                 self.frame.forget()
                 return
             along = lane_axis(run, self.proofs)
             if along is not None and any(along is a for a in run.axes):
                 rest = tuple(a for a in run.axes if a is not along)
-                columns = self._sweep if is_swept(run) else self._columns
-                self.iterations(rest, lambda: columns(run, along), listens=True)
+                of_columns = self._sweep if is_swept(run) else self._columns
+                self.iterations(rest, lambda: of_columns(run, along), listens=True)
             else:
                 self.iterations(run.axes, lambda: self._element(run, along))
+
+    def _with_all_columns(self, run: Run) -> Run:
+        """A run over the columns that a mask shows as one over all of them."""
+        if self.masked is None:
+            return run
+        masked = self.masked
+
+        def whole(axis: Axis) -> Axis:
+            if axis.start is not masked.first:
+                return axis
+            return Axis(axis.var, masked.columns.start, masked.columns.stop)
+
+        axes, over = (tuple(map(whole, loops)) for loops in (run.axes, run.over))
+        return run if axes == run.axes and over == run.over else replace(run, axes=axes, over=over)
+
+    def _shown(self) -> tuple[Value, Value]:
+        """The first of the columns that a mask shows, and where they end."""
+        assert self.masked is not None
+        return self.frame.variable(self.masked.first), self.frame.variable(self.masked.last)
 
     def _has_whole_rows(self, operand: Operand) -> bool:
         """Whether the strides of an operand are those of its buffer, also in a block of rows."""

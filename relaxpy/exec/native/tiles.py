@@ -234,12 +234,22 @@ class TileEmitter:
             columns = columns_of(f, self.contraction, self._tail_start(), self.tail)
             self._block(outer, strips, start, height, columns)
 
-        if self.full and self.tail:
-            f.branch(f.compare("slt", f.index(block), self._tail_start() // self.width), full, tail)
-        elif self.full:
-            full()
-        elif self.tail:
-            tail()
+        def blocks() -> None:
+            if self.full and self.tail:
+                is_full = f.compare("slt", f.index(block), self._tail_start() // self.width)
+                f.branch(is_full, full, tail)
+            elif self.full:
+                full()
+            elif self.tail:
+                tail()
+
+        if self.contraction.column.within is None:
+            blocks()
+            return
+        first, last = self.contraction.column.within
+        column = f.index(combine(f, "mul", block, self.width))
+        is_needed = f.compare("slt", column, last), f.compare("sgt", column + self.width, first)
+        f.branch(f.arithmetic("and", *is_needed), blocks)
 
     def _tail_start(self) -> int:
         assert isinstance(self.columns, int)
@@ -318,6 +328,7 @@ class TileEmitter:
         f, axes = self.f, list(self.whole)
         is_first = is_last = None
         before: Size = 0
+        first: Size = 0
         if number is not None:
             assert self.chunked is not None
             chunks = f.intrinsic("smax", f.index(ceil_div(f, self.chunked.extent, self.chunk)), 1)
@@ -341,9 +352,16 @@ class TileEmitter:
                 b = moved(f, b, combine(f, "mul", index, axis.b))
                 # A sum without an iteration has one stretch, which adds nothing.
                 extent = combine(f, "mul", extent, combine(f, "smin", axis.extent, 1))
-            axes.insert(0, Axis(extent, self.chunked.a, self.chunked.b))
+            axes.insert(0, replace(self.chunked, extent=extent))
             is_first = f.compare("eq", number, 0)
             is_last = f.compare("eq", number + 1, self._stretches())
+        if axes and axes[0].within is not None:
+            low, high = axes[0].within
+            start = f.intrinsic("smax", low - first, 0)
+            stop = f.intrinsic("smin", high - first, axes[0].extent)
+            a = moved(f, a, combine(f, "mul", start, axes[0].a))
+            b = moved(f, b, combine(f, "mul", start, axes[0].b))
+            axes[0] = replace(axes[0], extent=f.intrinsic("smax", stop - start, 0))
         row = self.contraction.row
         a_row = row.a
         strides = [(axis.a, axis.b) for axis in axes]

@@ -12,7 +12,8 @@ from relaxpy.exec.native import cost
 from relaxpy.exec.native.contraction import Size, ceil_div, combine, digits, total
 from relaxpy.exec.native.frame import storage_type, value_type
 from relaxpy.exec.native.items import Items
-from relaxpy.exec.native.llvm import I8, I64, Function, Value
+from relaxpy.exec.native.llvm import BOOL, I8, I64, Function, Value
+from relaxpy.exec.native.masks import LEAST_ROWS, PANEL, Masked
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.parallel import parallel
 from relaxpy.exec.native.recurrences import CHAINS, has_chains, recurrence_of
@@ -167,11 +168,83 @@ class TreeLoops(RunLoops):
                 end = f.select(f.compare("slt", end, last), end, last)
             known = {tile.low: index, tile.axis.var: index, tile.high: end}
             with frame.level(known), self.opened(tile.axis):
-                self._sequence(tile.body)
+                if isinstance(tile, Masked):
+                    self._masked(tile)
+                else:
+                    self._sequence(tile.body)
 
         f.loop(start, stop, count, (), lambda index: block(index))
         frame.forget()
         del self.proofs[tile.low]
+
+    def _masked(self, tile: Masked) -> None:
+        """A block of rows with the columns that its mask shows."""
+        frame, f = self.frame, self.function
+        *before, last_product = tile.body
+        stop = f.index(self.bounds(tile.columns)[1])
+        for flag in tile.flags:
+            frame.pointers[flag] = f.alloca(storage_type(flag.dtype), 1)
+        self.proofs |= dict.fromkeys((tile.first, tile.panel[0]), tile.columns)
+
+        def shown(first: Value, last: Value, again: Value) -> list[Value]:
+            with frame.level({tile.first: first, tile.last: last}):
+                self.masked = tile
+                self._sequence(before)
+                self.masked = None
+            is_part = f.arithmetic("or", f.compare("ne", first, 0), f.compare("ne", last, stop))
+            [again] = f.branch(is_part, lambda: [self._flag(tile.lost)], lambda: [no])
+            return [f.select(again, f.const(I64, 0), first), f.select(again, stop, last), again]
+
+        no, yes = f.const(BOOL, 0), f.const(BOOL, 1)
+        rows = f.index(frame.variable(tile.high)) - frame.variable(tile.low)
+        every = [f.const(I64, 0), stop]
+        has_tiles = f.compare("sge", rows, LEAST_ROWS)
+        start = f.branch(has_tiles, lambda: self._shown_columns(tile, stop), lambda: every)
+        first, last, _ = f.while_loop([*start, yes], lambda *now: now[2], shown)
+        frame.forget()
+        with frame.level({tile.first: first, tile.last: last}):
+            self.masked = tile
+            self._sequence([last_product])
+            self.masked = None
+
+    def _shown_columns(self, tile: Masked, stop: Value) -> list[Value]:
+        """The first column that a block needs, and where they end."""
+        f, zero, no = self.function, self.function.const(I64, 0), self.function.const(BOOL, 0)
+
+        def test(run: Run, low: Value, high: Value) -> Value:
+            with self.frame.level(dict(zip(tile.panel, (low, high), strict=True))):
+                return self._flag(run)
+
+        def hidden(low: Value, high: Value) -> Value:
+            """Whether a panel has no element that is seen; False if it is empty."""
+
+            def panel() -> list[Value]:
+                end = f.intrinsic("smin", high, stop)
+                return [f.arithmetic("xor", test(tile.seen, low, end), f.const(BOOL, 1))]
+
+            [result] = f.branch(f.compare("slt", low, high), panel, lambda: [no])
+            return result
+
+        end = f.arithmetic("and", stop + (PANEL - 1), -PANEL)
+        [end] = f.while_loop(
+            [end], lambda n: hidden(f.intrinsic("smax", n - PANEL, 0), n), lambda n: [n - PANEL]
+        )
+        [first] = f.while_loop(
+            [zero], lambda n: hidden(n, f.intrinsic("smin", n + PANEL, end)), lambda n: [n + PANEL]
+        )
+        last = f.intrinsic("smin", end, stop)
+        needs_all = f.compare("eq", end, 0)
+        for low, high in ((zero, first), (last, stop)):
+            needs_all = f.arithmetic("or", needs_all, test(tile.infinite, low, high))
+        return [f.select(needs_all, zero, first), f.select(needs_all, stop, last)]
+
+    def _flag(self, run: Run) -> Value:
+        """Whether a run that tests something stores another value than 0."""
+        f, target = self.function, run.assignments[0].target
+        self.run(run)
+        self.frame.forget()
+        value = f.load(storage_type(target.dtype), self.frame.pointers[target])
+        return f.compare("une" if value.type.is_float else "ne", value, 0)
 
     def share(self) -> None:
         """Let buffers use the memory of others, as the plan says."""

@@ -21,6 +21,7 @@ from relaxpy.exec.kernel.nest.nodes import (
 )
 from relaxpy.exec.kernel.plan.statements import Assignment, Statement
 from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
+from relaxpy.exec.native.masks import Masked
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.tree import Late, Program, Tasks
 from relaxpy.ir.tir.buffer import Buffer
@@ -49,7 +50,11 @@ def _tree(tree: Tree) -> Iterator[str]:
             yield from _indented(line for inner in body for line in _tree(inner))
         case Tile(axis=axis, size=size, body=body):
             blocks = f" in blocks of {size}" if size != 1 else ""
-            yield f"each {_axis(axis)}{blocks}:"
+            columns = ""
+            if isinstance(tree, Masked):
+                seen = tree.seen.assignments[0].value
+                columns = f", columns from {tree.first} to below {tree.last} by {seen}"
+            yield f"each {_axis(axis)}{blocks}{columns}:"
             yield from _indented(line for inner in body for line in _tree(inner))
         case Tasks(outer=outer, axis=axis, size=size, body=inner):
             blocks = f" in blocks of {size}" if size > 1 else ""
