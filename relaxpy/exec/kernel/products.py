@@ -30,6 +30,14 @@ def matmul(left: Array, right: Array, out: Array | None = None) -> Array:
     return out
 
 
+def dot(left: Array, right: Array, out: Array) -> None:
+    """`np.matmul` of a vector or matrix of floats and a matrix, at half the cost of a call."""
+    try:
+        left.dot(right, out)
+    except ValueError:  # the output is not contiguous
+        np.matmul(left, right, out=out)
+
+
 MANY_PRODUCTS = 1 << 14
 """The number of products from which a conversion to floats is faster."""
 EXACT_SUMS = ((np.float32, 1 << 24), (np.float64, 1 << 53))

@@ -25,7 +25,7 @@ from relaxpy.exec.kernel.arguments import (
     types,
 )
 from relaxpy.exec.kernel.foreign import OutOfMemory, call_external, constant, overlay
-from relaxpy.exec.kernel.products import contract, matmul, stays_finite
+from relaxpy.exec.kernel.products import contract, dot, matmul, stays_finite
 from relaxpy.exec.kernel.row_blocks import blocks
 from relaxpy.exec.kernel.special import erf
 from relaxpy.exec.runtime.scalar import divisor
@@ -42,6 +42,7 @@ __all__ = [
     "check_layout",
     "constant",
     "contract",
+    "dot",
     "erf",
     "fail",
     "matmul",

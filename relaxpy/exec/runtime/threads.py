@@ -1,10 +1,13 @@
-"""The number of threads that a program may use."""
+"""The number of threads that a program may use, and the processors that they wake up on."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
-from typing import Final
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Final
 
 from relaxpy.errors import MisuseError
 
@@ -31,3 +34,32 @@ def thread_count() -> int:
             hint=f"set {THREADS} to the number of threads, such as 4, or unset it",
         )
     return int(text)
+
+
+@cache
+def _current_processor() -> Any:
+    """The function of the C library that returns the processor of the calling thread, or None."""
+    # PyDLL: the call is too short to let other threads of Python run meanwhile.
+    return getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "linux" else None
+
+
+def keep_from_this_processor(workers: Iterable[int]) -> frozenset[int]:
+    """Keep threads that are about to be woken from the processor of the calling thread.
+
+    Linux often lets a thread wake up behind the one that wakes it, although other processors are
+    idle. Workers are identified as by `threading.get_native_id`. Returns the processors that they
+    should be allowed to use again as soon as they run, none if nothing has changed.
+    """
+    current = _current_processor()
+    if current is None:
+        return frozenset()
+    allowed = frozenset(os.sched_getaffinity(0))
+    others = allowed - {current()}
+    if not others:
+        return frozenset()
+    for worker in workers:
+        try:
+            os.sched_setaffinity(worker, others)
+        except OSError:  # it has ended, or the system forbids it
+            return frozenset()
+    return allowed

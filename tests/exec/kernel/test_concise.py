@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy import te, tir
 from tests.exec.kernel.support import check, source_of
 
@@ -42,8 +43,8 @@ def squares(x: te.Tensor) -> te.Tensor:
     ("inputs", "out", "line"),
     [
         ([X], sigmoid(X), "rt.sigmoid(x, out=out)"),
-        ([X, ROW], add_row(X, ROW), "np.add(x, row, out)"),
-        ([ROW, WIDE], add_wide(ROW, WIDE), "np.add(row, wide[0, 0, 0, 0], out)"),
+        ([X, ROW], add_row(X, ROW), "np.add(x[0, 0], row[0], out[0, 0])"),
+        ([ROW, WIDE], add_wide(ROW, WIDE), "np.add(row[0], wide[0, 0, 0, 0], out[0])"),
         ([X, HEADS], spread(X, HEADS), "np.maximum(x, heads, out=out)"),
         ([HEADS], total(HEADS), "np.add.reduce(heads, axis=-1, initial=0.0, out=out)"),
         ([X], squares(X), "np.vecdot(x, x, out=out)"),
@@ -54,3 +55,31 @@ def test_small_calls(inputs: list[te.Tensor], out: te.Tensor, line: str) -> None
     shapes = [tuple(map(int, t.shape)) for t in (*inputs, out)]
     check(func, *(rng.standard_normal(shape, dtype=np.float32) for shape in shapes))
     assert source_of(func).rstrip().endswith(line)
+
+
+def dense(x: te.Tensor, row: te.Tensor) -> te.Tensor:
+    product = te.compute(
+        (1, 4), lambda i, j: te.sum(x[i, 0, AXIS] * WEIGHT[j, AXIS], AXIS), "product"
+    )
+    return te.compute((1, 4), lambda i, j: tir.tanh(product[i, j] + row[j]), "out")
+
+
+WEIGHT = te.placeholder((4, 4), "float32", "weight")
+BIAS = te.placeholder((4,), "float32", "bias")
+
+
+def test_a_view_that_is_used_often_is_made_once() -> None:
+    func = te.create_prim_func([X, WEIGHT, BIAS, dense(X, BIAS)])
+    check(func, *(rng.standard_normal(s, dtype=np.float32) for s in [(1, 1, 4), (4, 4), 4, (1, 4)]))
+    source = source_of(func).rstrip()
+    work = "out_1 = out[0]\n    rt.dot(x[0, 0], weight.T, out_1)\n    np.add(out_1, bias, out_1)\n"
+    assert source.endswith(f"{work}    np.tanh(out, out)")
+
+
+def test_products_are_stored_where_memory_is_not_contiguous() -> None:
+    func = te.create_prim_func([X, WEIGHT, BIAS, dense(X, BIAS)])
+    x, weight, bias = (rng.standard_normal(s, dtype=np.float32) for s in [(1, 1, 4), (4, 4), 4])
+    out = np.zeros((1, 8), np.float32)
+    relaxpy.compile(func, "numpy")["main"](x, weight, bias, out[:, ::2])
+    np.testing.assert_allclose(out[:, ::2], np.tanh(x[0] @ weight.T + bias), rtol=1e-5)
+    assert not out[:, 1::2].any()

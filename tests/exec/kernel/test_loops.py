@@ -112,7 +112,7 @@ def three_levels(A: T.Buffer((60,), "float32"), B: T.Buffer((60,), "float32")):
 
 
 PLAIN = [
-    (tiled, [(8, 12), (12, 4), (8, 4)], "np.matmul(A, B, out=C)"),
+    (tiled, [(8, 12), (12, 4), (8, 4)], "rt.dot(A, B, C)"),
     (with_tails, [(9, 5), (5, 10), (9, 10)], "np.matmul(A, B, out=C)"),
     (with_tails, [(9, 0), (0, 10), (9, 10)], "np.matmul(A, B, out=C)"),
     (fused, [(3, 4), (3, 4)], "np.add(A, 1.0, B)"),

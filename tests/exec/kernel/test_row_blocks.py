@@ -1,6 +1,8 @@
 """Blocks of rows cover all rows, whichever threads run them."""
 
 import gc
+import os
+import sys
 import threading
 import time
 import weakref
@@ -14,6 +16,7 @@ import pytest
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec import blas
 from relaxpy.exec.kernel import row_blocks
+from relaxpy.exec.runtime import threads as runtime_threads
 
 
 @pytest.mark.parametrize("products", [False, True])
@@ -34,14 +37,14 @@ def test_blocks_cover_all_rows_once_and_pass_errors_on(
                 ones[...] = 1
                 seen[lo:hi] += ones[:, 1]
 
-            row_blocks.blocks(rows, 1, count + 1, 10, work, products=products)
+            row_blocks.blocks(rows, 1, count + 1, 10, work, of_batch=products)
             assert seen.tolist() == [0, *[1] * count, 0]
 
         def failing(lo: int, hi: int, empty: Callable[..., np.ndarray]) -> None:
             raise RuntimeCheckError("stop")
 
         with pytest.raises(RuntimeCheckError, match="stop"):
-            row_blocks.blocks(failing, 0, 100, 10, work, products=products)
+            row_blocks.blocks(failing, 0, 100, 10, work, of_batch=products)
 
 
 @pytest.mark.parametrize("kind", [RuntimeCheckError, KeyboardInterrupt])
@@ -96,8 +99,6 @@ def test_an_error_keeps_no_memory_alive(monkeypatch: pytest.MonkeyPatch) -> None
 def test_products_are_on_one_thread_of_blas_each(monkeypatch: pytest.MonkeyPatch) -> None:
     if not blas.has_thread_limit():
         pytest.skip("NumPy's BLAS has no threads")
-    monkeypatch.setattr(row_blocks, "_busy_until", 0.0)
-    monkeypatch.setattr(row_blocks, "BUSY_SECONDS", 0.0)
     count = blas._openblas("get_num_threads")
     before = count()
     blas._openblas("set_num_threads")(3)
@@ -113,37 +114,71 @@ def test_products_are_on_one_thread_of_blas_each(monkeypatch: pytest.MonkeyPatch
         raise RuntimeCheckError("stop")
 
     try:
-        row_blocks.blocks(rows, 0, 8, 10, 1 << 30, products=True)
+        row_blocks.blocks(rows, 0, 8, 10, 1 << 30, of_batch=True)
         assert sorted(found) == [(0, 4, 1), (4, 8, 1)]
         assert count() == 3
         with pytest.raises(RuntimeCheckError, match="stop"):
-            row_blocks.blocks(failing, 0, 8, 10, 1 << 30, products=True)
+            row_blocks.blocks(failing, 0, 8, 10, 1 << 30, of_batch=True)
         assert count() == 3
     finally:
         blas._openblas("set_num_threads")(before)
 
 
-def test_products_are_left_to_blas_while_processors_are_busy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if not blas.has_thread_limit():
-        pytest.skip("NumPy's BLAS has no threads")
-    monkeypatch.setattr(row_blocks, "threads", lambda: 2)
-    monkeypatch.setattr(row_blocks, "_busy_until", 0.0)
-    monkeypatch.setattr(row_blocks, "BUSY_SECONDS", 3600.0)
-    monkeypatch.setattr(row_blocks, "MOST_WAITING", 0.0)  # every product seems to be slow
-    monkeypatch.setattr(row_blocks, "_slow", 0)
-    found: list[tuple[int, int]] = []
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems choose processors themselves")
+def test_workers_wake_up_on_other_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("this process may use one processor")
+    current = min(allowed)
+    monkeypatch.setattr(runtime_threads, "_current_processor", lambda: lambda: current)
+    set_affinity = os.sched_setaffinity
+    calls: list[tuple[int, set[int]]] = []
 
-    def rows(lo: int, hi: int, empty: Callable[..., np.ndarray]) -> None:
-        found.append((lo, hi))
+    def noted(thread: int, processors: set[int]) -> None:
+        calls.append((thread, set(processors)))
+        set_affinity(thread, processors)
 
-    for _ in range(row_blocks.MOST_SLOW):
-        row_blocks.blocks(rows, 0, 8, 10, 1 << 30, products=True)
-        assert sorted(found) == [(0, 4), (4, 8)]
-        found.clear()
-    row_blocks.blocks(rows, 0, 8, 10, 1 << 30, products=True)
-    assert found == [(0, 8)]
+    monkeypatch.setattr(os, "sched_setaffinity", noted)
+    pool = row_blocks._Pool(1)
+    found: list[set[int]] = []
+    ended = threading.Event()
+
+    def work() -> None:
+        found.append(os.sched_getaffinity(0))
+        ended.set()
+
+    pool.submit(work, 1)
+    assert ended.wait(10)
+    assert calls == [(pool.ids[0], allowed - {current}), (0, allowed)]
+    assert found == [allowed]
+
+
+def test_workers_of_other_systems_wake_up_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_threads, "_current_processor", lambda: None)
+    assert runtime_threads.keep_from_this_processor([1]) == frozenset()
+
+
+def test_a_worker_that_has_ended_is_no_error() -> None:
+    thread = threading.Thread(target=int)
+    thread.start()
+    thread.join()
+    assert thread.native_id is not None
+    before = os.sched_getaffinity(0) if sys.platform == "linux" else set()
+    runtime_threads.keep_from_this_processor([thread.native_id])
+    assert (os.sched_getaffinity(0) if sys.platform == "linux" else set()) == before
+
+
+def test_a_job_runs_once_or_is_taken_back() -> None:
+    found: list[int] = []
+    job = row_blocks._Job(lambda: found.append(1))
+    job.run()
+    job.run()
+    job.take_back()
+    assert found == [1]
+    job = row_blocks._Job(lambda: found.append(2))
+    job.take_back()
+    job.run()
+    assert found == [1]
 
 
 def test_one_thread_starts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,8 +193,8 @@ def test_one_thread_starts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(lo: int, hi: int, empty: Callable[..., np.ndarray]) -> None:
         found.append(threading.current_thread())
 
-    for products in (False, True):
-        row_blocks.blocks(rows, 0, 100, 1 << 20, 1 << 30, products=products)
+    for of_batch, by_blas in ((False, False), (True, False), (False, True)):
+        row_blocks.blocks(rows, 0, 100, 1 << 20, 1 << 30, of_batch=of_batch, by_blas=by_blas)
     assert set(found) == {threading.current_thread()}
 
 

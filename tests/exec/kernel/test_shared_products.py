@@ -1,4 +1,4 @@
-"""Threads share products of matrices that a batch or the windows of a convolution divide."""
+"""Threads share products of matrices of a batch; BLAS divides those of blocks of windows."""
 
 import os
 import threading
@@ -71,8 +71,6 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Two threads share all products; the value has the rows and the size of blocks of each."""
     monkeypatch.setattr(row_blocks, "threads", lambda: 2)
     monkeypatch.setattr(row_blocks, "WORTH_THREADS", 1)
-    monkeypatch.setattr(row_blocks, "BUSY_SECONDS", 0.0)
-    monkeypatch.setattr(row_blocks, "_busy_until", 0.0)
     monkeypatch.setattr(blocking, "MUCH_WORK", 1)
     monkeypatch.setattr(blocking, "_LEAST_BYTES", 0)
     found: list[tuple[int, int]] = []
@@ -86,26 +84,33 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("mod", "rows"),
-    [
-        (ATTENTION, 12),
-        (CONVOLUTIONS["windows"], 8),
-        (CONVOLUTIONS["strides"], 8),
-        (CONVOLUTIONS["images"], 4),
-    ],
-)
-def test_results_are_those_of_the_reference_evaluator(
-    mod: IRModule, rows: int, shared: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+def test_threads_share_a_batch(shared: list[tuple[int, int]]) -> None:
+    check(ATTENTION)
+    assert (12, 6) in shared
+
+
+@pytest.mark.parametrize("target", [1, 1 << 10, 1 << 21])
+@pytest.mark.parametrize("mod", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
+def test_windows_are_multiplied_in_blocks_on_threads_of_blas(
+    mod: IRModule, target: int, shared: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(row_blocks, "TARGET", target)
+    monkeypatch.setattr(row_blocks, "WORTH_SCRATCH", 0)
+    check(mod)
+    assert not shared
+    assert "by_blas=True" in text(relaxpy.compile(mod, "numpy"))
+
+
+def check(mod: IRModule) -> None:
+    """Compare with the reference evaluator, and with one thread."""
     args = arguments(mod)
     main = relaxpy.compile(mod, "numpy")["main"]
     found = main(*args)
-    assert (rows, -(-rows // 2)) in shared
     expected = relaxpy.compile(mod, "reference")["main"](*args)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-    monkeypatch.setattr(row_blocks, "threads", lambda: 1)
-    np.testing.assert_allclose(main(*args), found, rtol=1e-5, atol=1e-5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_blocks, "threads", lambda: 1)
+        np.testing.assert_allclose(main(*args), found, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +133,9 @@ DENSE = module({"x": "(64, 64)", "w": "(64, 64)"}, "s = R.matmul(x, w)\ny = R.nn
 
 @pytest.mark.parametrize("mod", [DENSE, convolution(1, 3, 16, 3)])
 def test_dense_layers_and_large_kernels_are_left_to_blas(mod: IRModule) -> None:
-    assert "products" not in text(relaxpy.compile(mod, "numpy"))
+    source = text(relaxpy.compile(mod, "numpy"))
+    assert "of_batch" not in source
+    assert "by_blas" not in source
 
 
 def text(executable: Executable) -> str:

@@ -20,8 +20,8 @@ _NAMED_OUTPUT = ("maximum", "minimum")
 def concise(lines: Sequence[ast.stmt], buffers: Mapping[str, Buffer]) -> list[ast.stmt]:
     """The lines, with whole arrays in place of their only element along leading axes.
 
-    `np.add(x[0, 0], y, out=z[0, 0])` is `np.add(x, y, z)` if these axes have size 1: an index costs
-    a quarter of the time of a call on a small array, and naming the argument `out` a fifth.
+    `np.add(x[0, 0], y[0, 0], out=z[0, 0])` is `np.add(x, y, z)` if these axes have size 1: an index
+    costs a quarter of the time of a call on a small array, and naming the argument `out` a fifth.
     `buffers` are the arrays by name.
     """
     for line in lines:
@@ -79,19 +79,20 @@ def _shorten(call: ast.Call, buffers: Mapping[str, Buffer]) -> None:
 def _without_units(
     args: list[ast.expr], output: ast.keyword, summed: int, buffers: Mapping[str, Buffer]
 ) -> None:
-    """Replace the output and the operands by whole arrays, whose first axes broadcast as before.
+    """Replace the output and the operands by whole arrays, if these have as many axes.
 
-    The operands have up to `summed` axes more than the output.
+    The operands have up to `summed` axes more than the output. NumPy takes twice the time for
+    operands of another rank, which it broadcasts.
     """
     out = _whole(output.value, buffers)
     if out is None:
         return
-    output.value = path(out)
+    wholes = [_whole(arg, buffers) for arg in args]
     rank = buffers[out].ndim + summed
-    for position, arg in enumerate(args):
-        name = _whole(arg, buffers)
-        if name is not None and buffers[name].ndim <= rank:
-            args[position] = path(name)
+    if any(name is not None and buffers[name].ndim != rank for name in wholes):
+        return
+    output.value = path(out)
+    args[:] = [arg if n is None else path(n) for arg, n in zip(args, wholes, strict=True)]
 
 
 def _whole_reduction(call: ast.Call, operand: ast.expr, buffers: Mapping[str, Buffer]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Container, Sequence
 
 from relaxpy.dataclass import dataclass
@@ -12,10 +13,13 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Run
 from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
-from relaxpy.ir.arith.algebra.affine import affine
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
+
+FEW_PRODUCTS = 1 << 19
+"""Fewer products of numbers take less than fifty microseconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,6 +187,8 @@ class ContractionEmitter:
             return self._called("np.vecdot", [a, b], out)
         a = self._factor(first, (*batch, *left, *summed))
         b = self._factor(second, (*batch, *summed, *right))
+        if out is not None and not batch and self._is_short((*left, *right, *summed)):
+            return call("rt.dot", a, b, out)
         name = "rt.matmul" if self.dtype.is_int else "np.matmul"
         if not batch or (left and right):
             return self._called(name, [a, b], out)
@@ -193,6 +199,11 @@ class ContractionEmitter:
             return call(name, a, b, out=item(out, *(column if left else row)))
         product = call(name, a, b)
         return item(product, ..., 0) if left else item(product, ..., 0, ast.Slice())
+
+    def _is_short(self, axes: Sequence[Axis]) -> bool:
+        """Whether a product of matrices of floats takes so little time that its call matters."""
+        count = math.prod((a.extent for a in axes), start=as_poly(1)).constant
+        return self._wide().is_float and count is not None and count < FEW_PRODUCTS
 
     def _called(self, name: str, args: Sequence[Code], out: ast.expr | None) -> ast.expr:
         return call(name, *args) if out is None else call(name, *args, out=out)

@@ -18,6 +18,7 @@ from relaxpy.exec.kernel.emit.entry import Entry
 from relaxpy.exec.kernel.emit.form import NumpyForm
 from relaxpy.exec.kernel.emit.gathers import trailing_axes
 from relaxpy.exec.kernel.emit.layout import layout_of
+from relaxpy.exec.kernel.emit.named_views import with_named_views
 from relaxpy.exec.kernel.emit.row_products import row_products
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
@@ -30,7 +31,7 @@ from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.blocking import gap_bytes, row_bytes, row_work
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.memory import exclusions
-from relaxpy.exec.kernel.plan.products import is_product, keeps_negative_zero
+from relaxpy.exec.kernel.plan.products import batch_axes, is_product, keeps_negative_zero
 from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement, expressions_of
 from relaxpy.exec.kernel.plan.tree import (
@@ -118,7 +119,10 @@ class NumpyEmitter:
         unused = self.row_products.unused
         new = (buffer for buffer in self.form.allocated if buffer not in unused)
         memory = allocations(self.plan.nest, self.scope, new, self.plan.shared)
+        arrays = {name: buffer for buffer, name in self.scope.buffers.items()}
         work = [*memory, *self.trees(self.plan.trees)]
+        arrays |= {name: buffer for buffer, name in self.scope.buffers.items()}
+        work = with_named_views(work, arrays, self.scope.names.fresh)
         self.scope.buffers = parameters
         checks += fallback
         set_span([*checks, *work], self.plan.func.span)
@@ -569,10 +573,11 @@ class NumpyEmitter:
         gaps = [ops.cast_to(size.expr(), INT64) for size in gap_bytes(tile, self.plan)]
         sizes = [self.scope.index(size) for size in (row_bytes(tile, self.plan), row_work(tile))]
         sizes += [self.scope.index(reduce(ops.minimum, gaps))] if gaps else []
-        products: dict[str, Code] = (
-            {"products": True} if any(map(is_product, runs(tile.body))) else {}
-        )
-        blocks = do(call("rt.blocks", name, *bounds, *sizes, **products))
+        products = [r for r in runs(tile.body) if is_product(r)]
+        # Threads of BLAS divide what is no product of a batch.
+        of_batch = all(a in batch_axes(r) for r in products for a in r.axes if a.start is tile.low)
+        how: dict[str, Code] = {"of_batch" if of_batch else "by_blas": True} if products else {}
+        blocks = do(call("rt.blocks", name, *bounds, *sizes, **how))
         return [function(name, params, body), blocks]
 
     def _block_rows(self, buffer: Buffer, rows: Rows, empty: str | None) -> ast.stmt:

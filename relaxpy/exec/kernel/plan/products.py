@@ -35,18 +35,25 @@ def keeps_negative_zero(run: Run) -> bool:
             return run.accumulation.target.dtype.is_float
 
 
+def batch_axes(run: Run) -> list[Axis]:
+    """The axes that a product of matrices has in all factors."""
+    assert isinstance(run.idiom, Contraction)
+    factors = run.idiom.factors
+    return [a for a in run.axes if all(mentions(f, {a.var}) for f in factors)]
+
+
 def divided_axes(run: Run) -> Sequence[Axis]:
-    """The axes along which to divide the work of a product of matrices, the best first.
+    """The axes along which to divide a product of matrices into blocks, the best first.
 
     These are the axes of a batch. In a convolution, whose windows are copied, they are those of
-    the images and of their windows, unless the kernels are larger. Other products have none, since
-    BLAS divides them as well.
+    the images and of their windows, unless the kernels are larger: the copies of a block stay in
+    the cache. Other products have none, since BLAS divides them as well.
     """
     assert isinstance(run.idiom, Contraction)
     factors = run.idiom.factors
     if run.idiom.regrouped or len(factors) != 2:
         return ()
-    batch = [a for a in run.axes if all(mentions(f, {a.var}) for f in factors)]
+    batch = batch_axes(run)
     for windows, kernels in (factors, factors[::-1]):
         inside = [a for a in run.axes if a not in batch and mentions(windows, {a.var})]
         if any(_slides(windows, axis, run.over) for axis in inside):
