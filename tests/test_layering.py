@@ -62,7 +62,7 @@ RESOLVES_NAMES = {*LAZY_FACES, "relaxpy/ir/hooks.py"}
 FLOORS = {
     "relaxpy/ir": """
         hooks.py op_record.py core global_info.py op.py tir equality relax/nodes
-        link.py module.py analysis.py arith tir/prim_func tir/analysis serialize.py
+        link.py diagnostics.py module.py analysis.py arith tir/prim_func tir/analysis serialize.py
         base.py expr.py type.py attrs.py container.py function.py
         relax/expect.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
@@ -85,7 +85,7 @@ FLOORS = {
         python_module.py nn_model.py compare_calls.py eager.py relay
     """,
     "relaxpy/script": """
-        diagnostics.py printer language dist.py ir_builder
+        diagnostics.py language printer dist.py ir_builder
         parser/source parser/evaluate parser/graph parser/kernel parser
         tir.py relax.py ir.py read.py relay ir_builder/ir ir_builder/tir ir_builder/relax
     """,

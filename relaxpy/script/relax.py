@@ -107,8 +107,14 @@ __all__ = sorted(
     {name for name in globals() if name[0].isalpha()} - {"Any", "TYPE_CHECKING", "annotations"}
 )
 
-#: Where users of TVM find the class of R.Tensor(...) and its siblings; texts cannot name it.
-entry = _SimpleNamespace(StructInfoProxy=_Annotation)
+#: Where users of TVM find the classes of R.Tensor(...) and its siblings; texts cannot name them.
+entry = _SimpleNamespace(
+    StructInfoProxy=_Annotation,
+    **{
+        f"{kind.__name__.strip('_')}Proxy": kind
+        for kind in (Object, Prim, Shape, Tensor, Tuple, _Callable, DTensor)
+    },
+)
 
 
 @_user_facing

@@ -131,9 +131,8 @@ def test_a_buffer_over_memory_is_declared_by_its_name_alone() -> None:
         @T.prim_func
         def main(A: T.Buffer((4,), "float32")):
             B = T.Buffer((2, 2), "float32")
-        #       ^^^^^^^^^^^^^^^^^^^^^^^^^^^ T.Buffer describes a parameter
-            # hint: use T.match_buffer, T.alloc_buffer or T.decl_buffer here
             B[0, 0] = T.float32(0)
+        #   ^^^^^^^^^^^^^^^^^^^^^^ a variable is used without a definition: 'B' [PX-7]
     """)
 
 

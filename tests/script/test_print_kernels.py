@@ -86,7 +86,8 @@ READ_BACK = {
     "two buffers on one piece of memory": (
         PrimFunc([A, decl_buffer((64,), "float32", "flat", data=A.data)], NOTHING),
         """
-        def main(A: T.Buffer((8, 8), "float32"), var_flat: T.handle):
+        def main(var_A: T.handle, var_flat: T.handle):
+            A = T.match_buffer(var_A, (8, 8))
             flat = T.match_buffer(var_flat, (64,), data=A.data)
             T.evaluate(0)
         """,
@@ -103,7 +104,7 @@ READ_BACK = {
         stmt.BufferStore(A, A[0, 0:4:1] + FOUR, (0, tir.Ramp(4, 1, 4))),
         """
         def main(A: T.Buffer((8, 8), "float32")):
-            A[0, 4:8:1] = A[0, 0:4:1] + T.Broadcast(T.float32(1.0), 4)
+            A[0, 4:8] = A[0, 0:4] + T.Broadcast(T.float32(1.0), 4)
         """,
     ),
     "a root block with attributes stays": (
@@ -143,9 +144,9 @@ READ_BACK = {
         def main(A: T.Buffer((8, 8), "float32")):
             for k in range(2, 6):
                 if k < 3:
-                    continue
+                    T.continue_loop()
                 else:
-                    break
+                    T.break_loop()
         """,
     ),
     "loops that depend on each other are not merged": (
@@ -220,7 +221,7 @@ READ_BACK["a view of a region"] = (
             T.reads(A[0:4, 0:4])
             T.writes()
             s = T.int32()
-            view = T.match_buffer(A[0:4, 0:4], (4, 4), "float32", strides=(s, 1))
+            view = T.match_buffer(A[0:4, 0:4], (4, 4), strides=(s, 1))
             view[0, 0] = T.float32(0.0)
     """,
 )
@@ -253,19 +254,19 @@ def test_corners_of_kernels_read_back(case: str):
         ),
         (
             stmt.AttrStmt(IterVar(None, "t", 1, "threadIdx.x"), "thread_extent", 32, NOTHING),
-            't = T.launch_thread("threadIdx.x", 32)\nT.evaluate(0)',
+            'with T.launch_thread("threadIdx.x", 32) as t:\n    T.evaluate(0)',
         ),
         (
             stmt.BufferRealize(A, (Range(4), Range(8)), ops.const(True), NOTHING),
-            'T.realize(A[0:4, 0:8], "", T.bool(True))\nT.evaluate(0)',
+            'with T.realize(A[0:4, 0:8], ""):\n    T.evaluate(0)',
         ),
         (
             stmt.AllocateConst(A.data, "float32", (ops.const(2),), (1.0, 2.0), NOTHING),
-            'A = T.allocate_const([1.0, 2.0], "float32", [2])\nT.evaluate(0)',
+            'with T.allocate_const([1.0, 2.0], "float32", [2]) as A:\n    T.evaluate(0)',
         ),
         (
             stmt.Allocate(A.data, "float32", (K,), K < 4, NOTHING),
-            'A = T.allocate([k], "float32", "global", condition=k < 4)\nT.evaluate(0)',
+            'with T.allocate([k], "float32", "global", condition=k < 4) as A:\n    T.evaluate(0)',
         ),
         (
             stmt.SeqStmt([stmt.AssertStmt(K < 4, "no", NOTHING), NOTHING]),
@@ -294,22 +295,22 @@ VIEW = decl_buffer((4,), "float32", "V", data=MEMORY)
             """
             src = T.Buffer((8, 8))
             k = T.int32()
-            tgt = T.match_buffer(src[0:k, 4:8], (k, 4), "float32")
+            tgt = T.match_buffer(src[0:k, 4:8], (k, 4))
             """,
         ),
         (
             IterVar((0, 8), "a", IterVar.DataPar),
             """
             a = T.int32()
-            T.iter_var(a, (0, 8), "DataPar", "")
+            T.iter_var(a, T.Range(0, 8), "DataPar", "")
             """,
         ),
         (
             stmt.DeclBuffer(VIEW, stmt.Evaluate(VIEW[1])),
             """
             p = T.handle("float32")
-            V = T.decl_buffer((4,), data=p)
-            T.evaluate(V[1])
+            with T.decl_buffer((4,), data=p) as V:
+                T.evaluate(V[1])
             """,
         ),
     ],

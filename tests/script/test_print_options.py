@@ -127,8 +127,8 @@ def test_parts_of_kernels_can_say_what_they_take_from_around():
     over = stmt.DeclBuffer(decl_buffer((4,), "int8", "C", data=b.data), stmt.Evaluate(b[0]))
     assert script(over, verbose_expr=True).splitlines() == [
         'A = T.Buffer((4,), "int8")',
-        'C = T.decl_buffer((4,), "int8", data=A.data)',
-        "T.evaluate(A[0])",
+        'with T.decl_buffer((4,), "int8", data=A.data) as C:',
+        "    T.evaluate(A[0])",
     ]
     assert script(a, verbose_expr=True).splitlines() == [
         "n = T.int32()",
@@ -166,7 +166,7 @@ def test_any_width_reads_back(width: int):
     ("options", "message"),
     [
         ({"show_metadata": True}, "no option 'show_metadata'"),
-        ({"syntax_sugar": True}, "no option 'syntax_sugar'"),
+        ({"syntax_sugar": 1}, "syntax_sugar is True or False"),
         ({"indent_spaces": 0}, "indent_spaces is a positive integer"),
         ({"indent_spaces": "4"}, "indent_spaces is a positive integer"),
         ({"width": True}, "width is a positive integer"),
@@ -270,7 +270,10 @@ X = rx.Var("x", Tensor((4,)))
         ),
         (stmt.SeqStmt([]), "pass"),
         (stmt.IfThenElse(tir.Var("c", "bool"), stmt.Evaluate(1)), "if c:\n    T.evaluate(1)"),
-        (stmt.AssertStmt(True, "no", stmt.Evaluate(1)), 'assert T.bool(True), "no"\nT.evaluate(1)'),
+        (
+            stmt.AssertStmt(True, "no", stmt.Evaluate(1)),
+            'with T.Assert(T.bool(True), "no"):\n    T.evaluate(1)',
+        ),
         (
             IRModule(),
             "# from relaxpy.script import ir as I\n\n@I.ir_module\nclass Module:\n    pass",
@@ -344,9 +347,11 @@ def test_statements_that_end_before_their_suite_are_put_in_with():
             A[k] = T.float32(1.0)
         """
     )
-    assert (
-        str(three)
-        == 'A = T.allocate([4], "float32", "global", annotations={"n": 1})\nT.evaluate(0)'
+    assert str(three) == text(
+        """
+        with T.allocate([4], "float32", "global", annotations={"n": 1}) as A:
+            T.evaluate(0)
+        """
     )
 
 

@@ -11,11 +11,25 @@ import numpy as np
 from relaxpy.errors import MisuseError
 from relaxpy.exec.runtime.values import Array
 from relaxpy.ir.arith.prove import prove_equal, simplify
+from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
 
 Values = Mapping[str, Array] | Sequence[Array]
+
+
+def assert_structural_equal_ignore_global_symbol(
+    func1: PrimFunc, func2: PrimFunc, *args: Any, **kwargs: Any
+) -> None:
+    """Assert that kernels are structurally equal, whatever their global symbols are.
+
+    Errors:
+        StructuralMismatch (also AssertionError, ValueError): they differ otherwise.
+    """
+    first, second = (func.with_attr("global_symbol", "main") for func in (func1, func2))
+    assert_structural_equal(first, second, *args, **kwargs)
 
 
 def check_numerical_grads(

@@ -62,6 +62,11 @@ class ShortText:
         self.relax_prefix = relax_prefix
         self._tensors: dict[tuple[object, ...], Doc] = {}
 
+    @property
+    def intrinsics(self) -> Mapping[str, Callable[..., tir.PrimExpr]]:
+        """Functions of the language that build calls of intrinsics, besides those of `intrin`."""
+        return {}
+
     def prim(self, expr: tir.PrimExpr, int_dtype: DataType = INT32) -> str:
         """Return a PrimExpr as TVMScript on one line."""
         return flat(self.prim_doc(expr, int_dtype))
@@ -102,7 +107,7 @@ class ShortText:
                 return string_text(str(expr.value)), ATOM
 
     def index_docs(self, indices: Iterable[tir.PrimExpr]) -> list[Doc]:
-        """Return the indices of an access: a Ramp is a slice with a step."""
+        """Return the indices of an access: a Ramp is a slice, with its step if that is not 1."""
         out: list[Doc] = []
         for index in indices:
             slice_doc = self._slice_doc(index)
@@ -111,12 +116,12 @@ class ShortText:
 
     def _slice_doc(self, index: tir.PrimExpr) -> Doc | None:
         match index:
-            case tir.Ramp(base=base, stride=tir.IntImm(value=step), lanes=int() as lanes):
+            case tir.Ramp(base=base, stride=tir.IntImm(value=step), lanes=lanes):
                 stop = ops.add(base, step * lanes)
                 if step < 1 or vector_index(slice(base, stop, step), stop) is not index:
                     return None
                 bounds = Concat(self.prim_doc(base), ":", self.prim_doc(stop))
-                return Concat(bounds, f":{step}")
+                return bounds if step == 1 else Concat(bounds, f":{step}")
             case _:
                 return None
 
@@ -334,7 +339,8 @@ class ShortText:
             case IterVar(dom=dom, var=var, iter_type=kind, thread_tag=tag):
                 dom_doc: Doc = "None"
                 if dom is not None:
-                    dom_doc = tuple_doc(self.bounds_docs(dom.min, dom.extent))
+                    bounds = self.bounds_docs(dom.min, dom.extent)
+                    dom_doc = call(f"{self.tir_prefix}.Range", *bounds)
                 name = f"{self.tir_prefix}.iter_var"
                 return call(name, self.prim_doc(var), dom_doc, f'"{kind.name}"', string_text(tag))
             case IndexMap():
@@ -468,7 +474,7 @@ def _short_text(node: Node) -> str:
         return flat(writer.attr_doc(node))
     if isinstance(node, Range):
         start, stop = writer.bounds_docs(node.min, node.extent)
-        return flat(call(f"{writer.tir_prefix}.Range", start, stop))
+        return flat(call(f"{writer.ir_prefix}.Range", start, stop))
     return writer.leaf(node)
 
 

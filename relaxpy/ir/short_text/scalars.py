@@ -165,6 +165,12 @@ class ScalarText:
             if _rebuilds(getattr(intrin, spelling), expr, *dtype, *values):
                 shown = name if name == "fabs" else spelling
                 return self._call(shown, *(f'"{d}"' for d in dtype), *docs)
+        elif name in self.text.intrinsics:
+            function = self.text.intrinsics[name]
+            plain = [a.value if isinstance(a, tir.StringImm) else a for a in args]
+            for lead in ((), (expr.dtype,)):
+                if _rebuilds(function, expr, *lead, *plain):
+                    return self._call(name, *(f'"{d}"' for d in lead), *docs)
         return self._call("call_intrin", f'"{expr.dtype}"', f'"{op.name}"', *docs)
 
     def _option(self, value: object) -> Doc:

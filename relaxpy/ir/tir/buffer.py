@@ -8,7 +8,7 @@ from enum import IntEnum
 from types import EllipsisType
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias, TypeVar, cast
 
-from typing_extensions import override
+from typing_extensions import TypeIs, override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, counted
@@ -445,11 +445,16 @@ def vector_index(index: slice, size: PrimExpr) -> PrimExpr:
     if isinstance(step_expr, IntImm) and step_expr.value <= 0:
         raise MisuseError(f"the step of a slice is positive, found {step_expr}", about=step)
     lanes = _constant(ops.ceildiv(_extent(start, stop), step))
-    if not isinstance(lanes, IntImm):
+    if not _is_length(lanes):
         raise MisuseError(f"a slice that is a vector has a constant length, found `{lanes}`")
-    if lanes.value < 1:
+    if isinstance(lanes, IntImm) and lanes.value < 1:
         raise MisuseError("a slice that is a vector has at least one element")
-    return start if lanes.value == 1 else Ramp(start, step, lanes.value)
+    return start if _is_one(lanes) else Ramp(start, step, lanes)
+
+
+def _is_length(lanes: PrimExpr | None) -> TypeIs[PrimExpr]:
+    """Return whether a vector can have this length: a constant, or a multiple of vscale."""
+    return isinstance(lanes, IntImm) or vectors.scalable_lanes(lanes) is not None
 
 
 def _constant(value: PrimExpr) -> PrimExpr:
@@ -487,9 +492,9 @@ class BufferRegion(Node):
         """Return the elements as a vector load, if they are contiguous and constant in number."""
         extents = [rng.extent for rng in self.region]
         lanes = _constant(extents[-1]) if extents else None
-        if isinstance(lanes, IntImm) and all(map(_is_one, extents[:-1])):
+        if _is_length(lanes) and all(map(_is_one, extents[:-1])):
             *indices, start = [rng.min for rng in self.region]
-            last = start if lanes.value == 1 else Ramp(start, 1, lanes.value)
+            last = start if _is_one(lanes) else Ramp(start, 1, lanes)
             return BufferLoad(self.buffer, [*indices, last])
         raise MisuseError(
             f"a slice of buffer {self.buffer.name} is a region, not a value",
@@ -576,7 +581,7 @@ def decl_buffer(
         raise MisuseError(
             f"data of buffer {name} is a pointer variable, found {data!r:.60}", about=data
         )
-    if buffer_type not in ("", "default", "auto_broadcast", 1, 2):
+    if buffer_type not in ("", "auto", "default", "auto_broadcast", 1, 2):
         raise MisuseError(
             f'a buffer is of type "default" or "auto_broadcast", found {buffer_type!r:.60}',
             about=buffer_type,

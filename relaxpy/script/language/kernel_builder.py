@@ -299,12 +299,8 @@ class KernelBuilder:
                 return result
             case records.BufferSpec(data=Var()):
                 return self.define(name, records.DeclBufferForm(form), at)
-            case records.BufferSpec():
-                raise self.error(
-                    at,
-                    "T.Buffer describes a parameter",
-                    hint="use T.match_buffer, T.alloc_buffer or T.decl_buffer here",
-                )
+            case records.BufferSpec():  # T.realize or an attribute says what its memory is
+                return self.new_buffer(name, form, at)
             case _:
                 raise self.error(at, f"{describe(form)} has no value to name")
 
@@ -374,7 +370,7 @@ class KernelBuilder:
             case records.AllocateForm(
                 extents=extents, dtype=dtype, annotations=annotations, data=data
             ):
-                pointer = self.new_var(name or "data", PointerType(PrimType(dtype), form.scope))
+                pointer = self.new_var(name or "v", PointerType(PrimType(dtype), form.scope))
                 if data is not None:
                     return pointer, lambda body: stmt.AllocateConst(
                         pointer, dtype, extents, data, body, Attrs(annotations), span

@@ -6,6 +6,7 @@ import ast
 import inspect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import field, replace
 from functools import partial
 from typing import Any, cast
@@ -15,6 +16,7 @@ from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.diagnostics import render
 from relaxpy.ir.link import link_function, link_functions, rename_callees, without_callees
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
@@ -47,6 +49,9 @@ from relaxpy.script.parser.source.scope import POISON, ModuleRef, Scope
 from relaxpy.script.parser.source.text import Program, too_deep
 from relaxpy.script.parser.source.type_params import type_parameters
 
+#: The report of the program that is read, which may be a function of a text.
+_collecting: ContextVar[Report | None] = ContextVar("_collecting", default=None)
+
 
 @contextmanager
 def collecting_errors(program: Program) -> Iterator[Report]:
@@ -57,6 +62,8 @@ def collecting_errors(program: Program) -> Iterator[Report]:
             first one.
     """
     report = Report()
+    is_outermost = _collecting.get() is None
+    token = _collecting.set(report)
     try:
         with handling(None), evaluating(None):
             yield report
@@ -66,8 +73,12 @@ def collecting_errors(program: Program) -> Iterator[Report]:
         report.errors.append(too_deep(program))
     except RelaxpyError as error:
         report.errors.append(error)
+    finally:
+        _collecting.reset(token)
     failure = report.failure()
     if failure is not None:
+        if is_outermost:
+            render(failure)
         raise failure.with_traceback(None) from None
 
 

@@ -18,7 +18,7 @@ from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.stmt import MatchBufferRegion, Stmt
+from relaxpy.ir.tir.stmt import MatchBufferRegion, SeqStmt, Stmt
 from relaxpy.script.printer.graphs import GraphWriter
 from relaxpy.script.printer.kernels import KernelWriter
 from relaxpy.script.printer.marks import Marks
@@ -89,12 +89,15 @@ class Document:
 
     def _text(self, names: Names) -> ScriptText:
         names.marks = self.marks
+        names.show_address = self.options.show_object_address
         return ScriptText(names, self.options, self.metadata, self._devices)
 
     def _writers(self, names: Names) -> tuple[GraphWriter, KernelWriter]:
         text = self._text(names)
         graphs = GraphWriter(self.writer, text, names, self.options)
-        return graphs, KernelWriter(self.writer, text, names)
+        return graphs, KernelWriter(
+            self.writer, text, names, syntax_sugar=self.options.syntax_sugar
+        )
 
     def _function(
         self,
@@ -208,8 +211,8 @@ class Document:
                 graphs.fragment(node)
             case MatchBufferRegion():
                 kernels.matched(node)
-            case Stmt():
-                kernels.statement(node)
+            case Stmt():  # a `with` shows where the scope of a definition ends
+                kernels.statement(node, last=isinstance(node, SeqStmt))
             case rx.StructInfo():
                 self.writer.line(text.struct_info_doc(node))
             case tir.PrimExpr():

@@ -40,10 +40,13 @@ _LOOPS = {
 class KernelWriter:
     """Writes TIR: functions, statements, blocks."""
 
-    def __init__(self, writer: Writer, text: ScriptText, names: Names) -> None:
+    def __init__(
+        self, writer: Writer, text: ScriptText, names: Names, *, syntax_sugar: bool = True
+    ) -> None:
         self.writer = writer
         self.text = text
         self.names = names
+        self.syntax_sugar = syntax_sugar
         self.t = text.tir_prefix
         self._loops: dict[int, stmt.For] = {}
         self._threads: set[Var] = set()
@@ -70,7 +73,7 @@ class KernelWriter:
             buffer = func.buffer_of(param)
             if buffer is None:
                 params.append(Concat(f"{self.names.bind(param)}: ", self._annotation(param)))
-            elif param in used or not self._is_declarable(buffer):
+            elif param in used or not self.syntax_sugar or not self._is_declarable(buffer, func):
                 has_name = param.name not in ("", buffer.name)
                 handle = self.names.bind(param, param.name if has_name else f"var_{buffer.name}")
                 params.append(f"{handle}: {t}.handle")
@@ -90,6 +93,7 @@ class KernelWriter:
                 writer.line(f"{self._define(buffer)} = ", spec)
             self._declare(_free_variables(func.params, nodes, used))
             self._declare_threads(nodes)
+            self._declare_buffers(nodes)
             self._function_body(func.body)
 
     def _annotation(self, param: Var) -> Doc:
@@ -97,7 +101,7 @@ class KernelWriter:
         kind = param.type_annotation
         if isinstance(kind, PointerType):
             args = [f'"{kind.element_type.dtype}"']
-            if kind.storage_scope not in ("", "global"):
+            if kind.storage_scope:
                 args.append(string_text(kind.storage_scope))
             return call(f"{self.t}.handle", *args)
         suffix = "(is_size_var=True)" if isinstance(param, tir.SizeVar) else ""
@@ -127,21 +131,24 @@ class KernelWriter:
     def declare_free(self, node: Node) -> None:
         """Write a line that describes each variable and buffer that `node` does not define."""
         nodes = list(walk(node))
-        buffers = {n: None for n in nodes if isinstance(n, Buffer)}
-        for child in nodes:
-            for defined in _defined_buffers(child):
-                buffers.pop(defined, None)
         if isinstance(node, IterVar):
             self._declare([node.var])
         self._declare(_free_variables((), nodes, _used(nodes)))
-        for buffer in buffers:
-            self._declare(_shape_variables(buffer))
-            spec = call(f"{self.t}.Buffer", *self._buffer_args(buffer))
-            self.writer.line(f"{self._define(buffer)} = ", spec)
+        self._declare_buffers(nodes)
+
+    def _declare_buffers(self, nodes: Sequence[Node]) -> None:
+        """Write `A = T.Buffer(...)` for each buffer without a definition among the nodes."""
+        defined = {buffer for node in nodes for buffer in _defined_buffers(node)}
+        data = {n.buffer_var for n in nodes if isinstance(n, (stmt.Allocate, stmt.AllocateConst))}
+        for buffer in dict.fromkeys(n for n in nodes if isinstance(n, Buffer)):
+            if buffer not in defined and buffer not in self.names and buffer.data not in data:
+                self._declare(_shape_variables(buffer))
+                spec = call(f"{self.t}.Buffer", *self._buffer_args(buffer))
+                self.writer.line(f"{self._define(buffer)} = ", spec)
 
     def _function_body(self, body: stmt.Stmt) -> None:
         """Write the body, without a root block that the parser would add."""
-        if isinstance(body, stmt.BlockRealize) and _is_implied_root(body):
+        if self.syntax_sugar and isinstance(body, stmt.BlockRealize) and _is_implied_root(body):
             self.writer.line(f'# with {self.t}.block("root"):')
             self._allocations(body.block)
             body = body.block.body
@@ -156,9 +163,9 @@ class KernelWriter:
             self.names.alias(buffer.data, f"{name}.data")
         return name
 
-    def _is_declarable(self, buffer: Buffer) -> bool:
+    def _is_declarable(self, buffer: Buffer, func: PrimFunc) -> bool:
         """Whether a parameter can declare `buffer`: the preceding ones define its variables."""
-        if buffer in self.names or buffer.data in self.names:
+        if sum(other.data is buffer.data for other in func.buffer_map.values()) > 1:
             return False
         return all(v in self.names for v in _shape_variables(buffer))
 
@@ -258,6 +265,11 @@ class KernelWriter:
                 self._suite_of(body)
             case stmt.Evaluate(value=value):
                 writer.line(self._evaluated(value))
+            case stmt.Allocate(body=stmt.DeclBuffer() as inner) if (
+                self.syntax_sugar and _is_declaration(node, inner)
+            ):
+                with writer.marked(inner):
+                    return self._definition(inner, last=last)
             case stmt.LetStmt() | stmt.Allocate() | stmt.AllocateConst() | stmt.DeclBuffer():
                 return self._definition(node, last=last)
             case stmt.AssertStmt(condition=condition, message=message, body=body):
@@ -293,8 +305,9 @@ class KernelWriter:
         """The realization of a region; the enclosing attribute has its scope."""
         bounds = tuple(b for b in node.bounds if isinstance(b, Range))
         region = self.text.region_doc(BufferRegion(node.buffer, bounds))
-        condition = self.text.prim_doc(node.condition)
-        return call(f"{self.t}.realize", region, string_text(scope), condition)
+        always = node.condition is ops.const(True)
+        condition = [] if always else [self.text.prim_doc(node.condition)]
+        return call(f"{self.t}.realize", region, string_text(scope), *condition)
 
     def _named(
         self, defined: Var | Buffer, spec: Doc, body: stmt.Stmt, *, last: bool
@@ -331,6 +344,7 @@ class KernelWriter:
                 spec = call(f"{t}.LetStmt", bound, keyword("var", self.names.of(var)))
                 return self._scoped([], spec, body, last=last)
             case stmt.DeclBuffer(buffer=buffer, body=body):
+                self._declare(_shape_variables(buffer))
                 spec = call(f"{t}.decl_buffer", *self._buffer_args(buffer))
                 return self._named(buffer, spec, body, last=last)
             case stmt.Allocate(buffer_var=var, body=body):
@@ -356,10 +370,6 @@ class KernelWriter:
         match value:
             case tir.Call(op=Op(name="tir.ret"), args=(result,)):
                 return Concat("return ", prim(result))
-            case tir.Call(op=Op(name="tir.break_loop")):
-                return "break"
-            case tir.Call(op=Op(name="tir.continue_loop")):
-                return "continue"
             case tir.Call():
                 return prim(value)
             case _:
@@ -380,7 +390,7 @@ class KernelWriter:
 
     def _loop(self, node: stmt.For) -> None:
         nest, outer_vars = [node], {node.loop_var}
-        if _is_plain(node):
+        if self.syntax_sugar and _is_plain(node):
             while isinstance(nest[-1].body, stmt.For) and _is_plain(nest[-1].body):
                 inner = nest[-1].body
                 if any(v in outer_vars for v in walk(inner.extent) if isinstance(v, Var)):
@@ -441,8 +451,7 @@ class KernelWriter:
         """Write the buffer that views a region."""
         self._declare(_shape_variables(match.buffer))
         source = self.text.region_doc(match.source)
-        args = self._buffer_args(match.buffer, always_dtype=True)
-        spec = call(f"{self.t}.match_buffer", source, *args)
+        spec = call(f"{self.t}.match_buffer", source, *self._buffer_args(match.buffer))
         self.writer.line(f"{self._define(match.buffer)} = ", spec)
 
     def _axes(self, axes: list[tuple[IterVar, PrimExpr | None]]) -> None:
@@ -465,7 +474,7 @@ class KernelWriter:
                 start += 1
 
     def _follows_loop(self, axis: IterVar, value: PrimExpr | None) -> bool:
-        loop = self._loops.get(id(value))
+        loop = self._loops.get(id(value)) if self.syntax_sugar else None
         if loop is None or axis.iter_type not in _REMAPPED or axis.dom is None:
             return False
         return axis.dom.min is loop.min and axis.dom.extent is loop.extent
@@ -507,6 +516,22 @@ def _is_implied_root(realize: stmt.BlockRealize) -> bool:
     if isinstance(body, stmt.BlockRealize) and not body.iter_values:
         return False
     return any(isinstance(n, stmt.Block) for n in walk(body))
+
+
+def _is_declaration(node: stmt.Allocate, inner: stmt.DeclBuffer) -> bool:
+    """Whether the two are one `T.decl_buffer` without data, which allocates."""
+    buffer, kind = inner.buffer, node.buffer_var.type_annotation
+    return (
+        buffer.data is node.buffer_var
+        and node.dtype == buffer.dtype
+        and isinstance(kind, PointerType)
+        and kind.element_type.dtype == buffer.dtype
+        and kind.storage_scope != ""
+        and node.condition is ops.const(True)
+        and not node.annotations
+        and len(node.extents) == len(buffer.shape)
+        and all(a is b for a, b in zip(node.extents, buffer.shape, strict=True))
+    )
 
 
 def _buffer_variables(buffer: Buffer) -> Iterator[Var]:

@@ -86,6 +86,7 @@ class Names:
         self, reserved: Iterable[str] = (), functions: Mapping[str, str] | None = None
     ) -> None:
         self.marks: Marking | None = None
+        self.show_address = False
         self._taken = {*_PYTHON, *reserved}
         self._counts: dict[str, int] = {}
         self._functions: Mapping[Any, str] = functions or {}
@@ -101,7 +102,8 @@ class Names:
 
     def bind(self, node: Node, hint: str | None = None) -> str:
         """Choose a new name for `node`, like `hint` or else its preferred name."""
-        name = self._claim(node, hint_of(node) if hint is None else hint)
+        hint = hint_of(node) if hint is None else hint
+        name = self._claim(node, f"{hint}_{id(node):#x}" if self.show_address else hint)
         self._names[_key(node)] = name
         return name
 

@@ -11,6 +11,15 @@ from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.ir.short_text.document import INDENT, WIDTH
 from relaxpy.script.printer.names import is_name
 
+_SWITCHES = (
+    "show_meta",
+    "show_all_struct_info",
+    "verbose_expr",
+    "syntax_sugar",
+    "show_object_address",
+    "print_line_numbers",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -19,7 +28,9 @@ class Options:
     `name` is the name of the printed module or function. `show_meta` writes large constants, too.
     `module_alias` is the name of the module inside its functions, "" for that of the class. Without
     `show_all_struct_info` bindings have no annotations. With `verbose_expr` the text of a part of a
-    program begins with lines that describe its free variables.
+    program begins with lines that describe its free variables. Without `syntax_sugar` each loop,
+    axis, allocation and parameter of a kernel is a statement by itself. With `show_object_address`
+    the names of variables end in a number that identifies the object.
 
     `obj_to_underline` and `path_to_underline` are components of the program, by themselves or by
     their paths; `obj_to_annotate` and `path_to_annotate` have the comment for each. Lines have
@@ -40,6 +51,8 @@ class Options:
     indent_spaces: int = INDENT
     show_all_struct_info: bool = True
     verbose_expr: bool = False
+    syntax_sugar: bool = True
+    show_object_address: bool = False
     width: int = WIDTH
     print_line_numbers: bool = False
     num_context_lines: int = -1
@@ -62,7 +75,7 @@ class Options:
                 f"the prefixes, the module's alias and the name must differ from each other, "
                 f"found {', '.join(names)}"
             )
-        for key in ("show_meta", "show_all_struct_info", "verbose_expr", "print_line_numbers"):
+        for key in _SWITCHES:
             value = getattr(self, key)
             if not isinstance(value, bool):
                 raise MisuseError(f"{key} is True or False, found {value!r:.60}", about=value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from typing_extensions import override
@@ -18,6 +18,7 @@ from relaxpy.ir.short_text.document import Concat, Doc, Group, Layout, call, fla
 from relaxpy.ir.short_text.literals import string_text
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
+from relaxpy.script.language.hardware import INTRINSICS
 from relaxpy.script.printer.marks import Marks
 from relaxpy.script.printer.names import Names
 from relaxpy.script.printer.options import Options
@@ -134,6 +135,11 @@ class ScriptText(ShortText):
         self.marks = names.marks
         self.metadata = metadata
         self.devices = devices
+
+    @property
+    @override
+    def intrinsics(self) -> Mapping[str, Callable[..., tir.PrimExpr]]:
+        return INTRINSICS
 
     @override
     def written(self, node: Node, doc: Doc) -> Doc:

@@ -29,7 +29,6 @@ class _Definitions:
     def __init__(self) -> None:
         self.live: set[Var] = set()
         self.defined: set[Var] = set()
-        self.threads: dict[str, Var] = {}
         self.faults: dict[tuple[str, Var], Diagnostic] = {}
         self.span: Span | None = None
 
@@ -65,13 +64,6 @@ class _Definitions:
             self.define(buffer.data, scope, again=True)
             self.free(buffer, scope, shape=True)
 
-    def thread(self, axis: IterVar) -> None:
-        """Check that a thread index has one variable at a time."""
-        current = self.threads.get(axis.thread_tag)
-        if current is not None and current is not axis.var and current in self.live:
-            self.fault(f"{axis.thread_tag} is {current.name!r} already, and becomes", axis.var)
-        self.threads[axis.thread_tag] = axis.var
-
     def walk(self, body: Node) -> None:
         """Visit the kernel in the order in which its variables are defined."""
         steps: list[Step] = [("visit", body, [])]
@@ -101,8 +93,6 @@ class _Definitions:
                 self.define(item, scope, again=again)
             case IterVar(var=var):
                 index = item.iter_type == IterVarKind.ThreadIndex
-                if index:
-                    self.thread(item)
                 self.define(var, scope, again=again or index)
             case MatchBufferRegion(buffer=buffer) | BufferRealize(buffer=buffer):
                 self.define(buffer.data, scope, again=isinstance(item, BufferRealize))

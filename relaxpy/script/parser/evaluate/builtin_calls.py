@@ -20,6 +20,24 @@ if TYPE_CHECKING:
     from relaxpy.script.parser.evaluate.evaluator import Evaluator
 
 
+def is_getattr(node: ast.Call) -> bool:
+    """Return whether this is `getattr(owner, name)`, which is evaluated like `owner.name`."""
+    is_called = isinstance(node.func, ast.Name) and node.func.id == "getattr"
+    return is_called and len(node.args) == 2 and not node.keywords
+
+
+def attribute_node(node: ast.Call, name: object, evaluator: Evaluator) -> ast.Attribute:
+    """Return `owner.name` for `node`, which is `getattr(owner, name)`.
+
+    Errors:
+        ParseError: `name` is not the name of an attribute that a program may use.
+    """
+    if not isinstance(name, str) or not name.isidentifier() or name.startswith("__"):
+        message = f"getattr takes the name of a public attribute, found {name!r:.60}"
+        raise evaluator.error(node.args[1], message)
+    return ast.copy_location(ast.Attribute(node.args[0], name, ast.Load()), node)
+
+
 def with_key(
     evaluator: Evaluator, function: object, kwargs: dict[str, Any], node: ast.Call
 ) -> dict[str, Any]:

@@ -37,7 +37,12 @@ from relaxpy.script.language.wording import (
     truth_hint,
 )
 from relaxpy.script.parser.evaluate import displays, door
-from relaxpy.script.parser.evaluate.builtin_calls import REPLACEMENTS, with_key
+from relaxpy.script.parser.evaluate.builtin_calls import (
+    REPLACEMENTS,
+    attribute_node,
+    is_getattr,
+    with_key,
+)
 from relaxpy.script.parser.evaluate.call_faults import raised_at, signature_fault
 from relaxpy.script.parser.evaluate.comparisons import (
     check_index,
@@ -318,6 +323,9 @@ class Evaluator:
         return args, kwargs
 
     def _call(self, node: ast.Call) -> object:
+        if is_getattr(node) and self.scope.find("getattr") is MISSING:
+            owner, name = map(self.value, node.args)
+            return self.attribute_of(owner, attribute_node(node, name, self))
         function = self.value(node.func)
         args, kwargs = self.arguments(node)
         return self.invoke(function, args, kwargs, node)

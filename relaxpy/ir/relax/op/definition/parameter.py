@@ -25,6 +25,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Tuple,
     TupleStructInfo,
+    Var,
     const,
     convert_to_expr,
 )
@@ -146,7 +147,11 @@ def _is_open(value: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    return value.value if isinstance(value, PrimValue) else value
+    """The scalar that a prim value is, also as a variable whose value is known; else `value`."""
+    if isinstance(value, PrimValue):
+        return value.value
+    sinfo = value.struct_info if isinstance(value, Var) else None
+    return sinfo.value if isinstance(sinfo, PrimStructInfo) and sinfo.value is not None else value
 
 
 def number_literal(value: object) -> object:

@@ -1,0 +1,31 @@
+"""How the errors of a text that does not parse are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relaxpy.errors import MisuseError, RelaxpyError
+
+Renderer = Callable[[RelaxpyError], object]
+
+_renderer: Renderer | None = None
+
+
+def override_renderer(render_func: Renderer | None) -> None:
+    """Call `render_func` with each error of a text before it is raised; None calls nothing.
+
+    The error has its `diagnostics`, and each of them a `message` and a `span`.
+
+    Errors:
+        MisuseError (also TypeError): it is not callable.
+    """
+    global _renderer
+    if render_func is not None and not callable(render_func):
+        raise MisuseError(f"a renderer is a function, found {render_func!r:.60}", about=render_func)
+    _renderer = render_func
+
+
+def render(error: RelaxpyError) -> None:
+    """Call the renderer, if there is one."""
+    if _renderer is not None:
+        _renderer(error)
