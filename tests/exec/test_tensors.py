@@ -186,3 +186,38 @@ def test_python_functions_that_a_builtin_enters() -> None:
         relaxpy.get_global_func("vm.builtin.clear_py_func_registry")()
     with pytest.raises(ValueError, match=r"test\.tensors\.relu"):
         vm["python"](data)
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_a_view_has_the_offset_and_the_memory_of_its_part(target: str) -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor):
+            return (x.byte_offset, x.elem_offset, x)
+
+        @R.function
+        def double(x: R.Tensor((2, 3), "float32")):
+            return R.add(x, x)
+
+    whole = tensor(np.arange(20, dtype="float32").reshape(4, 5))
+    view = whole._create_view((2, 3), "float32", relative_byte_offset=16)
+    np.testing.assert_array_equal(view, np.arange(4, 10).reshape(2, 3))
+    assert np.shares_memory(view, whole)
+    inner = view._create_view([4], "int16", 8)
+    programs = relaxpy.compile(Mod, target)
+    for array, offsets in ((whole, (0, 0)), (view, (16, 4)), (inner, (24, 12))):
+        *found, same = programs["main"](array)
+        assert tuple(found) == offsets
+        assert np.shares_memory(same, array)
+    np.testing.assert_array_equal(programs["double"](view), np.arange(8, 20, 2).reshape(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "offset"), [((21,), "float32", 0), ((2,), "float32", 2), ((2,), "int8", -1)]
+)
+def test_a_view_is_inside_of_its_tensor(shape: tuple[int, ...], dtype: str, offset: int) -> None:
+    with pytest.raises(MisuseError, match="is not a part of a tensor of 80 bytes"):
+        tensor(np.zeros((4, 5), "float32"))._create_view(shape, dtype, offset)
+    with pytest.raises(MisuseError, match="is not a part of"):
+        tensor(np.zeros((4, 5), "float32")).T._create_view((2,))

@@ -253,3 +253,17 @@ def test_names_of_decorators_are_strings_and_no_two_the_same() -> None:
                 return y
             return g(x)
     """)
+
+
+def test_an_empty_tuple_is_a_statement() -> None:
+    func = from_source(
+        """
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    R.tuple()
+    return x
+"""
+    )
+    (binding,) = bindings(func)
+    assert binding.var.struct_info == rx.TupleStructInfo(())
+    assert_structural_equal(from_source(func.script()), func)

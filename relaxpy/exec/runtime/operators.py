@@ -110,11 +110,16 @@ def tensor_stride_i(value: Value, axis: Value) -> int:
 
 
 @inspect.tensor_byte_offset.implement
+def tensor_byte_offset(value: Value) -> np.uint64:
+    """The offset of the first element of a tensor in its memory: 0, unless it is a view."""
+    return np.uint64(getattr(_tensor(value, "tensor_byte_offset"), "byte_offset", 0))
+
+
 @inspect.tensor_elem_offset.implement
-def tensor_offset(value: Value) -> np.uint64:
-    """The offset of the first element of a tensor in its memory, which is always 0."""
-    _tensor(value, "tensor_offset")
-    return np.uint64(0)
+def tensor_elem_offset(value: Value) -> np.uint64:
+    """The offset of the first element of a tensor in elements."""
+    array = _tensor(value, "tensor_elem_offset")
+    return np.uint64(getattr(array, "byte_offset", 0) // array.itemsize)
 
 
 def _axis(array: Array, axis: Value, operator: str) -> int:

@@ -25,6 +25,7 @@ from relaxpy.errors import (
 from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, DataType
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar
@@ -379,7 +380,8 @@ def as_tensor(value: Any) -> Value:
     if isinstance(value, np.ndarray):
         if rx.is_masked(value):
             raise RuntimeCheckError(rx.MASKED)
-        return np.asarray(value)
+        is_view = isinstance(value, Tensor) and value.byte_offset
+        return value if is_view else np.asarray(value)
     readers: tuple[tuple[str, Callable[[Any], Array]], ...] = (
         ("__dlpack__", np.from_dlpack),
         ("__array__", np.asarray),

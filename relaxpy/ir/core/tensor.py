@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.device import Device, device as device_of
+from relaxpy.ir.core.dtype import DataType
 
 
 def check_device(device: Device | str | None) -> None:
@@ -22,13 +26,42 @@ def check_device(device: Device | str | None) -> None:
 
 
 class Tensor(np.ndarray[Any, Any]):
-    """A NumPy array with the methods of the tensors of TVM, over the same memory."""
+    """A NumPy array with the methods of the tensors of TVM, over the same memory.
+
+    Units: `byte_offset`, by which a view begins after the tensor that it is a view of, is in bytes.
+    """
+
+    byte_offset: int = 0
 
     @property
     @override
     def device(self) -> Device:  # type: ignore[override]  # NumPy names its device by a string
         """The processor, where NumPy keeps its arrays."""
         return Device("cpu", 0)
+
+    @user_facing
+    def _create_view(
+        self, shape: Sequence[int], dtype: Any = None, relative_byte_offset: int = 0
+    ) -> Tensor:
+        """A view of the memory from `relative_byte_offset` on, in another shape and datatype.
+
+        Errors:
+            MisuseError (also ValueError): the tensor is not contiguous, the view is not inside of
+                it, or its offset does not fit its datatype.
+        """
+        of = self.dtype if dtype is None else DataType(dtype).numpy()
+        count, start = prod(shape), operator.index(relative_byte_offset)
+        inside = start >= 0 and start + count * of.itemsize <= self.nbytes
+        if not self.flags.c_contiguous or not inside or start % of.itemsize:
+            raise MisuseError(
+                f"a view of shape {tuple(shape)} and datatype {of} at byte {start} "
+                f"is not a part of a tensor of {self.nbytes} bytes",
+                about=shape,
+            )
+        memory = self.reshape(-1).view("uint8")[start : start + count * of.itemsize]
+        view = memory.view(of).reshape(tuple(shape)).view(Tensor)
+        view.byte_offset = self.byte_offset + start
+        return view
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy of the elements, as an array of NumPy."""

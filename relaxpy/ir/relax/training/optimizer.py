@@ -13,6 +13,7 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Constant,
@@ -46,7 +47,7 @@ class Optimizer(ABC):
         self.lr = as_number("lr", lr)
         self.weight_decay = as_number("weight_decay", weight_decay)
         self.param_list: tuple[Var, ...] | None = None
-        self.state: list[np.ndarray[Any, Any]] | None = None
+        self.state: list[Tensor] | None = None
         self.dtype = DataType("float32")
 
     @user_facing
@@ -73,7 +74,8 @@ class Optimizer(ABC):
         self.dtype = sinfos[0].dtype
         shapes = [static_shape(var) for var in params]
         zeros = [np.zeros(shape, self.dtype.numpy()) for _ in self.slots for shape in shapes]
-        self.state = [np.array(0, "int64"), *self.initial_scalars(), *zeros]
+        state = [np.array(0, "int64"), *self.initial_scalars(), *zeros]
+        self.state = [array.view(Tensor) for array in state]
         return self
 
     def initial_scalars(self) -> list[np.ndarray[Any, Any]]:

@@ -267,7 +267,7 @@ def expression_statement(state: GraphState, node: ast.expr) -> None:
             expr, sinfo = cast_operands(state, value, node)
             with state.at(node):
                 state.builder.match_cast(expr, sinfo, bind=False, span=span_of_cast(state, node))
-        case rx.Call() | records.EmitForm():
+        case rx.Call() | records.EmitForm() | rx.Tuple(fields=()):
             emit_unit(state, value, node)
         case records.DataflowForm():
             raise state.error(node, "a dataflow block is written with R.dataflow():")

@@ -41,6 +41,22 @@ def same_values(before: IRModule, after: IRModule, inputs: Any, weights: Any, na
             np.testing.assert_array_equal(one, other)
 
 
+def test_a_function_without_weights_has_a_transformation_that_returns_unit() -> None:
+    before = from_source(
+        """
+@I.ir_module
+class Mod:
+    @R.function
+    def main(shape: R.Shape(["n"])):
+        R.func_attr({"num_input": 1})
+        return shape
+"""
+    )
+    transform = LiftTransformParams()(before)["main_transform_params"]
+    assert transform.body.blocks == ()
+    assert str(transform.struct_info.ret) == "R.Tuple()"
+
+
 def test_fields_are_read_in_each_branch_that_uses_them() -> None:
     @I.ir_module
     class Before:

@@ -110,7 +110,8 @@ class SplitLayoutRewritePreproc(Pass):
                 cls = After
                 with R.dataflow():
                     rows = R.call_tir(cls.kernel_weight_prepack, (w,), R.Tensor((2, 2), "float32"))
-                    y = R.call_tir(cls.kernel_prepacked, (x, rows), R.Tensor((4,), "float32"))
+                    z = R.call_tir(cls.kernel_prepacked, (x, rows), R.Tensor((4,), "float32"))
+                    y = z
                     R.output(y)
                 return y
 
@@ -170,19 +171,20 @@ class _Splitting(BindingRewriter):
         whole = sinfos[0] if len(sinfos) == 1 else TupleStructInfo(tuple(sinfos))
         bindings: list[Binding] = []
 
-        def bound(value: Expr) -> Var:
-            var = kind(f"{binding.var.name_hint}_weight")
+        def bound(value: Expr, suffix: str) -> Var:
+            var = kind(f"{binding.var.name_hint}_{suffix}")
             bindings.append(VarBinding(var, value, binding.span))
             return var
 
         packed = bound(
-            Call(call.op, (prepack, Tuple(weights)), call.attrs, (whole,), span=call.span)
+            Call(call.op, (prepack, Tuple(weights)), call.attrs, (whole,), span=call.span), "weight"
         )
         for k, position in enumerate(kernels.rewritten):
             item = TupleGetItem(packed, k, span=call.span)
-            operands[position] = packed if len(sinfos) == 1 else bound(item)
-        value = rebuild(call, args=(compute, Tuple(tuple(operands)), *call.args[2:]))
-        return [*bindings, replace(binding, value=value)]
+            operands[position] = packed if len(sinfos) == 1 else bound(item, "weight")
+        arguments = (compute, Tuple(tuple(operands)), *call.args[2:])
+        result = bound(rebuild(call, args=arguments), "value")
+        return [*bindings, replace(binding, value=result)]
 
 
 def _divided(func: PrimFunc) -> _Kernels | None:

@@ -213,11 +213,15 @@ class Lifting:
         if self.sizes:
             fields.insert(0, ShapeExpr(tuple(self.members[0].weight_sizes[k] for k in self.sizes)))
         value = Tuple(tuple(fields))
-        result = Var("result", TupleStructInfo(tuple(map(_sinfo, fields))), func.span)
-        bindings = (*(s.binding for s in self.lifted), VarBinding(result, value, func.span))
-        body = SeqExpr((DataflowBlock(bindings),), result)
+        sinfo = TupleStructInfo(tuple(map(_sinfo, fields)))
+        if fields:
+            result = Var("result", sinfo, func.span)
+            bindings = (*(s.binding for s in self.lifted), VarBinding(result, value, func.span))
+            body = SeqExpr((DataflowBlock(bindings),), result)
+        else:
+            body = SeqExpr((), value)
         attrs = Attrs({"num_input": 0})
-        return Function(self.weights, body, result.struct_info, attrs=attrs, span=func.span)
+        return Function(self.weights, body, sinfo, attrs=attrs, span=func.span)
 
     @property
     def functions(self) -> list[Function]:
