@@ -6,6 +6,8 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from typing_extensions import override
+
 from relaxpy.exec.python_ast import assign, path
 from relaxpy.ir.tir.buffer import Buffer
 
@@ -48,6 +50,7 @@ class _Replaced(ast.NodeTransformer):
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names
 
+    @override
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """A view that has a name is that name."""
         if isinstance(node.ctx, ast.Load) and (name := self.names.get(_key(node))):
