@@ -168,8 +168,8 @@ def is_near(axes: Sequence[Axis], size: int) -> bool:
     return spread <= PLACE_BYTES or in_windows
 
 
-def merged_in_b(f: Function, axes: Sequence[Axis]) -> list[Axis]:
-    """The axes of `b`, of which adjacent ones with proportional strides become one."""
+def merged_strides(f: Function, axes: Sequence[Axis]) -> list[Axis]:
+    """The axes, of which adjacent ones with proportional strides in `b` become one."""
     result: list[Axis] = []
     for axis in axes:
         last = result[-1] if result else None

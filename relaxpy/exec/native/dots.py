@@ -14,11 +14,14 @@ from typing import Final, TypeAlias
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.blocking import Columns
 from relaxpy.exec.native.contraction import (
+    Axis,
     Memory,
     Size,
     ceil_div,
     combine,
     convert,
+    digits,
+    offset,
 )
 from relaxpy.exec.native.llvm import I8, I16, I32, Function, Type, Value
 from relaxpy.exec.native.module import Module
@@ -139,8 +142,8 @@ def _joined(f: Function, vectors: list[Value]) -> Value:
     return vectors[0]
 
 
-def rows_in_place(b: Memory, stride: Size, columns: Columns) -> Read:
-    """Reads rows of bytes that are `stride` elements apart."""
+def rows_in_place(b: Memory, axes: Sequence[Axis], columns: Columns) -> Read:
+    """Reads the rows of bytes in the iterations of axes."""
 
     def read(row: Value, number: int, exists: Value | None) -> Value:
         f, type = row.function, Type(b.type.element, columns.lanes[number])
@@ -148,7 +151,8 @@ def rows_in_place(b: Memory, stride: Size, columns: Columns) -> Read:
         if exists is not None:
             here = f.splat(exists, type.lanes)
             mask = here if mask is None else f.arithmetic("and", mask, here)
-        place = combine(f, "add", combine(f, "mul", row, stride), columns.offsets[number])
+        indices = digits(f, row, [axis.extent for axis in axes])
+        place = offset(f, (*indices, 1), (*(axis.b for axis in axes), columns.offsets[number]))
         pointer = f.element(b.pointer, f.index(place), type)
         return f.load(type, pointer) if mask is None else f.masked_load(type, pointer, mask)
 

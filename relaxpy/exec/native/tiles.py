@@ -21,7 +21,7 @@ from relaxpy.exec.native.blocking import (
     even,
     imbalance,
     is_near,
-    merged_in_b,
+    merged_strides,
     packed,
     up,
 )
@@ -416,11 +416,11 @@ class TileEmitter:
     def _read_rows(self, dots: Dots, b: Memory, axes: Sequence[Axis], columns: Columns) -> Read:
         """How rows of the second operand are read to be joined: in place, or copied first."""
         f = self.f
-        over = merged_in_b(f, [Axis(x.extent, 0, x.b) for x in axes])
+        over = merged_strides(f, [Axis(x.extent, 0, x.b) for x in axes])
         column = self.contraction.column.b
         is_adjacent = not isinstance(column, Value) and column == 1
-        if is_adjacent and len(over) <= 1 and dots.packed == b.type and f.module.has_avx512:
-            return rows_in_place(b, over[0].b if over else 0, columns)
+        if is_adjacent and dots.packed == b.type and f.module.has_avx512:
+            return rows_in_place(b, over, columns)
         self._pack_b(b, axes, columns)
         return rows_in_copy(Memory(self.panel, dots.packed), self.width, columns)
 
@@ -447,15 +447,16 @@ class TileEmitter:
     def _pack_a(self, a: Memory, axes: Sequence[Axis], height: Size) -> None:
         f, row = self.f, self.contraction.row
         a = self.dots.first(a) if self.dots else a
-        is_along = axes and not isinstance(axes[-1].a, Value) and axes[-1].a == 1
+        axes = merged_strides(f, [Axis(x.extent, 0, x.a) for x in axes])
+        is_along = axes and not isinstance(axes[-1].b, Value) and axes[-1].b == 1
         vector = Type(self.packed.element, self._wide() if is_along else self.tile.lanes)
 
         def copy(at: Size, target: Size) -> None:
-            extent, stride = (axes[-1].extent, axes[-1].a) if axes else (1, 1)
+            extent, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
             block = Block(moved(f, a, at).pointer, height, extent, row.a, stride)
             pack(f, a, block, advance(f, self.band, target, vector), self.pitch, vector)
 
-        each(f, axes[:-1], [axis.a for axis in axes[:-1]], packed(axes)[:-1], copy)
+        each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
 
     def _pack_b(self, b: Memory, axes: Sequence[Axis], columns: Columns) -> None:
         f, column = self.f, self.contraction.column
@@ -468,7 +469,7 @@ class TileEmitter:
         elif not isinstance(columns.start, Value):
             extent = min(sum(columns.lanes), self.columns - columns.start)
 
-        axes = merged_in_b(f, [Axis(x.extent, 0, x.b) for x in axes])
+        axes = merged_strides(f, [Axis(x.extent, 0, x.b) for x in axes])
 
         def copy(at: Size, target: Size) -> None:
             rows, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)

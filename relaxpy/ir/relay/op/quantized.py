@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
 from relaxpy.ir.relay.op.define import Args, define, dims, dtype_of, fields_of
 from relaxpy.ir.relay.op.nn import AVERAGE_POOL_2D, CONVOLUTION_2D, CONVOLUTION_2D_TRANSPOSED
 from relaxpy.ir.relay.op.registry import REQUIRED, Op
+from relaxpy.ir.relay.op.zero_points import without_zero_points
 
 _FLOAT = "float32"
 
@@ -179,11 +181,14 @@ def _product(name: str) -> Any:
     """The product of integers without their zero points; the scales are the caller's."""
 
     def translate(args: Args, attrs: Any) -> rx.Expr:
+        attributes = {**attrs, "out_dtype": attrs["out_dtype"] or "int32"}
+        result = without_zero_points(name, partial(_plain, name), args, attributes)
+        if result is not None:
+            return result
         offsets = [
             R.subtract(R.astype(data, "int32"), _zero_along(zero_point, data))
             for data, zero_point in zip(args[:2], args[2:4], strict=True)
         ]
-        attributes = {**attrs, "out_dtype": attrs["out_dtype"] or "int32"}
         return _plain(name, tuple(offsets), attributes)
 
     return translate
