@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
-from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import Max, Min, PrimExpr
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 CHAINS = 4
 """The number of independent recurrences that run in turn, as each waits for its last result."""
+_LEAST_LANES = 64
+"""The iterations from which several of them run as the lanes of a vector."""
 
 
 def recurrence_of(run: Run) -> BufferLoad | None:
@@ -31,6 +35,36 @@ def recurrence_of(run: Run) -> BufferLoad | None:
         ):
             return load
     return None
+
+
+def prefix_of(run: Run, before: BufferLoad) -> PrimExpr | None:
+    """The elements of which a recurrence stores the extreme of all up to each one; None for others.
+
+    Extremes do not depend on the order of their elements, so that vectors of them are combined.
+    """
+    [statement], var = run.assignments, run.ordered[-1].var
+    value, target = statement.value, statement.target
+    extent = run.ordered[-1].extent.constant
+    if not isinstance(value, (Max, Min)) or target.dtype.is_bool:
+        return None
+    operand = value.b if is_load_of(value.a, before) else value.a
+    if operand is value.a and not is_load_of(value.b, before):
+        return None
+    if extent is not None and extent < _LEAST_LANES:
+        return None
+    step = affine(position_of(target, statement.indices), {var})
+    return operand if step is not None and step.constant(var) == 1 else None
+
+
+def is_load_of(expr: PrimExpr, load: BufferLoad) -> bool:
+    """Whether an expression is that element."""
+    return (
+        isinstance(expr, BufferLoad)
+        and expr.buffer is load.buffer
+        and all(
+            as_poly(a).same(as_poly(b)) for a, b in zip(expr.indices, load.indices, strict=True)
+        )
+    )
 
 
 def has_chains(run: Run) -> bool:

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 
-from relaxpy.exec.kernel.nest.nodes import Axis, Store
+from relaxpy.exec.kernel.nest.nodes import Axis, Store, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
 from relaxpy.exec.native import cost
 from relaxpy.exec.native.contraction import Size, ceil_div, combine, digits, total
-from relaxpy.exec.native.frame import storage_type, value_type
+from relaxpy.exec.native.frame import Lanes, storage_type, value_type
 from relaxpy.exec.native.items import Items
 from relaxpy.exec.native.llvm import BOOL, I8, I64, Function, Value
 from relaxpy.exec.native.masks import LEAST_ROWS, PANEL, Masked
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.parallel import parallel
-from relaxpy.exec.native.recurrences import CHAINS, has_chains, recurrence_of
+from relaxpy.exec.native.recurrences import CHAINS, has_chains, prefix_of, recurrence_of
 from relaxpy.exec.native.run_loops import RunLoops
 from relaxpy.exec.native.short_rows import short_rows
 from relaxpy.exec.native.tree import Late, Program, Tasks, may_fail
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.expr import PrimExpr, Var
 
 
 class TreeLoops(RunLoops):
@@ -71,12 +72,73 @@ class TreeLoops(RunLoops):
         with self.frame.writing(self.aliases(written)):
             if before is None:
                 self.iterations(run.loops, lambda: self._statement(run))
+            elif (operand := self._prefix_operand(run, before, written)) is not None:
+                self.iterations(
+                    run.loops[:-1], lambda: self._prefixes(run, before, operand), listens=True
+                )
             elif has_chains(run):
                 self.iterations(run.loops[:-2], lambda: self._chains(run, before), listens=True)
             else:
                 self.iterations(
                     run.loops[:-1], lambda: self._recurrence(run, before, [{}]), listens=True
                 )
+
+    def _prefix_operand(
+        self, run: Run, before: BufferLoad, written: set[Buffer]
+    ) -> PrimExpr | None:
+        """What the prefixes of a recurrence are combined of, if it is only that."""
+        operand, memory = prefix_of(run, before), self.aliases(written)
+        if operand is None or any(load.buffer in memory for load in loads(operand)):
+            return None
+        return operand
+
+    def _prefixes(self, run: Run, before: BufferLoad, operand: PrimExpr) -> None:
+        """The innermost loop in vectors, whose lanes are combined with those before them."""
+        frame, f, axis, count = self.frame, self.function, run.loops[-1], self.count(run)
+        [statement] = run.assignments
+        dtype = statement.target.dtype
+        combined = partial(frame.binary, type(statement.value), dtype)
+
+        def chunk(lanes: Lanes, number: int, last: Value) -> Sequence[Value]:
+            with frame.level(lanes=lanes):
+                value = frame.wide(frame.value(operand), count)
+                distance = 1
+                while distance < count:
+                    # The first lanes are combined with themselves.
+                    moved = f.shuffle(
+                        value, None, [n - distance if n >= distance else n for n in range(count)]
+                    )
+                    frame.pin([moved])
+                    value = combined(value, moved)
+                    distance *= 2
+                value = combined(frame.wide(last, count), value)
+                inside = frame.unproved(statement.target, statement.indices)
+                narrow = frame.narrowed(value, dtype)
+                frame.store(statement.target, statement.indices, narrow, inside)
+            return [f.lane(value, count - 1)]
+
+        self.chunks(axis, count, 1, chunk, self._first(axis, before, [{}]))
+
+    def _first(
+        self, axis: Axis, before: BufferLoad, chains: Sequence[Mapping[Var, Value]]
+    ) -> list[Value]:
+        """The elements before the first iteration of each chain, if there is an iteration."""
+        frame, f, dtype = self.frame, self.function, before.buffer.dtype
+        start, stop = self.bounds(axis)
+
+        def first() -> list[Value]:
+            values = []
+            for chain in chains:
+                with frame.level({axis.var: f.index(start), **chain}), self.opened(axis):
+                    values.append(frame.widened(frame.load(before), dtype))
+            return values
+
+        def none() -> list[Value]:
+            return [f.const(value_type(dtype), 0)] * len(chains)
+
+        values = f.branch(f.compare("slt", f.index(start), stop), first, none)
+        frame.pin(values)
+        return values
 
     def _chains(self, run: Run, before: BufferLoad) -> None:
         """The recurrences of the loop around the innermost one, several of them in turn."""
@@ -98,21 +160,9 @@ class TreeLoops(RunLoops):
         self, run: Run, before: BufferLoad, chains: Sequence[Mapping[Var, Value]]
     ) -> None:
         """The innermost loop with the last results in registers, for each of several `chains`."""
-        frame, f, axis = self.frame, self.function, run.loops[-1]
+        frame, axis = self.frame, run.loops[-1]
         statement, key = run.statement, (before.buffer, before.indices)
         assert isinstance(statement, Assignment)
-        dtype = statement.target.dtype
-        start, stop = self.bounds(axis)
-
-        def first() -> list[Value]:
-            values = []
-            for chain in chains:
-                with frame.level({axis.var: f.index(start), **chain}), self.opened(axis):
-                    values.append(frame.widened(frame.load(before), dtype))
-            return values
-
-        def none() -> list[Value]:
-            return [f.const(value_type(dtype), 0)] * len(chains)
 
         def body(*last: Value) -> list[Value]:
             results = []
@@ -126,9 +176,7 @@ class TreeLoops(RunLoops):
                 results.append(result)
             return results
 
-        values = f.branch(f.compare("slt", f.index(start), stop), first, none)
-        frame.pin(values)
-        self.loop(axis, body, values)
+        self.loop(axis, body, self._first(axis, before, chains))
 
     def _statement(self, run: Run) -> None:
         statement = run.statement

@@ -99,3 +99,47 @@ def main(l: T.handle, b: T.handle, x: T.handle):
         b, x = numbers((n,), "float64"), np.empty(n)
         main(lower, b, x)
         np.testing.assert_allclose(lower @ x, b, rtol=1e-12, atol=1e-12)
+
+
+EXTREMES = """
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n, m), "{dtype}")
+    C = T.match_buffer(c, (n, m + 1), "{dtype}")
+    for i in range(n):
+        for j in range(m):
+            C[i, j + 1] = {body}
+"""
+KINDS = {
+    "T.max(C[i, j], A[i, j])": np.maximum,
+    "T.min(A[i, j], C[i, j])": np.minimum,
+    "T.max(C[i, j], A[i, m - 1 - j])": np.maximum,
+    "T.max(C[i, j], C[i, j + 1])": np.maximum,
+}
+
+
+@pytest.mark.parametrize("body", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int8", "uint8", "int64"])
+def test_prefixes_of_extremes(body: str, dtype: str) -> None:
+    main = relaxpy.compile(from_source(EXTREMES.format(dtype=dtype, body=body)), target="native")
+    for n, m in ((0, 3), (3, 0), (2, 1), (3, 15), (2, 64), (1, 97), (5, 200)):
+        a, c = numbers((n, m), dtype), numbers((n, m + 1), dtype, seed=1)
+        if a.dtype.kind == "f" and m > 60:
+            a[0, 3:9], c[0, 5:7] = 0.0, -0.0
+            a[-1, 50], a[-1, 53] = np.nan, np.inf
+        other = {"C[i, j + 1])": c[:, 1:], "A[i, m - 1 - j])": a[:, ::-1]}
+        operand = next((x for end, x in other.items() if body.endswith(end)), a)
+        wanted = KINDS[body].accumulate(np.concatenate([c[:, :1], operand], 1), axis=1)
+        main["main"](a, c)
+        np.testing.assert_array_equal(c, wanted)
+
+
+def test_signs_of_zeros_in_prefixes() -> None:
+    text = EXTREMES.format(dtype="float32", body="T.max(C[i, j], A[i, j])")
+    main = relaxpy.compile(from_source(text), target="native")["main"]
+    a, c = np.full((1, 100), -0.0, "float32"), np.full((1, 101), -0.0, "float32")
+    a[0, 40] = 0.0
+    main(a, c)
+    np.testing.assert_array_equal(np.signbit(c[0]), np.arange(101) <= 40)
