@@ -267,3 +267,46 @@ def main(x: R.Tensor((4,), "float32")):
     (binding,) = bindings(func)
     assert binding.var.struct_info == rx.TupleStructInfo(())
     assert_structural_equal(from_source(func.script()), func)
+
+
+@pytest.mark.rule("DER-18")
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x > y",
+        "x == y",
+        "-x",
+        "x + y",
+        "R.greater(x, y)",
+        'R.astype(x, "bool")',
+        "x.astype('bool')",
+    ],
+)
+def test_an_annotated_operator_is_one_binding(value: str) -> None:
+    func = from_source(
+        f"""
+@R.function
+def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+    a: R.Tensor(ndim=1) = {value}
+    return a
+"""
+    )
+    (binding,) = bindings(func)
+    assert isinstance(binding.value, rx.Call)
+    assert binding.var.name_hint == "a"
+    assert binding.var.struct_info.shape is None
+    assert func.body.body is binding.var
+
+
+def test_an_annotated_call_that_python_refers_to_keeps_its_own_variable() -> None:
+    func = from_source(
+        """
+@R.function
+def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+    first = x > y
+    a: R.Tensor(ndim=1) = first
+    return R.logical_and(a, first)
+"""
+    )
+    kept, copied, _ = bindings(func)
+    assert (kept.var.name_hint, copied.value) == ("first", kept.var)

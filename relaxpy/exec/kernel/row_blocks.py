@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.blas import has_thread_limit, one_blas_thread
 from relaxpy.exec.runtime.threads import keep_from_this_processor, thread_count
 
@@ -156,7 +157,43 @@ def blocks(
     matrices; `run_bytes` of a row are contiguous with those of the next, where a block has gaps.
     `empty` allocates arrays that only that block uses. If rows are products of matrices `of_batch`,
     each is computed on one thread; other products are divided `by_blas`, block after block.
+
+    Errors:
+        RuntimeCheckError: that of the first row that fails.
     """
+    try:
+        _blocks(rows, start, stop, row_bytes, row_work, run_bytes, of_batch, by_blas)
+    except RuntimeCheckError:
+        _fail_in_order(rows, start, stop)
+        raise
+
+
+def _fail_in_order(rows: _Rows, start: int, stop: int) -> None:
+    """Raise the error of the first row that fails; a block checks all rows of a step at once.
+
+    The rows before it are computed again, by halves: it takes as long as all rows at most twice.
+    """
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        try:
+            rows(start, middle, np.empty)
+        except RuntimeCheckError:
+            stop = middle
+        else:
+            start = middle
+    rows(start, stop, np.empty)
+
+
+def _blocks(
+    rows: _Rows,
+    start: int,
+    stop: int,
+    row_bytes: int,
+    row_work: int,
+    run_bytes: int,
+    of_batch: bool,
+    by_blas: bool,
+) -> None:
     count = stop - start
     least = -(-SHORTEST_RUN // max(run_bytes, 1))
     if count * row_work >= WORTH_THREADS and threads() > 1 and not by_blas:

@@ -114,10 +114,11 @@ def check_bounds(low: int, high: int, size: int, axis: int, title: str) -> None:
 
 
 def checked_indices(indices: Any, size: int, axis: int, title: str) -> Any:
-    """The `indices` of a gather, checked. Errors: as `checked_index`."""
+    """The `indices` of a gather, checked. Errors: as `checked_index`, for the first one."""
     if isinstance(indices, np.ndarray):
         if not _are_inside(indices, size):
-            check_bounds(indices.min(), indices.max(), size, axis, title)
+            outside = np.logical_or(indices < 0, indices >= size)
+            checked_index(indices[outside][0], size, axis, title)
         return indices
     return checked_index(indices, size, axis, title)
 

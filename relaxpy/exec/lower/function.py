@@ -30,7 +30,7 @@ from relaxpy.exec.runtime.checks import (
     cast_title,
     span_of_binding,
 )
-from relaxpy.exec.runtime.signatures import declared_result, function_sinfo
+from relaxpy.exec.runtime.signatures import closure_sinfo, declared_result
 from relaxpy.exec.runtime.support import CompiledClosure
 from relaxpy.exec.runtime.tail_calls import Jumps
 from relaxpy.ir.core.traverse import walk
@@ -529,7 +529,7 @@ class FunctionLowering(CallLowering):
         else:
             self._out.append(self._definition(func, hint, name, var, jumps))
         if needs_value:
-            sinfo = function_sinfo(func)
+            sinfo = closure_sinfo(func)
             outer_sizes = self._scope.sizes
             sizes = tuple(v for v in free_shape_vars(sinfo, outer_sizes) if v in outer_sizes)
             shared = self._module.share(f"{hint}_sinfo", CompiledClosure(sinfo, hint, sizes))

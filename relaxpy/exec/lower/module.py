@@ -21,7 +21,7 @@ from relaxpy.exec.runtime import support
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.python_functions import resolve_python_callee, symbol_of, symbols
-from relaxpy.exec.runtime.signatures import function_sinfo, signature_of
+from relaxpy.exec.runtime.signatures import closure_sinfo, signature_of
 from relaxpy.exec.runtime.support import InstrumentedPackedCall, invoke_instrumented
 from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
@@ -463,7 +463,7 @@ def _function_value(
 ) -> Closure | PrimFuncValue:
     name = callee.signature.name
     if isinstance(func, rx.Function):
-        return Closure(run, function_sinfo(func), name)
+        return Closure(run, closure_sinfo(func), name)
     assert isinstance(func.struct_info, rx.FuncStructInfo)
     if not isinstance(run, BuiltinFunctionType):  # machine code returns unit itself
         run = partial(support.run_kernel, run)

@@ -34,8 +34,8 @@ from relaxpy.exec.runtime.python_functions import resolve_python_callee
 from relaxpy.exec.runtime.registry import packed_function
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.runtime.signatures import (
+    closure_sinfo,
     declared_result,
-    function_sinfo,
     output_sinfos,
     packed_keywords,
     signature_of,
@@ -371,7 +371,7 @@ class ReferenceEvaluator:
         """The closure of `func` over the values of its free variables (EV-8)."""
         signature = Signature.of(func, name or "the local function")
         code = _Code(self, func, captured, signature)
-        return Closure(code, function_sinfo(func), name, captured.bindings.sizes)
+        return Closure(code, closure_sinfo(func), name, captured.bindings.sizes)
 
     def result(self, body: rx.Expr, scope: Scope) -> Value | _TailCall:
         """The value of a function body; a tail call of a Relax function is returned unevaluated."""

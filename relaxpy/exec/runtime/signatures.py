@@ -80,7 +80,7 @@ def _widened(size: tir.PrimExpr, wide: dict[tir.Var, tir.PrimExpr]) -> tir.PrimE
     return widened
 
 
-def function_sinfo(func: rx.Function) -> rx.FuncStructInfo:
+def closure_sinfo(func: rx.Function) -> rx.FuncStructInfo:
     """The derived struct info of a function if it has its parameters, or else its annotations."""
     match func.struct_info:
         case rx.FuncStructInfo(params=params) as derived if params is not None:

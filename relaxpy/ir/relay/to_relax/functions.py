@@ -72,7 +72,7 @@ def located(node: rl.RelayExpr) -> Iterator[None]:
         raise Obstacles([Diagnostic(f"{what}{error}", "RLY-28", node.span)]) from None
 
 
-def function_sinfo(params: Sequence[rx.Var], result: rx.StructInfo) -> rx.FuncStructInfo:
+def translated_sinfo(params: Sequence[rx.Var], result: rx.StructInfo) -> rx.FuncStructInfo:
     """Return the struct info of a function of these parameters."""
     return rx.FuncStructInfo(tuple(p.struct_info for p in params if p.struct_info), result)
 
@@ -202,7 +202,7 @@ class FunctionTranslation:
         """Emit a local function, which may call itself if a let binds it (RLY-14, RLY-15)."""
         name = self.names.get(id(node))
         params, result = signature(node, self.infos)
-        sinfo = function_sinfo(params, result)
+        sinfo = translated_sinfo(params, result)
         var = rx.Var("closure" if name is None else name.name_hint, sinfo)
         if name is not None and name in free_vars(node):
             self.builder.declare(var)

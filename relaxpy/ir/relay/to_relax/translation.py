@@ -18,9 +18,9 @@ from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.to_relax.functions import (
     FunctionTranslation,
     Obstacles,
-    function_sinfo,
     kept_attrs,
     signature,
+    translated_sinfo,
 )
 from relaxpy.ir.relay.to_relax.obstacles import obstacles
 from relaxpy.ir.relay.to_relax.preparation import prepared
@@ -168,7 +168,7 @@ class ModuleTranslation:
         except Obstacles as error:
             self._refuse(key, error.diagnostics)
         else:
-            self.builder.declare_global(gvar, function_sinfo(variables, result))
+            self.builder.declare_global(gvar, translated_sinfo(variables, result))
             self._queue.append((key, infos, variables, result))
         return gvar
 

@@ -247,6 +247,9 @@ class GraphEvaluator(Evaluator):
     def value(self, node: ast.expr) -> Any:
         outer, self._current = self._current, node
         value = Evaluator.value(self, node)
+        if isinstance(node, (ast.UnaryOp, ast.Compare)) and isinstance(value, rx.Call):
+            # No variable of Python refers to the call, which its operator evaluated.
+            value = self.evaluate(value, node)
         self._current = outer
         if isinstance(value, rx.Expr):
             self.positions[id(value)] = self.program, node

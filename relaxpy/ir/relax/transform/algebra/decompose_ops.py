@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from typing_extensions import override
@@ -18,8 +18,6 @@ from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
     Call,
-    DataflowBlock,
-    DataflowVar,
     Expr,
     ExternFunc,
     Function,
@@ -29,12 +27,12 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Tuple,
     TupleGetItem,
-    Var,
     VarBinding,
     const,
 )
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.find_function import find_function
 from relaxpy.ir.tir import expr as tir
 
@@ -156,26 +154,7 @@ class DecomposeOpsForTraining(Pass):
         return _decomposed(mod, self, rules)
 
 
-class _Bindings:
-    """The bindings that replace one."""
-
-    def __init__(self, binding: Binding, kind: type[Var]) -> None:
-        self.binding, self.kind = binding, kind
-        self.bindings: list[Binding] = []
-
-    def bound(self, value: Expr) -> Var:
-        """A new variable that is bound to a value."""
-        name = "lv" if self.binding.var is None else self.binding.var.name_hint
-        var = self.kind(name)
-        self.bindings.append(VarBinding(var, self.located(value), self.binding.span))
-        return var
-
-    def located(self, value: Expr) -> Expr:
-        span = self.binding.value.span or self.binding.span
-        return replace(value, span=span) if isinstance(value, (Call, TupleGetItem)) else value
-
-
-Decomposition: TypeAlias = Callable[[_Bindings, Call], "Expr | None"]
+Decomposition: TypeAlias = Callable[[PrecedingBindings, Call], "Expr | None"]
 """Binds operands, and returns the new value of a call, or None if it stays."""
 
 
@@ -206,7 +185,7 @@ class _Decomposing(BindingRewriter):
         if not isinstance(binding, VarBinding) or not isinstance(call, Call):
             return None
         rule = self.rules.get(call.op) if isinstance(call.op, Op) else None
-        new = _Bindings(binding, DataflowVar if isinstance(block, DataflowBlock) else Var)
+        new = PrecedingBindings(binding, block)
         value = None if rule is None else rule(new, call)
         if value is None:
             return None
@@ -228,13 +207,15 @@ def _known(call: Call) -> TensorStructInfo | None:
     return None if data.ndim < 0 or data.dtype.is_void else data
 
 
-def _batch_norm(new: _Bindings, call: Call) -> Expr | None:
+def _batch_norm(new: PrecedingBindings, call: Call) -> Expr | None:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, along one axis."""
     data = _known(call)
     return None if data is None else _by_statistics(new, call, data.ndim, *call.args[3:])
 
 
-def _by_statistics(new: _Bindings, call: Call, ndim: int, mean: Expr, variance: Expr) -> Tuple:
+def _by_statistics(
+    new: PrecedingBindings, call: Call, ndim: int, mean: Expr, variance: Expr
+) -> Tuple:
     """The results of a `batch_norm` with these statistics in place of the moving ones."""
     axis = cast("int", call.attrs["axis"]) % ndim
     others = [k for k in range(ndim) if k != axis]
@@ -247,7 +228,7 @@ def _by_statistics(new: _Bindings, call: Call, ndim: int, mean: Expr, variance: 
 
 
 def _scaled(
-    new: _Bindings,
+    new: PrecedingBindings,
     call: Call,
     centered: Expr,
     variance: Expr,
@@ -267,7 +248,7 @@ def _scaled(
     return result
 
 
-def _batch_norm_in_training(new: _Bindings, call: Call) -> Expr | None:
+def _batch_norm_in_training(new: PrecedingBindings, call: Call) -> Expr | None:
     """As `_batch_norm` by the mean and variance of the batch, of which part is added to the old."""
     data = _known(call)
     if data is None:
@@ -287,7 +268,7 @@ def _batch_norm_in_training(new: _Bindings, call: Call) -> Expr | None:
     return Tuple((result, *updated))
 
 
-def _layer_norm(new: _Bindings, call: Call) -> Expr | None:
+def _layer_norm(new: PrecedingBindings, call: Call) -> Expr | None:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, over some axes."""
     if _known(call) is None:
         return None
@@ -296,7 +277,7 @@ def _layer_norm(new: _Bindings, call: Call) -> Expr | None:
     return _scaled(new, call, centered, new.bound(R.variance(x, axes, keepdims=True)))
 
 
-def _tensor_to_shape(new: _Bindings, call: Call) -> Expr | None:
+def _tensor_to_shape(new: PrecedingBindings, call: Call) -> Expr | None:
     """A shape of variables that the elements of a tensor define."""
     sinfo = call.struct_info
     if not isinstance(sinfo, ShapeStructInfo) or sinfo.ndim < 0:
@@ -306,5 +287,5 @@ def _tensor_to_shape(new: _Bindings, call: Call) -> Expr | None:
     value = new.bound(R.call_pure_packed(callee, call.args[0], sinfo_args=any_shape))
     sizes = tuple(tir.Var("x", INT64) for _ in range(sinfo.ndim))
     cast_to = ShapeStructInfo(sizes)
-    new.bindings.append(MatchCast(new.kind("y"), value, cast_to, new.binding.span))
+    new.bindings.append(MatchCast(type(value)("y"), value, cast_to, new.binding.span))
     return ShapeExpr(sizes)

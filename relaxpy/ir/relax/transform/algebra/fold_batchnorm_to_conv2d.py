@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any, cast
 
 from typing_extensions import override
@@ -18,8 +17,6 @@ from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
     Call,
-    DataflowBlock,
-    DataflowVar,
     Expr,
     Function,
     TensorStructInfo,
@@ -31,6 +28,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from relaxpy.ir.tir.layout import Layout
 
@@ -115,8 +113,7 @@ class _Folding(BindingRewriter):
         conv = None if norm is None else self._only_use(norm.args[0], "relax.nn.conv2d")
         if norm is None or conv is None or not _can_be_folded(conv, norm):
             return None
-        kind = DataflowVar if isinstance(block, DataflowBlock) else Var
-        return _Bindings(binding, kind).fold(conv, norm)
+        return _Folded(binding, block).fold(conv, norm)
 
     def _only_use(self, var: Expr, name: str) -> Call | None:
         """The call of an operator to which a variable is bound that is used once."""
@@ -146,12 +143,8 @@ def _out_layout(conv: Call) -> Layout:
     return Layout.of(cast("str", conv.attrs["out_layout"] or conv.attrs["data_layout"]))
 
 
-class _Bindings:
+class _Folded(PrecedingBindings):
     """The bindings that replace one of a normalised tensor."""
-
-    def __init__(self, binding: VarBinding, kind: type[Var]) -> None:
-        self.binding, self.kind = binding, kind
-        self.bindings: list[Binding] = []
 
     def fold(self, conv: Call, norm: Call) -> list[Binding]:
         """The convolution with the scaled weight, and the bias added to it."""
@@ -167,19 +160,9 @@ class _Bindings:
         shift = self.bound(R.multiply(mean, scale))
         bias = self.bound(R.subtract(beta, shift) if norm.attrs["center"] else R.negative(shift))
         channels = self.beside(bias, _out_layout(conv), "C")
-        value = R.add(result, channels)
-        return [*self.bindings, self.bind(self.binding.var, value)]
+        return self.ended(R.add(result, channels))
 
     def beside(self, vector: Expr, layout: Layout, letter: str) -> Expr:
         """A vector along the axis with a letter in a layout, of size 1 along the others."""
         others = [axis for axis in range(len(layout)) if axis != layout.index_of(letter)]
         return self.bound(R.expand_dims(vector, others))
-
-    def bound(self, value: Expr) -> Var:
-        var = self.kind(self.binding.var.name_hint)
-        self.bindings.append(self.bind(var, value))
-        return var
-
-    def bind(self, var: Var, value: Expr) -> VarBinding:
-        span = self.binding.span
-        return VarBinding(var, replace(cast("Call", value), span=value.span or span), span)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from typing_extensions import override
@@ -20,7 +20,6 @@ from relaxpy.ir.relax.nodes import (
     BindingBlock,
     Call,
     DataflowBlock,
-    DataflowVar,
     Expr,
     Function,
     TensorStructInfo,
@@ -30,6 +29,7 @@ from relaxpy.ir.relax.op.definition.gradients import count_reduced
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axes, tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 
 _Key: TypeAlias = tuple[Expr, tuple[int, ...]]
 """A tensor, and the axes that are reduced."""
@@ -114,21 +114,18 @@ class _Sharing(BindingRewriter):
         key = _key(binding.value)
         if key not in self.sums or not isinstance(binding, VarBinding):
             return None
-        assert isinstance(binding.value, Call)
-        return _Moment(binding, binding.value, key, self.sums[key]).bindings()
+        return _Moment(binding, block, key, self.sums[key]).computed()
 
 
-@dataclass
-class _Moment:
+class _Moment(PrecedingBindings):
     """The bindings that compute one of the reductions."""
 
-    binding: VarBinding
-    call: Call
-    key: _Key
-    known: _Sum
-    new: list[Binding] = field(default_factory=list)
+    def __init__(self, binding: VarBinding, block: BindingBlock, key: _Key, known: _Sum) -> None:
+        super().__init__(binding, block)
+        self.call = cast("Call", binding.value)
+        self.key, self.known = key, known
 
-    def bindings(self) -> Sequence[Binding]:
+    def computed(self) -> Sequence[Binding]:
         name, keepdims = _MOMENTS[self.call.op], bool(self.call.attrs["keepdims"])
         if name == "sum" and not keepdims and self.known.total is None:
             self.known.total = self.binding.var
@@ -141,38 +138,27 @@ class _Moment:
             else:
                 value = self._mean()
         if name in ("sum", "mean"):
-            return self._ended(R.expand_dims(value, self.key[1]) if keepdims else value)
+            return self.ended(R.expand_dims(value, self.key[1]) if keepdims else value)
         x: Any = self.key[0]
-        distance = self._bound(R.subtract(x, self._bound(R.expand_dims(self._mean(), self.key[1]))))
+        distance = self.bound(R.subtract(x, self.bound(R.expand_dims(self._mean(), self.key[1]))))
         squares = R.multiply(distance, distance)
-        total = self._bound(R.sum(self._bound(squares), self.key[1], keepdims))
+        total = self.bound(R.sum(self.bound(squares), self.key[1], keepdims))
         variance = self._quotient(total)
-        return self._ended(variance if name == "variance" else R.sqrt(self._bound(variance)))
+        return self.ended(variance if name == "variance" else R.sqrt(self.bound(variance)))
 
     def _total(self) -> Expr:
         if self.known.total is None:
-            self.known.total = self._bound(R.sum(self.key[0], self.key[1]))
+            self.known.total = self.bound(R.sum(self.key[0], self.key[1]))
         return self.known.total
 
     def _mean(self) -> Expr:
         if self.known.mean is None:
-            self.known.mean = self._bound(self._quotient(self._total()))
+            self.known.mean = self.bound(self._quotient(self._total()))
         return self.known.mean
 
     def _quotient(self, total: Expr) -> Expr:
         dtype = cast("TensorStructInfo", self.call.struct_info).dtype
         return cast("Expr", R.divide(total, count_reduced(self.call, dtype)))
-
-    def _bound(self, value: Any) -> Expr:
-        span = self.binding.span
-        var = DataflowVar("lv", value.struct_info, span)
-        self.new.append(VarBinding(var, replace(value, span=span), span))
-        return var
-
-    def _ended(self, value: Any) -> Sequence[Binding]:
-        if isinstance(value, Call):
-            value = replace(value, span=self.call.span)
-        return [*self.new, replace(self.binding, value=value)]
 
 
 def _key(value: Expr) -> _Key | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from typing_extensions import override
 
@@ -19,8 +19,6 @@ from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
     Call,
-    DataflowBlock,
-    DataflowVar,
     Expr,
     Function,
     GlobalVar,
@@ -31,10 +29,9 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleGetItem,
     TupleStructInfo,
-    Var,
-    VarBinding,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import canonical_module
 from relaxpy.ir.relax.transform.fusion.kernels import FusedKernel, fused_kernel
 from relaxpy.ir.tir import expr as tir
@@ -183,7 +180,7 @@ class _Caller(BindingRewriter):
         kernel = self.kernels.get(call.op.name_hint)
         if kernel is None:
             return None
-        fields = _Fields(call, DataflowVar if isinstance(block, DataflowBlock) else Var)
+        fields = _Fields(binding, block)
         operands = [fields.at(param, path) for param, path in kernel.operands]
         sizes = [_sizes(call.args[param])[axis] for param, axis in kernel.scalars]
         assert isinstance(call.struct_info, StructInfo)
@@ -194,15 +191,16 @@ class _Caller(BindingRewriter):
             (call.struct_info,),
             span=call.span,
         )
-        return [*fields.bindings, replace(binding, value=new)]
+        return fields.ended(new)
 
 
-class _Fields:
+class _Fields(PrecedingBindings):
     """Arguments of a call and their fields, which `bindings` get from them, each once."""
 
-    def __init__(self, call: Call, kind: type[Var]) -> None:
-        self.call, self.kind = call, kind
-        self.bindings: list[Binding] = []
+    def __init__(self, binding: Binding, block: BindingBlock) -> None:
+        super().__init__(binding, block)
+        assert isinstance(binding.value, Call)
+        self.call = binding.value
         self._known: dict[tuple[int, tuple[int, ...]], Expr] = {}
 
     def at(self, param: int, path: tuple[int, ...]) -> Expr:
@@ -215,12 +213,7 @@ class _Fields:
     def _field(self, whole: Expr, index: int) -> Expr:
         if isinstance(whole, Tuple):
             return whole.fields[index]
-        sinfo = whole.struct_info
-        assert isinstance(sinfo, TupleStructInfo)
-        var = self.kind("lv", sinfo.fields[index])
-        item = TupleGetItem(whole, index, span=self.call.span)
-        self.bindings.append(VarBinding(var, item, self.call.span))
-        return var
+        return self.bound(TupleGetItem(whole, index))
 
 
 def _remove_unused_kernels(mod: IRModule) -> None:

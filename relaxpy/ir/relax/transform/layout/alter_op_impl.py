@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TypeAlias, cast
 
 from typing_extensions import override
@@ -21,8 +21,6 @@ from relaxpy.ir.relax.nodes import (
     BindingBlock,
     Call,
     Constant,
-    DataflowBlock,
-    DataflowVar,
     Expr,
     Function,
     GlobalVar,
@@ -32,7 +30,6 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleGetItem,
     TupleStructInfo,
-    Var,
     VarBinding,
     is_call_of,
 )
@@ -41,6 +38,7 @@ from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape
 from relaxpy.ir.relax.op.layouts import of_sizes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
+from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.te.tensor import Tensor
@@ -212,9 +210,8 @@ class _Altering(BindingRewriter):
         gvar = self.builder.add_func(func, f"{operator.replace('.', '_')}_replacement")
         if gvar.name_hint == call.args[0].name_hint:
             return None
-        kind = DataflowVar if isinstance(block, DataflowBlock) else Var
         transforms = self.transforms(operator, old, call)
-        return _Replacement(self, binding, operator, kind).bindings_of(gvar, transforms)
+        return _Replacement(binding, block, self, operator).bindings_of(gvar, transforms)
 
     def transforms(self, operator: str, old: PrimFunc, call: Call) -> list[_Transform | None]:
         """The transform of each buffer; none if all buffers stay as they are."""
@@ -281,15 +278,14 @@ def _refused(operator: str, message: str, call: Call) -> TransformError:
     return TransformError(f"AlterOpImpl, {operator}: {message}", span=call.span, about=call)
 
 
-class _Replacement:
+class _Replacement(PrecedingBindings):
     """The bindings that replace that of one call."""
 
     def __init__(
-        self, altering: _Altering, binding: VarBinding, operator: str, kind: type[Var]
+        self, binding: VarBinding, block: BindingBlock, altering: _Altering, operator: str
     ) -> None:
-        self.altering, self.operator, self.kind = altering, operator, kind
-        self.binding, self.span = binding, binding.span
-        self.bindings: list[Binding] = []
+        super().__init__(binding, block)
+        self.altering, self.operator = altering, operator
 
     def bindings_of(
         self, gvar: GlobalVar, transforms: Sequence[_Transform | None]
@@ -312,12 +308,12 @@ class _Replacement:
             if isinstance(declared, TupleStructInfo):
                 fields = []
                 for k, (sinfo, transform) in enumerate(results):
-                    item = self.bound(TupleGetItem(source, k, span=self.span))
+                    item = self.bound(TupleGetItem(source, k))
                     fields.append(self.bound(self.original(item, sinfo, transform)))
-                value = Tuple(tuple(fields), span=self.span)
+                value = Tuple(tuple(fields), span=self.binding.span)
             else:
                 value = self.original(source, *results[0])
-        return [*self.bindings, VarBinding(self.binding.var, value, self.span)]
+        return self.ended(value)
 
     def operand(self, x: Expr, transform: _Transform | None) -> Expr:
         """An operand as the new PrimFunc takes it; scalar literals stay."""
@@ -348,27 +344,16 @@ class _Replacement:
             inverse, padding = of_sizes(transform.index_map).non_surjective_inverse(shape)
         except MisuseError as error:
             raise self.refused(error) from None
-        back = replace(transform.of(x, inverse), span=self.span)
+        back = transform.of(x, inverse)
         if isinstance(padding, tir.IntImm) and not padding.value:
             return back
         kernel = self.altering.remove_pad(len(shape), cast("TensorStructInfo", sinfo).dtype)
-        call = R.call_tir(kernel, (self.bound(back),), sinfo)
-        return cast("Expr", replace(call, span=self.span))
+        return cast("Expr", R.call_tir(kernel, (self.bound(back),), sinfo))
 
     def refused(self, error: RelaxpyError) -> TransformError:
         """The error of a map that does not fit a tensor of the call."""
-        message = f"{self.binding.var.name_hint}: {error.diagnostic.message}"
+        message = f"{self.name}: {error.diagnostic.message}"
         return _refused(self.operator, message, cast("Call", self.binding.value))
-
-    def bound(self, value: Expr) -> Expr:
-        """A new variable of the value, or the value itself if it is one."""
-        if isinstance(value, Var):
-            return value
-        if value.span is None and isinstance(value, Call):
-            value = replace(value, span=self.span)
-        var = self.kind(self.binding.var.name_hint)
-        self.bindings.append(VarBinding(var, value, self.span))
-        return var
 
 
 def _shape(sinfo: StructInfo) -> Sizes:

@@ -19,9 +19,6 @@ from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
     Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
     Function,
     GlobalVar,
     ShapeExpr,
@@ -29,12 +26,12 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleGetItem,
     TupleStructInfo,
-    Var,
     VarBinding,
     is_call_of,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
+from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.relax.transform.layout.attach_attr_layout_free_buffers import LAYOUT_FREE
 from relaxpy.ir.tir import expr as tir
@@ -165,26 +162,19 @@ class _Splitting(BindingRewriter):
             return None
         prepack = self.builder.add_func(kernels.prepack, f"{name}_weight_prepack")
         compute = self.builder.add_func(kernels.compute, f"{name}_prepacked")
-        kind = DataflowVar if isinstance(block, DataflowBlock) else Var
         weights = tuple(operands[k] for k in kernels.rewritten)
         sinfos = [TensorStructInfo(ShapeExpr(b.shape), b.dtype) for b in kernels.rewritten.values()]
         whole = sinfos[0] if len(sinfos) == 1 else TupleStructInfo(tuple(sinfos))
-        bindings: list[Binding] = []
-
-        def bound(value: Expr, suffix: str) -> Var:
-            var = kind(f"{binding.var.name_hint}_{suffix}")
-            bindings.append(VarBinding(var, value, binding.span))
-            return var
-
-        packed = bound(
-            Call(call.op, (prepack, Tuple(weights)), call.attrs, (whole,), span=call.span), "weight"
+        new = PrecedingBindings(binding, block)
+        packed = new.bound(
+            Call(call.op, (prepack, Tuple(weights)), call.attrs, (whole,), span=call.span),
+            "_weight",
         )
         for k, position in enumerate(kernels.rewritten):
             item = TupleGetItem(packed, k, span=call.span)
-            operands[position] = packed if len(sinfos) == 1 else bound(item, "weight")
+            operands[position] = packed if len(sinfos) == 1 else new.bound(item, "_weight")
         arguments = (compute, Tuple(tuple(operands)), *call.args[2:])
-        result = bound(rebuild(call, args=arguments), "value")
-        return [*bindings, replace(binding, value=result)]
+        return new.ended(new.bound(rebuild(call, args=arguments), "_value"))
 
 
 def _divided(func: PrimFunc) -> _Kernels | None:
