@@ -410,22 +410,26 @@ class KernelRun(ScalarEvaluator):
             return
         tests = (test for condition in conditions for test in _conjuncts(condition))
         decided = [test for test in tests if self.empty_loops.isdisjoint(walk(test))]
-        bound, reduced = {}, _only_reduced(realize)
+        firsts: dict[tir.Var, Scalar] = {}
+        others, reduced = {}, _only_reduced(realize)
         if not self.empty_loops <= reduced:
             return
         for axis, value in zip(block.iter_vars, values, strict=True):
             if axis.iter_type == tir.IterVarKind.CommReduce and axis.dom is not None:
-                bound[axis.var] = first = self.value(axis.dom.min)
+                firsts[axis.var] = first = self.value(axis.dom.min)
                 if not self._would_begin(value, first, reduced):
                     return
             else:
-                bound[axis.var] = self.value(value)
+                # The loop has no iteration that evaluates it: only its uses in the init do.
+                others[axis.var] = value
         for match in self.enclosing_regions:
             self._match_region(match.buffer, match.source)
         if all(map(self.value, decided)):
-            with self._bound(bound):
-                self._enter_block(block)
-                self.execute(block.init)
+            inner = substitute(replace(block, iter_vars=()), others)
+            assert inner.init is not None
+            with self._bound(firsts):
+                self._enter_block(inner)
+                self.execute(inner.init)
 
     def _would_begin(self, value: tir.PrimExpr, first: Scalar, reduced: set[object]) -> bool:
         """Whether `value` is `first`; if an empty loop is in it, whether all others are at a start.

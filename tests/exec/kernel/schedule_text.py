@@ -198,6 +198,25 @@ def accumulated(value: e.PrimExpr, own: BufferLoad) -> str | None:
     return None
 
 
+def chosen(value: e.PrimExpr, env: Env, read: Read) -> e.PrimExpr:
+    """The operand that the condition of a choice selects, if variables of loops alone decide it.
+
+    A compiler that knows the range of a loop may have nothing else of the choice.
+    """
+    match value:
+        case (
+            e.Select(condition=test, true_value=yes, false_value=no)
+            | e.Call(op=Op(name="tir.if_then_else"), args=(test, yes, no))
+        ):
+            nodes = list(walk(test))
+            loads = any(isinstance(node, BufferLoad | e.Call) for node in nodes)
+            if loads or any(isinstance(env.get(n), Bound) for n in nodes if isinstance(n, e.Var)):
+                return value
+            return chosen(yes if evaluate(test, env, read) else no, env, read)
+        case _:
+            return value
+
+
 def accumulation(kind: str, before: Token, number: int) -> Token:
     """`before` with store `number` accumulated; the order of several does not matter."""
     match before:
@@ -363,10 +382,11 @@ class TextRun:
     def store(self, store: s.BufferStore) -> None:
         reads: dict[Cell, set[Token]] = {}
         own = BufferLoad(store.buffer, store.indices)
-        kind = accumulated(store.value, own)
+        expr = chosen(store.value, self.env, self.reader({}))
+        kind = accumulated(expr, own)
         read = self.reader(reads, None if kind is None else own)
         indices = tuple(evaluate(i, self.env, read) for i in store.indices)
-        value = evaluate(store.value, self.env, read)
+        value = evaluate(expr, self.env, read)
         cell = self.layout(store.buffer).cell(indices)
         key = cell, self.versions[cell[0]]
         number = len(self.stores)

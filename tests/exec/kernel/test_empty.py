@@ -199,3 +199,43 @@ def kernel(a: T.handle, b: T.handle, c: T.handle, d: T.handle):
         assert not np.any(results[0])
         if p == 0 or "B" not in operand or condition:
             assert np.array_equal(*map(np.signbit, results))
+
+
+BINDING = """
+@T.prim_func
+def f(D: T.Buffer((4,), "int64"), Y: T.Buffer((4,), "int64"), n: T.int64):
+    for i in range(4):
+        for k in range(n):
+            with T.sblock("b"):
+                vi = T.axis.spatial(4, i)
+                vj = T.axis.spatial(9, 8 // D[i])
+                vk = T.axis.reduce(n, k)
+                with T.init():
+                    {init}
+                Y[vi] = Y[vi] + vk
+"""
+
+
+@pytest.mark.rule("PX-3")
+@pytest.mark.parametrize("target", ["numpy", "native", "reference"])
+@pytest.mark.parametrize(
+    ("init", "expected"),
+    [
+        ("Y[vi] = T.int64(5)", [5, 5, 5, 5]),
+        ("Y[vi] = T.if_then_else(D[vi] != 0, vj, T.int64(5))", [8, 4, 5, 2]),
+        ("Y[vi] = vj", None),
+    ],
+)
+def test_without_iterations_only_the_init_evaluates_a_binding(
+    init: str, expected: list[int] | None, target: str
+) -> None:
+    run = relaxpy.compile(from_source(BINDING.format(init=init)), target=target)["f"]
+    divisors, result = np.array([1, 2, 0, 4]), np.full(4, -1)
+    if expected is None:
+        with pytest.raises(RuntimeCheckError, match=r"division by zero \[PX-3\]"):
+            run(divisors, result, 0)
+    else:
+        run(divisors, result, 0)
+        assert result.tolist() == expected
+    with pytest.raises(RuntimeCheckError, match=r"division by zero \[PX-3\]"):
+        run(divisors, result, 1)

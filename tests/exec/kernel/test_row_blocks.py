@@ -13,10 +13,12 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec import blas
 from relaxpy.exec.kernel import row_blocks
 from relaxpy.exec.runtime import threads as runtime_threads
+from relaxpy.script import tir as T
 
 
 @pytest.mark.parametrize("products", [False, True])
@@ -57,6 +59,10 @@ def test_no_block_begins_after_an_error_and_the_first_row_decides(
     begun: list[tuple[bool, int]] = []
 
     def rows(lo: int, hi: int, empty: Callable[..., np.ndarray]) -> None:
+        if empty is np.empty:  # the search for the first row that fails
+            if lo <= 10 < hi:
+                raise kind("an earlier row")
+            return
         is_here = threading.get_ident() == here
         is_second = any(thread == is_here for thread, _ in begun)
         begun.append((is_here, lo))
@@ -220,3 +226,46 @@ def test_memory_of_a_block_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     row_blocks.blocks(outer, 0, 100, 64, 0)
     assert [array.shape for array in found] == [(3,), (36, 8), (8, 16), (1 << 13,)]
     assert len(row_blocks._scratch) <= row_blocks.threads()
+
+
+@T.prim_func
+def picked(
+    A: T.Buffer((7,), "float32"),
+    B: T.Buffer((9, 64), "float32"),
+    K: T.Buffer((400, 64), "int64"),
+    J: T.Buffer((400, 64), "int64"),
+    Y: T.Buffer((400, 64), "float32"),
+):
+    for i, j in T.grid(400, 64):
+        with T.sblock("b"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = T.exp(A[K[vi, vj]]) * B[J[vi, vj], vj] + T.float32(1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_of_several_bad_indices_that_of_the_first_row_is_reported(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executable = relaxpy.compile(picked, target="numpy")
+    assert "rt.blocks(" in executable.source
+    rng = np.random.default_rng(seed)
+    arrays = [np.ones((7,), "float32"), np.ones((9, 64), "float32")]
+    for _ in range(2):
+        indices = np.zeros((400, 64), int)
+        rows, columns = rng.permutation(400)[:6], rng.integers(0, 64, 6)
+        indices[rows, columns] = rng.permutation(90)[:6] + 10
+        arrays.append(indices)
+    arrays.append(np.zeros((400, 64), "float32"))
+
+    def message(run: Callable[..., object]) -> str:
+        with pytest.raises(RuntimeCheckError) as caught:
+            run(*arrays)
+        return str(caught.value)
+
+    expected = message(relaxpy.compile(picked, target="reference")["picked"])
+    monkeypatch.setattr(row_blocks, "SHORTEST_RUN", 1)
+    for work in (1, 1 << 60):
+        monkeypatch.setattr(row_blocks, "WORTH_THREADS", work)
+        for threads in (1, 2, 3, 5):
+            monkeypatch.setattr(row_blocks, "threads", lambda threads=threads: threads)
+            assert message(executable["picked"]) == expected

@@ -143,3 +143,16 @@ def test_the_checker_finds_registers_that_are_read_too_late(
     monkeypatch.setattr(native, "_temporaries", lambda run, _: (s.target for s in run.statements))
     fault = program_fault(CHAIN, args, make_plan(CHAIN, "f"), text) or ""
     assert "reads P[2] as left by its initial value" in fault
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_an_accumulation_may_be_the_only_operand_of_a_choice_that_is_ever_selected(
+    small: bool,
+) -> None:
+    text = """
+@T.prim_func
+def f(S: T.Buffer((), "int32")):
+    for i in range(1, 4):
+        S[()] = T.if_then_else(i < 1, T.min(S[()], S[()]), T.int32(-1) * S[()])
+"""
+    perform(text, (np.array(5, "int32"),), small=small)
