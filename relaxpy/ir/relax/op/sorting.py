@@ -47,10 +47,24 @@ def order(data: Array, axis: int, *, descending: bool) -> Array:
     """The indices that sort data along an axis stably; NaN is greatest."""
     data = comparable(data)
     if not descending:
-        return np.argsort(data, axis, kind="stable")
-    mirrored = np.argsort(_mirrored(data, axis), axis, kind="stable")
+        return _ascending(data, axis)
+    mirrored = _ascending(_mirrored(data, axis), axis)
     indices: Array = data.shape[axis] - 1 - _mirrored(mirrored, axis)
     return indices
+
+
+def _ascending(data: Array, axis: int) -> Array:
+    """As a stable `np.argsort`, which only sorts integers of at most 16 bits by their digits."""
+    is_wide = data.dtype.kind in "iu" and data.dtype.itemsize > 2
+    if not is_wide or data.size <= _SMALL or data.shape[axis] < _LONG:
+        return np.argsort(data, axis, kind="stable")
+    if data.dtype.itemsize > 4 and (data.min() < -(1 << 31) or data.max() >= 1 << 31):
+        return np.argsort(data, axis, kind="stable")
+    # Without the bits of higher digits, then by these, where equal ones stay in order.
+    low, high = data.astype("u2"), (data >> 16).astype(data.dtype.kind + "2")
+    first = np.argsort(low, axis, kind="stable")
+    second = np.argsort(_elements(high, first, axis), axis, kind="stable")
+    return _elements(first, second, axis)
 
 
 def _mirrored(data: Array, axis: int) -> Array:
@@ -135,6 +149,8 @@ FEW = 4
 
 _SMALL = 4096
 """Up to so many elements, calls of NumPy take longer than to sort all of them."""
+_LONG = 512
+"""From so many elements, integers of 32 bits are sorted by their digits faster than otherwise."""
 _GROUP = 64
 """The most elements of a group whose extreme is compared with those of other groups."""
 _IN_TURN = 8

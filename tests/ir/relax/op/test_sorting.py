@@ -248,6 +248,31 @@ def test_sorts_of_short_integers(dtype: str) -> None:
         assert _called(partial(op.sort, descending=descending), x) == rows
 
 
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"),
+    [
+        ("int32", -(1 << 31), (1 << 31) - 1),
+        ("uint32", 0, (1 << 32) - 1),
+        ("int64", -(1 << 31), (1 << 31) - 1),
+        ("int64", -(1 << 31) - 1, 5),
+        ("int64", -(1 << 63), (1 << 63) - 1),
+        ("uint64", 0, 1 << 31),
+    ],
+)
+def test_positions_of_many_integers_are_stable(
+    dtype: str, low: int, high: int, descending: bool
+) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.choice(rng.integers(low, high, 400, dtype, endpoint=True), (3, 1800))
+    x[0, 5:9] = x[2, 0:4] = [low, high, low, high]
+    for axis, values in ((1, x), (0, np.ascontiguousarray(x.T))):
+        function = partial(op.argsort, axis=axis, descending=descending)
+        found = np.moveaxis(np.array(_called(function, values)), axis, 1)
+        for row, places in zip(x.tolist(), found.tolist(), strict=True):
+            assert places == sorted(range(1800), key=row.__getitem__, reverse=descending)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_sorts_of_long_rows_with_nan(dtype: str) -> None:
     x = (np.random.default_rng(0).integers(-9, 10, (2, 9000)) / 4).astype(dtype)
