@@ -919,6 +919,17 @@ class vision:
     def get_valid_counts(
         data: Any, score_threshold: Any = ..., id_index: Any = ..., score_index: Any = ...
     ) -> Any: ...
+    @staticmethod
+    def multibox_transform_loc(
+        cls_pred: Any,
+        loc_pred: Any,
+        anchor: Any,
+        clip: Any = ...,
+        threshold: Any = ...,
+        variances: Any = ...,
+        keep_background: Any = ...,
+        apply_softmax: Any = ...,
+    ) -> Any: ...
 
 class vm:
     @staticmethod

@@ -3,4 +3,5 @@
 from relaxpy.ir.relax.op.vision import (
     all_class_non_max_suppression as all_class_non_max_suppression,
     get_valid_counts as get_valid_counts,
+    multibox_transform_loc as multibox_transform_loc,
 )

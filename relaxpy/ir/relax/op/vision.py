@@ -41,6 +41,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shown,
     tensor,
 )
+from relaxpy.ir.relax.op.multibox import multibox_transform_loc as multibox_transform_loc
 from relaxpy.ir.te.topi.shapes import product, shape_text
 from relaxpy.ir.tir import ops
 

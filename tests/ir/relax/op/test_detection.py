@@ -27,7 +27,7 @@ def ints(*dims: object) -> rx.TensorStructInfo:
     return tensor(*dims, dtype="int64")
 
 
-counts = op.vision.get_valid_counts
+counts, moved = op.vision.get_valid_counts, op.vision.multibox_transform_loc
 INT = "int32"
 INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
     (nms, (BOXES, SCORES, *LIMITS), tuple_of(ints(6 * N, 3), ints(1))),
@@ -49,6 +49,17 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
         tuple_of(tensor(N, dtype=INT), tensor(N, M, 6), tensor(N, M, dtype=INT)),
     ),
     (counts, (OPEN,), tuple_of(rank(1, INT), rank(3), rank(2, INT))),
+    (
+        moved,
+        (tensor(N, 3, M), tensor(N, 4 * M), tensor(1, M, 4)),
+        tuple_of(tensor(N, M, 4), tensor(N, 3, M)),
+    ),
+    (
+        moved,
+        (tensor(N, 3, M), OPEN, rank(3)),
+        tuple_of(tensor(N, M, 4), tensor(N, 3, M)),
+    ),
+    (moved, (rank(3), tensor(2, 8), OPEN), tuple_of(rank(3), rank(3))),
     (tensorflow, (OPEN, OPEN, *LIMITS), tuple_of(rank(3, "int64"), rank(2), rank(1, "int64"))),
 ]
 
@@ -128,3 +139,32 @@ def test_boxes_that_cannot_be_counted_are_refused() -> None:
         ({"id_index": 7}, "id_index is -1 at least and below the number of fields, found 7"),
     ):
         refused(lambda x, a=attrs: counts(x, **a), (tensor(2, 3, 6),), message)
+
+
+@pytest.mark.rule("DER-36")
+def test_moves_that_do_not_fit_the_anchors_are_refused() -> None:
+    scores, moves, anchors = tensor(2, 3, 5), tensor(2, 20), tensor(1, 5, 4)
+    refused(moved, (tensor(2, 3), moves, anchors), "cls_pred has rank 3, found R.Tensor((2, 3)")
+    refused(moved, (scores, scores, anchors), "loc_pred has rank 2, found R.Tensor((2, 3, 5)")
+    refused(moved, (scores, moves, tensor(5, 4)), "anchor has rank 3, found R.Tensor((5, 4)")
+    refused(moved, (scores, moves, ints(1, 5, 4)), "anchor holds floats")
+    refused(
+        moved,
+        (scores, tensor(2, 20, dtype="float64"), anchors),
+        "loc_pred has the datatype of cls_pred, float32",
+    )
+    refused(
+        moved,
+        (scores, tensor(2, 24), anchors),
+        r"loc_pred has the shape (2, 20) for cls_pred (2, 3, 5), found (2, 24)",
+    )
+    refused(
+        moved,
+        (scores, moves, tensor(1, 4, 5)),
+        "anchor has the shape (1, 5, 4) for cls_pred (2, 3, 5), found (1, 4, 5)",
+    )
+    refused(
+        lambda *v: moved(*v, variances=(1.0, 2.0)),
+        (scores, moves, anchors),
+        "variances are four numbers, found [1.0, 2.0]",
+    )

@@ -92,6 +92,7 @@ def cases() -> Iterator[Case]:
         lambda b, s: suppressed(b, s, 3, 0.5, 0.0),
     )
     yield from _counted()
+    yield from _moved()
 
 
 def counted(data: Array, threshold: float, kind: int, score: int) -> Any:
@@ -121,4 +122,58 @@ def _counted() -> Iterator[Case]:
             lambda v, a=attrs: op.vision.get_valid_counts(v, *a),
             lambda v, a=attrs: counted(v, *a),
             literal=((0, 2),),
+        )
+
+
+def moved(
+    scores: Array,
+    moves: Array,
+    anchors: Array,
+    clip: bool = False,
+    threshold: float = 0.0,
+    variances: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0),
+    keep_background: bool = True,
+    apply_softmax: bool = True,
+) -> Any:
+    """One anchor after the other."""
+    batch, _, count = scores.shape
+    boxes = np.zeros((batch, count, 4), np.result_type(moves, anchors))
+    for b, k in np.ndindex(batch, count):
+        x, y, w, h = moves[b, 4 * k : 4 * k + 4] * np.array(variances, moves.dtype)
+        left, top, right, bottom = anchors[0, k]
+        middle = (top + bottom) / 2 + y * (bottom - top), (left + right) / 2 + x * (right - left)
+        half = np.exp(h) * (bottom - top) / 2, np.exp(w) * (right - left) / 2
+        boxes[b, k] = np.concatenate([np.subtract(middle, half), np.add(middle, half)])
+    if clip:
+        boxes = np.clip(boxes, 0, 1)
+    if apply_softmax:
+        powers = np.exp(scores - scores.max(1, keepdims=True))
+        scores = powers / powers.sum(1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # infinity times 0
+        scores = scores * (scores >= threshold).astype(scores.dtype)
+    if not keep_background:
+        scores[:, 0] = 0
+    return boxes, scores
+
+
+def _moved() -> Iterator[Case]:
+    rng = np.random.default_rng(6)
+    scores, moves = rng.standard_normal((2, 2, 3)), rng.standard_normal((2, 12)) / 2
+    anchors = rng.random((1, 3, 4))
+    inputs = tuple(array.astype("float32") for array in (scores, moves, anchors))
+    for label, attrs in {
+        "default": {},
+        "clipped": {"clip": True, "variances": (0.5, 0.25, 1.5, 0.75)},
+        "without background": {"threshold": 0.3, "keep_background": False},
+        "of scores": {"threshold": 0.1, "apply_softmax": False},
+    }.items():
+        yield Case(
+            "relax.vision.multibox_transform_loc",
+            label,
+            inputs,
+            lambda *v, a=attrs: op.vision.multibox_transform_loc(*v, **a),
+            lambda *v, a=attrs: moved(*v, **a),
+            roundings=40,
+            literal=((1, 1), (2, 0), (2, 2)),
+            needs=("numbers",),
         )

@@ -21,6 +21,7 @@ _WITHOUT: Table = {
     "median": "elements that equal the median share the gradient, and PyTorch chooses one",
     "reverse_sequence": "there is no such function",
     "vision.get_valid_counts": "there is no such function",
+    "vision.multibox_transform_loc": "there is no such function",
     "vision.all_class_non_max_suppression": "it is a function of torchvision",
 }
 
