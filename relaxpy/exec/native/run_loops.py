@@ -21,10 +21,11 @@ from relaxpy.exec.native.loops import Loops
 from relaxpy.exec.native.masks import Masked
 from relaxpy.exec.native.product import Operand, product_of
 from relaxpy.exec.native.short_rows import ShortRows, Step, short_rows
-from relaxpy.ir.arith.algebra.affine import affine, as_poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Call, PrimExpr
+from relaxpy.ir.tir.expr import Call, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
 
 LANE_BITS = 512
 """The bits of a vector of values, on every machine: the order of sums does not depend on it."""
@@ -105,13 +106,16 @@ class RunLoops(Loops):
         owners = {root.get(b, b) for b in written}
         return frozenset({*owners, *(b for b, owner in root.items() if owner in owners)})
 
-    def count(self, run: Run) -> int:
-        """The number of lanes for the values of a run."""
-        buffers = {
-            b for m in run.assignments for b in (m.target, *(b for b, _ in m.read_elements()))
-        }
-        bits = max(storage_type(b.dtype).bits for b in buffers)
-        return LANE_BITS // max(bits, 16)
+    def count(self, run: Run, along: Axis) -> int:
+        """The number of lanes for the values of a run.
+
+        Gathers have half of them: their positions have 64 bits, and a rest takes as long as a whole
+        vector.
+        """
+        elements = [e for m in run.assignments for e in m.elements()]
+        bits = max(storage_type(buffer.dtype).bits for buffer, _ in elements)
+        gathers = any(_is_gathered(position_of(*element), along.var) for element in elements)
+        return LANE_BITS // max(bits, 16) // (2 if gathers else 1)
 
     def _columns(self, run: Run, along: Axis) -> None:
         """The iterations of `along` as lanes; accumulations run inside these."""
@@ -124,7 +128,12 @@ class RunLoops(Loops):
             return ()
 
         self.chunks(
-            along, self.count(run), _SUMS if _is_wide(run, along) else 1, chunk, (), wide=True
+            along,
+            self.count(run, along),
+            _SUMS if _is_wide(run, along) else 1,
+            chunk,
+            (),
+            wide=True,
         )
 
     def rows(self, rows: ShortRows) -> None:
@@ -261,7 +270,7 @@ class RunLoops(Loops):
 
     def _sweep(self, run: Run, along: Axis) -> None:
         """As `_columns`, but row by row in the order of memory, with the targets as sums."""
-        frame, f, count = self.frame, self.function, self.count(run)
+        frame, f, count = self.frame, self.function, self.count(run, along)
         members = run.accumulations
         [row] = run.over
 
@@ -314,7 +323,7 @@ class RunLoops(Loops):
         if condition is not None:
             self._search(run, condition)
             return
-        count = self.count(run)
+        count = self.count(run, along)
         rest = tuple(a for a in run.over if a is not along)
         unroll = 4 if run.accumulations and len(run.assignments) == 1 else 2
         width = len(self._starts(run, count))
@@ -520,6 +529,11 @@ def _is_wide(run: Run, along: Axis) -> bool:
     positions = [position_of(*element) for m in run.assignments for element in m.elements()]
     steps = [affine(position, {along.var}) for position in positions]
     return all(step is not None and step.constant(along.var) in (0, 1) for step in steps)
+
+
+def _is_gathered(position: IndexPoly, var: Var) -> bool:
+    """Whether what is read for consecutive values of a variable is at positions from memory."""
+    return any(mentions(x, {var}) for atom in position.atoms() for x in loads(atom))
 
 
 def is_swept(run: Run) -> bool:

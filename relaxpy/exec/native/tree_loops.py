@@ -94,8 +94,8 @@ class TreeLoops(RunLoops):
 
     def _prefixes(self, run: Run, before: BufferLoad, operand: PrimExpr) -> None:
         """The innermost loop in vectors, whose lanes are combined with those before them."""
-        frame, f, axis, count = self.frame, self.function, run.loops[-1], self.count(run)
-        [statement] = run.assignments
+        frame, f, axis = self.frame, self.function, run.loops[-1]
+        count, [statement] = self.count(run, axis), run.assignments
         dtype = statement.target.dtype
         combined = partial(frame.binary, type(statement.value), dtype)
 

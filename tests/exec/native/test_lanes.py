@@ -223,3 +223,47 @@ def main(a: T.handle, i: T.handle, o: T.handle):
             arrays = [guarded(x, at_end=at_end) for x in (a, places, np.ones((4, count), dtype))]
             main(*arrays)
             np.testing.assert_array_equal(arrays[2], a[places].sum(1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_sparse_rows_of_any_length(dtype: str) -> None:
+    """Rows fill gathers of vectors, or leave a rest of each size; the last one is inside."""
+    lengths = [0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 64, 65, 100]
+    rows, count = len(lengths), sum(lengths)
+    func = from_source(f"""
+@T.prim_func
+def main(
+    P: T.Buffer(({rows + 1},), "int32"), I: T.Buffer(({count},), "int32"),
+    V: T.Buffer(({count},), "{dtype}"), X: T.Buffer((50,), "{dtype}"),
+    O: T.Buffer(({rows},), "{dtype}"),
+):
+    for i in range({rows}):
+        O[i] = T.{dtype}(0)
+        for j in range(P[i], P[i + 1]):
+            O[i] = O[i] + V[j] * X[I[j]]
+""")
+    main = relaxpy.compile(func, target="native")["main"]
+    rng = np.random.default_rng(5)
+    starts = np.cumsum([0, *lengths]).astype("int32")
+    values, x = (rng.integers(-9, 10, n).astype(dtype) for n in (count, 50))
+    places = rng.integers(0, 50, count).astype("int32")
+    out = np.ones(rows, dtype)
+    main(*(guarded(a, at_end=True) for a in (starts, places, values, x)), out)
+    terms = np.split((values * x[places]).astype(dtype), starts[1:-1])
+    np.testing.assert_array_equal(out, [t.sum(dtype=dtype) for t in terms])
+
+
+def test_tables_of_bytes() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((256,), "uint8"), I: T.Buffer((N,), "uint8"), O: T.Buffer((N,), "uint8")):
+    for i in range(N):
+        O[i] = A[T.Cast("int32", I[i])]
+"""
+    table = np.random.default_rng(3).permutation(256).astype("uint8")
+    for count in (1, 15, 16, 17, 100, 1000):
+        main = relaxpy.compile(from_source(text.replace("N", str(count))), target="native")["main"]
+        places = (np.arange(count) * 7).astype("uint8")
+        out = np.zeros(count, "uint8")
+        main(guarded(table, at_end=True), guarded(places, at_end=True), out)
+        np.testing.assert_array_equal(out, table[places])
