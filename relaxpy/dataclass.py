@@ -10,9 +10,11 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import Field
+from functools import lru_cache
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -60,12 +62,6 @@ def _dataclass(
     return decorated if cls is None else decorated(cls)
 
 
-if TYPE_CHECKING:
-    from dataclasses import dataclass as dataclass
-else:
-    dataclass = _dataclass
-
-
 class _Arguments(dict[type, tuple[str, ...]]):
     """The names of the fields of each class that its constructor takes."""
 
@@ -77,7 +73,7 @@ class _Arguments(dict[type, tuple[str, ...]]):
 _arguments: Final = _Arguments()
 
 
-def replace(instance: T, **changes: object) -> T:
+def _replace(instance: T, **changes: object) -> T:
     """An instance with some fields replaced, which `dataclasses.replace` creates more slowly.
 
     Errors:
@@ -88,6 +84,12 @@ def replace(instance: T, **changes: object) -> T:
         if name not in changes:
             changes[name] = getattr(instance, name)
     return cls(**changes)
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass, replace as replace
+else:
+    dataclass, replace = _dataclass, _replace
 
 
 @dataclasses.dataclass(init=False, repr=False, eq=False)
@@ -185,45 +187,82 @@ def _compiled_constructor(
         _ABSENT: _FACTORY,
         _SET: object.__setattr__,
     }
-    lines = [_assignment(field, names, frozen=frozen) for field in fields]
-    if hasattr(cls, "__post_init__"):
-        lines.append(f"{_SELF}.__post_init__()")
-    by_position = [_parameter(f, names) for f in fields if f.init and not f.kw_only]
-    by_name = [_parameter(f, names) for f in fields if f.init and f.kw_only]
-    params = ", ".join((_SELF, *by_position, *(("*", *by_name) if by_name else ())))
-    body = "\n ".join(filter(None, lines)) or "pass"
-    exec(f"def __init__({params}):\n {body}", names)
-    constructor: Callable[..., None] = names["__init__"]
+    for number, field in enumerate(fields):
+        names[f"_new{number}"], names[f"_default{number}"] = field.default_factory, field.default
+    kinds = tuple([_kind(f) for f in fields])
+    template = _template(kinds, frozen=frozen, is_continued=hasattr(cls, "__post_init__"))
+    renamed = {f"_field{number}": field.name for number, field in enumerate(fields)}
+    code = template.replace(
+        co_varnames=tuple([renamed.get(name, name) for name in template.co_varnames]),
+        co_names=tuple([renamed.get(name, name) for name in template.co_names]),
+        co_consts=tuple([renamed.get(c, c) if type(c) is str else c for c in template.co_consts]),
+    )
+    defaults: dict[str, Any] = {}
+    positional: list[Any] = []
+    for field in fields:
+        default = _FACTORY if _has_factory(field) else field.default
+        if field.init and default is not dataclasses.MISSING:
+            if field.kw_only:
+                defaults[field.name] = default
+            else:
+                positional.append(default)
+        elif field.init and positional and not field.kw_only:
+            raise TypeError(f"non-default argument {field.name!r} follows default argument")
+    constructor = FunctionType(code, names, "__init__", tuple(positional))
+    constructor.__kwdefaults__ = defaults
     constructor.__annotations__ = {f.name: f.type for f in fields if f.init} | {"return": None}
     return constructor
 
 
-def _parameter(field: Field[Any], names: dict[str, Any]) -> str:
-    """A parameter of a constructor; `names` gets its default."""
-    if field.default_factory is not dataclasses.MISSING:
-        return f"{field.name}={_ABSENT}"
-    if field.default is dataclasses.MISSING:
-        return field.name
-    names[f"_default_{field.name}"] = field.default
-    return f"{field.name}=_default_{field.name}"
+def _has_factory(field: Field[Any]) -> bool:
+    return field.default_factory is not dataclasses.MISSING
 
 
-def _assignment(field: Field[Any], names: dict[str, Any], *, frozen: bool) -> str:
-    """The line of a constructor that sets a field; empty if nothing does."""
-    name, value = field.name, field.name
-    if field.default_factory is not dataclasses.MISSING:
-        names[f"_new_{name}"] = field.default_factory
-        value = f"_new_{name}()"
-        if field.init:
-            value += f" if {name} is {_ABSENT} else {name}"
-    elif not field.init:
-        if field.default is dataclasses.MISSING:
-            return ""
-        names[f"_default_{name}"] = field.default
-        value = f"_default_{name}"
-    if frozen:
-        return f"{_SET}({_SELF}, {name!r}, {value})"
-    return f"{_SELF}.{name} = {value}"
+_Kind: TypeAlias = tuple[str, bool]
+"""How a constructor gets a field (by "position" or "name", "nowhere" or as a "constant"), and
+whether a function computes its default."""
+
+
+def _kind(field: Field[Any]) -> _Kind:
+    has_factory = _has_factory(field)
+    if field.init:
+        return "name" if field.kw_only else "position", has_factory
+    if has_factory or field.default is dataclasses.MISSING:
+        return "nowhere", has_factory
+    return "constant", False
+
+
+@lru_cache(maxsize=1 << 10)
+def _template(kinds: tuple[_Kind, ...], *, frozen: bool, is_continued: bool) -> CodeType:
+    """The code of constructors for fields of these kinds, with their numbers as names.
+
+    Classes share it, since compiling a text takes longer than renaming variables. Defaults
+    are not part of it: they belong to the function.
+    """
+    lines: list[str] = []
+    by_position, by_name = [_SELF], ["*"]
+    for number, (source, has_factory) in enumerate(kinds):
+        name = value = f"_field{number}"
+        if source == "position":
+            by_position.append(name)
+        elif source == "name":
+            by_name.append(name)
+        elif source == "constant":
+            value = f"_default{number}"
+        if has_factory:
+            new = f"_new{number}()"
+            value = new if source == "nowhere" else f"{new} if {name} is {_ABSENT} else {name}"
+        elif source == "nowhere":
+            continue
+        set_field = f"{_SET}({_SELF}, {name!r}, {value})"
+        lines.append(set_field if frozen else f"{_SELF}.{name} = {value}")
+    if is_continued:
+        lines.append(f"{_SELF}.__post_init__()")
+    params = ", ".join((*by_position, *(by_name if len(by_name) > 1 else ())))
+    names: dict[str, Any] = {}
+    exec(f"def __init__({params}):\n " + "\n ".join(lines or ["pass"]), names)
+    code: CodeType = names["__init__"].__code__
+    return code
 
 
 def _representation(names: tuple[str, ...]) -> Callable[[object], str]:

@@ -189,3 +189,36 @@ def test_a_class_that_is_not_a_dataclass_inherits_the_constructor() -> None:
 
     assert (Named(1).x, Named(1, y=4).y) == (1, 4)
     assert inspect.signature(Named) == inspect.signature(Point)
+
+
+def test_classes_with_fields_of_the_same_kinds_have_their_own_names_and_defaults() -> None:
+    @dataclass(frozen=True)
+    class Point:
+        x: int
+        y: int = 2
+
+    @dataclass(frozen=True)
+    class Span:
+        first: int
+        last: int
+
+    assert (Point(1), Span(last=4, first=3)) == (Point(x=1, y=2), Span(3, 4))
+    assert str(inspect.signature(Point)) == "(x: 'int', y: 'int' = 2) -> None"
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'last'"):
+        Span(1)  # type: ignore[call-arg]
+
+
+def test_a_field_without_a_default_after_one_that_has_one_is_refused() -> None:
+    message = "non-default argument 'last' follows default argument"
+
+    def declare(decorator: Callable[..., Any]) -> Any:
+        @decorator
+        class Span:
+            first: int = 0
+            last: int
+
+        return Span()
+
+    for decorator in (dataclass, dataclasses.dataclass):
+        with pytest.raises(TypeError, match=message):
+            declare(decorator)

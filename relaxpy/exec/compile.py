@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache, partial
 from os import PathLike
 from typing import Any, Final, TypeAlias
 
+from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError, WellFormedError
 from relaxpy.exec.executable import (

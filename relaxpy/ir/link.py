@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
-from dataclasses import replace
 from itertools import chain, count
 from typing import cast
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.equality.structural import structural_equal

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any, ClassVar, Self, Unpack, final
 
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.op_record import COLUMNS, Columns, OpRecord, check_columns

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.lower.errstate import is_allocation

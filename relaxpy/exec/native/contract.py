@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
+from relaxpy.dataclass import replace
 from relaxpy.exec.native.blocking import PLACE_BYTES
 from relaxpy.exec.native.contraction import (
     Axis,

@@ -7,8 +7,8 @@ result are. A vector that continues in the next row is loaded twice, with a mask
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
+from relaxpy.dataclass import replace
 from relaxpy.exec.native.contraction import Fold
 from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.product import TARGET, A, B, Dimension, Product, with_column

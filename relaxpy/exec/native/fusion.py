@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import product
 
+from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.plan.dependence import meets_itself
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
 from relaxpy.exec.native.maths import LONG
 from relaxpy.exec.native.product import product_of
 from relaxpy.ir.arith.algebra.affine import as_poly
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.expr import Call, Var
 from relaxpy.ir.tir.substitution import substitute
@@ -80,7 +80,7 @@ def _in_order_of(second: Run, first: Run) -> Run:
     """
     if first.over or first.is_serial or not second.over:
         return first
-    if any(isinstance(n, Call) for m in first.assignments for n in walk(m.value)):
+    if any(True for m in first.assignments for _ in occurrences(m.value, Call)):
         return first
     axes = {a.var: a for a in first.axes}
     for member in first.assignments:
@@ -97,7 +97,7 @@ def _in_order_of(second: Run, first: Run) -> Run:
 
 def _has_functions(run: Run) -> bool:
     """Whether an iteration computes functions of many instructions."""
-    calls = (n for m in run.assignments for n in walk(m.value) if isinstance(n, Call))
+    calls = (n for m in run.assignments for n in occurrences(m.value, Call))
     return any(isinstance(n.op, Op) and n.op.name.removeprefix("tir.") in LONG for n in calls)
 
 

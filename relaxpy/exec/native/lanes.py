@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache, reduce
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Run
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Call, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
@@ -117,7 +116,7 @@ def _works(run: Run) -> tuple[tuple[Axis, _Work], ...]:
         if any(mentions(bound, {a.var}) for bound in (b.start, b.stop))
     }
     accesses = [*_accesses(run)]
-    operations = sum(1 for m in run.assignments for n in walk(m.value) if isinstance(n, Call))
+    operations = sum(1 for m in run.assignments for _ in occurrences(m.value, Call))
     return tuple(
         (axis, _work(run, axis, accesses, operations * _FUNCTION))
         for axis in run.loops

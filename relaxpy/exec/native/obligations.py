@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.kernel.nest.bounds import obliged, unproved
+from relaxpy.exec.kernel.nest.bounds import obliged, obliging, unproved
 from relaxpy.exec.kernel.nest.domain import conjuncts
 from relaxpy.exec.kernel.nest.nodes import (
     Axis,
@@ -183,16 +183,20 @@ def of_value(
     expr: PrimExpr, axes: tuple[Axis, ...], path: tuple[PrimExpr, ...], shape_vars: Container[Var]
 ) -> Iterator[Obligation]:
     """The obligations of evaluating `expr`, whose choices and conditions evaluate one side."""
-    obliging: dict[Node, tuple[tuple[PrimExpr, PrimExpr | None], ...]] = {}
+    own: dict[Node, tuple[tuple[PrimExpr, PrimExpr | None], ...]] = {
+        part: tuple(obliged(part, axes, shape_vars)) for part in obliging(expr)
+    }
+    if not any(own.values()):
+        return
+    needing: set[Node] = set()
     for part in walk(expr):
-        own = tuple(obliged(part, axes, shape_vars))
-        if own or any(child in obliging for child in children(part)):
-            obliging[part] = own
+        if own.get(part) or any(child in needing for child in children(part)):
+            needing.add(part)
     seen: set[PrimExpr] = set()
     pending: list[tuple[PrimExpr, tuple[PrimExpr, ...]]] = [(expr, path)]
     while pending:
         node, conditions = pending.pop()
-        if node not in obliging:
+        if node not in needing:
             continue
         if not conditions or conditions is path:
             if node in seen:
@@ -217,7 +221,7 @@ def of_value(
             case _:
                 inner = [(c, conditions) for c in children(node) if isinstance(c, PrimExpr)]
         pending += inner
-        for index, size in obliging[node]:
+        for index, size in own.get(node, ()):
             yield Obligation(axes, conditions, index, size)
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.native.contraction import Memory, Size, combine, convert, load
 from relaxpy.exec.native.lanes import LONGEST_STEP
 from relaxpy.exec.native.llvm import I8, I64, POINTER, VOID, Function, Type, Value

@@ -6,8 +6,7 @@ Those before it and those after it are independent of each other, so that they c
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.bounds import bounds_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.dependence import independent_axes

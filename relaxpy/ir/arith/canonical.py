@@ -9,10 +9,10 @@ max(a, b) = b + max(a - b, 0), so that sums of them cancel by themselves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
 from relaxpy.ir.arith.algebra import folding, poly, writer
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, weight, without_squares

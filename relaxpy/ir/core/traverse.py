@@ -85,31 +85,38 @@ def _occurrences(root: Node, kinds: tuple[type[N], ...], bits: int) -> Iterator[
 
 def map_children(fn: Callable[[Node], Node], node: N) -> N:
     """Rebuild `node` with `fn` applied to its children, or return `node` if none changed."""
-    changes = _changes(fn, node)
-    return node if not changes else rebuild(node, **changes)
+    changed: dict[int, Node] = {}
+    for child in node._children():
+        new = fn(child)
+        if new is not child:
+            changed[id(child)] = new
+    return rebuild(node, **_changes(node, changed)) if changed else node
 
 
-def _changes(fn: Callable[[Node], Node], node: Node) -> dict[str, object]:
-    """Return the fields of `node` in which `fn` changes a child."""
+def _changes(node: Node, changed: Mapping[int, Node]) -> dict[str, object]:
+    """Return the fields of `node` with a child that `changed` replaces, by its identity."""
     changes: dict[str, object] = {}
     for name in node._fields:
         old = getattr(node, name)
-        if type(old) not in PLAIN_TYPES and (new := _map(fn, old)) is not old:
+        if type(old) not in PLAIN_TYPES and (new := _replaced(old, changed)) is not old:
             changes[name] = new
     return changes
 
 
-def _map(fn: Callable[[Node], Node], value: Any) -> Any:
+def _replaced(value: Any, changed: Mapping[int, Node]) -> Any:
     if isinstance(value, Node):
-        return fn(value)
+        return changed.get(id(value), value)
     if isinstance(value, tuple):
-        out = [fn(item) if isinstance(item, Node) else _map(fn, item) for item in value]
+        out = [
+            changed.get(id(item), item) if isinstance(item, Node) else _replaced(item, changed)
+            for item in value
+        ]
         return value if all(map(is_, out, value)) else tuple(out)
     if isinstance(value, Attrs):
-        table = {k: _map(fn, v) for k, v in value.items()}
+        table = {k: _replaced(v, changed) for k, v in value.items()}
         return value if all(table[k] is v for k, v in value.items()) else Attrs(table)
     if isinstance(value, dict):
-        return {k: _map(fn, v) for k, v in value.items()}
+        return {k: _replaced(v, changed) for k, v in value.items()}
     return value
 
 
@@ -153,8 +160,8 @@ def rewrite(root: Node, rule: Callable[[Node], Node | None]) -> Node:
 
     for node, below in last_first(root, operands, set()):
         rebuilt = node
-        if changed and any(id(child) in changed for child in below):
-            rebuilt = map_children(lambda child: changed.get(id(child), child), node)
+        if changed and not changed.keys().isdisjoint(map(id, below)):
+            rebuilt = rebuild(node, **_changes(node, changed))
         result = rule(rebuilt)
         if result is None:
             result = rebuilt
@@ -199,7 +206,7 @@ def rename(root: N, table: Mapping[V, Node], renewed: Collection[Node] = ()) -> 
     forced = {id(node) for node in renewed}
     if root not in table:
         for node, below in last_first(root, _with_struct_info, set(map(id, table))):
-            if id(node) in forced or any(id(child) in changed for child in below):
+            if id(node) in forced or not changed.keys().isdisjoint(map(id, below)):
                 changed[id(node)] = _renamed(node, changed)
     return cast("N", changed.get(id(root), root))
 
@@ -219,8 +226,8 @@ def _derived_sinfo(node: Node) -> Node | None:
 
 
 def _renamed(node: Node, changed: Mapping[int, Node]) -> Node:
-    changes = _changes(lambda child: changed.get(id(child), child), node)
+    changes = _changes(node, changed)
     sinfo = _derived_sinfo(node)
     if sinfo is None or hasattr(node, "with_fields"):
         return rebuild(node, **changes)
-    return replace(node, **changes, struct_info=changed.get(id(sinfo), sinfo))
+    return replace(node, **changes, struct_info=changed.get(id(sinfo), sinfo))  # type: ignore[type-var]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node

@@ -8,7 +8,6 @@ from typing import Final, TypeVar
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
-from relaxpy.ir.core.traverse import children
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.expect import expect
@@ -38,14 +37,18 @@ def mentioned_globals(expr: Expr) -> tuple[str, ...]:
 
 
 def _operands(node: Node) -> list[Node]:
-    """The children of a node, except for variables and literals, of which most operands are."""
-    nodes: Iterable[Node] = children(node)
+    """The children of a node that may mention functions, which most operands cannot."""
+    nodes: Iterable[Node] = node._children()
     if type(node) is Call and not node.sinfo_args and node.attrs is EMPTY_ATTRS:
         nodes = node.op, *node.args
-    return [child for child in nodes if type(child) not in _WITHOUT_NAMES]
+    return [
+        child
+        for child in nodes
+        if child._bits_inside & tir.Call._bits and type(child) not in _WITHOUT_NAMES
+    ]
 
 
-_WITHOUT_NAMES: Final = frozenset((Op, Var, DataflowVar, tir.Var, tir.IntImm, tir.FloatImm, Buffer))
+_WITHOUT_NAMES: Final = frozenset((Op, Var, DataflowVar, Buffer))
 
 
 def call_graph(mod: IRModule) -> dict[str, tuple[str, ...]]:

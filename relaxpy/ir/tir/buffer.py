@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from enum import IntEnum
 from types import EllipsisType
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias, TypeVar, cast
 
 from typing_extensions import TypeIs, override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node

@@ -218,6 +218,8 @@ def match_dtypes(a: expr.ExprLike, b: expr.ExprLike) -> tuple[expr.PrimExpr, exp
     Errors:
         MisuseError: one operand is a handle and the other a number, or vectors differ in lanes.
     """
+    if isinstance(a, expr.PrimExpr) and isinstance(b, expr.PrimExpr) and a.dtype == b.dtype:
+        return a, b
     left, right = _convert_operand(a, b), _convert_operand(b, a)
     if left.dtype == right.dtype:
         return left, right

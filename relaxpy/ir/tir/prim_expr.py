@@ -7,10 +7,9 @@ object, so that comparison and hashing are by identity.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from itertools import count
 from threading import RLock
-from typing import Any, ClassVar, Self, TypeAlias, Union, cast
+from typing import Any, ClassVar, Self, TypeAlias, Union
 from weakref import ref
 
 import numpy as np
@@ -22,7 +21,7 @@ from relaxpy.ir.core.node import Node, collect_nodes
 from relaxpy.ir.tir import expr, ops
 
 
-class _Entry(ref["PrimExpr"]):
+class _Entry(ref[Any]):
     """A weak reference to an interned node, with the key of that node."""
 
     __slots__ = ("key",)
@@ -98,49 +97,47 @@ class PrimExpr(Node):
     def _make(cls, dtype: DataType, *values: object) -> Self:
         key = (cls, dtype, *[id(v) if isinstance(v, Node) else _identity(v) for v in values])
         entry = _interned.get(key)
-        node = None if entry is None else entry()
-        if node is None:
-            new = object.__new__(cls)
-            for name, value in zip(cls._stored, values, strict=True):
-                _set_field(new, name, value)
-            operands: list[Node] = []
-            collect_nodes(values, operands)
-            _set_field(new, "dtype", dtype)
-            _set_field(new, "_nodes", tuple(operands))
-            _set_field(new, "height", cls._height_over(operands))
-            bits = cls._own_bit
-            for operand in operands:
-                if isinstance(operand, PrimExpr):
-                    bits |= operand._bits_inside
-                elif not operand._variable and operand._children():
-                    bits = -1
-            _set_field(new, "_bits_inside", bits)
-            fresh = _Entry(new, _interned.forget)
-            fresh.key = key
-            with _interned.lock:
-                entry = _interned.get(key)
-                node = None if entry is None else entry()
-                if node is None:
-                    _interned[key], node = fresh, new
-        return cast("Self", node)
+        node: Self | None = None if entry is None else entry()
+        return cls._create(key, dtype, values) if node is None else node
 
     @classmethod
     def _known(cls, *key: object) -> Self | None:
         """The node of this class that is interned under its datatype and fields, if any is."""
         entry = _interned.get((cls, *key))
-        return None if entry is None else cast("Self | None", entry())
+        node: Self | None = None if entry is None else entry()
+        return node
 
     @classmethod
-    def _height_over(cls, operands: Iterable[Node]) -> int:
-        height, chain = 0, cls._chain
+    def _create(cls, key: tuple[object, ...], dtype: DataType, values: tuple[object, ...]) -> Self:
+        """A new node, unless another thread has interned one in the meantime."""
+        new = object.__new__(cls)
+        for name, value in zip(cls._stored, values, strict=True):
+            _set_field(new, name, value)
+        operands: list[Node] = []
+        collect_nodes(values, operands)
+        height, bits, chain = 0, cls._own_bit, cls._chain
         for operand in operands:
             if isinstance(operand, PrimExpr):
+                bits |= operand._bits_inside
                 above = operand.height
                 if chain is None or chain != operand._chain or operand.dtype not in _CHAINED:
                     above += 1
                 if above > height:
                     height = above
-        return height
+            elif not operand._variable and operand._children():
+                bits = -1
+        _set_field(new, "dtype", dtype)
+        _set_field(new, "_nodes", tuple(operands))
+        _set_field(new, "height", height)
+        _set_field(new, "_bits_inside", bits)
+        fresh = _Entry(new, _interned.forget)
+        fresh.key = key
+        with _interned.lock:
+            entry = _interned.get(key)
+            node: Self | None = None if entry is None else entry()
+            if node is None:
+                _interned[key], node = fresh, new
+        return node
 
     @override
     def _children(self) -> tuple[Node, ...]:

@@ -14,9 +14,9 @@ N = TypeVar("N", bound=Node)
 
 def mentions(value: PrimExpr, variables: Container[Var]) -> bool:
     """Return whether any of `variables` occurs in `value`."""
-    if isinstance(value, (Var, IntImm)):
-        return isinstance(value, Var) and value in variables
-    return any(var in variables for var in occurrences(value, Var))
+    if isinstance(value, Var):
+        return value in variables
+    return type(value) is not IntImm and any(var in variables for var in occurrences(value, Var))
 
 
 def substitute(

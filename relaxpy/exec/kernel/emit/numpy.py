@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.allocation import allocations, extent, uncertain_views
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
+from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.emit.values import converted_by_store
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.nodes import Axis, loads

@@ -31,6 +31,8 @@ def bounds_of(
 
     Bounds that depend on outer axes are substituted outward, so the result contains no axis.
     """
+    if not f.coefficients:
+        return f.offset, f.offset
     loops = {a.var for a in axes}
     if not loops.issuperset(f.coefficients):
         return None
@@ -71,7 +73,7 @@ def is_inside(
         case FloorDiv(a=a, b=IntImm(value=divisor)) if divisor > 0:
             return is_inside(a, as_poly(size) * divisor, axes, shape_vars)
         case FloorMod(b=IntImm(value=divisor)) if divisor > 0:
-            return (as_poly(size) - divisor).is_at_least(0, shape_vars)
+            return as_poly(size).is_at_least(divisor, shape_vars)
         case Min() | Max():
             return _is_clamped(index, size, axes, shape_vars)
         case _:
@@ -93,8 +95,9 @@ def _is_clamped(
         ends = None if index_map is None else bounds_of(index_map, axes, shape_vars)
         if ends is None:
             return False
-        distance = as_poly(size) - 1 - ends[1] if above else ends[0]
-        return distance.is_at_least(0, shape_vars)
+        if above:
+            return as_poly(size).exceeds(ends[1], 1, shape_vars)
+        return ends[0].is_at_least(0, shape_vars)
 
     return bounded(index, above=False) and bounded(index, above=True)
 
@@ -109,9 +112,7 @@ def is_range_inside(
     high = None if stop is None else bounds_of(stop, axes, shape_vars)
     if low is None or high is None:
         return False
-    return low[0].is_at_least(0, shape_vars) and (as_poly(size) - high[1]).is_at_least(
-        0, shape_vars
-    )
+    return low[0].is_at_least(0, shape_vars) and as_poly(size).exceeds(high[1], 0, shape_vars)
 
 
 def unproved(
@@ -141,10 +142,14 @@ def obliged(
             yield node.b, None
 
 
+def obliging(expr: PrimExpr) -> Iterator[PrimExpr]:
+    """The nodes in `expr` for which `obliged` may have a result."""
+    return occurrences(expr, BufferLoad, *_DIVISIONS)
+
+
 def may_fail(expr: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]) -> bool:
     """Whether a load in `expr` may be out of bounds, or an integer divisor may be zero."""
-    nodes = occurrences(expr, BufferLoad, *_DIVISIONS)
-    return any(True for node in nodes for _ in obliged(node, axes, shape_vars))
+    return any(True for node in obliging(expr) for _ in obliged(node, axes, shape_vars))
 
 
 def keeps_divisions(expr: PrimExpr, result: PrimExpr, axes: Sequence[Axis] = ()) -> bool:
@@ -186,7 +191,7 @@ def is_affine_inside(
     if bounds is None:
         return False
     low, high = bounds
-    return low.is_at_least(0, shape_vars) and (as_poly(size) - 1 - high).is_at_least(0, shape_vars)
+    return low.is_at_least(0, shape_vars) and as_poly(size).exceeds(high, 1, shape_vars)
 
 
 def _eliminated(
@@ -203,7 +208,8 @@ def _eliminated(
     if bound is None:
         return None
     others = {var: c for var, c in index.coefficients.items() if var is not axis.var}
-    result = Affine(others, index.offset + factor * bound.offset)
+    offset = index.offset + factor * bound.offset if bound.offset.terms else index.offset
+    result = Affine(others, offset)
     if not bound.coefficients:
         return result
     return affine(result.poly() + factor * (bound.poly() - bound.offset), loops)
@@ -214,7 +220,7 @@ def is_injective(f: Affine, axes: Sequence[Axis], shape_vars: Container[Var]) ->
     width = as_poly(0)
     ordered = sorted(f.coefficients.items(), key=lambda item: _weight(item[1]))
     for var, factor in ordered:
-        if not (factor - width).is_at_least(1, shape_vars):
+        if not factor.exceeds(width, 1, shape_vars):
             return False
         ends = bounds_of_axis(next(a for a in axes if a.var is var), axes, shape_vars)
         if ends is None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences
@@ -207,10 +206,12 @@ def expressions(item: Item) -> tuple[PrimExpr, ...]:
 
 def walk_items(items: tuple[Item, ...]) -> Iterator[Item]:
     """All items, outer before inner."""
-    for item in items:
+    stack = list(reversed(items))
+    while stack:
+        item = stack.pop()
         yield item
-        for body in bodies(item):
-            yield from walk_items(body)
+        for body in reversed(bodies(item)):
+            stack += reversed(body)
 
 
 def jumps(items: tuple[Item, ...]) -> Iterator[Jump]:

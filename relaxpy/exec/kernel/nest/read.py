@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence, Set
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, assert_never, cast
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.buffers import BufferTable, written_buffers

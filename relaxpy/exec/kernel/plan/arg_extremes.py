@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias, cast
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import is_one_to_one
 from relaxpy.exec.kernel.nest.nodes import Axis, Bind, Branch, Item, Store, loads
 from relaxpy.exec.kernel.plan.statements import Access, Compound, access

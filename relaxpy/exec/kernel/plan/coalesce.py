@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import replace
 from itertools import permutations
 
+from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.domain import conjuncts, split
 from relaxpy.exec.kernel.nest.nodes import Axis
@@ -36,6 +36,8 @@ def _coalesced_once(
 
     Whatever depends on the outer axis of a pair depends on the inner one, too.
     """
+    if len(axes) < 2:
+        return None
     exprs = (*statement.indices, *statement.guards, statement.value)
     loads = (load for e in exprs for load in occurrences(e, BufferLoad))
     used = [
@@ -90,7 +92,9 @@ def _coalesced_pair(
 def _guards_as_bounds(
     statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]
 ) -> tuple[Assignment, tuple[Axis, ...]]:
-    """`statement` with guards on one axis as bounds of the axis."""
+    """`statement` with guards on one axis as bounds of the axis; itself if it has no guards."""
+    if not statement.guards:
+        return statement, axes
     remaining: list[PrimExpr] = []
     stops = False
     for test in (t for guard in statement.guards for t in conjuncts(guard)):

@@ -49,7 +49,7 @@ def _overlapping_pairs(
     group: list[_Use], statements: Sequence[Statement], shape_vars: Container[Var]
 ) -> Iterator[tuple[_Use, _Use]]:
     """Pairs of uses of one buffer, without those that are disjoint in some dimension."""
-    if not any(use.writes for use in group):
+    if not any(use.writes for use in group) or len({use.statement for use in group}) == 1:
         return
     groups = [group]
     buffer, rank = group[0].access.buffer, len(group[0].access.maps)
@@ -117,11 +117,9 @@ def _disjoint_groups(
         start = spans[use][0]
         if not groups:
             groups.append([use])
-        elif not (start - spans[groups[-1][0]][0]).is_at_least(0, shape_vars):
+        elif not start.exceeds(spans[groups[-1][0]][0], 0, shape_vars):
             overlapping.append(use)
-        elif all(
-            (start - spans[other][1]).is_at_least(1, shape_vars) for other in reversed(groups[-1])
-        ):
+        elif all(start.exceeds(spans[o][1], 1, shape_vars) for o in reversed(groups[-1])):
             groups.append([use])
         else:
             groups[-1].append(use)

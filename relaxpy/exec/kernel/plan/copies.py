@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import cast
 
+from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.domain import is_point
 from relaxpy.exec.kernel.nest.nodes import loads

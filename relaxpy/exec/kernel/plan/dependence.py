@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 from enum import Enum, auto
 from itertools import groupby, product
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import bounds_of, bounds_of_axis, is_injective
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.arg_extremes import arg_extreme_of
@@ -287,9 +286,9 @@ def _by_range(ends: Ends, shape_vars: Container[Var]) -> set[Direction]:
     if ends is None:
         return possible
     (a_start, a_last), (b_start, b_last) = ends
-    if (b_start - a_last).is_at_least(0, shape_vars):
+    if b_start.exceeds(a_last, 0, shape_vars):
         possible.discard(LATER)
-    if (a_start - b_last).is_at_least(0, shape_vars):
+    if a_start.exceeds(b_last, 0, shape_vars):
         possible.discard(EARLIER)
     if _is_less(a_last, b_start, shape_vars) or _is_less(b_last, a_start, shape_vars):
         possible.discard(SAME)
@@ -298,7 +297,7 @@ def _by_range(ends: Ends, shape_vars: Container[Var]) -> set[Direction]:
 
 def _is_less(a: IndexPoly, b: IndexPoly, shape_vars: Container[Var]) -> bool:
     """Whether `a` is provably less than `b`."""
-    return (b - a).is_at_least(1, shape_vars)
+    return b.exceeds(a, 1, shape_vars)
 
 
 def _restrict(

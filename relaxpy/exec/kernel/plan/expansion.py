@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final, cast
 
+from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import (
     Axis,
     Branch,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
 
+from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.alignment import aligned_axes

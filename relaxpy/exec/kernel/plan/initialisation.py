@@ -8,11 +8,10 @@ iterations.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import takewhile
 from typing import TypeAlias
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import is_one_to_one
 from relaxpy.exec.kernel.nest.domain import conjuncts, empty_condition, is_implied
 from relaxpy.exec.kernel.nest.nodes import (

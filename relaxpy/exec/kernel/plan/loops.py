@@ -7,10 +7,9 @@ product becomes one loop for each factor.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import replace
 from typing import cast
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.domain import conjuncts, split
 from relaxpy.exec.kernel.nest.nodes import (
@@ -58,29 +57,34 @@ class _Loops:
     def __init__(self, shape_vars: Container[Var]) -> None:
         self.shape_vars = shape_vars
 
-    def items(self, items: tuple[Item, ...], outer: tuple[Axis, ...]) -> tuple[Item, ...]:
-        return tuple(self._item(item, outer) for item in items)
+    def items(
+        self, items: tuple[Item, ...], outer: tuple[Axis, ...], *, simplified: bool = False
+    ) -> tuple[Item, ...]:
+        return tuple([self._item(item, outer, simplified=simplified) for item in items])
 
-    def _item(self, item: Item, outer: tuple[Axis, ...]) -> Item:
+    def _item(self, item: Item, outer: tuple[Axis, ...], *, simplified: bool) -> Item:
+        """`item` normalised; one that is `simplified` was so inside of an enclosing loop."""
         match item:
             case Loop():
-                return self._loop(item, outer)
+                return self._loop(item, outer, simplified=simplified)
             case Branch(body=body, orelse=orelse):
                 yes, no = self.items(body, outer), self.items(orelse, outer)
                 return replace(item, body=yes, orelse=no)
             case _:
                 return item
 
-    def _loop(self, loop: Loop, outer: tuple[Axis, ...]) -> Item:
+    def _loop(self, loop: Loop, outer: tuple[Axis, ...], *, simplified: bool) -> Item:
+        before = loop
         while (joint := _coalesced(loop, self.shape_vars)) is not None:
             loop = joint
         loop = self._narrowed(loop, outer)
         axes = (*outer, loop.axis)
-        loop = self._simplified(loop, axes)
+        if not (simplified and loop is before):
+            loop = self._simplified(loop, axes)
         digits = self._split(loop, outer)
         if digits is not None:
-            return self._item(digits, outer)
-        return replace(loop, body=self.items(loop.body, axes))
+            return self._item(digits, outer, simplified=True)
+        return replace(loop, body=self.items(loop.body, axes, simplified=True))
 
     def _narrowed(self, loop: Loop, outer: tuple[Axis, ...]) -> Loop:
         """`loop` with a condition on its variable around the body as its bounds."""

@@ -152,9 +152,11 @@ class _Scheduler:
             return tree
         if not axes:
             return Run((statement,))
-        direct = classify(statement, axes, self.shape_vars)
-        simpler = classify(*coalesced(statement, axes, self.shape_vars), self.shape_vars)
-        return direct if simpler.ordered else simpler
+        fewer = coalesced(statement, axes, self.shape_vars)
+        simpler = classify(*fewer, self.shape_vars)
+        if not simpler.ordered or fewer == (statement, axes):
+            return simpler
+        return classify(statement, axes, self.shape_vars)
 
 
 def classify(statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]) -> Run:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.domain import (
     Box,
@@ -400,11 +400,8 @@ class _Collector:
         empty = next((k for k, a in enumerate(box) if is_empty(a, self.shape_vars)), None)
         if empty is not None and not self.bounds_may_fail(box[:empty]):
             return
-        indices, value = (
-            _points_substituted(store.indices, box),
-            _points_substituted((store.value,), box)[0],
-        )
-        guards = tuple(_points_substituted(guards, box))
+        *indices, value = _points_substituted((*store.indices, store.value), box)
+        guards = tuple(_points_substituted(guards, box)) if guards else ()
         for condition in () if _is_triangular(box) else _branch_conditions(value):
             boxes = split(condition, box, self.shape_vars)
             if boxes is None or not (boxes.holds or boxes.fails):
@@ -491,6 +488,8 @@ def _points_substituted(values: Iterable[PrimExpr], box: Box) -> list[PrimExpr]:
 
 def _points_eliminated(box: Box) -> Box:
     """`box` with bounds that do not depend on axes with one iteration."""
+    if not any(map(is_point, box)):
+        return box
     result: list[Axis] = []
     for axis in box:
         start, stop = _points_substituted((axis.start, axis.stop), tuple(result))

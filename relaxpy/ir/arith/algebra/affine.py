@@ -27,9 +27,11 @@ from relaxpy.ir.tir.expr import (
 from relaxpy.ir.tir.substitution import mentions
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class IndexPoly:
     """A polynomial read from an expression as it is written; its atoms are not sums or products.
+
+    It is not frozen, though never changed: thousands are created for a kernel, in half of the time.
 
     Rule:
         Signed integers of 32 bits and more are taken as unbounded, as index arithmetic may assume.
@@ -41,7 +43,8 @@ class IndexPoly:
         return IndexPoly(poly.add(self.terms, _terms(other)))
 
     def __sub__(self, other: IndexPoly | int) -> IndexPoly:
-        return IndexPoly(poly.add(self.terms, _terms(other), -1))
+        terms = _terms(other)
+        return IndexPoly(poly.add(self.terms, terms, -1)) if terms else self
 
     def __mul__(self, other: IndexPoly | int) -> IndexPoly:
         return IndexPoly(poly.multiply(self.terms, _terms(other)))
@@ -79,16 +82,23 @@ class IndexPoly:
 
     def is_at_least(self, bound: int, sizes: Container[Var]) -> bool:
         """Whether the value is proved at least `bound` if no variable of `sizes` is negative."""
-        least = self - bound if bound else self
-        number = least.constant
+        number = self.constant
         if number is not None:
-            return number >= 0
+            return number >= bound
+        least = self - bound
         if all(
             factor >= 0 and all(_not_negative(a, sizes) for a in monomial)
             for monomial, factor in least.terms.items()
         ):
             return True
         return any(weaker.is_at_least(0, sizes) for weaker in least._weaker())
+
+    def exceeds(self, other: IndexPoly, least: int, sizes: Container[Var]) -> bool:
+        """Whether `self - other` is proved at least `least`, as by `is_at_least`."""
+        number, subtracted = self.constant, other.constant
+        if number is not None and subtracted is not None:
+            return number - subtracted >= least
+        return (self - other).is_at_least(least, sizes)
 
     def _weaker(self) -> Iterator[IndexPoly]:
         """Polynomials that are never greater, with one Min, Max or quotient bounded by operands."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.algebra import residue as residues
 from relaxpy.ir.arith.algebra.interval import Interval, meet
 from relaxpy.ir.arith.algebra.poly import Poly

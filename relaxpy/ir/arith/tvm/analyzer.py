@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import IntEnum, IntFlag
 from functools import wraps
 from math import inf
 from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.algebra import facts, interval, poly
 from relaxpy.ir.arith.algebra.facts import Facts

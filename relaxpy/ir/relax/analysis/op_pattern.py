@@ -9,13 +9,12 @@ from typing import TypeGuard
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.memo import memoised
-from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.stmt import Block, BufferStore
+from relaxpy.ir.tir.stmt import Block, BufferStore, Stmt
 
 
 class OpPatternKind(IntEnum):
@@ -49,7 +48,7 @@ def op_pattern_kind(func: PrimFunc) -> OpPatternKind:
     outputs = {buffer for buffer in func.buffer_map_items if buffer is not None}
     kind = OpPatternKind.ELEMWISE
     seen = False
-    for block in _computing_blocks(func.body):
+    for block in _computing_blocks(func):
         seen = True
         if block is None:
             return OpPatternKind.OPAQUE
@@ -68,7 +67,7 @@ def is_row_wise(func: PrimFunc) -> bool:
     A row is what one index along the first axis contains. Blocks are elementwise, broadcasts, or
     reductions over other axes; an input without the first axis is the same for all rows.
     """
-    for block in _computing_blocks(func.body):
+    for block in _computing_blocks(func):
         if block is None or _kind_of(block) not in _ROW_WISE:
             return False
         reduced = [a.var for a in block.iter_vars if a.iter_type is tir.IterVarKind.CommReduce]
@@ -84,7 +83,7 @@ def is_row_wise(func: PrimFunc) -> bool:
 
 def multiplies_batches(func: PrimFunc) -> bool:
     """Whether a kernel is a product of batches of matrices, each with another one."""
-    for block in _computing_blocks(func.body):
+    for block in _computing_blocks(func):
         if block is None:
             return False
         variables = {axis.var for axis in block.iter_vars}
@@ -98,30 +97,35 @@ def multiplies_batches(func: PrimFunc) -> bool:
     return False
 
 
-def _computing_blocks(node: Node) -> Iterator[Block | None]:
+@memoised
+def _computing_blocks(func: PrimFunc) -> tuple[Block | None, ...]:
     """The innermost blocks in order; None for a store that is in no block with variables."""
+    return tuple(_blocks_in(func.body))
+
+
+def _blocks_in(node: Stmt) -> Iterator[Block | None]:
     if isinstance(node, BufferStore):
         yield None
         return
     if _is_innermost(node):
         yield node
         return
-    if isinstance(node, tir.PrimExpr):
-        return
     for child in children(node):
-        yield from _computing_blocks(child)
+        if isinstance(child, Stmt):
+            yield from _blocks_in(child)
 
 
-def _is_innermost(node: Node) -> TypeGuard[Block]:
+def _is_innermost(node: Stmt) -> TypeGuard[Block]:
     """Whether a node is a block without others in it, other than the root of the kernel."""
     if not isinstance(node, Block) or not (node.iter_vars or node.name_hint != "root"):
         return False
     return not _has_block(node.body)
 
 
-def _has_block(node: Node) -> bool:
-    statements = (child for child in children(node) if not isinstance(child, tir.PrimExpr))
-    return isinstance(node, Block) or any(map(_has_block, statements))
+def _has_block(node: Stmt) -> bool:
+    if isinstance(node, Block):
+        return True
+    return any(_has_block(child) for child in children(node) if isinstance(child, Stmt))
 
 
 @memoised

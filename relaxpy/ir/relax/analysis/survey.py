@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Literal, TypeAlias
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Span
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from operator import is_
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyError, Span, WellFormedError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.infer import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from operator import is_
 from typing import TYPE_CHECKING, Final, TypeVar, assert_never, cast
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
 from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.core.sharing import VisitBudget

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from operator import is_
 from typing import TYPE_CHECKING
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind, apply_column

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.effects import may_fail

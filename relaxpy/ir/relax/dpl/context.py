@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.nodes import BindingBlock

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, counted
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rename, walk

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.link import link_functions
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.call_graph import mentioned_globals

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.equality.structural import structural_key

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo

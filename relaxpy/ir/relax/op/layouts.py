@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, TensorStructInfo

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.arith.prove import always
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.op import Op

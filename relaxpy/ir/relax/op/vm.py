@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import IntEnum
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.op_record import Allocation, CallKind
 from relaxpy.ir.relax.nodes import (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar, cast
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations.shape_vars import (
     bound_shape_vars,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import rebuild, rename, walk

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from operator import is_
 from typing import Any, TypeVar, cast
 
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import rebuild, rewrite
 from relaxpy.ir.module import IRModule

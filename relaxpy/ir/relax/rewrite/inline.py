@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError, TransformError, counted
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.relax.analysis.variables import occurring_vars

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from itertools import groupby
 from operator import is_
 from typing import TypeAlias, TypeVar, cast
 
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.relax.analysis.variables import occurring_vars

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from operator import is_
 from typing import Any, Final
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, StructInfoError, warn
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.traverse import rebuild

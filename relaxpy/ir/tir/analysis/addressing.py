@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import ops

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import StructInfoError, StructInfoTypeError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, VOID, DataType

@@ -7,9 +7,9 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, get_args, get_origin
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, close_names, counted
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, set_fields

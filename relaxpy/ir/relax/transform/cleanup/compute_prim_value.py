@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import Span
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.equality.structural import structural_equal, structural_hash

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from itertools import groupby
 
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
 from relaxpy.ir.relax.call_graph import detect_recursion

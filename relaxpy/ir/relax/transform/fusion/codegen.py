@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import rebuild

@@ -13,7 +13,7 @@ from relaxpy.ir.pass_infra.passes import register_config
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.stmt import AssertStmt, BufferStore, Evaluate, IfThenElse, LetStmt, While
+from relaxpy.ir.tir.stmt import AssertStmt, BufferStore, Evaluate, IfThenElse, LetStmt, Stmt, While
 
 FusionRule: TypeAlias = Callable[[PrimFunc, PrimFunc], bool]
 """Decides for a kernel and one that uses its result whether they are computed as one."""
@@ -70,4 +70,4 @@ def _computing(root: Node) -> Iterator[Node]:
             case tir.PrimExpr() | LetStmt() | IfThenElse() | While():
                 waiting += children(node)
             case _:
-                waiting += (c for c in children(node) if not isinstance(c, tir.PrimExpr))
+                waiting += (c for c in children(node) if isinstance(c, Stmt))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import mul
 from typing import TypeAlias, cast
 
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
@@ -234,15 +235,19 @@ def _called(value: Expr) -> tuple[str, tuple[Expr, ...]] | None:
 def _view_of(kernel: PrimFunc) -> View | None:
     """The view that a kernel computes, if that is all that it does."""
     buffers = [b for b in kernel.buffer_map_items if b is not None]
-    if not buffers or len(buffers) > 2 or not _stores_all(kernel, buffers[-1]):
+    store = next(occurrences(kernel.body, BufferStore), None)
+    if store is None or not buffers or len(buffers) > 2:
         return None
     *sources, target = buffers
-    store = next(occurrences(kernel.body, BufferStore))
     value = store.value
-    if not sources:
-        return value if isinstance(value, tir.IntImm | tir.FloatImm) else None
-    if not isinstance(value, BufferLoad) or value.buffer is not sources[0]:
+    if sources:
+        is_view = isinstance(value, BufferLoad) and value.buffer is sources[0]
+    else:
+        is_view = isinstance(value, (tir.IntImm, tir.FloatImm))
+    if not is_view or not _stores_all(kernel, target):
         return None
+    if not isinstance(value, BufferLoad):
+        return value
     axes = _axes(store, value)
     if axes is None and has_reshape_pattern(kernel):
         axes = _axes_without_units(sources[0], target)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rename, rewrite, walk
@@ -326,6 +327,8 @@ def _unified(
             images.setdefault(var, var.renamed(var.name))
     unknown = []
     for size, value in equations:
+        if size is value and isinstance(size, tir.IntImm):
+            continue
         image = images.get(size)
         if isinstance(image, tir.Var) and image not in values:
             values[image] = ops.cast_to(value, image.dtype)

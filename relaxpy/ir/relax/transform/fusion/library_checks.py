@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, TypeAlias, cast
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule

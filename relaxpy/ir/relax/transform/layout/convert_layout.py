@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule

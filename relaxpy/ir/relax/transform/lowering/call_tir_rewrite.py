@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.module import IRModule
