@@ -108,3 +108,21 @@ def test_what_no_tensor_can_be_made_of_is_the_argument() -> None:
     assert relax.const([1, 2]).data.tolist() == [1, 2]
     with pytest.raises(MisuseError):
         relax.const([n])
+
+
+def test_an_annotated_comparison_is_one_binding() -> None:
+    func = from_source(
+        """
+@R.function
+def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+    less: R.Tensor((4,), "bool") = x < y
+    vague: R.Tensor("bool", ndim=1) = x > y
+    return (less, vague)
+"""
+    )
+    names = [b.var.name_hint for block in func.body.blocks for b in block.bindings]
+    assert names[0] == "less"
+    assert (
+        str(func.body.struct_info)
+        == 'R.Tuple(R.Tensor((4,), dtype="bool"), R.Tensor(dtype="bool", ndim=1))'
+    )

@@ -396,14 +396,14 @@ class Emitter:
                 dataflow block.
         """
         scope = self.scope
-        annotated = var is not None and var.struct_info is not None
-        value = self._with_deferred_bound(value, changes=annotated)
+        changes = var is not None and var.struct_info not in (None, value.struct_info)
+        value = self._with_deferred_bound(value, changes=changes)
         self._note_effects(value, scope)
         sinfo = self.ctx.sinfo_of(value)
         rule = "DER-22" if isinstance(value, Function) else "DER-18"
         is_unnamed = var is None and not hint
         var = self._variable(scope, var, sinfo, value, hint, rule, output=output, span=span)
-        if self.remembers and not annotated:
+        if self.remembers and not changes:
             self.remember(value, var)
             if is_unnamed:
                 self.unnamed.add(var)
