@@ -120,12 +120,12 @@ def test_line_numbers_and_excerpts() -> None:
         .index('            y: R.Tensor((4, 4), dtype="float32") = R.exp(x)')
     )
     assert text.split("\n") == [
-        f"   (... {number - 1} lines skipped ...)",
+        f"(... {number - 1} lines skipped ...)",
         f"{number} {' ' * 8}with R.dataflow():",
         f'{number + 1} {" " * 12}y: R.Tensor((4, 4), dtype="float32") = R.exp(x)',
         f"{' ' * 54}^^^^^^^^",
         f'{number + 2} {" " * 12}z: R.Tensor((4, 4), dtype="float32") = R.call_tir(',
-        "   (... 4 lines skipped ...)",
+        "(... 4 lines skipped ...)",
     ]
 
 

@@ -11,7 +11,7 @@ from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.ir.short_text.document import Concat, Doc
 from relaxpy.script.printer.options import Options
 
-_START, _END = "\ufdd0", "\ufdd1"  # no text contains these: string literals escape them
+START, END = "\ufdd0", "\ufdd1"  # no text contains these: string literals escape them
 
 
 class Marks:
@@ -53,14 +53,14 @@ class Marks:
         self.shown.add(id(node))
         if id(node) not in self._underlined:
             return doc
-        marked = Concat(_START, doc, _END)
+        marked = Concat(START, doc, END)
         marked.width -= 2  # the marks are removed
         return marked
 
     def name(self, node: object, name: str) -> str:
         """Return the name of a variable, marked if it is to be underlined."""
         self.shown.add(id(node))
-        return f"{_START}{name}{_END}" if id(node) in self._underlined else name
+        return f"{START}{name}{END}" if id(node) in self._underlined else name
 
     def finished(self, lines: list[str], options: Options) -> list[str]:
         """Return the lines with underlines and comments, numbered and cut as in `options`."""
@@ -72,22 +72,35 @@ class Marks:
                     spans[index].append((len(text) - len(text.lstrip()), len(text)))
         for index, comment in self._comments:
             plain[index] += f"  # {comment}"
-        kept = _excerpt([bool(found) for found in spans], options.num_context_lines)
-        width = len(str(len(plain))) + 1 if options.print_line_numbers else 0
-        out: list[str] = []
-        skipped = 0
-        for index, text in enumerate(plain):
-            if not kept[index]:
-                skipped += 1
-                if index + 1 == len(plain) or kept[index + 1]:
-                    out.append(f"{' ' * width}(... {skipped} lines skipped ...)")
-                    skipped = 0
-                continue
-            number = f"{index + 1:>{width - 1}} " if width else ""
-            out.append(f"{number}{text}".rstrip())
-            if spans[index]:
-                out.append(" " * width + _underline(spans[index]))
-        return out
+        return _shown(plain, spans, options.print_line_numbers, options.num_context_lines)
+
+
+def underlined_text(lines: Iterable[str], *, numbered: bool, context: int) -> list[str]:
+    """Return lines with what is between marks underlined; a `context` below 0 keeps all lines."""
+    plain, spans = _without_marks(lines)
+    return _shown(plain, spans, numbered, context)
+
+
+def _shown(
+    plain: list[str], spans: list[list[tuple[int, int]]], numbered: bool, context: int
+) -> list[str]:
+    """Return the lines with the columns in `spans` underlined, and others left out."""
+    kept = _excerpt([bool(found) for found in spans], context)
+    width = len(str(len(plain))) + 1 if numbered else 0
+    out: list[str] = []
+    skipped = 0
+    for index, text in enumerate(plain):
+        if not kept[index]:
+            skipped += 1
+            if index + 1 == len(plain) or kept[index + 1]:
+                out.append(f"(... {skipped} lines skipped ...)")
+                skipped = 0
+            continue
+        number = f"{index + 1:>{width - 1}} " if width else ""
+        out.append(f"{number}{text}".rstrip())
+        if spans[index]:
+            out.append(" " * width + _underline(spans[index]))
+    return out
 
 
 def _targets(root: Node, path: AccessPath, shown: frozenset[int] | None) -> list[int]:
@@ -107,7 +120,7 @@ def _targets(root: Node, path: AccessPath, shown: frozenset[int] | None) -> list
     return [key for key in found if key in shown][-1:]
 
 
-def _without_marks(lines: list[str]) -> tuple[list[str], list[list[tuple[int, int]]]]:
+def _without_marks(lines: Iterable[str]) -> tuple[list[str], list[list[tuple[int, int]]]]:
     """Remove the marks; return the lines and the columns of what is marked in each of them."""
     plain: list[str] = []
     spans: list[list[tuple[int, int]]] = []
@@ -118,9 +131,9 @@ def _without_marks(lines: list[str]) -> tuple[list[str], list[list[tuple[int, in
         indent = len(line) - len(line.lstrip())
         begin = [indent] * opened
         for char in line:
-            if char == _START:
+            if char == START:
                 begin.append(len(text))
-            elif char == _END:
+            elif char == END:
                 found.append((begin.pop(), len(text)))
             else:
                 text += char
