@@ -1,5 +1,6 @@
 """Tensor expressions: tensors as functions of their indices."""
 
+from relaxpy.ir.te.kernels import extern_primfunc
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.te.tag import TagScope, tag_scope
 from relaxpy.ir.te.tensor import (
@@ -101,6 +102,7 @@ __all__ = [
     "erf",
     "exp",
     "extern",
+    "extern_primfunc",
     "floor",
     "floordiv",
     "floormod",

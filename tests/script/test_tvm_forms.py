@@ -1,14 +1,18 @@
 """Forms of kernels that texts and programs of TVM have: how they are read, and printed."""
 
 import re
+from textwrap import dedent
 
+import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import ParseError
+from relaxpy import te
+from relaxpy.errors import MisuseError, ParseError
 from relaxpy.ir import diagnostics
 from relaxpy.ir.equality.structural import assert_structural_equal
-from relaxpy.script import from_source, parser, tir as T
+from relaxpy.ir.tir import expr as tir
+from relaxpy.script import from_source, parser, relax as R, tir as T
 from relaxpy.script.parser import ir_module, parse, prim_func
 from relaxpy.tir.schedule.testing import assert_structural_equal_ignore_global_symbol
 
@@ -126,6 +130,107 @@ def test_a_declaration_describes_the_variables_of_its_shape() -> None:
         T.evaluate(B[0])
 
     assert "size = T.int32()" in reads_back(main)
+
+
+def test_a_block_may_use_the_data_of_what_it_allocates() -> None:
+    @T.prim_func
+    def main(A: T.Buffer((8,), "int8")):
+        with T.block("copy"):
+            B = T.alloc_buffer((8,), "int8")
+            T.evaluate(T.call_extern("int32", "fill", B.data))
+            for i in range(8):
+                A[i] = B[i]
+
+    block = main.body.block
+    assert block.reads == ()
+    assert str(block.writes[0]) == "A[0:8]"
+    reads_back(main)
+    body = """
+        @T.prim_func
+        def main(A: T.Buffer((8,), "int8")):
+            with T.block("use"):
+                T.evaluate(T.call_extern("int32", "fill", A.data))
+    """
+    with pytest.raises(ParseError, match="the data of buffer A is used as a pointer"):
+        from_source(dedent(body))
+
+
+def test_a_sum_of_calls_of_kernels_is_a_statement() -> None:
+    @ir_module
+    class Module:
+        @T.prim_func
+        def main(A: T.Buffer((2,), "float32")):
+            Module.double(A[0]) + Module.double(A[1])
+
+        @T.prim_func(private=True)
+        def double(x: T.float32) -> T.float32:
+            T.ret(x * T.float32(2))
+
+    assert str(Module["main"].body) == "T.evaluate(double(A[0]) + double(A[1]))"
+    body = "@T.prim_func\ndef main(x: T.float32):\n    T.exp(x) + T.float32(1)"
+    with pytest.raises(ParseError, match="is not used"):
+        from_source(body)
+
+
+def test_rounding_of_literals() -> None:
+    for name, value, expected in (
+        ("floor", -1.5, -2),
+        ("ceil", -1.5, -1),
+        ("trunc", -1.5, -1),
+        ("round", 2.5, 2),
+        ("nearbyint", 3.5, 4),
+        ("round", -0.2, 0),
+    ):
+        rounded = getattr(T, name)(T.float32(value))
+        assert isinstance(rounded, tir.FloatImm)
+        assert (rounded.value, rounded.dtype) == (expected, "float32")
+    assert not isinstance(T.floor(T.float32("inf")), tir.FloatImm)
+
+
+def test_an_attribute_may_be_a_scalar_with_a_name() -> None:
+    @R.function
+    def main(x: R.Tensor((1, 2, 1, 4), "float32")):
+        scale = T.FloatImm("float32", 0.5)
+        return R.nn.attention(x, x, x, scale=scale)
+
+    [call] = [b.value for b in main.body.blocks[0].bindings if "attention" in str(b.value)]
+    assert call.attrs["scale"] == 0.5
+
+
+def test_an_extern_is_computed_by_a_kernel() -> None:
+    @T.prim_func(private=True)
+    def kernel(
+        A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "int8")
+    ):
+        for i in range(4):
+            B[i] = A[i] * T.float32(2)
+            C[i] = T.Cast("int8", A[i])
+
+    a = te.placeholder((4,), name="a")
+    doubled, cast = te.extern_primfunc([a], kernel)
+    compiled = relaxpy.compile(te.create_prim_func([a, doubled, cast]))["main"]
+    values = np.float32([1, 2, 3, 4])
+    results = np.zeros(4, "float32"), np.zeros(4, "int8")
+    compiled(values, *results)
+    np.testing.assert_array_equal(results[0], values * 2)
+    np.testing.assert_array_equal(results[1], values.astype("int8"))
+
+    @T.prim_func(private=True)
+    def inplace(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            B[i] = B[i] + A[i]
+
+    assert te.extern_primfunc([a], inplace).shape == doubled.shape
+    with pytest.raises(MisuseError, match="the inputs are the tensors for A"):
+        te.extern_primfunc([te.placeholder((5,))], inplace)
+    with pytest.raises(MisuseError, match="expected a PrimFunc"):
+        te.extern_primfunc([a], te)
+    with pytest.raises(MisuseError, match="reads and writes buffers"):
+        te.extern_primfunc([a], T.prim_func(private=True)(_nothing))
+
+
+def _nothing(A: T.Buffer((4,), "float32")):
+    T.evaluate(0)
 
 
 def test_a_renderer_is_given_the_error_of_a_text_once() -> None:

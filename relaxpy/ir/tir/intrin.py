@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable
 from enum import IntEnum
@@ -15,7 +16,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Call, ExprLike, IntImm, PrimExpr, Select, StringImm
+from relaxpy.ir.tir.expr import Call, ExprLike, FloatImm, IntImm, PrimExpr, Select, StringImm
 
 
 class CallEffectKind(IntEnum):
@@ -99,15 +100,27 @@ def popcount(x: ExprLike) -> PrimExpr:
     return Call(value.dtype, "tir.popcount", (value,))
 
 
+#: Results for literals; round and nearbyint both choose the even one of two nearest integers.
+_ROUNDED: dict[str, Callable[[float], float]] = {
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "round": builtins.round,
+    "nearbyint": builtins.round,
+    "trunc": math.trunc,
+}
+
+
 def _rounding(name: str) -> Callable[[ExprLike], PrimExpr]:
     on_floats = _unary(name)
 
     def intrinsic(x: ExprLike) -> PrimExpr:
         value = ops.convert(x)
+        if isinstance(value, FloatImm) and math.isfinite(value.value):
+            return FloatImm(value.dtype, float(_ROUNDED[name](value.value)))
         return value if value.dtype.is_int else on_floats(value)
 
     intrinsic.__name__ = intrinsic.__qualname__ = name
-    intrinsic.__doc__ = f"{name} of x; an integer is returned as it is."
+    intrinsic.__doc__ = f"{name} of x; an integer is returned as it is, and a literal is rounded."
     return intrinsic
 
 

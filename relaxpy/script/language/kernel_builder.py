@@ -300,7 +300,8 @@ class KernelBuilder:
             case records.BufferSpec(data=Var()):
                 return self.define(name, records.DeclBufferForm(form), at)
             case records.BufferSpec():  # T.realize or an attribute says what its memory is
-                return self.new_buffer(name, form, at)
+                buffer: Buffer = self.call_at(at, form.create, name, self.span(at))
+                return buffer
             case _:
                 raise self.error(at, f"{describe(form)} has no value to name")
 

@@ -28,13 +28,15 @@ def access_regions(
 
     Loops inside the block are relaxed to their whole range, and the result is the union over all
     accesses of a buffer. In a block with an init statement, the buffers that it writes are not
-    reads. `pointers` are the data variables of buffers.
+    reads. `pointers` are the data variables of buffers; what the block allocates is not among its
+    regions, and its data may be used.
 
     Errors:
         MisuseError: a data pointer is used directly, so that the region is not known.
     """
     accesses = Accesses(pointers)
     accesses.hidden |= set(block.alloc_buffers)
+    accesses.own_data |= {buffer.data for buffer in block.alloc_buffers}
     for match in block.match_buffers:
         accesses.views[match.buffer] = match.source
     if block.init is not None:
@@ -53,6 +55,7 @@ class Accesses:
         self.reads: dict[Buffer, list[Interval]] = {}
         self.writes: dict[Buffer, list[Interval]] = {}
         self.hidden: set[Buffer] = set()
+        self.own_data: set[Var] = set()
         self.views: dict[Buffer, BufferRegion] = {}
         self.bounds: dict[Var, Interval] = {}
         self.lets: dict[Var, PrimExpr] = {}
@@ -148,7 +151,7 @@ class Accesses:
                     self.expression(value)
                     self.lets[var] = self.unfolded(value)
                     stack.append(body)
-                case Var() if node in self.pointers:
+                case Var() if node in self.pointers and node not in self.own_data:
                     raise MisuseError(
                         f"the data of buffer {node.name} is used as a pointer, so the regions that "
                         "the block reads and writes are unknown",

@@ -15,6 +15,8 @@ from relaxpy.entry import argument_node
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, Span, warn
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
@@ -578,6 +580,8 @@ class KernelReader(KernelBuilder):
                 self.effect(value, node)
             case tir.Call():
                 self.evaluate(value, node)
+            case PrimExpr() if any(map(_calls_kernel, walk(value))):
+                self.evaluate(value, node)
             case stmt.BufferStore():
                 self.add(replace(value, span=self.program.span(node)))
             case tuple() | list() if all(v is None for v in value):
@@ -588,3 +592,8 @@ class KernelReader(KernelBuilder):
                 )
             case _:
                 raise self.error(node, f"{describe(value)} does nothing here")
+
+
+def _calls_kernel(node: Node) -> bool:
+    """Whether this is a call of a function of the module, which may have effects."""
+    return isinstance(node, tir.Call) and isinstance(node.op, GlobalVar)
