@@ -135,21 +135,23 @@ def test_a_declaration_describes_the_variables_of_its_shape() -> None:
 def test_a_block_may_use_the_data_of_what_it_allocates() -> None:
     @T.prim_func
     def main(A: T.Buffer((8,), "int8")):
-        with T.block("copy"):
-            B = T.alloc_buffer((8,), "int8")
-            T.evaluate(T.call_extern("int32", "fill", B.data))
-            for i in range(8):
-                A[i] = B[i]
+        for k in range(2):
+            with T.block("copy"):
+                B = T.alloc_buffer((8,), "int8")
+                T.evaluate(T.call_extern("int32", "fill", B.data))
+                for i in range(8):
+                    A[i] = B[i]
 
-    block = main.body.block
+    block = main.body.block.body.body.block
     assert block.reads == ()
     assert str(block.writes[0]) == "A[0:8]"
     reads_back(main)
     body = """
         @T.prim_func
         def main(A: T.Buffer((8,), "int8")):
-            with T.block("use"):
-                T.evaluate(T.call_extern("int32", "fill", A.data))
+            for k in range(2):
+                with T.block("use"):
+                    T.evaluate(T.call_extern("int32", "fill", A.data))
     """
     with pytest.raises(ParseError, match="the data of buffer A is used as a pointer"):
         from_source(dedent(body))
