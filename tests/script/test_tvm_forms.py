@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import te
+from relaxpy import te, topi
 from relaxpy.errors import MisuseError, ParseError
 from relaxpy.ir import diagnostics
 from relaxpy.ir.equality.structural import assert_structural_equal
@@ -15,6 +15,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source, parser, relax as R, tir as T
 from relaxpy.script.parser import ir_module, parse, prim_func
 from relaxpy.tir.schedule.testing import assert_structural_equal_ignore_global_symbol
+from relaxpy.topi.nn import pooling
 
 
 def reads_back(func) -> str:
@@ -140,7 +141,7 @@ def test_a_block_may_use_the_data_of_what_it_allocates() -> None:
                 B = T.alloc_buffer((8,), "int8")
                 T.evaluate(T.call_extern("int32", "fill", B.data))
                 for i in range(8):
-                    A[i] = B[i]
+                    A[i] = B[i] + T.Cast("int8", k)
 
     block = main.body.block.body.body.block
     assert block.reads == ()
@@ -270,3 +271,8 @@ def test_the_parser_has_the_decorators_and_the_reader() -> None:
         assert_structural_equal_ignore_global_symbol(main, allocating)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         parser.nothing  # noqa: B018
+
+
+def test_pooling_has_a_module_of_its_own() -> None:
+    assert pooling.pool2d is topi.nn.pool2d
+    assert pooling.adaptive_pool is topi.nn.adaptive_pool
