@@ -70,7 +70,7 @@ A = decl_buffer((4, 8), "float32", "A")
         (tir.Broadcast(K, 4), "T.Broadcast(k, 4)"),
         (tir.Shuffle([tir.Broadcast(K, 2)], [0, 1]), "T.Shuffle([T.Broadcast(k, 2)], [0, 1])"),
         (A[K, 0], "A[k, 0]"),
-        (A[K, 0:4:1], "A[k, 0:4:1]"),
+        (A[K, 0:4:1], "A[k, 0:4]"),
         (A[K, K : K + 8 : 2], "A[k, k:k + 8:2]"),
         (A[0, tir.Ramp(7, -1, 4)], "A[0, T.Ramp(7, -1, 4)]"),
         (decl_buffer((), "int8", "S")[()], "S[()]"),
@@ -182,8 +182,8 @@ def test_leaves(leaf: rx.Expr, text: str):
 
 
 def test_other_parts():
-    assert str(Range(2, 5)) == "T.Range(2, 5)"
-    assert str(IterVar(Range(4), "i", 0)) == 'T.iter_var(i, (0, 4), "DataPar", "")'
+    assert str(Range(2, 5)) == "I.Range(2, 5)"
+    assert str(IterVar(Range(4), "i", 0)) == 'T.iter_var(i, T.Range(0, 4), "DataPar", "")'
     assert str(A[K, 0:4]) == "A[k, 0:4]"
     assert str(rx.Var("x")) == "x"
 
