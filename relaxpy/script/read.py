@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import ParseError
+from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
@@ -27,7 +27,7 @@ from relaxpy.script.parser.reading import (
     read_function,
     read_module,
 )
-from relaxpy.script.parser.source.report import docstring_removed
+from relaxpy.script.parser.source.report import Report, docstring_removed
 from relaxpy.script.parser.source.scope import BUILTINS, Scope
 from relaxpy.script.parser.source.text import Program, parse_text
 
@@ -69,8 +69,8 @@ def from_source(
             raise ParseError(f"a name in extra_vars is a string, found {name!r:.60}", about=name)
     program = parse_text(text.removeprefix("\ufeff"), filename or "<string>", limit=MAX_TEXT)
     names = dict(_USUAL | _NAMESPACES if extra_vars is None else extra_vars)
-    with collecting_errors(program):
-        return _Text(program, names, check_well_formed).read()
+    with collecting_errors(program) as report:
+        return _Text(program, names, check_well_formed).read(report)
 
 
 class _Text:
@@ -84,8 +84,8 @@ class _Text:
         self.scope = Scope(names, BUILTINS)
         self.values = GraphEvaluator(program, self.scope, self.guard)
 
-    def read(self) -> Any:
-        """Return the function or module that the text defines."""
+    def read(self, report: Report) -> Any:
+        """Return the function or module that the text defines; `report` gets errors of classes."""
         functions: list[ast.FunctionDef] = []
         classes: list[ast.ClassDef] = []
         for node in docstring_removed(self.program.tree.body):
@@ -122,7 +122,14 @@ class _Text:
             raise ParseError("the text defines no function and no module")
         if len(functions) == 1 and not classes:
             return self.function(functions[0])
-        modules = [self.module(node) for node in classes]
+        modules = []
+        for node in classes:
+            try:
+                modules.append(self.module(node))
+            except RelaxpyError as error:  # the other classes do not depend on this one
+                report.add(error)
+        if report.errors:
+            return None
         for node, module in zip(classes, modules, strict=True):
             if not isinstance(module, IRModule) and len(classes) + len(functions) > 1:
                 raise self.program.error(

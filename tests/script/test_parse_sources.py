@@ -424,3 +424,31 @@ def test_a_property_that_fails_is_named_where_it_is_read() -> None:
             return R.zeros((config.size,), "float32")
 
     assert caught.value.diagnostic.notes[0].startswith("raised at ")
+
+
+def test_the_errors_of_all_classes_of_a_text_are_reported_together() -> None:
+    text = """
+@I.ir_module
+class A:
+    @R.function
+    def first(x: R.Tensor((4,), "float32")):
+        return R.nothing(x)
+
+@I.ir_module
+class B:
+    @R.function
+    def second(x: R.Tensor((4,), "float32")):
+        return x
+
+@I.ir_module
+class C:
+    @R.function
+    def third(x: R.Tensor((4,), "float32"), w: R.Tensor((5,), "float32")):
+        return R.add(x, w)
+"""
+    with pytest.raises(ParseError) as caught:
+        from_source(text)
+    assert [(d.span and d.span.line) for d in caught.value.diagnostics] == [6, 18]
+    with pytest.raises(ParseError) as caught:
+        from_source(text.replace("R.add(x, w)", "x"))
+    assert len(caught.value.diagnostics) == 1
