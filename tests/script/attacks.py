@@ -119,12 +119,14 @@ REACHING = {
         "(lambda v: v).node",
         "(lambda v: v).scope",
     ],
+    "getattr takes the name of a public attribute": [
+        "getattr(x, '__class__')",
+    ],
     BUILT_IN: [
         "open('/etc/passwd')",
         "eval('1')",
         "exec('1')",
         "compile('1', '', 'eval')",
-        "getattr(x, '__class__')",
         "globals()",
         "vars(x)",
         "type(x)",
