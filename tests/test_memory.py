@@ -45,6 +45,7 @@ FEW = {
     "relaxpy.exec.native.static_entry._library",
     "relaxpy.exec.runtime.operands._scalar",
     "relaxpy.exec.runtime.operands._size",
+    "relaxpy.exec.runtime.threads._current_processor",
     "relaxpy.exec.runtime.threads.thread_count",
     "relaxpy.exec.runtime.values.holds_numbers",
     "relaxpy.exec.stored._surroundings",
