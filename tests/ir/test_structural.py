@@ -572,6 +572,25 @@ def test_a_written_result_is_the_same_as_a_derived_one() -> None:
     assert not structural_equal(written, wrong)
 
 
+@pytest.mark.rule("DER-46", "DER-47")
+@pytest.mark.parametrize("declared", [rx.ObjectStructInfo(), Tensor(None, "float32", ndim=1)])
+def test_a_function_without_derived_struct_info_is_the_same_after_normalisation(
+    declared: rx.StructInfo,
+) -> None:
+    k = tir.Var("k", "int64")
+    x, y = rx.Var("x", rx.ObjectStructInfo()), rx.Var("y", Tensor((k,)))
+    cast = rx.BindingBlock([rx.MatchCast(y, x, Tensor((k,)))])
+    func = rx.Function([x], rx.SeqExpr([cast], y), declared)
+    normal = from_source(func.script())
+    assert func.body.struct_info is None
+    assert normal.body.struct_info is not None
+    assert_structural_equal(func, normal)
+    assert structural_hash(func) == structural_hash(normal)
+    wrong = replace(func, ret_struct_info=Tensor((3,), "float32"))
+    assert not structural_equal(wrong, func)
+    assert not structural_equal(wrong, normal)
+
+
 @pytest.mark.rule("DER-46")
 def test_a_builder_keeps_equal_functions_that_declare_different_results() -> None:
     functions = [

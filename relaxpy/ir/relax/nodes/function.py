@@ -249,23 +249,26 @@ class Function(BaseFunc):
     def result_sinfo(self) -> StructInfo | None:
         """The struct info that structural equality compares for the result of this function.
 
-        It is that of the body, or the annotation where that says more. Whether an annotation is
-        written, and how little it says, makes no difference; what callers see is `struct_info`.
+        It is the annotation if that says more than the body, and else None: whether an annotation
+        is written, and how little it says, makes no difference. Callers see `struct_info`.
 
         Rule:
             DER-46, DER-47.
         """
-        declared, derived = self.ret_struct_info, self.body.struct_info
-        if declared is not None:
-            if derived is None or derived == declared:
-                return declared
-            from relaxpy.ir.relax.relations import is_base_of
-
-            return derived if is_base_of(declared, derived) else declared
-        if isinstance(self.struct_info, FuncStructInfo):
-            return self.struct_info.ret
+        declared = self.ret_struct_info
+        if declared is None and isinstance(self.struct_info, FuncStructInfo):
+            declared = self.struct_info.ret
+        if declared is None:
+            return None
         result: Expr | Op = self.body.body
-        return None if isinstance(result, Op) else result.struct_info  # an Op is ill-formed (WF-9)
+        derived = self.body.struct_info
+        if derived is None and not isinstance(result, Op):  # an Op is ill-formed (WF-9)
+            derived = result.struct_info
+        if derived == declared:
+            return None
+        from relaxpy.ir.relax.relations import is_base_of
+
+        return None if is_base_of(declared, derived or ObjectStructInfo()) else declared
 
     @staticmethod
     def create_empty(
