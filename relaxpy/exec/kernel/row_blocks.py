@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, TypeAlias
@@ -17,6 +17,7 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.blas import has_thread_limit, one_blas_thread
 from relaxpy.exec.runtime.threads import keep_from_this_processor, thread_count
+from relaxpy.ir.core.fork_lock import ForkLock
 
 TARGET = 1 << 21
 """The bytes that a block may access, so that intermediate results stay in the cache of a core.
@@ -61,34 +62,46 @@ class _Job:
             except BaseException as error:  # the thread that waits raises it
                 self.error = error
             finally:
+                self.work = _nothing
                 self.ended.release()
 
     def take_back(self) -> None:
-        """Nobody begins the job after this call; wait for its end if somebody has begun it."""
-        if not self.taken.acquire(blocking=False):
+        """Nobody begins the job after this call; wait for its end if somebody has begun it.
+
+        The job refers to no arrays then, although it waits in the queue while workers are busy.
+        """
+        if self.taken.acquire(blocking=False):
+            self.work = _nothing
+        else:
             self.ended.acquire()
 
 
+def _nothing() -> None:
+    """The work of a job that has ended."""
+
+
 class _Pool:
-    """Threads that wait for jobs.
+    """At most `count` threads that wait for jobs: fewer if the system does not start more.
 
     It hands a job over in about a quarter of the time of `concurrent.futures`.
     """
 
     def __init__(self, count: int) -> None:
         self.jobs: SimpleQueue[_Job] = SimpleQueue()
-        self.workers = [Thread(target=self._serve, daemon=True) for _ in range(count)]
-        for worker in self.workers:
-            worker.name = "relaxpy"
-            worker.start()
-        self.ids = [worker.native_id or 0 for worker in self.workers]
+        self.ids: list[int] = []
+        # The system limits the threads of a process, and starts none when the interpreter ends.
+        with suppress(RuntimeError):
+            for _ in range(count):
+                worker = Thread(target=self._serve, name="relaxpy", daemon=True)
+                worker.start()
+                self.ids.append(worker.native_id or 0)
 
     def _serve(self) -> None:
         while True:
             self.jobs.get().run()
 
     def submit(self, work: Callable[[], None], count: int) -> list[_Job]:
-        """Let `count` workers do the work, on other processors than that of this thread."""
+        """Let up to `count` workers do the work, on other processors than that of this thread."""
         allowed = keep_from_this_processor(self.ids)
 
         def elsewhere() -> None:
@@ -96,7 +109,7 @@ class _Pool:
                 os.sched_setaffinity(0, allowed)
             work()
 
-        jobs = [_Job(elsewhere) for _ in range(count)]
+        jobs = [_Job(elsewhere) for _ in range(min(count, len(self.ids)))]
         for job in jobs:
             self.jobs.put(job)
         return jobs
@@ -105,6 +118,10 @@ class _Pool:
 @cache
 def _pool() -> _Pool:
     return _Pool(max(threads() - 1, 1))
+
+
+_starts_pool = ForkLock()
+"""Held by the thread that needs `_pool`, so that only the first one starts workers."""
 
 
 if hasattr(os, "register_at_fork"):
@@ -161,39 +178,6 @@ def blocks(
     Errors:
         RuntimeCheckError: that of the first row that fails.
     """
-    try:
-        _blocks(rows, start, stop, row_bytes, row_work, run_bytes, of_batch, by_blas)
-    except RuntimeCheckError:
-        _fail_in_order(rows, start, stop)
-        raise
-
-
-def _fail_in_order(rows: _Rows, start: int, stop: int) -> None:
-    """Raise the error of the first row that fails; a block checks all rows of a step at once.
-
-    The rows before it are computed again, by halves: it takes as long as all rows at most twice.
-    """
-    while stop - start > 1:
-        middle = (start + stop) // 2
-        try:
-            rows(start, middle, np.empty)
-        except RuntimeCheckError:
-            stop = middle
-        else:
-            start = middle
-    rows(start, stop, np.empty)
-
-
-def _blocks(
-    rows: _Rows,
-    start: int,
-    stop: int,
-    row_bytes: int,
-    row_work: int,
-    run_bytes: int,
-    of_batch: bool,
-    by_blas: bool,
-) -> None:
     count = stop - start
     least = -(-SHORTEST_RUN // max(run_bytes, 1))
     if count * row_work >= WORTH_THREADS and threads() > 1 and not by_blas:
@@ -210,10 +194,31 @@ def _blocks(
     total = count * row_bytes
     if total <= min(TARGET, WORTH_SCRATCH):
         if count > 0:
-            rows(start, stop, np.empty)
+            _block(rows, start, stop, np.empty)
         return
     step = max(least, TARGET // row_bytes)
-    _run(rows, iter(range(start, stop, step)), stop, step)
+    _run(partial(_block, rows), iter(range(start, stop, step)), stop, step)
+
+
+def _block(rows: _Rows, lo: int, hi: int, empty: Callable[..., Any]) -> None:
+    """Run a block, which checks all rows of a step at once; raise the error of its first row.
+
+    The rows before that are computed again, by halves: it takes as long as the block at most twice.
+    Those of blocks that have ended are not, which may have stored to memory that they read.
+    """
+    try:
+        rows(lo, hi, empty)
+    except RuntimeCheckError:
+        while hi - lo > 1:
+            middle = (lo + hi) // 2
+            try:
+                rows(lo, middle, np.empty)
+            except RuntimeCheckError:
+                hi = middle
+            else:
+                lo = middle
+        rows(lo, hi, np.empty)
+        raise
 
 
 def _share(rows: _Rows, start: int, stop: int, step: int) -> None:
@@ -226,7 +231,7 @@ def _share(rows: _Rows, start: int, stop: int, step: int) -> None:
 
     def noted(lo: int, hi: int, empty: Callable[..., Any]) -> None:
         try:
-            rows(lo, hi, empty)
+            _block(rows, lo, hi, empty)
         except Exception as error:  # of any kind: the caller's thread raises it
             errors[lo] = error
             _end(starts)
@@ -235,10 +240,9 @@ def _share(rows: _Rows, start: int, stop: int, step: int) -> None:
         with np.errstate(all="ignore"):
             _run(noted, starts, stop, step)
 
-    jobs: list[_Job] = []
-    # When the interpreter shuts down, no thread can start.
-    with suppress(RuntimeError):
-        jobs = _pool().submit(work, min(threads(), -(-(stop - start) // step)) - 1)
+    with _starts_pool:
+        pool = _pool()
+    jobs = pool.submit(work, min(threads(), -(-(stop - start) // step)) - 1)
     # This thread works, too: it only waits for blocks that others have begun.
     try:
         work()
@@ -261,7 +265,7 @@ def _end(starts: Iterator[int]) -> None:
     deque(starts, 0)
 
 
-def _run(rows: _Rows, starts: Iterator[int], stop: int, step: int) -> None:
+def _run(block: _Rows, starts: Iterator[int], stop: int, step: int) -> None:
     """Run the blocks from `starts`, of which other threads may take some."""
     try:
         scratch = _scratch.pop()
@@ -269,6 +273,6 @@ def _run(rows: _Rows, starts: Iterator[int], stop: int, step: int) -> None:
         scratch = Scratch()
     for lo in starts:
         scratch.used = 0
-        rows(lo, min(lo + step, stop), scratch.empty)
+        block(lo, min(lo + step, stop), scratch.empty)
     if len(_scratch) < threads():
         _scratch.append(scratch)

@@ -17,6 +17,7 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec import blas
 from relaxpy.exec.kernel import row_blocks
+from relaxpy.exec.kernel.plan import blocking
 from relaxpy.exec.runtime import threads as runtime_threads
 from relaxpy.script import tir as T
 
@@ -187,6 +188,92 @@ def test_a_job_runs_once_or_is_taken_back() -> None:
     assert found == [1]
 
 
+def test_a_job_that_waits_after_it_was_taken_back_keeps_no_memory_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Workers may be busy for long with the jobs of another thread."""
+    pool = row_blocks._Pool(1)
+    monkeypatch.setattr(row_blocks, "threads", lambda: 2)
+    monkeypatch.setattr(row_blocks, "_pool", lambda: pool)
+    begun, ended = threading.Event(), threading.Event()
+
+    def busy() -> None:
+        begun.set()
+        ended.wait(10)
+
+    jobs = pool.submit(busy, 1)
+    assert begun.wait(10)
+    found: list[weakref.ref[object]] = []
+
+    def call() -> None:
+        array = np.empty(8)
+        found.append(weakref.ref(array))
+
+        def rows(lo: int, hi: int, empty: Callable[..., np.ndarray]) -> None:
+            array[...] = lo
+
+        row_blocks.blocks(rows, 0, 100, 10, 1 << 30)
+
+    gc.disable()
+    try:
+        call()
+        assert [ref() for ref in found] == [None]
+    finally:
+        gc.enable()
+        ended.set()
+        jobs[0].take_back()
+
+
+def test_the_first_of_several_threads_starts_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    class Slow(row_blocks._Pool):
+        def __init__(self, count: int) -> None:
+            started.append(count)
+            time.sleep(0.02)
+            super().__init__(count)
+
+    monkeypatch.setattr(row_blocks, "_Pool", Slow)
+    monkeypatch.setattr(row_blocks, "threads", lambda: 3)
+    row_blocks._pool.cache_clear()
+    callers = [
+        threading.Thread(target=row_blocks.blocks, args=(lambda *_: None, 0, 100, 10, 1 << 30))
+        for _ in range(4)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(10)
+    row_blocks._pool.cache_clear()
+    assert started == [2]
+
+
+def test_workers_are_as_many_as_the_system_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = threading.Thread.start, []
+
+    def limited(thread: threading.Thread) -> None:
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    monkeypatch.setattr(row_blocks, "threads", lambda: 9)
+    row_blocks._pool.cache_clear()
+    try:
+        for _ in range(2):
+            seen = np.zeros(100, int)
+
+            def rows(lo: int, hi: int, empty: object, seen: np.ndarray = seen) -> None:
+                seen[lo:hi] += 1
+
+            row_blocks.blocks(rows, 0, 100, 10, 1 << 30)
+            assert seen.tolist() == [1] * 100
+        assert len(row_blocks._pool().ids) == 2
+    finally:
+        row_blocks._pool.cache_clear()
+
+
 def test_one_thread_starts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused() -> NoReturn:
         raise AssertionError
@@ -269,3 +356,32 @@ def test_of_several_bad_indices_that_of_the_first_row_is_reported(
         for threads in (1, 2, 3, 5):
             monkeypatch.setattr(row_blocks, "threads", lambda threads=threads: threads)
             assert message(executable["picked"]) == expected
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_is_not_sought_in_blocks_that_have_replaced_their_indices(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    """The index that the error tells is one of the arguments, not of those that are stored."""
+
+    @T.prim_func
+    def replaced(A: T.Buffer((8,), "int64"), C: T.Buffer((300000,), "int64")) -> None:
+        B = T.alloc_buffer((300000,), "int64")
+        for i in T.grid(300000):
+            with T.block("B"):
+                vi = T.axis.spatial(300000, i)
+                B[vi] = A[C[vi]]
+        for i in T.grid(300000):
+            with T.block("C"):
+                vi = T.axis.spatial(300000, i)
+                C[vi] = B[vi] * T.int64(2)
+
+    monkeypatch.setattr(row_blocks, "threads", lambda: threads)
+    monkeypatch.setattr(row_blocks, "WORTH_THREADS", 1)
+    monkeypatch.setattr(blocking, "MUCH_WORK", 1)
+    executable = relaxpy.compile(replaced, target="numpy")
+    assert "rt.blocks(" in executable.source
+    indices = np.zeros(300000, np.int64)
+    indices[-5:] = 9, 10, 11, 12, 13
+    with pytest.raises(RuntimeCheckError, match="index 9 is outside dimension 0 of buffer A"):
+        executable["replaced"](np.full(8, 100), indices)
