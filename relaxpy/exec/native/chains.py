@@ -61,13 +61,15 @@ def with_chains(program: Program) -> Program:
         for buffer, block in blocks.items()
         if block not in elided and plan.root(buffer) is not buffer
     }
+    # A buffer that needs no memory may be the owner of memory that others need.
+    stored = dict.fromkeys(shared.get(b, b) for b in rows if b not in elided)
     return replace(
         program,
         plan=replace(plan, shared={**plan.shared, **shared}),
         trees=tuple(trees),
         elided=elided,
         written=program.written.union(rows, flags),
-        partial=(*program.partial, *(b for b in rows if b not in elided)),
+        partial=(*program.partial, *stored),
         rows=rows,
     )
 

@@ -216,3 +216,21 @@ class Module:
     names = dict.fromkeys(row.kernel for row in executable.report())
     trees = "\n".join(executable.kernel_source(name, kind="tree") for name in names)
     assert len(re.findall(r"^each .*, over k", trees, re.MULTILINE)) == 2
+
+
+@pytest.mark.parametrize("rows", [30, "n"])
+@pytest.mark.usefixtures("small_blocks")
+def test_low_precision_in_the_memory_of_elided_buffers(rows: object) -> None:
+    """The shares are stored as float16 in the memory of those in float32, which are not stored."""
+    q, k, v = (numbers(s, "float16", seed=s[1]) for s in ((2, 30, 16), (2, 16, 77), (2, 77, 8)))
+    shapes = ((2, rows, 16), k.shape, v.shape)
+    text = texts("R.matmul(R.nn.softmax(R.matmul(q, k)), v)", "float16", *shapes)
+    executable = relaxpy.compile(from_source(text), target="native")
+    [name] = {row.kernel for row in executable.report() if "softmax" in row.kernel}
+    tree = executable.kernel_source(name, kind="tree")
+    assert "in registers: T_cast, T_softmax_norm, matmul" in tree
+    found = executable["main"](q, k, v)
+    scores = q.astype("float64") @ k
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    wanted = shares / shares.sum(-1, keepdims=True) @ v
+    np.testing.assert_allclose(found, wanted, atol=4e-3)
