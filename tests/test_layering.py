@@ -88,6 +88,7 @@ FLOORS = {
         diagnostics.py language printer dist.py ir_builder
         parser/source parser/evaluate parser/graph parser/kernel parser
         tir.py relax.py ir.py read.py relay ir_builder/ir ir_builder/tir ir_builder/relax
+        highlight.py
     """,
     "relaxpy/cli": """
         usage.py show.py programs.py passes.py inputs.py outputs.py commands.py main.py

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 SourceKind: TypeAlias = Literal["tree", "python", "llvm", "asm"]
 FORMAT: Final = "relaxpy-executable"
 VERSION: Final = 1
+_DESCRIPTIONS: Final = frozenset(("as_text", "as_python", "stats"))
 _ndarray: Final = np.ndarray
 
 
@@ -250,6 +251,9 @@ class Executable(CopiedByReference):
     def __getitem__(self, name: str) -> EntryPoint:
         """The function that can be called under `name` (TOP-3).
 
+        `as_text`, `as_python` and `stats` are found by their names, too, as in TVM, unless the
+        program has functions of these names.
+
         Errors:
             UnknownNameError (also KeyError, ValueError): there is no such function, or it is
                 private (TOP-4).
@@ -262,6 +266,8 @@ class Executable(CopiedByReference):
             raise UnknownNameError(
                 f"function {name!r} is private: it has no global_symbol", rule="TOP-4"
             )
+        if isinstance(name, str) and name in _DESCRIPTIONS:
+            return getattr(self, name)  # type: ignore[no-any-return]
         known = ", ".join(self._entries) or "none"
         raise UnknownNameError(
             f"the executable has no function {name!r}; it has {known}",

@@ -275,7 +275,8 @@ def test_an_executable_describes_itself_by_the_methods_of_tvm() -> None:
     assert ex.jit() is ex
     assert ex.mod is ex
     assert ex.imports == []
-    assert ex.as_python() == ex.source
+    assert ex.as_python() == ex.source == ex["as_python"]()
+    assert (ex["as_text"](), ex["stats"]()) == (ex.as_text(), ex.stats())
     assert relaxpy.script.from_source(ex.as_text()).functions_by_name.keys() == set(
         ex._program.module.functions_by_name
     )

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import ir
-from relaxpy.errors import Diagnostic, MisuseError, UnknownNameError
+from relaxpy import ir, register_func
+from relaxpy.errors import Diagnostic, MisuseError, UnknownNameError, UnknownPackedFuncError
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import (
+    DEFAULT_DERIVE,
+    EnvFunc,
     FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
@@ -591,6 +593,17 @@ def test_a_number_that_32_bits_cannot_hold_needs_a_datatype(value: object):
     assert "int64" in str(caught.value)
     assert rx.const(value, "int64").data.tolist() == np.array(value).tolist()
     assert rx.const([2**31 - 1, -(2**31)]).data.dtype == "int32"
+
+
+def test_functions_are_found_by_their_names() -> None:
+    register_func("tests.env_func.add_one", lambda x: x + 1)
+    found = EnvFunc.get("tests.env_func.add_one")
+    assert found == EnvFunc.get("tests.env_func.add_one")
+    assert (found.name, found(1), found.func(2)) == ("tests.env_func.add_one", 2, 3)
+    assert EnvFunc.get("default_derive") is DEFAULT_DERIVE
+    for name in ("tests.env_func.nothing", 3):
+        with pytest.raises(UnknownPackedFuncError, match="no packed function is registered"):
+            EnvFunc.get(name)
 
 
 @pytest.mark.rule("SUB-17", "SI-13")

@@ -16,6 +16,7 @@ from relaxpy.ir.tir import expr as tir, stmt
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Evaluate
 from relaxpy.script import relax as R
+from relaxpy.script.highlight import cprint
 from relaxpy.script.printer import html, show
 
 X = rx.Var("x", rx.TensorStructInfo((tir.Var("n", "int64"),)))
@@ -141,6 +142,21 @@ def test_a_style_colours_everywhere(style: str, capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     assert "\x1b[" in text
     assert re.sub(r"\x1b\[[\d;]*m", "", text).rstrip() == FUNC.script(name="f")
+
+
+def test_a_program_or_its_text_is_printed_in_colour(capsys: pytest.CaptureFixture[str]):
+    cprint(FUNC)
+    cprint(FUNC.script())
+    assert capsys.readouterr().out == (FUNC.script() + "\n") * 2
+    cprint(FUNC, "light")
+    shown = capsys.readouterr().out
+    cprint(FUNC.script(), style="light", black_format=True)
+    assert capsys.readouterr().out == shown
+    assert "\x1b[" in shown
+    with pytest.raises(MisuseError, match="a style is one of"):
+        cprint("x", "zork")
+    with pytest.raises(MisuseError, match="expected a program or a text, found 3"):
+        cprint(3)
 
 
 def test_an_unknown_style_is_refused():

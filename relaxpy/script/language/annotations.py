@@ -13,6 +13,7 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.types import PrimType
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import static_type as ty
@@ -467,7 +468,7 @@ class Pair(Annotation):
         yield from string_dims(self._annotation, in_functions=in_functions)
 
 
-def _combined(kind: ty.Type, shape: object) -> Annotation | rx.StructInfo:
+def _combined(kind: ty.Type | PrimType, shape: object) -> Annotation | rx.StructInfo:
     """Combine a type and a shape."""
     if isinstance(shape, UnknownShape):
         return ty.wrap_type(kind)

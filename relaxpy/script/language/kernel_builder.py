@@ -15,7 +15,7 @@ from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range, check_access, decl_buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range, check_access
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.language import records
@@ -434,7 +434,6 @@ class KernelBuilder:
         """Return the buffer of a handle parameter, or a view of a region in a block."""
         source, spec = form.source, form.spec
         if isinstance(source, Var):
-            assert spec is not None
             if self.bodies[-1].kind != "function":
                 raise self.error(at, "a parameter is matched at the top of the kernel")
             if source not in self.params:
@@ -445,12 +444,8 @@ class KernelBuilder:
             return self.buffer_map[source]
         block = self.block_at(at, "the view of a region")
         region = stmt.regions([source])[0]
-        if spec is None:
-            shape = [dim.extent for dim in region.region]
-            buffer = replace(decl_buffer(shape, region.buffer.dtype, name), span=self.span(at))
-        else:
-            buffer = self.call_at(at, spec.create, name, self.span(at))
-            self.check_view(buffer, region, at)
+        buffer: Buffer = self.call_at(at, spec.create, name, self.span(at))
+        self.check_view(buffer, region, at)
         block.matches.append(stmt.MatchBufferRegion(buffer, region))
         return buffer
 

@@ -399,7 +399,7 @@ class MatchBufferForm(Form):
 
     display_name: ClassVar[str] = "T.match_buffer"
     source: Var | BufferRegion | BufferLoad
-    spec: BufferSpec | None
+    spec: BufferSpec
 
 
 class AllocBufferForm(Form):

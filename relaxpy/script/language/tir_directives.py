@@ -288,11 +288,14 @@ def match_buffer(
 ) -> records.MatchBufferForm:
     """The buffer of the handle `param`; inside a block, a view of a region.
 
+    Without a shape, a view has the shape and the datatype of its region.
+
     Errors: MisuseError if `param` is neither, or is a handle and there is no shape.
     """
     if isinstance(param, (BufferRegion, BufferLoad)):
         if shape is None:
-            return records.MatchBufferForm(param, None)
+            region = regions([param])[0]
+            shape, dtype = [dim.extent for dim in region.region], str(region.buffer.dtype)
     elif not isinstance(param, Var):
         raise MisuseError(
             f"match_buffer takes a handle parameter or a region, found {param!r:.60}", about=param

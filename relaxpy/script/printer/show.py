@@ -83,11 +83,37 @@ def show(
     Errors:
         MisuseError (also TypeError, ValueError): there is no such style, or as for `script`.
     """
+    _check_style(style)
+    _print(node.script(**options), style)
+
+
+@user_facing
+def cprint(
+    printable: Node | str, style: str | None = None, black_format: bool | None = None
+) -> None:
+    """Print a program, a node or the text of one, in colour; the arguments are those of `show`.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): `printable` is something else, or as for `show`.
+    """
+    if isinstance(printable, Node):
+        show(printable, style)
+        return
+    if not isinstance(printable, str):
+        raise MisuseError(f"expected a program or a text, found {printable!r:.60}", about=printable)
+    _check_style(style)
+    _print(printable, style)
+
+
+def _check_style(style: object) -> None:
     if style is not None and style not in _THEMES:
         raise MisuseError(
             f"a style is one of {', '.join(_THEMES)}, found {style!r:.60}", about=style
         )
-    text = node.script(**options)
+
+
+def _print(text: str, style: str | None) -> None:
+    """Print a text, in colour on a terminal and in a notebook, and everywhere with a style."""
     if style is None and hasattr(ipython(), "kernel"):
         page = {"text/plain": text, "text/html": _page(text)}
         importlib.import_module("IPython.display").display(page, raw=True)

@@ -8,6 +8,7 @@ import pytest
 
 from relaxpy.errors import MisuseError, StructInfoTypeError
 from relaxpy.ir.core.dtype import INT64, VOID
+from relaxpy.ir.core.types import PrimType
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.static_type import (
@@ -175,6 +176,8 @@ def test_erasing_to_a_type(sinfo: rx.StructInfo, expected: AnyType) -> None:
         (TupleType((F32,)), tuple_of(rank(2))),
         (FuncType((F32,), F32, False), func(rank(2), ret=rank(2), pure=False)),
         (PackedFuncType(), packed(rx.DEFAULT_DERIVE, False)),
+        (FuncType((), PrimType("int64")), func(ret=prim())),
+        (TupleType((PrimType("int64"),)), tuple_of(prim())),
     ],
 )
 def test_wrapping_a_type(ty: AnyType, expected: rx.StructInfo) -> None:

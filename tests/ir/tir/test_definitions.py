@@ -4,6 +4,7 @@ import pytest
 
 from relaxpy import IRModule, tir
 from relaxpy.errors import MisuseError, WellFormedError
+from relaxpy.ir.tir.prim_func.renew_defs import renew_defs
 from relaxpy.script import from_source, relax as R, tir as T
 from relaxpy.tir.analysis import verify_well_formed
 from tests.script.marked import check_marks
@@ -134,6 +135,50 @@ def test_buffers_need_their_memory() -> None:
         assert faults(kernel(tir.DeclBuffer(alias, tir.Evaluate(alias[0])), A=A)) == [
             "a variable is used without a definition: 'n' [PX-7]",
         ]
+
+
+def test_a_bound_scope_defines_its_view() -> None:
+    offset = tir.Var("o", "int32")
+    A = tir.decl_buffer((8,), "int32", "A")
+    view = tir.decl_buffer((4,), "int32", "V", elem_offset=offset)
+    store = tir.BufferStore(view, offset, [0])
+    assert faults(kernel(tir.AttrStmt([view, A], "buffer_bind_scope", 0, store), A=A)) == []
+    assert faults(kernel(tir.AttrStmt([view, A], "buffer_bind_scope", 0, store))) == [
+        "a variable is used without a definition: 'A' [PX-7]"
+    ]
+    assert faults(kernel(tir.AttrStmt([view, A], "another", 0, store), A=A)) != []
+    assert faults(kernel(tir.AttrStmt([A], "buffer_bind_scope", 0, PASS), A=A)) == []
+
+
+def test_a_view_in_a_block_has_the_offset_that_the_text_gives() -> None:
+    @T.prim_func
+    def f(A: T.Buffer((8, 8), "int32")):
+        for i in range(8):
+            with T.block("b"):
+                vi = T.axis.spatial(8, i)
+                o = T.int32()
+                V = T.match_buffer(A[vi : vi + 1, 0:8], elem_offset=o, offset_factor=1)
+                V[0, 0] = o
+
+    assert faults(f) == []
+    views: list[tir.MatchBufferRegion] = []
+    tir.stmt_functor.post_order_visit(
+        f.body, lambda node: views.extend(getattr(node, "match_buffers", ()))
+    )
+    (view,) = views
+    assert view.buffer.elem_offset.name == "o"
+    assert (view.buffer.dtype, view.buffer.offset_factor) == ("int32", 1)
+    assert from_source(f.script()).script() == f.script()
+
+
+def test_two_kernels_define_their_own_variables() -> None:
+    i = tir.Var("i", "int32")
+    f, g = (kernel(loop(i, PASS)).with_attr("global_symbol", name) for name in "fg")
+    module = IRModule({"f": f, "g": g})
+    assert not verify_well_formed(module, assert_mode=False)
+    with pytest.raises(WellFormedError, match="two kernels define the variable 'i'"):
+        verify_well_formed(module)
+    assert verify_well_formed(IRModule({"f": f, "g": renew_defs(g)}))
 
 
 def test_modules_and_what_is_none() -> None:

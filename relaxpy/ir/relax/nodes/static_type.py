@@ -9,6 +9,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.types import PrimType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.base import as_members, as_struct_info, check_kind
 
@@ -31,8 +32,13 @@ def _types(values: object) -> tuple[AnyType, ...]:
     """Convert a list of types to a tuple."""
     types = as_members(values, "types", "TYP-1")
     for value in types:
-        check_kind(value, Type, "a Relax type", "TYP-1")
+        _check_type(value)
     return types
+
+
+def _check_type(value: object) -> None:
+    if not isinstance(value, PrimType):
+        check_kind(value, Type, "a Relax type", "TYP-1")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -89,7 +95,7 @@ class FuncType(Type):
     pure: bool = True
 
     def __post_init__(self) -> None:
-        check_kind(self.ret_type, Type, "a Relax type", "TYP-1")
+        _check_type(self.ret_type)
         object.__setattr__(self, "arg_types", _types(self.arg_types))
 
 
@@ -98,7 +104,9 @@ class PackedFuncType(Type):
     """A packed function."""
 
 
-AnyType: TypeAlias = ObjectType | ShapeType | DynTensorType | TupleType | FuncType | PackedFuncType
+AnyType: TypeAlias = (
+    ObjectType | ShapeType | DynTensorType | TupleType | FuncType | PackedFuncType | PrimType
+)
 
 
 @user_facing
@@ -126,7 +134,7 @@ def erase_struct_info(sinfo: rx.StructInfo) -> AnyType:
             return ObjectType()
 
 
-def wrap_type(ty: Type) -> rx.StructInfo:
+def wrap_type(ty: Type | PrimType) -> rx.StructInfo:
     """The least specific struct info of type `ty`.
 
     Rule:
@@ -147,5 +155,7 @@ def wrap_type(ty: Type) -> rx.StructInfo:
             return rx.FuncStructInfo(tuple(map(wrap_type, args)), wrap_type(ret), pure)
         case PackedFuncType():
             return rx.FuncStructInfo.opaque_func(derive_func=rx.DEFAULT_DERIVE)
+        case PrimType(dtype=dtype):
+            return rx.PrimStructInfo(dtype)
         case _:
             raise MisuseError(f"expected a Relax type, found {type(ty).__name__}", rule="TYP-1")

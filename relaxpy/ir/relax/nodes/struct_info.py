@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, UnknownNameError, digits
+from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.global_info import VDevice
@@ -342,6 +343,20 @@ class EnvFunc:
 
     name: str
     func: DeriveFunc
+
+    @classmethod
+    def get(cls, name: str) -> EnvFunc:
+        """The derivation or registered packed function of that name.
+
+        Errors:
+            UnknownPackedFuncError (also ValueError, KeyError): there is none (EV-13).
+        """
+        known = DERIVATIONS.get(name) if isinstance(name, str) else None
+        return known or cls(name, hooks.call("packed_function", name))
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function."""
+        return self.func(*args)
 
 
 @dataclass(frozen=True, slots=True)

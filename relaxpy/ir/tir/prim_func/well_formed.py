@@ -125,6 +125,13 @@ def _steps(node: Node) -> list[Step]:
         steps = []
     for name in node._fields:
         value = getattr(node, name)
+        if name == "node" and getattr(node, "attr_key", None) == "buffer_bind_scope":
+            match value:
+                case (Buffer() as view, Buffer() as source):  # a view, and what it views
+                    steps += [("visit", source, scope), ("bind", view, scope)]
+                    continue
+                case _:
+                    pass
         if isinstance(value, Buffer) and isinstance(node, (AttrStmt, DeclBuffer, BufferRealize)):
             continue  # handled above, or annotated and defined in the body
         if isinstance(node, For) and name == "thread_binding":
@@ -163,14 +170,24 @@ def _definitions(func: PrimFunc) -> _Definitions:
 def verify_well_formed(obj: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
     """Return whether every variable of the kernels is defined before its uses, and only once.
 
+    Two kernels of a module may not define the same variable, unless they are the same kernel.
+
     Errors:
         WellFormedError (also ValueError): a variable is not, and `assert_mode` is set.
         MisuseError (also TypeError): `obj` is neither a kernel nor a module.
     """
     if not isinstance(obj, (PrimFunc, IRModule)):
         raise MisuseError(f"expected a PrimFunc or a module, found {obj!r:.60}", about=obj)
-    funcs = [obj] if isinstance(obj, PrimFunc) else obj.functions.values()
-    faults = [fault for f in funcs if isinstance(f, PrimFunc) for fault in kernel_faults(f)]
+    members = [obj] if isinstance(obj, PrimFunc) else obj.functions.values()
+    faults: list[Diagnostic] = []
+    defined: set[Var] = set()
+    for func in dict.fromkeys(func for func in members if isinstance(func, PrimFunc)):
+        definitions = _definitions(func)
+        definitions.span = func.span
+        for var in definitions.defined & defined:
+            definitions.fault("two kernels define the variable", var)
+        defined |= definitions.defined
+        faults += definitions.faults.values()
     if faults and assert_mode:
         raise WellFormedError(faults)
     return not faults
