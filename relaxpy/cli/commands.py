@@ -68,6 +68,8 @@ def opt(options: Namespace) -> int:
 def compile_(options: Namespace) -> int:
     """Save the executable of a program."""
     executable = _executable(options)
+    if options.file != STDIN and _is_same_file(options.file, options.output):
+        raise UsageError(f"{options.output} is the program, which the executable would replace")
     executable.save(options.output)
     print(f"{options.output}: {executable!r}")
     return 0
@@ -179,7 +181,16 @@ def _executable(options: Namespace) -> Executable:
 def _function(executable: Executable, name: str | None) -> EntryPoint:
     """The function of this name, or `main`, or the only one."""
     only = next(iter(executable)) if len(executable) == 1 else "main"
+    if name is None and only not in executable and len(executable) > 0:
+        raise UsageError(
+            f"there is no function main, expected the name of one of {', '.join(executable)}",
+            hint=f"write --function {next(iter(executable))}",
+        )
     return executable[name or only]
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    return Path(other).exists() and Path(one).samefile(other)
 
 
 def _write(program: IRModule | BaseFunc, output: str | None) -> None:

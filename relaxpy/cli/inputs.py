@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 import zipfile
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,20 +37,27 @@ def arguments(
     integers from 0 to 9. Dimensions that no other value fixes are those in `dims`.
 
     Errors:
-        UsageError: a file or a literal cannot be read, or a dimension is not known.
+        UsageError: a file or a literal cannot be read, a name is written twice, a dimension is not
+            known, or there are no inputs.
         RuntimeCheckError: an argument is missing, unexpected or passed twice.
     """
+    params = function.signature.params
+    if params and not words and not dims and seed is None:
+        raise UsageError(
+            f"there are no inputs, expected {', '.join(p.name_hint for p in params)}",
+            hint=f"write {params[0].name_hint}=… with a file or a literal, or --random 0",
+        )
     positional: list[object] = []
     named: dict[str, object] = {}
     for word in words:
         match = _NAMED.fullmatch(word)
-        if match is not None:
-            named[match[1]] = _value(match[2])
-        elif word.endswith(".npz"):
-            named |= _arrays(word)
-        else:
+        if match is None and not word.endswith(".npz"):
             positional.append(_value(word))
-    params = function.signature.params
+            continue
+        inputs = _arrays(word) if match is None else {match[1]: _value(match[2])}
+        if twice := inputs.keys() & named.keys():
+            raise UsageError(f"there are two inputs for {min(twice)}")
+        named |= inputs
     for index, value in enumerate(positional[: len(params)]):
         positional[index] = _typed(value, params[index].struct_info)
     for param in params:
@@ -67,7 +77,10 @@ def arguments(
 def _value(word: str) -> object:
     """An array in a .npy file, or else a Python literal."""
     if word.endswith(".npy"):
-        return _loaded(word)
+        loaded = _loaded(word)
+        if isinstance(loaded, dict):
+            raise UsageError(f"{word} is several arrays, expected one in a .npy file")
+        return loaded
     try:
         return ast.literal_eval(word)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -79,35 +92,60 @@ def _value(word: str) -> object:
 
 def _arrays(path: str) -> dict[str, object]:
     """The arrays in a .npz file by name."""
-    archive = _loaded(path)
-    try:
-        return {name: archive[name] for name in archive.files}
-    except (ValueError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
-    finally:
-        archive.close()
+    loaded = _loaded(path)
+    if not isinstance(loaded, dict):
+        raise UsageError(f"{path} is one array, expected several in a .npz file")
+    return loaded
 
 
 def _loaded(path: str) -> Any:
+    """The array in a .npy file, or the arrays in a .npz file by name."""
+    with _reading(path), open(path, "rb") as file:
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.lib.npyio.NpzFile):
+            return {name: loaded[name] for name in loaded.files}
+        return loaded
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Report what NumPy and its libraries raise for a file that is damaged, or has no arrays."""
     try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+        yield
+    except _UNREADABLE as error:
+        pickled = "pickle" in str(error)
+        reason = "its contents are not arrays of numbers" if pickled else error
+        raise UsageError(f"{path} cannot be read: {reason}") from None
+
+
+_UNREADABLE = (
+    *(ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error),
+    *(SyntaxError, tokenize.TokenError),  # of the header
+    *(NotImplementedError, RuntimeError),  # a method of compression, encryption
+)
 
 
 def _typed(value: object, sinfo: rx.StructInfo | None) -> object:
-    """The value for a tensor: a literal as an array, elements of unknown datatype with their own.
+    """The value for a parameter: a literal as an array or a shape, elements with their datatype.
 
     Files have no name for bfloat16 and the like, so that these are bytes without a datatype.
 
     Errors:
         UsageError: a literal is not an array.
     """
-    if not isinstance(sinfo, rx.TensorStructInfo) or sinfo.dtype is None:
+    if isinstance(sinfo, rx.ShapeStructInfo) and isinstance(value, tuple):
+        return ShapeTuple(value) if all(type(size) is int for size in value) else value
+    if isinstance(sinfo, rx.TupleStructInfo) and isinstance(value, tuple):
+        rest = (None,) * len(value)
+        fields = zip(value, (*sinfo.fields, *rest), strict=False)
+        return tuple(_typed(item, field) for item, field in fields)
+    if not isinstance(sinfo, rx.TensorStructInfo) or not sinfo.dtype:
         return value
     dtype = sinfo.dtype.numpy()
     if isinstance(value, (list, bool, int, float)):
         try:
+            if dtype.kind in "iub" and np.array(value).dtype.kind == "f" and np.size(value):
+                raise TypeError("expected integers")
             return np.array(value, dtype)
         except (ValueError, TypeError, OverflowError) as error:
             raise UsageError(f"{value!r:.60} is not an array of {sinfo.dtype}: {error}") from None
@@ -119,21 +157,34 @@ def _typed(value: object, sinfo: rx.StructInfo | None) -> object:
 def _sizes(
     params: Sequence[rx.Var], values: Mapping[str, object], dims: Sequence[str]
 ) -> dict[str, int]:
-    """The values of dimensions by name: those in `dims`, and those of arrays."""
+    """The values of dimensions by name: those in `dims`, and those of inputs."""
     sizes: dict[str, int] = {}
     for param in params:
-        array, sinfo = values.get(param.name_hint), param.struct_info
-        shape = sinfo.shape if isinstance(sinfo, rx.TensorStructInfo) else None
-        if isinstance(array, np.ndarray) and isinstance(shape, rx.ShapeExpr):
-            for dim, size in zip(shape.values, array.shape, strict=False):
-                if isinstance(dim, tir.Var):
-                    sizes.setdefault(dim.name, size)
+        for dim, size in _dimensions(param.struct_info, values.get(param.name_hint)):
+            if isinstance(dim, tir.Var):
+                sizes.setdefault(dim.name, size)
     for word in dims:
         name, _, text = word.partition("=")
         if not text.isdecimal() or len(text) > 18:
             raise UsageError(f"--dim takes NAME=SIZE, found {word!r:.60}", hint="write --dim n=4")
         sizes[name] = int(text)
     return sizes
+
+
+def _dimensions(
+    sinfo: rx.StructInfo | None, value: object
+) -> Iterator[tuple[tir.PrimExpr | None, int]]:
+    """The dimensions in struct info, each with its size in a value."""
+    match sinfo, value:
+        case rx.TensorStructInfo(shape=rx.ShapeExpr(values=dims)), np.ndarray():
+            yield from zip(dims, value.shape, strict=False)
+        case rx.ShapeStructInfo(values=dims), tuple() if dims is not None:
+            yield from ((d, v) for d, v in zip(dims, value, strict=False) if isinstance(v, int))
+        case rx.PrimStructInfo(value=dim), int():
+            yield dim, value
+        case rx.TupleStructInfo(fields=fields), tuple():
+            for field, item in zip(fields, value, strict=False):
+                yield from _dimensions(field, item)
 
 
 class _Random:
@@ -183,5 +234,6 @@ class _Random:
         known = {var: tir.IntImm(var.dtype, self.sizes[var.name]) for var in variables}
         value = simplify(substitute(dim, known))
         if not isinstance(value, tir.IntImm) or value.value < 0:
-            raise UsageError(f"the dimension {dim} of parameter {param} is {value}, not a size")
+            size = value.value if isinstance(value, tir.IntImm) else value
+            raise UsageError(f"the dimension {dim} of parameter {param} is {size}, not a size")
         return value.value

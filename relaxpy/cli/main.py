@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Errors go to standard error, without a traceback.
     """
+    _prepare_streams()
     try:
         options = _options(argv)
     except SystemExit as stop:  # after --help and --version, or a message about an option
@@ -40,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return code
     except RelaxpyError as error:
         show_error(error, sys.stderr, "relaxpy")
-        return 2 if isinstance(error, (UsageError, UnknownNameError)) else 1
+        of_program = any(diagnostic.where for diagnostic in error.diagnostics)
+        return 2 if isinstance(error, (UsageError, UnknownNameError)) and not of_program else 1
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -48,8 +51,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f": {error.filename}" if error.filename else ""
         print(f"relaxpy{where}: {error.strerror or error}", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        print(f"relaxpy: there is not enough memory{error and ': '}{error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
+
+
+_TEXT: Final = ("utf-8", "strict")
+
+
+def _prepare_streams() -> None:
+    """Drop what is written to closed streams, and escape what the encoding of another lacks."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    stdin = sys.stdin
+    if isinstance(stdin, io.TextIOWrapper) and (stdin.encoding, stdin.errors) != _TEXT:
+        stdin.reconfigure(encoding=_TEXT[0], errors=_TEXT[1])
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -57,7 +79,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     options, rest = parser.parse_known_args(argv)
     # Inputs may follow options, which argparse does not allow for a list that may be empty.
     if rest and hasattr(options, "inputs") and not any(word.startswith("-") for word in rest):
-        options.inputs += rest
+        options.inputs = [*options.inputs, *rest]
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return options
@@ -172,10 +194,14 @@ def _add_compiled(command: argparse.ArgumentParser) -> None:
 
 def _add_inputs(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "inputs", nargs="*", metavar="INPUT", help="an argument, or NAME=INPUT for a parameter"
+        "inputs",
+        nargs="*",
+        default=[],  # which makes INPUT optional in messages too
+        metavar="INPUT",
+        help="an argument, or NAME=INPUT for a parameter",
     )
     command.add_argument(
-        "--random", type=int, metavar="SEED", help="random values for all other parameters"
+        "--random", type=_seed, metavar="SEED", help="random values for all other parameters"
     )
     command.add_argument(
         "--dim", action="append", default=[], metavar="NAME=SIZE", help="for --random"
@@ -185,6 +211,13 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     """The positive integer that `text` writes."""
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or len(text) > 18 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a positive integer, found {text!r:.60}")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    """The natural number that `text` writes."""
+    if not text.isdecimal() or len(text) > 18:
+        raise argparse.ArgumentTypeError(f"expected 0, 1, 2, ..., found {text!r:.60}")
     return int(text)

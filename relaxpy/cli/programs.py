@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relaxpy.cli.usage import UsageError
 from relaxpy.dataclass import dataclass
@@ -27,6 +27,8 @@ def read_file(path: str) -> ProgramFile:
         UsageError: it is not text, or `path` is not a path.
     """
     name = "<stdin>" if path == STDIN else path
+    if path == STDIN and sys.stdin is None:
+        raise UsageError("standard input is closed")
     try:
         text = sys.stdin.read() if path == STDIN else Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -51,14 +53,15 @@ class ProgramFile:
         """Whether this is a module in JSON or a saved executable."""
         return self.text.lstrip().startswith("{")
 
-    def saved(self) -> Any:
+    def saved(self) -> str | None:
         """The JSON text of the module in a saved executable; None if it is not one."""
         try:
             table = json.loads(self.text) if self.is_json else None
         except (ValueError, RecursionError):
             return None
         if isinstance(table, dict) and table.get("format") == "relaxpy-executable":
-            return table.get("module", "")
+            module = table.get("module")
+            return module if isinstance(module, str) else None
         return None
 
     def program(self) -> IRModule | BaseFunc:
@@ -77,7 +80,7 @@ class ProgramFile:
             from relaxpy.ir.serialize import load_json
 
             saved = self.saved()
-            program = load_json(self.text if saved is None else str(saved))
+            program = load_json(self.text if saved is None else saved)
         else:
             from relaxpy.script.read import from_source
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -260,7 +261,7 @@ def test_listings(capsys: pytest.CaptureFixture[str]) -> None:
         ("opt model.py", 2, "one of the arguments --passes --pipeline is required"),
         ("report model.py --target nump", 2, "did you mean 'numpy'?"),
         ("run model.py --function mai --random 0", 2, "did you mean 'main'?"),
-        ("run model.py", 1, "main takes 2 arguments, found 0"),
+        ("run model.py", 2, "there are no inputs, expected x, w"),
         ("run model.py x.npy x.npy", 1, "parameter w of main"),
         ("run model.py both.npz v=1", 1, "main has no parameter 'v'"),
         ("run model.py --random 0", 2, "write --dim n=4"),
@@ -342,3 +343,130 @@ def test_the_examples_of_the_page_run(
     named = {line.split()[0] for line in lines}
     _, out, _ = command("--help", capsys)
     assert named >= set(re.findall(r"^    (\w+) ", out, re.M))
+
+
+@pytest.mark.parametrize("command_name", ["run", "profile"])
+def test_without_inputs_the_message_says_how_to_get_some(
+    command_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = command(f"{command_name} model.py", capsys)
+    assert (code, out) == (2, "")
+    assert "there are no inputs, expected x, w" in err
+    assert "--random 0" in err
+
+
+def test_damaged_files_of_arrays_are_refused(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    whole = {name: (folder / name).read_bytes() for name in ("x.npy", "both.npz")}
+    (folder / "renamed.npz").write_bytes(whole["x.npy"])
+    code, _, err = command("run model.py renamed.npz", capsys)
+    assert (code, err.count("\n")) == (2, 1)
+    np.save("objects.npy", np.array([print], object))
+    (folder / "text.npz").write_text("text")
+    for name in ("objects.npy", "text.npz"):
+        code, _, err = command(f"run model.py {name}", capsys)
+        assert (code, "pickle" in err) == (2, False)
+    huge = whole["x.npy"].replace(b"(3, 4), ", b"(9" + b"0" * 14 + b",),")
+    variants = [*(whole["x.npy"][:size] for size in (0, 5, 40, 140)), huge]
+    variants += [data[:-30] for data in whole.values()]
+    for variant in variants:
+        (folder / "damaged.npy").write_bytes(variant)
+        assert command("run model.py damaged.npy", capsys)[0] == 2
+
+
+def test_two_inputs_for_a_parameter_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ("x=x.npy x=x.npy", "x=x.npy both.npz"):
+        code, _, err = command(f"run model.py {words}", capsys)
+        assert (code, err) == (2, "relaxpy: there are two inputs for x\n")
+
+
+VALUES = """
+@R.function
+def main(
+    s: R.Shape(["n"]), x: R.Tensor(("n",), "float32"),
+    t: R.Tuple(R.Tensor(("m",), "int8"), R.Prim("int64")),
+    p: R.Prim(value="k"), q: R.Tensor(("k", "m"), "bool"), o: R.Tensor
+):
+    return (R.shape_of(x), R.shape_of(q), t)
+"""
+
+
+def test_dimensions_are_those_of_inputs_of_all_kinds(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "values.py").write_text(VALUES)
+    line = "run values.py --random 0 's=(3,)' p=2 't=([4, 5, 6, 7], 8)' o=x.npy"
+    code, out, err = command(line, capsys)
+    assert (code, err) == (0, "")
+    expected = "0: ShapeTuple(3)", "1: ShapeTuple(2, 4)", "2.0: int8 (4,)", "[4 5 6 7]", "2.1: 8"
+    assert [re.sub(r"[\[\]]|, ?(?=\))", "", line) for line in out.splitlines()] == [
+        re.sub(r"[\[\]]|, ?(?=\))", "", line) for line in expected
+    ]
+    code, _, err = command(line.replace("[4,", "[4.5,"), capsys)
+    assert (code, "expected integers" in err) == (2, True)
+
+
+def test_several_functions_need_a_name(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    text = MODEL.replace("def main", "def one") + MAIN.replace("def main", "def two")
+    (folder / "two.py").write_text(text)
+    code, _, err = command("run two.py both.npz", capsys)
+    assert code == 2
+    assert "the name of one of one, two" in err
+    assert "--function one" in err
+    assert command("run two.py both.npz --function two", capsys)[0] == 0
+
+
+def test_what_a_program_lacks_is_no_wrong_command(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    call = 'R.call_packed("missing", sinfo_args=R.Object)'
+    text = f"@R.function(pure=False)\ndef main():\n    return {call}"
+    (folder / "packed.py").write_text(text)
+    code, _, err = command("run packed.py", capsys)
+    assert code == 1
+    assert err.startswith("packed.py:3:12: no packed function is registered as 'missing'")
+
+
+@pytest.mark.parametrize("seed", ["-1", "x", "1.5", "9" * 5000])
+def test_a_seed_is_a_natural_number(seed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = command(f"run model.py --dim n=2 --random={seed}", capsys)
+    assert code == 2
+    assert "--random: expected 0, 1, 2, ..., found" in err
+
+
+def test_an_executable_does_not_replace_its_program(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    code, _, err = command("compile model.py -o ./model.py", capsys)
+    assert code == 2
+    assert "is the program" in err
+    assert (folder / "model.py").read_text() == MODEL
+    (folder / "half.exe").write_text('{"format": "relaxpy-executable"}')
+    code, _, err = command("run half.exe", capsys)
+    assert (code, err) == (1, "relaxpy: this is not a saved relaxpy program\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("print model.py >&-", 0, ""),
+        ("check missing.py 2>&-", 2, ""),
+        ("check - <&-", 2, "relaxpy: standard input is closed"),
+        ("check - <x.npy", 2, "relaxpy: <stdin> is not a text in UTF-8"),
+        ("PYTHONIOENCODING=ascii check wide.py", 1, "wide.py:8:142: "),
+    ],
+)
+def test_streams_may_be_closed_and_have_any_encoding(
+    line: str, code: int, message: str, folder: Path
+) -> None:
+    wide = MODEL.replace("R.nn.relu", f"{'R.exp(' * 20}R.nn.relü").replace("w))", "w))" + ")" * 20)
+    (folder / "wide.py").write_text(wide.partition("\n")[2], "utf-8")
+    setting, _, words = line.rpartition("ascii ")
+    script = f"{setting}{setting and 'ascii'} {shlex.quote(sys.executable)} -m relaxpy {words}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+    assert message in done.stdout + done.stderr
