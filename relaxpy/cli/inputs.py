@@ -185,6 +185,8 @@ def _dimensions(
         case rx.TupleStructInfo(fields=fields), tuple():
             for field, item in zip(fields, value, strict=False):
                 yield from _dimensions(field, item)
+        case _:
+            pass
 
 
 class _Random:
