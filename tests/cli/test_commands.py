@@ -275,7 +275,7 @@ def test_listings(capsys: pytest.CaptureFixture[str]) -> None:
         ("run model.py both.npz -o none/y.npy", 2, "relaxpy: none/y.npy: No such file"),
         ("profile model.py both.npz --repeat 0", 2, "expected a positive integer, found '0'"),
         ("source model.py --kernel k", 2, "the executable has no kernel 'k'"),
-        ("explain DER-0", 2, "DER-0"),
+        ("explain NONE-0", 2, "NONE-0"),
         ("compile model.py", 2, "required: -o/--output"),
         ("check model.py --what", 2, "unrecognized arguments: --what"),
         ("", 2, "required: COMMAND"),
