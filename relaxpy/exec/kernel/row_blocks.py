@@ -167,17 +167,21 @@ def blocks(
     run_bytes: int = SHORTEST_RUN,
     of_batch: bool = False,
     by_blas: bool = False,
+    once: bool = False,
 ) -> None:
     """Run `rows(lo, hi, empty)` for blocks of `start` to `stop`, in any order, perhaps in parallel.
 
     A row has `row_bytes`, and `row_work` that takes as long as so many products in a product of
     matrices; `run_bytes` of a row are contiguous with those of the next, where a block has gaps.
     `empty` allocates arrays that only that block uses. If rows are products of matrices `of_batch`,
-    each is computed on one thread; other products are divided `by_blas`, block after block.
+    each is computed on one thread; other products are divided `by_blas`, block after block. Rows
+    that store to memory that they have read are computed `once`.
 
     Errors:
-        RuntimeCheckError: that of the first row that fails.
+        RuntimeCheckError: that of the first row that fails, or of the first step in a block that
+            does, if rows are computed once.
     """
+    block = rows if once else partial(_block, rows)
     count = stop - start
     least = -(-SHORTEST_RUN // max(run_bytes, 1))
     if count * row_work >= WORTH_THREADS and threads() > 1 and not by_blas:
@@ -185,19 +189,19 @@ def blocks(
             is_even = count % threads() == 0 or count >= 4 * threads()
             if is_even and has_thread_limit():
                 with one_blas_thread():
-                    _share(rows, start, stop, -(-count // threads()))
+                    _share(block, start, stop, -(-count // threads()))
                 return
         elif count > least:
             step = min(4 * TARGET // max(row_bytes, 1), -(-count // (2 * threads())))
-            _share(rows, start, stop, max(least, step))
+            _share(block, start, stop, max(least, step))
             return
     total = count * row_bytes
     if total <= min(TARGET, WORTH_SCRATCH):
         if count > 0:
-            _block(rows, start, stop, np.empty)
+            block(start, stop, np.empty)
         return
     step = max(least, TARGET // row_bytes)
-    _run(partial(_block, rows), iter(range(start, stop, step)), stop, step)
+    _run(block, iter(range(start, stop, step)), stop, step)
 
 
 def _block(rows: _Rows, lo: int, hi: int, empty: Callable[..., Any]) -> None:
@@ -221,7 +225,7 @@ def _block(rows: _Rows, lo: int, hi: int, empty: Callable[..., Any]) -> None:
         raise
 
 
-def _share(rows: _Rows, start: int, stop: int, step: int) -> None:
+def _share(block: _Rows, start: int, stop: int, step: int) -> None:
     """Run blocks of `step` rows on several threads, until one fails.
 
     Errors: that of the first block that fails, as all blocks before it have begun.
@@ -231,7 +235,7 @@ def _share(rows: _Rows, start: int, stop: int, step: int) -> None:
 
     def noted(lo: int, hi: int, empty: Callable[..., Any]) -> None:
         try:
-            _block(rows, lo, hi, empty)
+            block(lo, hi, empty)
         except Exception as error:  # of any kind: the caller's thread raises it
             errors[lo] = error
             _end(starts)

@@ -14,11 +14,14 @@ import numpy as np
 import pytest
 
 import relaxpy
+import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec import blas
 from relaxpy.exec.kernel import row_blocks
 from relaxpy.exec.kernel.plan import blocking
+from relaxpy.exec.kernel.plan import blocking
 from relaxpy.exec.runtime import threads as runtime_threads
+from relaxpy.script import tir as T
 from relaxpy.script import tir as T
 
 
@@ -129,6 +132,45 @@ def test_products_are_on_one_thread_of_blas_each(monkeypatch: pytest.MonkeyPatch
         assert count() == 3
     finally:
         blas._openblas("set_num_threads")(before)
+
+
+@T.prim_func
+def stores_to_its_indices(
+    A: T.Buffer((9, 64), "float32"),
+    C: T.Buffer((40,), "int32"),
+    I: T.Buffer((40,), "int32"),
+    B: T.Buffer((40, 64), "float32"),
+    D: T.Buffer((40, 64), "float32"),
+):
+    for i, j in T.grid(40, 64):
+        with T.block("b"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = T.exp(A[C[vi], vj]) * T.float32(2)
+    for i in range(40):
+        with T.block("c"):
+            vi = T.axis.spatial(40, i)
+            C[vi] = C[vi] + 200
+    for i, j in T.grid(40, 64):
+        with T.block("d"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = T.exp(A[I[vi], vj]) + B[vi, vj]
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_rows_that_store_to_what_they_read_are_computed_once(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Computed again, they would find the indices that they have stored."""
+    monkeypatch.setattr(row_blocks, "TARGET", 1 << 12)
+    monkeypatch.setattr(row_blocks, "WORTH_SCRATCH", 0)
+    monkeypatch.setattr(blocking, "_LEAST_BYTES", 0)
+    monkeypatch.setattr(blocking, "MUCH_WORK", 1)
+    kernel = relaxpy.compile(stores_to_its_indices, target)["stores_to_its_indices"]
+    indices = np.full(40, 2, np.int32)
+    indices[25] = 77
+    out = np.zeros((2, 40, 64), np.float32)
+    with pytest.raises(RuntimeCheckError, match=r"index 77 is outside"):
+        kernel(np.ones((9, 64), np.float32), np.full(40, 3, np.int32), indices, *out)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems choose processors themselves")

@@ -187,7 +187,7 @@ class ContractionEmitter:
             return self._called("np.vecdot", [a, b], out)
         a = self._factor(first, (*batch, *left, *summed))
         b = self._factor(second, (*batch, *summed, *right))
-        if out is not None and not batch and self._is_short((*left, *right, *summed)):
+        if out is not None and not batch and self._is_short(left, right, summed):
             return call("rt.dot", a, b, out)
         name = "rt.matmul" if self.dtype.is_int else "np.matmul"
         if not batch or (left and right):
@@ -200,10 +200,16 @@ class ContractionEmitter:
         product = call(name, a, b)
         return item(product, ..., 0) if left else item(product, ..., 0, ast.Slice())
 
-    def _is_short(self, axes: Sequence[Axis]) -> bool:
-        """Whether a product of matrices of floats takes so little time that its call matters."""
-        count = math.prod((a.extent for a in axes), start=as_poly(1)).constant
-        return self._wide().is_float and count is not None and count < FEW_PRODUCTS
+    def _is_short(self, *axes: Sequence[Axis]) -> bool:
+        """Whether a product of matrices of floats takes so little time that its call matters.
+
+        The last axes are those of the sum. Of sums of one element, `ndarray.dot` loses NaN.
+        """
+        counts = [math.prod((a.extent for a in group), start=as_poly(1)) for group in axes]
+        total, summed = math.prod(counts, start=as_poly(1)).constant, counts[-1].constant
+        if total is None or summed is None or not self._wide().is_float:
+            return False
+        return total < FEW_PRODUCTS and summed != 1
 
     def _called(self, name: str, args: Sequence[Code], out: ast.expr | None) -> ast.expr:
         return call(name, *args) if out is None else call(name, *args, out=out)

@@ -28,7 +28,7 @@ from relaxpy.exec.kernel.nest.domain import nonempty_condition, tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
-from relaxpy.exec.kernel.plan.blocking import gap_bytes, row_bytes, row_work
+from relaxpy.exec.kernel.plan.blocking import gap_bytes, row_bytes, row_work, runs_once
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.memory import exclusions
 from relaxpy.exec.kernel.plan.products import batch_axes, is_product, keeps_negative_zero
@@ -577,6 +577,7 @@ class NumpyEmitter:
         # Threads of BLAS divide what is no product of a batch.
         of_batch = all(a in batch_axes(r) for r in products for a in r.axes if a.start is tile.low)
         how: dict[str, Code] = {"of_batch" if of_batch else "by_blas": True} if products else {}
+        how |= {"once": True} if runs_once(tile, self.plan) else {}
         blocks = do(call("rt.blocks", name, *bounds, *sizes, **how))
         return [function(name, params, body), blocks]
 

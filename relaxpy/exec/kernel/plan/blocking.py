@@ -230,6 +230,22 @@ def _operations(value: PrimExpr, costly: int) -> int:
     return total
 
 
+def runs_once(tile: Tile, plan: Plan) -> bool:
+    """Whether rows store to memory that they have read, so that they cannot be computed again."""
+    read, written = set[Buffer](), {plan.root(b) for b in tile.local}
+    for run in runs(tile.body):
+        statement = run.statement
+        stored = {plan.root(w.buffer) for w in statement.writes}
+        is_reset = isinstance(statement, Assignment) and statement.initial is not None
+        loaded = {plan.root(r.buffer) for r in statement.reads}
+        read |= (loaded - stored if is_reset else loaded) - written
+        if not read.isdisjoint(stored):
+            return True
+        if not (isinstance(statement, Assignment) and statement.guards):
+            written |= stored
+    return False
+
+
 def row_work(tile: Tile) -> IndexPoly:
     """The work of one iteration, as the number of products in a product of matrices."""
     total = as_poly(0)
