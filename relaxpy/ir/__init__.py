@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes import BaseFunc, EnvFunc, GlobalVar
     from relaxpy.ir.relax.nodes.static_type import FuncType, TupleType, Type
     from relaxpy.ir.serialize import load_json, make_node, save_json
-    from relaxpy.ir.tir.buffer import Range
     from relaxpy.ir.tir.expr import PrimExpr
+    from relaxpy.ir.tir.iteration import Range
 
 __all__ = [
     "AccessPath",
@@ -80,7 +80,7 @@ _LOCATIONS = {
     "PointerType": "relaxpy.ir.core.types:PointerType",
     "PrimExpr": "relaxpy.ir.tir.expr:PrimExpr",
     "PrimType": "relaxpy.ir.core.types:PrimType",
-    "Range": "relaxpy.ir.tir.buffer:Range",
+    "Range": "relaxpy.ir.tir.iteration:Range",
     "SourceName": "relaxpy.ir.core.source_name:SourceName",
     "Span": "relaxpy.errors:Span",
     "TupleType": "relaxpy.ir.relax.nodes.static_type:TupleType",

@@ -37,7 +37,13 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import distributed, static_type as ty
-from relaxpy.ir.tir import buffer as tir_buffer, expr as tir, reduce as tir_reduce, stmt as tir_stmt
+from relaxpy.ir.tir import (
+    buffer as tir_buffer,
+    expr as tir,
+    iteration,
+    reduce as tir_reduce,
+    stmt as tir_stmt,
+)
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
@@ -86,6 +92,7 @@ _KINDS: dict[str, type[Node]] = {
     **_concrete(rx, "relax"),
     **_concrete(tir, "tir"),
     **_concrete(tir_buffer, "tir"),
+    **_concrete(iteration, "tir"),
     **_concrete(tir_stmt, "tir"),
     **_concrete(tir_reduce, "tir"),
     **_concrete(ty, "relax"),
@@ -192,10 +199,10 @@ _SPECIAL: dict[type[Node], _Special] = {
         lambda s: (s.params, s.ret, s.purity, _derivation(s)),
         _func_sinfo,
     ),
-    tir_buffer.Range: (
+    iteration.Range: (
         ("min", "extent"),
         attrgetter("min", "extent"),
-        tir_buffer.Range.from_min_extent,
+        iteration.Range.from_min_extent,
     ),
     tir_reduce.Reduce: (
         ("combiner", "source", "axis", "condition", "value_index", "init"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from relaxpy.entry import user_facing as _user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import global_info as _infos
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.script.language import records as _records
 from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.decorate import (

@@ -2,7 +2,7 @@
 
 from relaxpy.ir.te.tensor import ProducerLoad
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from relaxpy.ir.tir.expr import (
     EQ,
     GE,
@@ -112,6 +112,7 @@ from relaxpy.ir.tir.intrin import (
     undef,
     vscale,
 )
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.layout import BijectiveLayout, Layout, bijective_layout, layout
 from relaxpy.ir.tir.ops import (
     add,

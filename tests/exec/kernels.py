@@ -7,7 +7,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, stmt as st
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 Size = tir.ExprLike

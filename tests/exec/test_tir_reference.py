@@ -9,7 +9,8 @@ from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt as st
-from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, decl_buffer
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, load

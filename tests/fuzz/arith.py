@@ -17,7 +17,7 @@ from relaxpy import arith
 from relaxpy.arith import Analyzer, ConstIntBound, Extension, IntervalSet, ModularSet
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 from tests.fuzz.scalars import Env, Expressions, NoValueError, evaluate, limits, same, text
 from tests.fuzz.seed import SEED
 

@@ -28,7 +28,8 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from tests.fuzz.hard_texts import attributes, hints, strings
 

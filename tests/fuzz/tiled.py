@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import BufferLoad, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import (
     Add,
     Call,
@@ -36,6 +36,7 @@ from relaxpy.ir.tir.expr import (
     PrimExpr,
     Var,
 )
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
 from relaxpy.ir.tir.substitution import substitute

@@ -19,7 +19,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.serialize import load_json, save_json
-from relaxpy.ir.tir import buffer, expr as tir, stmt
+from relaxpy.ir.tir import buffer, expr as tir, iteration, stmt
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
@@ -295,7 +295,12 @@ def test_operators_read_back(operator: str) -> None:
 def test_every_kind_of_node_can_be_saved() -> None:
     """What cannot is made of others as soon as it stands in a program."""
     known = set(serialize._KINDS.values())
-    kinds = {k for m in (rx, tir, stmt, buffer) for k in vars(m).values() if isinstance(k, type)}
+    kinds = {
+        k
+        for m in (rx, tir, stmt, buffer, iteration)
+        for k in vars(m).values()
+        if isinstance(k, type)
+    }
     assert {k for k in kinds if issubclass(k, Node)} - known <= {Node, *serialize._ABSTRACT}
 
 

@@ -12,7 +12,8 @@ from relaxpy.ir.short_text.document import Concat, Group, Infix, Layout, call, f
 from relaxpy.ir.short_text.literals import constant_literal, python_float_text, string_text
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir, intrin, ops
-from relaxpy.ir.tir.buffer import IterVar, Range, decl_buffer
+from relaxpy.ir.tir.buffer import decl_buffer
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.script import relax as R
 
 N, M = tir.Var("n", "int64"), tir.Var("m", "int64")

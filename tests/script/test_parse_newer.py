@@ -17,7 +17,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.buffer import IterVar
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source, ir as I, relax as R, tir as T, tirx
 from relaxpy.script.language.hardware import INTRINSICS

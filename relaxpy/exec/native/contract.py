@@ -41,7 +41,8 @@ from relaxpy.exec.native.product import (
     Product,
     is_costly,
 )
-from relaxpy.exec.native.tiles import TileEmitter, tile_of
+from relaxpy.exec.native.tile_sizes import tile_of
+from relaxpy.exec.native.tiles import TileEmitter
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType

@@ -48,6 +48,7 @@ from relaxpy.exec.native.dots import Dots, Read, dots_of, rows_in_copy, rows_in_
 from relaxpy.exec.native.finish import finish_rows
 from relaxpy.exec.native.llvm import I32, Function, Type, Value
 from relaxpy.exec.native.panels import Block, copied_unless_packed, pack
+from relaxpy.exec.native.tile_sizes import Tile
 
 ROWS = 128
 """The rows of a task, which share a copy of the block of columns. A multiple of each tile's."""
@@ -55,23 +56,6 @@ DEPTH = 1024
 """The most products that are added to a tile at a time: a copy of a block has that many rows."""
 UNROLL = 12
 """The most iterations of the innermost axes of the sum that are written one after the other."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """The size of a tile of accumulators in registers: rows, and vectors of `lanes` columns."""
-
-    rows: int
-    vectors: int
-    lanes: int
-
-
-def tile_of(accumulator: Type, rows: Size, vector_bits: int, registers: int) -> Tile:
-    """The tile that a processor has registers for; few rows leave room for more columns."""
-    height, vectors = (8, 3) if registers >= 32 else (4, 3)
-    while isinstance(rows, int) and rows <= height // 2:
-        height, vectors = height // 2, min(8, 2 * vectors)
-    return Tile(height, vectors, vector_bits // accumulator.bits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

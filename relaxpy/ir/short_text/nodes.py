@@ -29,7 +29,8 @@ from relaxpy.ir.short_text.literals import (
 from relaxpy.ir.short_text.scalars import ATOM, UNARY, ScalarText
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range, vector_index
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion, vector_index
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.reduce import CommReducer
 
 _INLINE_CONSTANT = 16

@@ -28,7 +28,7 @@ from relaxpy.ir.te.tensor import (
 )
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.analysis.regions import access_regions
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from relaxpy.ir.tir.expr import (
     BinaryOpExpr,
     Call,
@@ -40,6 +40,7 @@ from relaxpy.ir.tir.expr import (
     Select,
     Var,
 )
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.stmt import (

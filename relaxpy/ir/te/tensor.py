@@ -17,8 +17,9 @@ from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.te.tag import tagged
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Buffer, IterVar, Range, decl_buffer
+from relaxpy.ir.tir.buffer import Buffer, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.stmt import Evaluate, Stmt
 

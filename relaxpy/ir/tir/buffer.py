@@ -1,12 +1,11 @@
-"""Buffers and buffer regions, iteration variables, ranges and BufferLoad."""
+"""Buffers, regions of buffers and loads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field
-from enum import IntEnum
 from types import EllipsisType
-from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from typing_extensions import TypeIs, override
 
@@ -16,7 +15,8 @@ from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PointerType, pointer_type
 from relaxpy.ir.tir import ops, vectors
-from relaxpy.ir.tir.expr import Add, ExprLike, IntImm, IterVarKind, PrimExpr, Ramp, Var
+from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Ramp, Var
+from relaxpy.ir.tir.iteration import IterVar, Range, check_integer, extent_between
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -28,54 +28,6 @@ if TYPE_CHECKING:
 BY_ELEMENT = "kernels compute by element: index buffers, inside loops"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Range(Node):
-    """The half-open range [min, min + extent)."""
-
-    _fields = ("min", "extent")
-    min: PrimExpr
-    extent: PrimExpr
-
-    def __init__(self, begin: ExprLike, end: ExprLike | None = None) -> None:
-        """`Range(begin, end)`, or `Range(end)` from 0."""
-        if end is None:
-            stop = _check_integer(ops.convert(begin), "an end")
-            start, size = ops.const(0, stop.dtype), stop
-        else:
-            _check_integer(ops.convert(begin), "a begin")
-            _check_integer(ops.convert(end), "an end")
-            start, stop = ops.match_dtypes(begin, end)
-            size = _extent(start, stop)
-        object.__setattr__(self, "min", start)
-        object.__setattr__(self, "extent", size)
-
-    @classmethod
-    def from_min_extent(cls, min: ExprLike, extent: ExprLike) -> Range:
-        """Return the range [min, min + extent)."""
-        rng = object.__new__(cls)
-        start, size = ops.match_dtypes(min, extent)
-        _check_integer(size, "an extent")
-        object.__setattr__(rng, "min", start)
-        object.__setattr__(rng, "extent", size)
-        return rng
-
-    @classmethod
-    def point(cls, index: PrimExpr) -> Range:
-        """Return the range [index, index + 1)."""
-        return cls.from_min_extent(index, ops.const(1, index.dtype))
-
-    def with_fields(self, **changes: PrimExpr) -> Range:
-        """Return this range with another `min` or `extent`."""
-        return Range.from_min_extent(
-            changes.get("min", self.min), changes.get("extent", self.extent)
-        )
-
-    @property
-    def stop(self) -> PrimExpr:
-        """The exclusive end, `min + extent`."""
-        return ops.add(self.min, self.extent)
-
-
 def _check_pointer(data: object, name: object) -> None:
     """Errors: MisuseError (also TypeError) if `name` is not a string or `data` not a pointer."""
     if not isinstance(name, str):
@@ -84,133 +36,6 @@ def _check_pointer(data: object, name: object) -> None:
         raise MisuseError(
             f"data of buffer {name} is a pointer variable, found {data!r:.60}", about=data
         )
-
-
-def _check_integer(value: PrimExpr, noun: str, buffer: str | None = None) -> PrimExpr:
-    """Return `value`. Errors: MisuseError (also TypeError) if it is not a scalar integer."""
-    kind = value.dtype
-    if not kind.is_int or kind.is_bool or kind.vector:
-        whose = "" if buffer is None else f" of buffer {buffer}"
-        raise MisuseError(f"{noun}{whose} is an integer, found `{value}` of {kind}", about=value)
-    return value
-
-
-def _extent(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
-    """Return `stop - start`; if `stop` is the node `start + extent`, return `extent` itself."""
-    if stop is start:
-        return ops.const(0, stop.dtype)
-    return stop.b if isinstance(stop, Add) and stop.a is start else ops.sub(stop, start)
-
-
-K = TypeVar("K", bound=IntEnum)
-
-
-def enumerated(kinds: type[K], value: object) -> K:
-    """Return the member of `kinds` for a member or number. Errors: MisuseError if there is none."""
-    try:
-        return kinds(value)  # type: ignore[arg-type]
-    except ValueError:
-        names = ", ".join(f"{kind.value} ({kind.name})" for kind in kinds)
-        raise MisuseError(
-            f"no {kinds.__name__} is {value!r:.60}; there are {names}", about=value
-        ) from None
-
-
-def _operator_of_variable(name: str) -> Callable[..., PrimExpr]:
-    operator = getattr(PrimExpr, name)
-
-    def apply(self: IterVar, *operands: ExprLike) -> PrimExpr:
-        return cast(PrimExpr, operator(self.var, *operands))
-
-    apply.__name__ = name
-    return apply
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class IterVar(Node):
-    """An iteration variable with its domain, which can be used as an expression.
-
-    The kinds are also attributes, such as `IterVar.CommReduce`.
-    """
-
-    DataPar: ClassVar[IterVarKind] = IterVarKind.DataPar
-    ThreadIndex: ClassVar[IterVarKind] = IterVarKind.ThreadIndex
-    CommReduce: ClassVar[IterVarKind] = IterVarKind.CommReduce
-    Ordered: ClassVar[IterVarKind] = IterVarKind.Ordered
-    Opaque: ClassVar[IterVarKind] = IterVarKind.Opaque
-    Unrolled: ClassVar[IterVarKind] = IterVarKind.Unrolled
-    Vectorized: ClassVar[IterVarKind] = IterVarKind.Vectorized
-    Parallelized: ClassVar[IterVarKind] = IterVarKind.Parallelized
-    Tensorized: ClassVar[IterVarKind] = IterVarKind.Tensorized
-    _fields = ("dom", "var", "iter_type", "thread_tag")
-    _binds = frozenset(("var",))
-    dom: Range | None
-    var: Var
-    iter_type: IterVarKind
-    thread_tag: str = ""
-    span: Span | None = None
-
-    def __post_init__(self) -> None:
-        dom = self.dom
-        if isinstance(dom, (tuple, list)) and len(dom) == 2:
-            dom = Range(*dom)
-            object.__setattr__(self, "dom", dom)
-        if dom is not None and not isinstance(dom, Range):
-            raise MisuseError(
-                f"a domain is a Range, a pair (begin, end) or None, found {dom!r:.60}", about=dom
-            )
-        if isinstance(self.var, str):
-            kind = dom.extent.dtype if isinstance(dom, Range) else INT32
-            object.__setattr__(self, "var", Var(self.var, kind))
-        ops.check_variable(self.var, "an iteration variable")
-        if not isinstance(self.thread_tag, str):
-            raise MisuseError(f"a thread is named by a string, found {self.thread_tag!r:.60}")
-        object.__setattr__(self, "iter_type", enumerated(IterVarKind, self.iter_type))
-
-    def __prim_expr__(self) -> PrimExpr:
-        return self.var
-
-    @property
-    def dtype(self) -> DataType:
-        """The datatype of the variable."""
-        return self.var.dtype
-
-    def equal(self, other: ExprLike) -> PrimExpr:
-        """Return the comparison of the variable with `other`."""
-        return self.var.equal(ops.convert(other))
-
-    def astype(self, dtype: str) -> PrimExpr:
-        """Convert the variable to `dtype`."""
-        return self.var.astype(dtype)
-
-    __add__ = _operator_of_variable("__add__")
-    __radd__ = _operator_of_variable("__radd__")
-    __sub__ = _operator_of_variable("__sub__")
-    __rsub__ = _operator_of_variable("__rsub__")
-    __mul__ = _operator_of_variable("__mul__")
-    __rmul__ = _operator_of_variable("__rmul__")
-    __truediv__ = _operator_of_variable("__truediv__")
-    __rtruediv__ = _operator_of_variable("__rtruediv__")
-    __floordiv__ = _operator_of_variable("__floordiv__")
-    __rfloordiv__ = _operator_of_variable("__rfloordiv__")
-    __mod__ = _operator_of_variable("__mod__")
-    __rmod__ = _operator_of_variable("__rmod__")
-    __and__ = _operator_of_variable("__and__")
-    __rand__ = _operator_of_variable("__rand__")
-    __or__ = _operator_of_variable("__or__")
-    __ror__ = _operator_of_variable("__ror__")
-    __xor__ = _operator_of_variable("__xor__")
-    __rxor__ = _operator_of_variable("__rxor__")
-    __lshift__ = _operator_of_variable("__lshift__")
-    __rlshift__ = _operator_of_variable("__rlshift__")
-    __rshift__ = _operator_of_variable("__rshift__")
-    __rrshift__ = _operator_of_variable("__rrshift__")
-    __lt__ = _operator_of_variable("__lt__")
-    __le__ = _operator_of_variable("__le__")
-    __gt__ = _operator_of_variable("__gt__")
-    __ge__ = _operator_of_variable("__ge__")
-    __neg__ = _operator_of_variable("__neg__")
-    __invert__ = _operator_of_variable("__invert__")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -260,9 +85,9 @@ class Buffer(Node):
         set_field(self, "strides", ops.convert_all(self.strides))
         for sizes, noun in ((self.shape, "a dimension"), (self.strides, "a stride")):
             for size in sizes:
-                _check_integer(size, noun, self.name)
+                check_integer(size, noun, self.name)
         set_field(self, "elem_offset", ops.convert(self.elem_offset))
-        _check_integer(self.elem_offset, "the offset", self.name)
+        check_integer(self.elem_offset, "the offset", self.name)
         if self.strides and len(self.strides) != len(self.shape):
             raise MisuseError(
                 f"buffer {self.name} has {len(self.shape)} dimensions and {len(self.strides)} "
@@ -444,7 +269,7 @@ def vector_index(index: slice, size: PrimExpr) -> PrimExpr:
     step_expr = ops.convert(step)
     if isinstance(step_expr, IntImm) and step_expr.value <= 0:
         raise MisuseError(f"the step of a slice is positive, found {step_expr}", about=step)
-    lanes = _constant(ops.ceildiv(_extent(start, stop), step))
+    lanes = _constant(ops.ceildiv(extent_between(start, stop), step))
     if not _is_length(lanes):
         raise MisuseError(f"a slice that is a vector has a constant length, found `{lanes}`")
     if isinstance(lanes, IntImm) and lanes.value < 1:

@@ -13,8 +13,8 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import IterVar, Range
 from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar, Range
 
 _UNDEFINED = ("", "__undef__")
 _AXIS = re.compile(r"(\d*)([A-Za-z])")

@@ -12,8 +12,8 @@ from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import BOOL, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import intrin, ops
-from relaxpy.ir.tir.buffer import IterVar
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.substitution import substitute
 
 if TYPE_CHECKING:

@@ -13,16 +13,9 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs, freeze, set_fields
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import (
-    Buffer,
-    BufferLoad,
-    BufferRegion,
-    IterVar,
-    Range,
-    check_access,
-    enumerated,
-)
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, check_access
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar, Range, enumerated
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

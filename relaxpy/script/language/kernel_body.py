@@ -10,8 +10,9 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.analysis.regions import access_regions
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar
 
 Wrap: TypeAlias = Callable[[stmt.Stmt], stmt.Stmt]
 

@@ -20,8 +20,9 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range, decl_buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.script.language.buffer_fields import dimensions, integers, strides
 

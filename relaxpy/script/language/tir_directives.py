@@ -15,8 +15,9 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, freeze
 from relaxpy.ir.tir import expr as tir, ops, reduce
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.tir.stmt import ForKind, regions
 from relaxpy.script.language import records

@@ -16,7 +16,8 @@ from relaxpy.ir.short_text.document import Concat, Doc, Group, call
 from relaxpy.ir.short_text.literals import constant_literal, string_text
 from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import MatchBufferRegion, SeqStmt, Stmt
 from relaxpy.script.printer.graphs import GraphWriter

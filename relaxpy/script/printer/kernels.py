@@ -15,8 +15,9 @@ from relaxpy.ir.short_text.document import Concat, Doc, Group, call, flat, keywo
 from relaxpy.ir.short_text.literals import string_text
 from relaxpy.ir.short_text.nodes import lambda_variables
 from relaxpy.ir.tir import expr as tir, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.script.printer.names import Names

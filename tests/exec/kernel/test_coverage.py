@@ -14,7 +14,8 @@ from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
-from relaxpy.ir.tir.buffer import BufferLoad, Range, decl_buffer
+from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import ir as I, tir as T
 from tests.exec.kernel.support import check, load, methods, source_of

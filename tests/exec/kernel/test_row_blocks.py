@@ -14,14 +14,11 @@ import numpy as np
 import pytest
 
 import relaxpy
-import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec import blas
 from relaxpy.exec.kernel import row_blocks
 from relaxpy.exec.kernel.plan import blocking
-from relaxpy.exec.kernel.plan import blocking
 from relaxpy.exec.runtime import threads as runtime_threads
-from relaxpy.script import tir as T
 from relaxpy.script import tir as T
 
 
@@ -138,7 +135,7 @@ def test_products_are_on_one_thread_of_blas_each(monkeypatch: pytest.MonkeyPatch
 def stores_to_its_indices(
     A: T.Buffer((9, 64), "float32"),
     C: T.Buffer((40,), "int32"),
-    I: T.Buffer((40,), "int32"),
+    K: T.Buffer((40,), "int32"),
     B: T.Buffer((40, 64), "float32"),
     D: T.Buffer((40, 64), "float32"),
 ):
@@ -153,7 +150,7 @@ def stores_to_its_indices(
     for i, j in T.grid(40, 64):
         with T.block("d"):
             vi, vj = T.axis.remap("SS", [i, j])
-            D[vi, vj] = T.exp(A[I[vi], vj]) + B[vi, vj]
+            D[vi, vj] = T.exp(A[K[vi], vj]) + B[vi, vj]
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])

@@ -16,7 +16,7 @@ from relaxpy.ir.arith.tvm.analyzer import (
 )
 from relaxpy.ir.arith.tvm.intset import IntervalSet
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 
 E = tir.PrimExpr
 x, y, z, n = (tir.Var(name, "int32") for name in "xyzn")

@@ -9,7 +9,7 @@ import pytest
 
 from relaxpy import arith, tir as T
 from relaxpy.errors import MisuseError
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 
 x, f, h = T.Var("x", "int32"), T.Var("f", "float32"), T.Var("h", "handle")
 one = {x: Range(0, 3)}

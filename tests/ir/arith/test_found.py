@@ -18,7 +18,7 @@ from relaxpy.arith import (
     simplify,
 )
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 from tests.fuzz.scalars import evaluate, same
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")

@@ -14,7 +14,7 @@ from relaxpy import tir as T
 from relaxpy.arith import Analyzer, ConstIntBound, IntervalSet, ModularSet
 from relaxpy.ir.core.traverse import map_children, walk
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 from tests.counting import calls
 from tests.ir.arith.boxes import Env, value
 

@@ -8,7 +8,7 @@ from relaxpy import tir as T
 from relaxpy.arith import IterMark, normalize_iter_map_to_expr, subspace_divide
 from relaxpy.errors import MisuseError
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions
 from tests.ir.arith.boxes import holds, points, value
 

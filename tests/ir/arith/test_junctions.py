@@ -11,7 +11,7 @@ from relaxpy.arith import Analyzer, Extension
 from relaxpy.ir.arith.canonical import Canonical
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 from tests.counting import calls
 from tests.fuzz.integers import Integers
 from tests.ir.arith.boxes import Env, holds, points

@@ -8,7 +8,7 @@ from relaxpy import tir as T
 from relaxpy.arith import Analyzer, domain_touched, narrow_predicate_expression
 from relaxpy.errors import MisuseError
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.script import tir as S
 from tests.ir.arith.boxes import holds, value
 

@@ -29,7 +29,7 @@ from relaxpy.ir.arith import canonical, prove
 from relaxpy.ir.arith.canonical import Canonical
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 from tests.fuzz.scalars import Expressions
 
 Question = Callable[[], Any]

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from relaxpy.ir.arith.canonical import Canonical
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, ModularSet
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 from tests.fuzz.integers import VARIABLES, conditions, expressions, literal
 from tests.ir.arith.integers import UndefinedError, evaluate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from relaxpy import te, tir as T
 from relaxpy.arith import Analyzer
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 
 k, unit = te.reduce_axis((0, 8), "k"), te.reduce_axis((0, 1), "unit")
 x = T.Var("x", "int32")

@@ -17,7 +17,7 @@ from relaxpy.arith import (
 )
 from relaxpy.errors import MisuseError
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 from tests.fuzz.integers import Integers
 from tests.ir.arith.boxes import Env, holds, points, value
 

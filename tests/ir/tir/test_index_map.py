@@ -11,7 +11,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.equality.structural import assert_structural_equal, structural_equal
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.tir import IndexMap
 from tests.ir.arith.integers import evaluate
 

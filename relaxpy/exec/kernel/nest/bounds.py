@@ -9,7 +9,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     BinaryOpExpr,
     Div,
@@ -22,6 +22,7 @@ from relaxpy.ir.tir.expr import (
     PrimExpr,
     Var,
 )
+from relaxpy.ir.tir.iteration import Range
 
 
 def bounds_of(

@@ -14,9 +14,10 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import occurrences, walk
 from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.intrin import if_then_else
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.stmt import Allocate, BufferStore, MatchBufferRegion, Stmt
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import substitute
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, occurrences, rewrite, tree_size, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     LT,
     Call,
@@ -56,6 +56,7 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 from relaxpy.ir.tir.intrin import if_then_else
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import (
     Allocate,

@@ -24,8 +24,9 @@ from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range, decl_buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 Expanded = Mapping[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]]

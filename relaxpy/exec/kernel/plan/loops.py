@@ -30,7 +30,7 @@ from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, walk
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import BufferLoad, Range
+from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import (
     Add,
     BinaryOpExpr,
@@ -45,6 +45,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions
 
 

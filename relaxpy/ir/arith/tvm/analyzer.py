@@ -21,7 +21,7 @@ from relaxpy.ir.arith.tvm.image import evaluate_set
 from relaxpy.ir.arith.tvm.intset import IntervalSet
 from relaxpy.ir.arith.tvm.rewrite import rewritten
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 
 P = ParamSpec("P")
 T = TypeVar("T")

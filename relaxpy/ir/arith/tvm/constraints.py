@@ -14,8 +14,8 @@ from relaxpy.ir.arith.tvm.intset import IntervalSet, domains_of
 from relaxpy.ir.arith.tvm.patterns import check_variables
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions
 
 

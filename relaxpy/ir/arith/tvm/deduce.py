@@ -9,8 +9,8 @@ from relaxpy.ir.arith.canonical import GENERAL, entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, ConstIntBound
 from relaxpy.ir.arith.tvm.intset import NOTHING, IntervalSet, domains_of
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions
 
 Domains = Mapping[Var, "IntervalSet | Range"]

@@ -13,8 +13,8 @@ from relaxpy.ir.arith.tvm.constraints import IntConstraints, IntConstraintsTrans
 from relaxpy.ir.arith.tvm.patterns import linear_row
 from relaxpy.ir.core.dtype import BOOL, DataType
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 Row = list[int]

@@ -9,8 +9,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_expr import is_number
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 
 
 def analyzer_of(iters: Mapping[Var, Range]) -> Analyzer:

@@ -14,7 +14,7 @@ from relaxpy.ir.arith.tvm.intset import EVERYTHING, IntervalSet, domains_of, hul
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions
 
 Domains = Mapping[tir.Var, IntervalSet]

@@ -22,8 +22,8 @@ from relaxpy.ir.arith.tvm.constraints import (
 from relaxpy.ir.arith.tvm.patterns import at_most_zero
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import substitute
 
 _LIMIT = 2000

@@ -12,7 +12,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 
 _POS_INF = tir.Var("pos_inf", "handle")
 _NEG_INF = tir.Var("neg_inf", "handle")

@@ -20,8 +20,8 @@ from relaxpy.ir.arith.tvm.iter_expr import (
 from relaxpy.ir.arith.tvm.iter_reader import Padded, Reader, RefusedError, with_padding
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from relaxpy.ir.arith.tvm.iter_expr import (
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions
 
 T = TypeVar("T")

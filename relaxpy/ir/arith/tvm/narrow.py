@@ -10,8 +10,9 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import BOOL, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import BufferLoad, Range
+from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions
 
 

@@ -13,8 +13,8 @@ from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel, IterSumExpr, is_number
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 Stretch = tuple[PrimExpr, PrimExpr]

@@ -12,8 +12,9 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BufferStore
 from relaxpy.ir.tir.substitution import substitute

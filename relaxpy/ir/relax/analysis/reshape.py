@@ -12,7 +12,8 @@ from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, Stmt
 from relaxpy.ir.tir.substitution import substitute

@@ -36,7 +36,8 @@ from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.buffer import Buffer, IterVar
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import For, LetStmt
 from relaxpy.ir.tir.substitution import substitute

@@ -14,8 +14,8 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.global_info import GlobalInfo
 from relaxpy.ir.relax.nodes import Expr, StructInfo, TensorStructInfo
-from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import IntImm
+from relaxpy.ir.tir.iteration import Range
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span

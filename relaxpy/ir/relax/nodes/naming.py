@@ -6,8 +6,9 @@ from typing import Any
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.nodes import Var as GraphVar
-from relaxpy.ir.tir.buffer import Buffer, IterVar
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.iteration import IterVar
 
 
 def set_name(node: Any, name: str) -> None:

@@ -29,8 +29,9 @@ from relaxpy.ir.te.topi.windows import (
     whole_shape,
 )
 from relaxpy.ir.tir import expr as tir, ops, reduce
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.layout import Layout
 
 __all__ = [

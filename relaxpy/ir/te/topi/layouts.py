@@ -12,8 +12,8 @@ from relaxpy.ir.te.topi.elementwise import injective
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.layout import BijectiveLayout
 
 __all__ = ["layout_transform"]

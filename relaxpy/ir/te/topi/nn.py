@@ -37,8 +37,8 @@ from relaxpy.ir.te.topi.pooling import *
 from relaxpy.ir.te.topi.recurrent import *
 from relaxpy.ir.te.topi.shapes import as_sizes, is_const, normal_axis, product, shape_text, tidy
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
-from relaxpy.ir.tir.buffer import IterVar
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.layout import Layout
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717

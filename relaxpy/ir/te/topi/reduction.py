@@ -12,8 +12,8 @@ from relaxpy.ir.te.topi import elementwise
 from relaxpy.ir.te.topi.shapes import Axes, is_const, normal_axes, product, ravel, reduced_sizes
 from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
-from relaxpy.ir.tir.buffer import IterVar
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.iteration import IterVar
 
 __all__ = [
     "all",

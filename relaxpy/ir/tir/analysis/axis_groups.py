@@ -11,8 +11,9 @@ from relaxpy.ir.core.groups import Groups
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rewrite, walk
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion
 

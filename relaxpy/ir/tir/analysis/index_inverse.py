@@ -12,8 +12,8 @@ from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
 from relaxpy.ir.core.dtype import BOOL, INT64
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import substitute
 
 

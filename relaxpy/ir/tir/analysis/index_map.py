@@ -17,8 +17,8 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import substitute
 
 MapFunction: TypeAlias = Callable[..., Any]

@@ -13,8 +13,9 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import substitute
 
 #: The minimum and the maximum (inclusive); None if unknown.

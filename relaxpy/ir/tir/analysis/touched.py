@@ -9,7 +9,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.analysis.regions import Accesses, union
-from relaxpy.ir.tir.buffer import Buffer, Range
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.iteration import Range
 
 
 @user_facing

@@ -9,8 +9,9 @@ from relaxpy.errors import Diagnostic, MisuseError, Span, WellFormedError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.tir.buffer import Buffer, IterVar
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ConstExpr, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.stmt import AttrStmt, BufferRealize, DeclBuffer, For, MatchBufferRegion, Stmt

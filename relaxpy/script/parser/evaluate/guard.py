@@ -22,8 +22,9 @@ from relaxpy.ir.relax.op.definition.registry import OpDef
 from relaxpy.ir.relax.op.inspect import TensorDtype
 from relaxpy.ir.relax.relations.shape_vars import sizes_of
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.script.language.annotations import Annotation
 from relaxpy.script.language.namespaces import offers
 from relaxpy.script.parser.evaluate import door

@@ -20,8 +20,9 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, IterVar, index_count, vector_index
+from relaxpy.ir.tir.buffer import Buffer, index_count, vector_index
 from relaxpy.ir.tir.expr import PrimExpr, StringImm, Var
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.script.language import records, tir_directives

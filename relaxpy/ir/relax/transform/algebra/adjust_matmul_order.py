@@ -28,7 +28,7 @@ from relaxpy.ir.relax.transform.algebra.products import (
 )
 from relaxpy.ir.relax.transform.lowering.size_bounds import upper_bounds
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 
 
 @dataclass(frozen=True)

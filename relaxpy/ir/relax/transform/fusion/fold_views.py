@@ -39,7 +39,8 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from relaxpy.ir.relax.transform.fusion.cost import may_fail
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range, decl_buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
+from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion, Stmt

@@ -34,7 +34,7 @@ from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import Eliminat
 from relaxpy.ir.relax.transform.layout.alter_op_impl import OPERATOR_NAME, REMOVE_PAD
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Range
+from relaxpy.ir.tir.iteration import Range
 
 _LARGEST = 2**62
 
