@@ -108,6 +108,13 @@ def orders() -> Iterator[Row]:
         lambda x: jnp.sort(x),
         lambda x: x.sort()[0],
     )
+    yield Row(
+        "positions of a million integers in order",
+        lambda emit, x: emit(op.argsort(x)),
+        ((floats(1000000) * 1e9).astype("int32"),),
+        lambda x: jnp.argsort(x),
+        lambda x: x.argsort(stable=True),
+    )
 
 
 def networks() -> Iterator[Row]:
@@ -130,6 +137,16 @@ def networks() -> Iterator[Row]:
         i, f, g, o = (x @ w + h @ u).chunk(4, 1)
         return o.sigmoid() * (f.sigmoid() * c + i.sigmoid() * g.tanh()).tanh()
 
+    for keys, width in ((1024, 64), (2048, 128)):
+        yield Row(
+            f"causal attention, 4 heads, {keys} x {width}",
+            lambda emit, q, k, v: emit(op.nn.attention(q, k, v, causal_mask="TopLeft")),
+            tuple(floats(1, keys, 4, width, seed=k) for k in range(3)),
+            lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True),
+            lambda q, k, v: functional.scaled_dot_product_attention(
+                *(x.transpose(1, 2) for x in (q, k, v)), is_causal=True
+            ).transpose(1, 2),
+        )
     for batch, size in ((1, 64), (32, 256)):
         states = [floats(batch, size, seed=k) for k in range(3)]
         weights = [floats(size, 4 * size, seed=k, scale=0.1) for k in range(2)]
