@@ -1,10 +1,13 @@
 """Whole arrays stand for their only element along leading axes, and outputs have no name."""
 
+import ast
+
 import numpy as np
 import pytest
 
 import relaxpy
 from relaxpy import te, tir
+from relaxpy.exec.kernel.emit.named_views import with_named_views
 from tests.exec.kernel.support import check, source_of
 
 rng = np.random.default_rng(3)
@@ -83,3 +86,23 @@ def test_products_are_stored_where_memory_is_not_contiguous() -> None:
     relaxpy.compile(func, "numpy")["main"](x, weight, bias, out[:, ::2])
     np.testing.assert_allclose(out[:, ::2], np.tanh(x[0] @ weight.T + bias), rtol=1e-5)
     assert not out[:, 1::2].any()
+
+
+def test_a_view_is_not_used_after_its_array_is_another() -> None:
+    text = """
+f(x[0], x[0], x[0], x[1:])
+for i in range(2):
+    x = g(i)
+    f(x[0])
+x = f(x[0])
+f(x[0], y[0], y[0], y[i], y[0])
+"""
+    lines = with_named_views(ast.parse(text).body, {"x": MATRIX, "y": MATRIX}, "{}_1".format)
+    module = ast.fix_missing_locations(ast.Module(lines, []))
+    assert ast.unparse(module) == (
+        "x_1 = x[0]\nf(x_1, x_1, x_1, x[1:])\nfor i in range(2):\n    x = g(i)\n    f(x[0])\n"
+        "x_1 = x[0]\nx = f(x_1)\nx_1 = x[0]\ny_1 = y[0]\nf(x_1, y_1, y_1, y[i], y_1)"
+    )
+
+
+MATRIX = tir.decl_buffer((4, 4), "float32", "matrix")
