@@ -106,7 +106,8 @@ class _Pool:
 
         def elsewhere() -> None:
             if allowed:
-                os.sched_setaffinity(0, allowed)
+                with suppress(OSError):  # the process may not use them any longer
+                    os.sched_setaffinity(0, allowed)
             work()
 
         jobs = [_Job(elsewhere) for _ in range(min(count, len(self.ids)))]

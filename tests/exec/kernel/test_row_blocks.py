@@ -199,6 +199,21 @@ def test_workers_wake_up_on_other_processors(monkeypatch: pytest.MonkeyPatch) ->
     assert found == [allowed]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems choose processors themselves")
+def test_workers_run_where_processors_are_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: int, processors: set[int]) -> None:
+        raise OSError
+
+    pool = row_blocks._Pool(1)
+    ended = threading.Event()
+    monkeypatch.setattr(row_blocks, "keep_from_this_processor", lambda workers: frozenset({0}))
+    monkeypatch.setattr(os, "sched_setaffinity", refused)
+    [job] = pool.submit(ended.set, 1)
+    assert ended.wait(10)
+    job.take_back()
+    assert job.error is None
+
+
 def test_workers_of_other_systems_wake_up_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime_threads, "_current_processor", lambda: None)
     assert runtime_threads.keep_from_this_processor([1]) == frozenset()
