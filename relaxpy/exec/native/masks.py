@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import cast
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run, Tile

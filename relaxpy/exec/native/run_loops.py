@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
+from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.buffers import position_of, strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.searches import searched_condition

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
+from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis, Local, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, For, Plan, Run, Tree, accesses, runs
