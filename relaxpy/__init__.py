@@ -3,8 +3,9 @@
 Public names are loaded on first use, so that `import relaxpy` is fast.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from relaxpy.lazy import finder as _finder
 
 if TYPE_CHECKING:
     from relaxpy import (
@@ -116,16 +117,7 @@ _LOCATIONS = {
 }
 
 if not TYPE_CHECKING:  # it would make a type checker accept every name
-
-    def __getattr__(name):
-        if name not in _LOCATIONS:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, _, attribute = _LOCATIONS[name].partition(":")
-        value = import_module(module)
-        if attribute:
-            value = getattr(value, attribute)
-        globals()[name] = value
-        return value
+    __getattr__ = _finder(globals(), _LOCATIONS)
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "relaxpy").
 ROOMS = {
     "frames": set(),
     "dataclass": set(),
+    "lazy": set(),
     "screen": {"dataclass"},
     "errors": {"dataclass", "frames", "screen"},
     "entry": {"errors", "frames"},
@@ -22,8 +23,10 @@ ROOMS = {
     "pytest_plugin": {"errors"},
     "pytest_helpers": {"ir"},
     "pytest_compare": {"errors", "ir", "script"},
-    "ir": {"dataclass", "errors", "entry", "frames", "ir"},
-    "script": {"dataclass", "errors", "entry", "screen", "pysource", "ir", "script"},
+    "ir": {"dataclass", "errors", "entry", "frames", "lazy", "ir"},
+    "script": {
+        *("dataclass", "errors", "entry", "screen", "pysource", "lazy", "ir", "script"),
+    },
     "exec": {"dataclass", "errors", "entry", "frames", "screen", "pysource", "ir", "exec"},
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
@@ -55,7 +58,7 @@ LAZY_FACES = {
     *("relaxpy/relay/op.py", "relaxpy/relay/random.py", "relaxpy/relay/parser.py"),
     "relaxpy/testing/__init__.py",
 }
-RESOLVES_NAMES = {*LAZY_FACES, "relaxpy/ir/hooks.py"}
+RESOLVES_NAMES = {"relaxpy/lazy.py", "relaxpy/ir/te/topi/__init__.py", "relaxpy/ir/hooks.py"}
 
 #: The rooms of each package from the ground up, and the modules beside them: each imports
 #: only from those before it. Exempt are `if TYPE_CHECKING` and the faces of folders.

@@ -17,11 +17,13 @@ FACES = ["relaxpy", "relaxpy.ir"]
 
 
 def seen_by_type_checkers(face: str) -> dict[str, str]:
-    """The names that a face imports under TYPE_CHECKING, and where from."""
+    """The public names that a face imports, under TYPE_CHECKING, and where from."""
     found = {}
     for node in ast.walk(ast.parse(inspect.getsource(import_module(face)))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("relaxpy"):
             for alias in node.names:
+                if (alias.asname or alias.name).startswith("_"):
+                    continue
                 joint = "." if node.module == "relaxpy" else ":"
                 found[alias.asname or alias.name] = f"{node.module}{joint}{alias.name}"
     return found

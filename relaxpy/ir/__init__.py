@@ -1,7 +1,8 @@
 """The language: its nodes and its rules. The names of this package are loaded on first use."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from relaxpy.lazy import finder as _finder
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -97,34 +98,23 @@ _LOCATIONS = {
     "structural_hash": "relaxpy.ir.equality.structural:structural_hash",
 }
 
-_MODULES = frozenset(
-    {
-        "attrs",
-        "base",
-        "container",
-        "expr",
-        "function",
-        "global_info",
-        "instrument",
-        "module",
-        "op",
-        "transform",
-        "type",
-    }
+_MODULES = (
+    "attrs",
+    "base",
+    "container",
+    "expr",
+    "function",
+    "global_info",
+    "instrument",
+    "module",
+    "op",
+    "transform",
+    "type",
 )
 """The modules that are attributes without an import of their own."""
 
 if not TYPE_CHECKING:  # it would make a type checker accept every name
-
-    def __getattr__(name):
-        if name in _MODULES:
-            return import_module(f"{__name__}.{name}")
-        if name not in _LOCATIONS:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, _, attribute = _LOCATIONS[name].partition(":")
-        value = getattr(import_module(module), attribute)
-        globals()[name] = value
-        return value
+    __getattr__ = _finder(globals(), _LOCATIONS | {name: f"{__name__}.{name}" for name in _MODULES})
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,6 @@
 The latter needs pytest, which is imported when one of its names is first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from relaxpy.exec.runtime.compare import assert_allclose
@@ -13,6 +12,7 @@ from relaxpy.exec.runtime.verify import (
     check_numerical_grads,
 )
 from relaxpy.ir.equality.structural import assert_structural_equal
+from relaxpy.lazy import finder as _finder
 
 if TYPE_CHECKING:
     from relaxpy.pytest_compare import CompareBeforeAfter
@@ -87,9 +87,6 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # it would make a type checker accept every name
-
-    def __getattr__(name):
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = "pytest_compare" if name == "CompareBeforeAfter" else "pytest_helpers"
-        return getattr(import_module(f"relaxpy.{module}"), name)
+    _LOCATIONS = {name: f"relaxpy.pytest_helpers:{name}" for name in __all__}
+    _LOCATIONS["CompareBeforeAfter"] = "relaxpy.pytest_compare:CompareBeforeAfter"
+    __getattr__ = _finder(globals(), _LOCATIONS)

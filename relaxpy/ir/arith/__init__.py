@@ -3,10 +3,10 @@
 The Analyzer and integer sets are loaded on first use: parsing and inference need only proofs.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from relaxpy.ir.arith.prove import prove_equal, simplify
+from relaxpy.lazy import finder as _finder
 
 if TYPE_CHECKING:
     from relaxpy.ir.arith.tvm.analyzer import (
@@ -30,9 +30,6 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # it would make a type checker accept every name
-
-    def __getattr__(name):
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = "intset" if name == "IntervalSet" else "analyzer"
-        return getattr(import_module(f"{__name__}.tvm.{module}"), name)
+    _LOCATIONS = {name: f"{__name__}.tvm.analyzer:{name}" for name in __all__}
+    _LOCATIONS["IntervalSet"] = f"{__name__}.tvm.intset:IntervalSet"
+    __getattr__ = _finder(globals(), _LOCATIONS)

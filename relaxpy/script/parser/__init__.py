@@ -1,7 +1,8 @@
 """From text to IR."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from relaxpy.lazy import finder as _finder
 
 if TYPE_CHECKING:
     from relaxpy.script import ir as ir, relax as relax, tir as tir
@@ -11,19 +12,13 @@ if TYPE_CHECKING:
 
 #: What users of TVM look for here: the namespaces of programs, and how programs are read.
 _LOCATIONS = {
-    "ir": "ir",
-    "ir_module": "ir:ir_module",
-    "parse": "read:from_source",
-    "prim_func": "tir:prim_func",
-    "relax": "relax",
-    "tir": "tir",
+    "ir": "relaxpy.script.ir",
+    "ir_module": "relaxpy.script.ir:ir_module",
+    "parse": "relaxpy.script.read:from_source",
+    "prim_func": "relaxpy.script.tir:prim_func",
+    "relax": "relaxpy.script.relax",
+    "tir": "relaxpy.script.tir",
 }
 
 if not TYPE_CHECKING:  # it would make a type checker accept every name
-
-    def __getattr__(name):
-        if name not in _LOCATIONS:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, _, attribute = _LOCATIONS[name].partition(":")
-        found = import_module(f"relaxpy.script.{module}")
-        return getattr(found, attribute) if attribute else found
+    __getattr__ = _finder(globals(), _LOCATIONS)

@@ -1,0 +1,29 @@
+"""Names of modules that are found on first use, so that importing the module stays fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def finder(namespace: dict[str, Any], locations: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` (PEP 562) of the module whose globals are `namespace`.
+
+    `locations` says where each name is: "module:attribute", or "module" for the module itself.
+
+    Errors:
+        AttributeError: by the function, of a name that has no location.
+    """
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if name not in locations:
+            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
+        module, _, attribute = locations[name].partition(":")
+        value: Any = import_module(module)
+        if attribute:
+            value = getattr(value, attribute)
+        namespace[name] = value
+        return value
+
+    return __getattr__
