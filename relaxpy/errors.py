@@ -10,13 +10,13 @@ import traceback
 import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from types import TracebackType
 from typing import Final, Self
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.frames import (
     FULL_TRACEBACK,
     keep_callback_frames,

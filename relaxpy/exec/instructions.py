@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeAlias
 
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import BuilderStateError
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.core.dtype import DataType

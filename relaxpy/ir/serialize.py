@@ -14,7 +14,7 @@ import binascii
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields as dataclass_fields, is_dataclass, replace
+from dataclasses import fields as dataclass_fields, is_dataclass
 from enum import IntEnum
 from operator import attrgetter
 from types import ModuleType
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, UnknownNameError, close_names
 from relaxpy.ir import global_info, hooks

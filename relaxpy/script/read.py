@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
+from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.ir.core.gc_pause import gc_paused

@@ -8,11 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError, Span, counted
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.exec.reference.support import check_supported

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import (
     CompileError,
     MisuseError,

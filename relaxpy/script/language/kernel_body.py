@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Literal, TypeAlias
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.analysis.regions import access_regions

@@ -6,14 +6,14 @@ A record has no effect by itself, so that a namespace can be used outside of a p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType

@@ -6,13 +6,12 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, overload
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import attach_position
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, close_names
 from relaxpy.ir.core.gc_pause import gc_paused

@@ -7,11 +7,11 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import Any, cast
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType

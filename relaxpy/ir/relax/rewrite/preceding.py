@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from relaxpy.dataclass import replace
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
-from dataclasses import replace
 from typing import Any, Final, TypeAlias, assert_never
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import Diagnostic, RelaxpyError, Span, counted
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
 from relaxpy.ir.core.trampoline import Task

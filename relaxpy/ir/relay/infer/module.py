@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import Diagnostic, RelayTypeError, Span
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.trampoline import run

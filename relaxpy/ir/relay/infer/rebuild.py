@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children

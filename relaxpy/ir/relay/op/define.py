@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relay.op.registry import Emit, Op, OpRecord, Results, Translate

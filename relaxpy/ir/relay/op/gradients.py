@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.op import Op as RelaxOp
 from relaxpy.ir.relax import nodes as rx

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rename
 from relaxpy.ir.relay import expr as rl

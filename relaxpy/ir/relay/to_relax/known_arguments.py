@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import RelayTypeError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rename, walk

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import RelayTypeError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, rename, walk

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import typing
-from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import map_children, rename, walk

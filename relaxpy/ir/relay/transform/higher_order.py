@@ -8,9 +8,9 @@ does its own part, and then calls the one before, in its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Final
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import Span, TransformError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node

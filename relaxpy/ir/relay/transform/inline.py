@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.relax.call_graph import strongly_connected

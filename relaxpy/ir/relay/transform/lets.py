@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, rename, walk
 from relaxpy.ir.relay import expr as rl

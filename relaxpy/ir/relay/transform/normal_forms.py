@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import replace
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.trampoline import Task, run

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, Final, TypeVar as TypingVar
 
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.ir.core.traverse import children, rename, walk
 from relaxpy.ir.relax.call_graph import strongly_connected

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.algebra.folding import is_safe
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.node import Node

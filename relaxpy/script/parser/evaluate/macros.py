@@ -7,11 +7,10 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from types import FunctionType
 from typing import Any, Literal
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.script.parser.evaluate.call_faults import signature_fault
 from relaxpy.script.parser.evaluate.evaluator import Evaluator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import ParseError, RelaxpyError, Span
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx

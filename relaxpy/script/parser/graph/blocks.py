@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import StructInfoTypeError, WellFormedError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.normalize import is_leaf

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Container
-from dataclasses import replace
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx

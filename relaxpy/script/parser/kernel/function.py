@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from typing_extensions import override
 
+from relaxpy.dataclass import replace
 from relaxpy.entry import argument_node
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, Span, warn
 from relaxpy.ir.arith.prove import simplify

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import reduce
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Span
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.equality.structural import structural_equal, structural_hash

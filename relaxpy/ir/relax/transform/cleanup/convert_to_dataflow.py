@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule

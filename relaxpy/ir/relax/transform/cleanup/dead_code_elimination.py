@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule

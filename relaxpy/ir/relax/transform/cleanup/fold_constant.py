@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Node

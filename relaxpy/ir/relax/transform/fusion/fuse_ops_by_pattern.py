@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.core.node import as_attrs
 from relaxpy.ir.module import IRModule

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import is_
 from typing import Final, TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Attr, Attrs, Node
 from relaxpy.ir.core.traverse import rebuild, rename

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
-from relaxpy.dataclass import replace
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rename, rewrite, walk

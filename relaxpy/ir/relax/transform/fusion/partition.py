@@ -7,8 +7,9 @@ it lead through. They are fused, with all nodes between them, if the kinds on th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind
 
 _ELEMWISE = OpPatternKind.ELEMWISE

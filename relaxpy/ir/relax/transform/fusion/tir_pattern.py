@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Node

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.module import IRModule

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.dtype import FLOAT64, DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

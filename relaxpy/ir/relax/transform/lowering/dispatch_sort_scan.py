@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.prove import always
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

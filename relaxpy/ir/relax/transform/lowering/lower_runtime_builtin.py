@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.equality.structural import structural_equal

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Attrs, Node
