@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from relaxpy.gc_pause import gc_paused
+
 
 def finder(namespace: dict[str, Any], locations: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` (PEP 562) of the module whose globals are `namespace`.
@@ -16,6 +18,7 @@ def finder(namespace: dict[str, Any], locations: Mapping[str, str]) -> Callable[
         AttributeError: by the function, of a name that has no location.
     """
 
+    @gc_paused  # which would visit all that numpy and relaxpy have created for good
     def __getattr__(name: str) -> Any:  # noqa: N807
         if name not in locations:
             raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")

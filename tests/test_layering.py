@@ -14,7 +14,8 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "relaxpy").
 ROOMS = {
     "frames": set(),
     "dataclass": set(),
-    "lazy": set(),
+    "gc_pause": set(),
+    "lazy": {"gc_pause"},
     "screen": {"dataclass"},
     "errors": {"dataclass", "frames", "screen"},
     "entry": {"errors", "frames"},
@@ -23,11 +24,15 @@ ROOMS = {
     "pytest_plugin": {"errors"},
     "pytest_helpers": {"ir"},
     "pytest_compare": {"errors", "ir", "script"},
-    "ir": {"dataclass", "errors", "entry", "frames", "lazy", "ir"},
+    "ir": {"dataclass", "errors", "entry", "frames", "gc_pause", "lazy", "ir"},
     "script": {
-        *("dataclass", "errors", "entry", "screen", "pysource", "lazy", "ir", "script"),
+        *("dataclass", "errors", "entry", "screen", "pysource", "gc_pause", "lazy", "ir"),
+        "script",
     },
-    "exec": {"dataclass", "errors", "entry", "frames", "screen", "pysource", "ir", "exec"},
+    "exec": {
+        *("dataclass", "errors", "entry", "frames", "screen", "pysource", "gc_pause", "ir"),
+        "exec",
+    },
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
         *("cli", "relax", "tir"),

@@ -45,8 +45,8 @@ from relaxpy.exec.runtime.python_functions import with_instance
 from relaxpy.exec.runtime.signatures import PublicFunctions, public_signatures
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
 from relaxpy.exec.stored import key_of_program, load_program, store_program
+from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.fork_lock import Late
-from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_kind
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx

@@ -25,10 +25,10 @@ import numpy as np
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, UnknownNameError, close_names
+from relaxpy.gc_pause import gc_paused
 from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.core.types import PointerType, PrimType

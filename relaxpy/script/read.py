@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import ParseError, RelaxpyError
-from relaxpy.ir.core.gc_pause import gc_paused
+from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.script import ir, relax, tir

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.gc_pause import gc_paused
+from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.ir.equality.mismatch import (

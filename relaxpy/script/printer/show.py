@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.gc_pause import gc_paused
+from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node
 from relaxpy.screen import ipython
 from relaxpy.script.printer.document import Document

@@ -12,8 +12,8 @@ import numpy as np
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, ParseError, RelaxpyError
+from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.trampoline import run
 from relaxpy.ir.relay import expr as rl, ty
 from relaxpy.ir.relay.infer.literals import with_default_literals

@@ -12,7 +12,7 @@ import numpy as np
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.gc_pause import gc_paused
+from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.ir.relay import expr as rl

@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Final
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.ir.core.gc_pause import gc_paused
+from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.memo import NodeTable
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op

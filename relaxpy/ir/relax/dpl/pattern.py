@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, fields as dataclass_fields
+from dataclasses import fields as dataclass_fields
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
@@ -228,12 +229,18 @@ class CallPattern(DFPattern):
 
     op: DFPattern
     args: tuple[DFPattern, ...]
-    varg_default_wildcard: bool = False
-    add_constraint: InitVar[bool] = True
+    varg_default_wildcard: bool
 
-    def __post_init__(self, add_constraint: bool) -> None:
-        check_pattern(self.op)
-        set_fields(self, args=_as_patterns(self.args, "the arguments in a pattern"))
+    def __init__(
+        self,
+        op: DFPattern,
+        args: Sequence[DFPattern],
+        varg_default_wildcard: bool = False,
+        add_constraint: bool = True,
+    ) -> None:
+        check_pattern(op)
+        patterns = _as_patterns(args, "the arguments in a pattern")
+        set_fields(self, op=op, args=patterns, varg_default_wildcard=varg_default_wildcard)
         context = innermost()
         if add_constraint and context is not None:
             context.edges.extend(
@@ -531,14 +538,12 @@ class PatternSeq(_Chainable):
     """A chain of patterns, each used by the next."""
 
     patterns: tuple[DFPattern, ...]
-    only_use: InitVar[bool] = False
 
-    def __post_init__(self, only_use: bool) -> None:
-        patterns = _as_patterns(self.patterns, "the patterns of a chain")
-        if not patterns:
+    def __init__(self, patterns: Sequence[DFPattern], only_use: bool = False) -> None:
+        set_fields(self, patterns=_as_patterns(patterns, "the patterns of a chain"))
+        if not self.patterns:
             raise MisuseError("a chain has at least one pattern")
-        set_fields(self, patterns=patterns)
-        for used, user in pairwise(patterns):
+        for used, user in pairwise(self.patterns):
             _constrain(used, user, -1, only=only_use)
 
     @overload

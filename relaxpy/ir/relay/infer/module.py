@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from relaxpy.dataclass import replace
 from relaxpy.errors import Diagnostic, RelayTypeError, Span
-from relaxpy.ir.core.gc_pause import gc_paused
+from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.trampoline import run
 from relaxpy.ir.relax.call_graph import strongly_connected
 from relaxpy.ir.relay import expr as rl

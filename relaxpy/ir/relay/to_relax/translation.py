@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, TransformError
-from relaxpy.ir.core.gc_pause import gc_paused
+from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
