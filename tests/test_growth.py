@@ -404,3 +404,20 @@ def test_reading_and_comparing_grow_with_the_text(text: Callable[[int], str]) ->
     )
     saved = {size: save_json(pairs[size][0]) for size in (short, long)}
     assert calls(lambda: load_json(saved[long])) <= 2.3 * calls(lambda: load_json(saved[short]))
+
+
+def steps_text(count: int) -> str:
+    steps = "".join(f"        A[j] = A[j] * T.float32(2) + T.float32({i})\n" for i in range(count))
+    return f"""
+@T.prim_func
+def k(A: T.Buffer((16,), "float32")):
+    for j in range(16):
+{steps}"""
+
+
+def test_compilation_grows_with_the_statements_of_a_loop() -> None:
+    relaxpy.compile(from_source(steps_text(2)), "numpy")
+    short, long = from_source(steps_text(SIZE)), from_source(steps_text(2 * SIZE))
+    assert calls(lambda: relaxpy.compile(long, "numpy")) <= 2.3 * calls(
+        lambda: relaxpy.compile(short, "numpy")
+    )

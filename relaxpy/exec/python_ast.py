@@ -6,9 +6,16 @@ import ast
 import math
 from collections.abc import Iterable, Sequence
 from types import EllipsisType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 Code: TypeAlias = "ast.expr | str | int | float | bool | EllipsisType | tuple[Code, ...] | None"
+_NOT_NODES: Final = frozenset(("id", "attr", "arg", "name", "ctx", "op", "ops", "type_comment"))
+"""Fields with names, contexts and operators."""
+_FIELDS: Final = {
+    kind: tuple([name for name in kind._fields if name not in _NOT_NODES])
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+} | {ast.Constant: ()}
 
 
 def path(text: str) -> ast.expr:
@@ -140,6 +147,19 @@ def when(condition: Code, body: list[ast.stmt], orelse: list[ast.stmt] | None = 
 def within(contexts: Iterable[Code], body: list[ast.stmt]) -> ast.stmt:
     """`with contexts: body`."""
     return ast.With([ast.withitem(code(context), None) for context in contexts], body)
+
+
+def nodes_in(roots: Iterable[ast.AST]) -> list[ast.AST]:
+    """The nodes of generated trees in the order of `ast.walk`, without contexts and operators."""
+    nodes = [*roots]
+    for node in nodes:  # the list grows meanwhile
+        for name in _FIELDS[type(node)]:
+            value = getattr(node, name)
+            if isinstance(value, list):
+                nodes += value
+            elif value is not None:
+                nodes.append(value)
+    return nodes
 
 
 def leaves(statements: Sequence[ast.stmt]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from relaxpy.exec.python_ast import path
+from relaxpy.exec.python_ast import nodes_in, path
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm
 
@@ -24,10 +24,9 @@ def concise(lines: Sequence[ast.stmt], buffers: Mapping[str, Buffer]) -> list[as
     costs a quarter of the time of a call on a small array, and naming the argument `out` a fifth.
     `buffers` are the arrays by name.
     """
-    for line in lines:
-        for node in ast.walk(line):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-                _shorten(node.value, buffers)
+    for node in nodes_in(lines):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            _shorten(node.value, buffers)
     return list(lines)
 
 

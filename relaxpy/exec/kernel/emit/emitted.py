@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.python_ast import call, docstring, function, path, text
+from relaxpy.exec.python_ast import call, docstring, function, nodes_in, path, text
 from relaxpy.ir.tir.expr import Var
 
 
@@ -49,7 +49,7 @@ class Emitted:
         """The work as a separate function `name`, if possible."""
         if self.size_names is None or self.calls_external:
             return None
-        used = {n.id for line in self.work for n in ast.walk(line) if isinstance(n, ast.Name)}
+        used = {node.id for node in nodes_in(self.work) if isinstance(node, ast.Name)}
         sizes = {var: size for var, size in self.size_names.items() if size in used}
         params = [*self.params, *sizes.values()]
         summary = docstring(f"{self.summary} of arguments that are known to fit")

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.exec.python_ast import assign, path
+from relaxpy.exec.python_ast import assign, nodes_in, path
 from relaxpy.ir.tir.buffer import Buffer
 
 MANY_USES = 3
@@ -31,11 +31,12 @@ def with_named_views(
     `buffers` are the arrays by name, and `fresh` makes a new name that resembles another. A view
     is made just before its first use, which is in no branch and no loop.
     """
-    counts = Counter(key for line in lines for key, _ in _views(line, buffers))
+    views = [[*_views(line, buffers)] for line in lines]
+    counts = Counter(key for found in views for key, _ in found)
     repeated = {key for key, count in counts.items() if count >= MANY_USES}
     names: dict[_Key, str] = {}
     changed: list[ast.stmt] = []
-    for line in lines:
+    for line, found in zip(lines, views, strict=True):
         if isinstance(line, ast.FunctionDef):
             line.body = with_named_views(line.body, buffers, fresh)
             changed.append(line)
@@ -43,7 +44,7 @@ def with_named_views(
         is_simple = isinstance(line, (ast.Expr, ast.Assign))
         known = names if is_simple else _without(names, line)
         if is_simple:
-            for key, view in _views(line, buffers):
+            for key, view in found:
                 if key in repeated and key not in names:
                     names[key] = fresh(key[0])
                     changed.append(assign(names[key], view))
@@ -56,8 +57,8 @@ def _without(names: dict[_Key, str], line: ast.stmt) -> dict[_Key, str]:
     """The names of views, without those of arrays that a line assigns."""
     if not names:
         return names
-    nodes = (node for node in ast.walk(line) if isinstance(node, ast.Name))
-    stored = {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
+    nodes = nodes_in((line,))
+    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return {key: name for key, name in names.items() if key[0] not in stored}
 
 
@@ -80,7 +81,7 @@ def _views(line: ast.stmt, buffers: Mapping[str, Buffer]) -> Iterator[tuple[_Key
     """The parts of arrays in a line of a function, at constant indices: no elements, no copies."""
     if isinstance(line, ast.FunctionDef):
         return
-    for node in ast.walk(line):
+    for node in nodes_in((line,)):
         if isinstance(node, ast.Subscript) and (key := _key(node)) is not None:
             name, indices = key
             is_part = name in buffers and len(indices) < buffers[name].ndim

@@ -56,6 +56,7 @@ from relaxpy.exec.python_ast import (
     function,
     item,
     loop,
+    nodes_in,
     text,
     when,
     within,
@@ -157,7 +158,7 @@ class NumpyEmitter:
 
     def _all_bound(self, lines: Sequence[ast.stmt], params: Iterable[str]) -> None:
         """Errors: CompileError if a variable is used that is not bound (PX-7)."""
-        nodes = [node for line in lines for node in ast.walk(line)]
+        nodes = nodes_in(lines)
         names = [node for node in nodes if isinstance(node, ast.Name)]
         bound = {*params, *(node.arg for node in nodes if isinstance(node, ast.arg))}
         bound |= {name.id for name in names if isinstance(name.ctx, ast.Store)}

@@ -8,6 +8,7 @@ from dataclasses import field
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.concise import output_of, ufunc_of
+from relaxpy.exec.python_ast import nodes_in
 
 _VIEWS = ("reshape", "transpose")
 """Methods of arrays whose result is in the same memory, or a copy that is only read."""
@@ -95,7 +96,7 @@ class _Events:
 
     def understands(self, function: ast.FunctionDef) -> bool:
         """Enter the statements of a kernel; whether all of its functions are for blocks of rows."""
-        functions = [n for n in ast.walk(function) if isinstance(n, (ast.FunctionDef, ast.Lambda))]
+        functions = [n for n in nodes_in((function,)) if isinstance(n, (ast.FunctionDef, ast.Lambda))]
         return 1 + self._enter(function.body, None) == len(functions)
 
     def _enter(self, body: Sequence[ast.stmt], rows: str | None) -> int:
@@ -126,7 +127,7 @@ class _Events:
                     self._add_ufunc(call, rows)
                 case _:
                     accessed = self._add([stmt], rows)
-                    for node in ast.walk(stmt):
+                    for node in nodes_in((stmt,)):
                         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                             self._views.pop(node.id, None)
                             self._aliases[node.id] = accessed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import permutations, product
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
@@ -28,7 +29,8 @@ def possible_conflicts(
     """Pairs of statements, by number, that are not proved independent.
 
     Two statements may conflict if one writes memory that the other accesses. Every statement is
-    paired with itself, as its iterations may conflict.
+    paired with itself, as its iterations may conflict. Pairs are left out where those of statements
+    between them imply the same order.
     """
     pairs = {(i, i) for i in range(len(statements))}
     uses: dict[Buffer, list[_Use]] = {}
@@ -64,10 +66,30 @@ def _overlapping_pairs(
             groups = [g for disjoint, _ in divided for g in disjoint]
     boxes = {use: list(map(_constant_span, dims)) for use, dims in spans.items()}
     for members in groups:
-        for first in (use for use in members if use.writes):
-            for second in members:
-                if not _are_disjoint(boxes[first], boxes[second]):
-                    yield first, second
+        same: dict[object, list[_Use]] = {}
+        for use in members:
+            key = use.access.buffer, use.access.indices, statements[use.statement].axes
+            same.setdefault(key, []).append(use)
+        for uses in same.values():
+            yield from _successive(uses)
+        for of_first, of_second in permutations(same.values(), 2):
+            if not _are_disjoint(boxes[of_first[0]], boxes[of_second[0]]):
+                yield from product((use for use in of_first if use.writes), of_second)
+
+
+def _successive(uses: list[_Use]) -> Iterator[tuple[_Use, _Use]]:
+    """Pairs of uses of the same elements in the same loops without a store between them.
+
+    Their dependences imply those of the other pairs, which have the same directions.
+    """
+    since_store: list[_Use] = []
+    for use in uses:
+        if use.writes:
+            yield from ((before, use) for before in since_store)
+            since_store.clear()
+        elif since_store and since_store[0].writes:
+            yield since_store[0], use
+        since_store.append(use)
 
 
 _Span: TypeAlias = tuple[IndexPoly, IndexPoly] | None
