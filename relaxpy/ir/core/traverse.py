@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from operator import is_
 from typing import Any, TypeVar, cast
@@ -51,15 +51,25 @@ def tree_size(root: Node) -> int:
     return sizes[root]
 
 
+def consists_of(root: Node, *kinds: type[Node]) -> bool:
+    """Whether the expressions in `root` are all of some classes, without a visit of them."""
+    return not root._bits_inside & ~_bits_of(kinds)
+
+
 def occurrences(root: Node, *kinds: type[N]) -> Iterator[N]:
     """Visit the nodes of some classes, in the order of `walk`.
 
     Nodes that contain none are not entered.
     """
+    bits = _bits_of(kinds)
+    return _occurrences(root, kinds, bits) if root._bits_inside & bits else iter(())
+
+
+def _bits_of(kinds: Iterable[type[Node]]) -> int:
     bits = 0
     for kind in kinds:
         bits |= kind._bits
-    return _occurrences(root, kinds, bits) if root._bits_inside & bits else iter(())
+    return bits
 
 
 def _occurrences(root: Node, kinds: tuple[type[N], ...], bits: int) -> Iterator[N]:

@@ -96,7 +96,9 @@ class _Events:
 
     def understands(self, function: ast.FunctionDef) -> bool:
         """Enter the statements of a kernel; whether all of its functions are for blocks of rows."""
-        functions = [n for n in nodes_in((function,)) if isinstance(n, (ast.FunctionDef, ast.Lambda))]
+        functions = [
+            n for n in nodes_in((function,)) if isinstance(n, (ast.FunctionDef, ast.Lambda))
+        ]
         return 1 + self._enter(function.body, None) == len(functions)
 
     def _enter(self, body: Sequence[ast.stmt], rows: str | None) -> int:

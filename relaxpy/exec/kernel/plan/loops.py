@@ -27,8 +27,9 @@ from relaxpy.exec.kernel.nest.nodes import (
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly, quotient
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import occurrences, rewrite, walk
+from relaxpy.ir.core.traverse import consists_of, occurrences, rewrite, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import (
@@ -46,7 +47,7 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 from relaxpy.ir.tir.iteration import Range
-from relaxpy.ir.tir.substitution import mentions
+from relaxpy.ir.tir.substitution import mentions, substitute
 
 
 def normalise_loops(nest: Nest, shape_vars: Container[Var]) -> Nest:
@@ -147,7 +148,7 @@ def _simpler(
 
     The bounds of a loop are facts only inside of the loop, as it may have no iteration.
     """
-    change = _Simpler(analyzer_of(axes), axes, shape_vars).expr
+    change = _Simpler(axes, shape_vars).expr
 
     def changed(item: Item) -> Item:
         match item:
@@ -161,25 +162,28 @@ def _simpler(
     return tuple(map(changed, items))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Simpler:
     """Simplifies divisions of expressions over loop variables and `shape_vars`.
 
     Other variables are data, whose datatype a simplified expression may overflow.
     """
 
-    analyzer: Analyzer
     axes: Sequence[Axis]
     shape_vars: Container[Var]
 
+    @late_property
+    def _analyzer(self) -> Analyzer:
+        return analyzer_of(self.axes)
+
     def expr(self, expr: PrimExpr) -> PrimExpr:
         """`expr` with simpler indices and conditions on loops."""
-        return cast("PrimExpr", rewrite(expr, self._rule))
+        return cast("PrimExpr", rewrite(expr, self._rule)) if _divides(expr) else expr
 
     def _rule(self, node: Node) -> Node | None:
         match node:
             case FloorDiv() | FloorMod() if _is_index(node) and self._is_known(node):
-                simple = ops.cast_to(self.analyzer.simplify(node), node.dtype)
+                simple = ops.cast_to(self._analyzer.simplify(node), node.dtype)
                 return simple if keeps_divisions(node, simple, self.axes) else None
             case _:
                 return None
@@ -203,7 +207,7 @@ def analyzer_of(axes: Sequence[Axis]) -> Analyzer:
 def _is_index(expr: PrimExpr) -> bool:
     """Whether `expr` is index arithmetic, which does not overflow."""
     kinds = (Var, IntImm, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, Cast)
-    return all(
+    return consists_of(expr, *kinds) and all(
         isinstance(node, kinds) and node.dtype.family == "int" and node.dtype.bits >= 32
         for node in walk(expr)
     )
@@ -240,14 +244,18 @@ def _coalesced(loop: Loop, shape_vars: Container[Var]) -> Loop | None:
     joint = coalesced_axis(loop.axis, inner, shape_vars)
     if joint is None:
         return None
-    items = substituted(body, {inner.var: joint.inner})
-    items = tuple(map_expressions(item, canonical) for item in items)
-    exprs = [e for i in items for e in _all_expressions(i)]
-    if any(mentions(e, {loop.axis.var}) for e in exprs):
+    changed: dict[PrimExpr, PrimExpr] = {}
+
+    def change(expr: PrimExpr) -> PrimExpr:
+        if expr not in changed:
+            changed[expr] = canonical(substitute(expr, {inner.var: joint.inner}))
+        return changed[expr]
+
+    if any(mentions(change(e), {loop.axis.var}) for e in exprs):
         return None
-    if not any(mentions(e, {joint.axis.var}) for e in exprs):
+    if not any(mentions(change(e), {joint.axis.var}) for e in exprs):
         return None
-    return Loop(joint.axis, items)
+    return Loop(joint.axis, tuple(map_expressions(item, change) for item in body))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

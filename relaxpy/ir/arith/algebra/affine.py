@@ -119,12 +119,15 @@ class IndexPoly:
 
     def expr(self) -> PrimExpr:
         """An int64 expression of this value: terms of higher degree first, the constant last."""
-        terms = sorted(self.terms.items(), key=lambda item: (-len(item[0]), _names(item[0])))
-        terms.sort(key=lambda item: (item[0] == (), item[1] < 0))
+        terms = [*self.terms.items()]
+        if len(terms) > 1:
+            terms.sort(key=lambda item: (-len(item[0]), _names(item[0])))
+            terms.sort(key=lambda item: (item[0] == (), item[1] < 0))
         total: PrimExpr = ops.const(0, INT64)
         for monomial, factor in terms:
             product = _number(abs(factor))
-            for atom in sorted(monomial, key=lambda a: _names((a,))):
+            factors = sorted(monomial, key=lambda a: _names((a,))) if monomial[1:] else monomial
+            for atom in factors:
                 product = ops.mul(product, ops.cast_to(atom, INT64))
             total = ops.sub(total, product) if factor < 0 else ops.add(total, product)
         return total

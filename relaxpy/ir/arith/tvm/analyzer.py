@@ -324,9 +324,10 @@ class Analyzer:
             if isinstance(extent, tir.IntImm) and extent.value == greatest - least:
                 return  # the bounds say it all
         value = ops.cast_to(var, low.dtype)
-        facts = self._engine.assume(self._facts, ops.compare(tir.GE, value, low))
+        if not (isinstance(low, tir.IntImm) and least < greatest):  # the bounds say it otherwise
+            self._facts = self._engine.assume(self._facts, ops.compare(tir.GE, value, low))
         upper = ops.compare(tir.LT, value, ops.add(low, extent))
-        self._facts = self._engine.assume(facts, upper)
+        self._facts = self._engine.assume(self._facts, upper)
 
     @_query
     def update(
