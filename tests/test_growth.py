@@ -415,9 +415,17 @@ def k(A: T.Buffer((16,), "float32")):
 {steps}"""
 
 
-def test_compilation_grows_with_the_statements_of_a_loop() -> None:
-    relaxpy.compile(from_source(steps_text(2)), "numpy")
-    short, long = from_source(steps_text(SIZE)), from_source(steps_text(2 * SIZE))
-    assert calls(lambda: relaxpy.compile(long, "numpy")) <= 2.3 * calls(
-        lambda: relaxpy.compile(short, "numpy")
+def loops_text(count: int) -> str:
+    loop = "    for j in range(16):\n        A[j] = A[j] * T.float32(2) + T.float32({})\n"
+    loops = "".join(loop.format(i) for i in range(count))
+    return f'@T.prim_func\ndef k(A: T.Buffer((16,), "float32")):\n{loops}'
+
+
+@pytest.mark.parametrize("text", [steps_text, loops_text])
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_compilation_grows_with_the_statements(text: Callable[[int], str], target: str) -> None:
+    relaxpy.compile(from_source(text(2)), target)
+    short, long = from_source(text(SIZE)), from_source(text(2 * SIZE))
+    assert calls(lambda: relaxpy.compile(long, target)) <= 2.3 * calls(
+        lambda: relaxpy.compile(short, target)
     )

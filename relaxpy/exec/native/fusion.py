@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import product
+from typing import TypeAlias
 
 from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.plan.dependence import meets_itself
@@ -14,6 +14,7 @@ from relaxpy.exec.native.product import product_of
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.op import Op
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Call, Var
 from relaxpy.ir.tir.substitution import substitute
 
@@ -21,19 +22,38 @@ from relaxpy.ir.tir.substitution import substitute
 def fused(trees: Iterable[Tree], plan: Plan) -> Iterator[Tree]:
     """The trees, with neighbouring runs joined where each iteration only meets its own elements."""
     last: Tree | None = None
+    users: _Users = {}
     for tree in trees:
         both = None
         if isinstance(last, Run) and isinstance(tree, Run):
-            both = _joined(last, tree, plan)
-        if both is None and last is not None:
-            yield last
+            both = _joined(last, tree, plan, users)
+        if both is None:
+            users = {}
+            if last is not None:
+                yield last
         last = both or tree
     if last is not None:
         yield last
 
 
-def _joined(first: Run, second: Run, plan: Plan) -> Run | None:
-    """One run of both, or None if that changes a result, or if one is a product of matrices."""
+_Users: TypeAlias = dict[Buffer, dict[object, Assignment]]
+"""The statements of a run by the memory that they use, one for each set of elements."""
+
+
+def _enter(users: _Users, statements: Iterable[Assignment], plan: Plan) -> None:
+    for s in statements:
+        elements = tuple(s.elements())
+        axes = tuple((a.var, a.start, a.stop) for a in s.axes)
+        key = s.target, s.indices, axes, bool(s.guards), elements
+        for root in {plan.root(buffer) for buffer, _ in elements}:
+            users.setdefault(root, {}).setdefault(key, s)
+
+
+def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
+    """One run of both, or None if that changes a result, or if one is a product of matrices.
+
+    `users` are those of `first`, or empty, and then those of both.
+    """
     if first.is_scalar or second.is_scalar:
         return None
     if len(first.loops) != len(second.loops) or len(first.tests) != len(second.tests):
@@ -55,21 +75,26 @@ def _joined(first: Run, second: Run, plan: Plan) -> Run | None:
     ):
         return None
     later = [s.substituted(renamed) for s in second.assignments]
-    for one, other in product(first.assignments, later):
-        if not meets_itself(one, other, first.loops, plan.shape_vars, plan.shared):
-            return None
-        if _is_optional(one, other, plan) or _is_optional(other, one, plan):
-            return None
+    if not users:
+        _enter(users, first.assignments, plan)
+    for other in later:
+        roots = {plan.root(buffer) for buffer, _ in other.elements()}
+        for one in {s for root in roots for s in users.get(root, {}).values()}:
+            if not meets_itself(one, other, first.loops, plan.shape_vars, plan.shared):
+                return None
+            if _is_optional(one, other, plan) or _is_optional(other, one, plan):
+                return None
     if product_of(first) is not None or product_of(second) is not None:
         return None
     # Processors look ahead a limited number of instructions: with several functions one after the
     # other these would be of one vector, which wait for each other.
-    if _has_functions(first) and _has_functions(second):
+    if _has_functions(second) and _has_functions(first):
         return None
     count = len(second.axes if reduces else first.axes)
     axes, over = first.loops[:count], first.loops[count:]
     independent = first.independent & {renamed.get(v, v) for v in second.independent}
     statements = (*first.statements, *later)
+    _enter(users, later, plan)
     return Run(statements, axes, over, tests=first.tests, independent=independent)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from operator import is_
 from typing import Any, TypeVar, cast
@@ -53,7 +53,10 @@ def tree_size(root: Node) -> int:
 
 def consists_of(root: Node, *kinds: type[Node]) -> bool:
     """Whether the expressions in `root` are all of some classes, without a visit of them."""
-    return not root._bits_inside & ~_bits_of(kinds)
+    bits = 0
+    for kind in kinds:
+        bits |= kind._bits
+    return not root._bits_inside & ~bits
 
 
 def occurrences(root: Node, *kinds: type[N]) -> Iterator[N]:
@@ -61,15 +64,10 @@ def occurrences(root: Node, *kinds: type[N]) -> Iterator[N]:
 
     Nodes that contain none are not entered.
     """
-    bits = _bits_of(kinds)
-    return _occurrences(root, kinds, bits) if root._bits_inside & bits else iter(())
-
-
-def _bits_of(kinds: Iterable[type[Node]]) -> int:
     bits = 0
     for kind in kinds:
         bits |= kind._bits
-    return bits
+    return _occurrences(root, kinds, bits) if root._bits_inside & bits else iter(())
 
 
 def _occurrences(root: Node, kinds: tuple[type[N], ...], bits: int) -> Iterator[N]:
