@@ -383,6 +383,34 @@ class RootMeanSquareKernel:
                 out[a, b, c] = T.Cast("float16", norm[a, b, c])
 
 
+@I.ir_module
+class CollapseSum:
+    @R.function
+    def main(x: R.Tensor((3, 2, 3), "float32")):
+        return R.collapse_sum_to(x, (2, 1))
+
+
+@I.ir_module
+class CollapseSumKernel:
+    @R.function
+    def main(x: R.Tensor((3, 2, 3), "float32")):
+        cls = CollapseSumKernel
+        return R.call_tir(cls.collapse_sum, (x,), out_sinfo=R.Tensor((2, 1), "float32"))
+
+    @T.prim_func(private=True)
+    def collapse_sum(
+        x: T.Buffer((T.int64(3), T.int64(2), T.int64(3)), "float32"),
+        total: T.Buffer((T.int64(2), T.int64(1)), "float32"),
+    ):
+        T.func_attr({"tir.noalias": True})
+        for i, j, k, m in T.grid(T.int64(2), T.int64(1), T.int64(3), T.int64(3)):
+            with T.block("x_red"):
+                a, b, r, s = T.axis.remap("SSRR", [i, j, k, m])
+                with T.init():
+                    total[a, b] = T.float32(0)
+                total[a, b] = total[a, b] + x[r, a, s]
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -393,8 +421,12 @@ class RootMeanSquareKernel:
         (Where, WhereKernel),
         (Gelu, GeluKernel),
         (RootMeanSquare, RootMeanSquareKernel),
+        (CollapseSum, CollapseSumKernel),
     ],
-    ids=["softmax", "log_softmax", "elementwise", "reshape", "where", "gelu_tanh", "rms_norm"],
+    ids=[
+        *("softmax", "log_softmax", "elementwise", "reshape", "where", "gelu_tanh", "rms_norm"),
+        "collapse_sum",
+    ],
 )
 def test_kernels_are_those_of_tvm(before: Any, after: Any) -> None:
     assert_structural_equal(LegalizeOps()(before), after)

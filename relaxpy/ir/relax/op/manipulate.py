@@ -414,7 +414,7 @@ def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorS
     sizes = literal_shape(x)
     if sizes is None:
         return _of_rank(x, x.ndim - len(removed) if axis is not None else -1)
-    return _rearranged(x, reduced_sizes(sizes, removed, keepdims=False))
+    return _rearranged(x, reduced_sizes(sizes, removed))
 
 
 def _gradient_permute_dims(g: Any, x: Any, y: Any, call: Call) -> Any:

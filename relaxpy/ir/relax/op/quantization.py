@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import FLOAT32, DataType
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
@@ -16,17 +17,19 @@ from relaxpy.ir.relax.op.definition.gradients import (
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
-    by_te,
     is_one,
     literal_shape,
     normal_axis,
     refuse,
     refuse_type,
     require_float,
+    scalar_literal,
     shown,
+    te_kernel,
     tensor,
     tensor_sinfo,
 )
+from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import shape_text
 
 if TYPE_CHECKING:
@@ -51,6 +54,24 @@ def _is_scalar(sinfo: TensorStructInfo) -> bool:
     """Whether a parameter is known to hold one number for all elements."""
     shape = literal_shape(sinfo)
     return sinfo.ndim == 0 or (shape is not None and len(shape) == 1 and is_one(shape[0]))
+
+
+def _legalize(builder: BlockBuilder, call: Call) -> Expr:
+    """Literal parameters become part of the kernel, but for a divisor 0, which TIR refuses."""
+    assert isinstance(call.op, Op)
+    name = call.op.name.removeprefix("relax.")
+    data, scale, zero_point = call.args
+    factor, zero = scalar_literal(scale), scalar_literal(zero_point)
+    is_divisor_0 = getattr(factor, "value", None) == 0
+    return te_kernel(
+        builder,
+        getattr(topi, name),
+        name,
+        data,
+        scale if factor is None or is_divisor_0 else factor,
+        zero_point if zero is None else zero,
+        **call.attrs,
+    )
 
 
 def _quantized(
@@ -95,7 +116,7 @@ def _quantized(
     "relax.quantize",
     layout=along("axis"),
     pure=True,
-    legalize=by_te("quantize", "quantize"),
+    legalize=_legalize,
     gradient=no_gradient,
 )
 def quantize(
@@ -171,7 +192,7 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
     "relax.dequantize",
     layout=along("axis"),
     pure=True,
-    legalize=by_te("dequantize", "dequantize"),
+    legalize=_legalize,
     gradient=_gradient_dequantize,
 )
 def dequantize(

@@ -45,7 +45,8 @@ def reduced(
         return tensor((one(),) * x.ndim if keepdims else (), x.dtype, x.vdevice)
     if shape is None:
         return tensor(None, x.dtype, x.vdevice, x.ndim if keepdims else x.ndim - len(axes))
-    return tensor(reduced_sizes(shape, axes, keepdims=keepdims), x.dtype, x.vdevice)
+    kept = axes if keepdims else ()
+    return tensor(reduced_sizes(shape, axes, kept=kept), x.dtype, x.vdevice)
 
 
 def _infer(

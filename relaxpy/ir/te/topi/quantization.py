@@ -18,8 +18,12 @@ def _wide(*dtypes: DataType) -> DataType:
     return FLOAT32 if is_exact else FLOAT64
 
 
-def _parameter(x: Tensor, index: tuple[PrimExpr, ...], axis: int, wide: DataType) -> PrimExpr:
+def _parameter(
+    x: Tensor | PrimExpr, index: tuple[PrimExpr, ...], axis: int, wide: DataType
+) -> PrimExpr:
     """The value of a parameter for the element at an index of the data."""
+    if isinstance(x, PrimExpr):
+        return ops.cast_to(x, wide)
     if x.ndim == 0:
         return ops.cast_to(x(), wide)
     if is_const(x.shape[0], 1):
@@ -34,7 +38,13 @@ def _clipped(value: PrimExpr, dtype: DataType) -> PrimExpr:
     return ops.cast_to(ops.maximum(bounded, ops.const(float(low), value.dtype)), dtype)
 
 
-def quantize(data: Tensor, scale: Tensor, zero_point: Tensor, axis: int, out_dtype: str) -> Tensor:
+def quantize(
+    data: Tensor,
+    scale: Tensor | PrimExpr,
+    zero_point: Tensor | PrimExpr,
+    axis: int,
+    out_dtype: str,
+) -> Tensor:
     """round(data / scale) + zero_point, or the nearest number of `out_dtype`.
 
     Only integers are rounded, halves to even. A parameter is a scalar, or has one number for each
@@ -52,7 +62,11 @@ def quantize(data: Tensor, scale: Tensor, zero_point: Tensor, axis: int, out_dty
 
 
 def dequantize(
-    data: Tensor, scale: Tensor, zero_point: Tensor, axis: int, out_dtype: str
+    data: Tensor,
+    scale: Tensor | PrimExpr,
+    zero_point: Tensor | PrimExpr,
+    axis: int,
+    out_dtype: str,
 ) -> Tensor:
     """(data - zero_point) * scale; the result is finite if `out_dtype` is narrower than float32.
 

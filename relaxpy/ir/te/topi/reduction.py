@@ -62,10 +62,11 @@ def _source_index(
     axes: tuple[int, ...],
     reduction_axes: list[IterVar],
     *,
-    keepdims: bool,
+    kept: tuple[int, ...],
 ) -> list[PrimExpr]:
-    """Return the index into x for the result at `index`."""
-    outer = iter([i for a, i in enumerate(index) if not (keepdims and a in axes)])
+    """Return the index into x for the result at `index`, which has the axes in `kept`, too."""
+    result_axes = [a for a in range(x.ndim) if a not in axes or a in kept]
+    outer = iter([i for a, i in zip(result_axes, index, strict=True) if a not in axes])
     reduced = iter(axis.var for axis in reduction_axes)
     return [next(reduced) if a in axes else next(outer) for a in range(x.ndim)]
 
@@ -76,30 +77,47 @@ def reduce_elements(
     axis: Axes,
     name: str,
     *,
-    keepdims: bool,
+    keepdims: bool | tuple[int, ...],
 ) -> Tensor:
-    """Apply `reducer` along axes; along axes that are known to be empty, return its identity."""
+    """Apply `reducer` along axes; along axes that are known to be empty, return its identity.
+
+    The axes stay with size 1 if `keepdims` is set, or if they are in `keepdims`.
+    """
     axes = normal_axes(axis, x.ndim)
     if not axes:
         return elementwise.map_elements(lambda v: v, x, name)
     reduction_axes = _reduce_axes(x, axes)
     empty = is_const(count(x, axes), 0)
+    kept = _kept(axes, keepdims)
 
     def element(*index: PrimExpr) -> Any:
-        source_index = _source_index(x, index, axes, reduction_axes, keepdims=keepdims)
+        source_index = _source_index(x, index, axes, reduction_axes, kept=kept)
         element_value = reducer(x(*source_index), axis=reduction_axes)
         return element_value.combiner.identity_element[0] if empty else element_value
 
-    shape = reduced_sizes(x.shape, axes, keepdims=keepdims)
+    shape = reduced_sizes(x.shape, axes, kept=kept)
     return elementwise.computed(shape, element, name, REDUCE)
+
+
+def _kept(axes: tuple[int, ...], keepdims: bool | tuple[int, ...]) -> tuple[int, ...]:
+    """Return the reduced axes that stay, with size 1."""
+    if isinstance(keepdims, tuple):
+        return keepdims
+    return axes if keepdims else ()
 
 
 def sum(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum along axes in the datatype of x; for Booleans, whether any is true."""
+    return _sum(x, axis, keepdims=keepdims)
+
+
+def _sum(x: Tensor, axis: Axes, *, keepdims: bool | tuple[int, ...]) -> Tensor:
     return _accumulated(reduce.any if x.dtype.is_bool else reduce.sum, x, axis, keepdims=keepdims)
 
 
-def _accumulated(reducer: Callable[..., Any], x: Tensor, axis: Axes, *, keepdims: bool) -> Tensor:
+def _accumulated(
+    reducer: Callable[..., Any], x: Tensor, axis: Axes, *, keepdims: bool | tuple[int, ...]
+) -> Tensor:
     """Apply `reducer` along axes and round the result to the datatype of x."""
     wide = elementwise.as_dtype(x, elementwise.accumulator(x.dtype))
     result = reduce_elements(reducer, wide, axis, f"{x.name}_red", keepdims=keepdims)
@@ -197,13 +215,14 @@ def _arg(
         return reshape(source_index, (1,) * x.ndim) if keepdims else source_index
     best = reduction(x, axis, keepdims=True)
     axes = normal_axes(axis, x.ndim)
+    kept = _kept(axes, keepdims)
     reduction_axes = _reduce_axes(x, axes)
     sizes = [x.shape[a] for a in axes]
     sentinel = ops.const(-1, dtype) if last else intrin.max_value(dtype)
     reducer = reduce.max if last else reduce.min
 
     def element(*index: PrimExpr) -> Any:
-        source_index = _source_index(x, index, axes, reduction_axes, keepdims=keepdims)
+        source_index = _source_index(x, index, axes, reduction_axes, kept=kept)
         value = x(*source_index)
         extreme = best(
             *(ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(source_index))
@@ -214,7 +233,7 @@ def _arg(
         position = ops.cast_to(ravel([axis.var for axis in reduction_axes], sizes), dtype)
         return reducer(tir.Select(is_best, position, sentinel), axis=reduction_axes)
 
-    shape = reduced_sizes(x.shape, axes, keepdims=keepdims)
+    shape = reduced_sizes(x.shape, axes, kept=kept)
     result = elementwise.computed(shape, element, f"{x.name}_arg", REDUCE_INDEX)
     number = count(x, axes)
     if last or (isinstance(number, tir.IntImm) and number.value):
@@ -253,10 +272,9 @@ def collapse_sum(data: Tensor, target_shape: Sequence[PrimExpr | int]) -> Tensor
     """The sum over the axes along which `target_shape` would be broadcast to the shape of data."""
     target = [ops.const(n, "int64") if isinstance(n, int) else n for n in target_shape]
     leading = data.ndim - len(target)
-    stretched = [
+    stretched = tuple(
         axis + leading
         for axis, size in enumerate(target)
         if is_const(size, 1) and not is_const(data.shape[axis + leading], 1)
-    ]
-    summed = sum(data, [*range(leading), *stretched], keepdims=True)
-    return reshape(summed, target) if leading else summed
+    )
+    return _sum(data, (*range(leading), *stretched), keepdims=stretched)

@@ -91,11 +91,15 @@ def normal_axes(axis: Axes, ndim: int) -> tuple[int, ...]:
     return tuple(sorted({normal_axis(a, ndim) for a in listed}))
 
 
-def reduced_sizes(sizes: Sizes, axes: Container[int], *, keepdims: bool) -> list[PrimExpr]:
-    """Return the shape without the axes, or with 1 along them if `keepdims` is set."""
-    if keepdims:
-        return [ops.const(1, s.dtype) if a in axes else s for a, s in enumerate(sizes)]
-    return [s for a, s in enumerate(sizes) if a not in axes]
+def reduced_sizes(
+    sizes: Sizes, axes: Container[int], *, kept: Container[int] = ()
+) -> list[PrimExpr]:
+    """Return the shape without the axes; those in `kept` stay, with size 1."""
+    return [
+        ops.const(1, s.dtype) if a in axes else s
+        for a, s in enumerate(sizes)
+        if a not in axes or a in kept
+    ]
 
 
 def expanded_sizes(sizes: Sizes, axes: Collection[int]) -> list[PrimExpr]:

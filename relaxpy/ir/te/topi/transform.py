@@ -112,7 +112,7 @@ def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
             )
         )
 
-    return injective(reduced_sizes(x.shape, removed, keepdims=False), element, "T_squeeze")
+    return injective(reduced_sizes(x.shape, removed), element, "T_squeeze")
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import relax
+from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.script import ir as I, relax as R
+from relaxpy.script import ir as I, relax as R, tir as T
 from tests.ir.relax.op.test_rules import (
     DEVICE,
     OPEN,
@@ -155,3 +157,70 @@ def test_a_wrapped_parameter_of_its_datatype_needs_no_kernel() -> None:
 
     lowered = relaxpy.relax.transform.LegalizeOps()(Wraps)
     assert [str(var.name_hint) for var in lowered.functions] == ["main", "cast"]
+
+
+@I.ir_module
+class LiteralParameters:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32")):
+        q = R.quantize(x, R.const(0.5, "float32"), R.const(3, "int8"))
+        return R.dequantize(q, R.const(0.5, "float32"), R.const(3, "int8"))
+
+
+@I.ir_module
+class LiteralKernels:
+    @T.prim_func(private=True)
+    def quantize(
+        x: T.Buffer((T.int64(2), T.int64(4)), "float32"),
+        y: T.Buffer((T.int64(2), T.int64(4)), "int8"),
+    ):
+        T.func_attr({"tir.noalias": True})
+        for i, j in T.grid(T.int64(2), T.int64(4)):
+            with T.block("quantized"):
+                a, b = T.axis.remap("SS", [i, j])
+                y[a, b] = T.Cast(
+                    "int8",
+                    T.max(
+                        T.min(T.round(x[a, b] / T.float32(0.5)) + T.float32(3), T.float32(127)),
+                        T.float32(-128),
+                    ),
+                )
+
+    @T.prim_func(private=True)
+    def dequantize(
+        x: T.Buffer((T.int64(2), T.int64(4)), "int8"),
+        y: T.Buffer((T.int64(2), T.int64(4)), "float32"),
+    ):
+        T.func_attr({"tir.noalias": True})
+        for i, j in T.grid(T.int64(2), T.int64(4)):
+            with T.block("dequantized"):
+                a, b = T.axis.remap("SS", [i, j])
+                y[a, b] = T.Cast("float32", T.Cast("int32", x[a, b]) - 3) * T.float32(0.5)
+
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32")):
+        cls = LiteralKernels
+        q = R.call_tir(cls.quantize, (x,), out_sinfo=R.Tensor((2, 4), "int8"))
+        return R.call_tir(cls.dequantize, (q,), out_sinfo=R.Tensor((2, 4), "float32"))
+
+
+def test_literal_parameters_are_part_of_the_kernels() -> None:
+    assert_structural_equal(relax.transform.LegalizeOps()(LiteralParameters), LiteralKernels)
+
+
+def test_values_with_literal_parameters_are_those_of_operands() -> None:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32"), s: R.Tensor((), "float32"), z: R.Tensor((), "int8")):
+        return R.dequantize(R.quantize(x, s, z), s, z)
+
+    x = np.linspace(-80, 80, 8, dtype="float32").reshape(2, 4)
+    literal = relaxpy.compile(LiteralParameters)["main"](x)
+    np.testing.assert_array_equal(literal, main(x, np.float32(0.5), np.int8(3)))
+
+
+def test_a_literal_scale_of_zero_is_an_operand() -> None:
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        return R.quantize(x, R.const(0, "float32"), R.const(0, "int8"))
+
+    np.testing.assert_array_equal(main(np.array([1, -1], "float32")), [127, -128])

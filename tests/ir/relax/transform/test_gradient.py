@@ -562,6 +562,34 @@ def test_values_between_checkpoints_are_computed_again() -> None:
     assert_gradient(Checkpointed, x, y)
 
 
+@I.ir_module
+class ConsecutiveSections:
+    @R.function
+    def main(x: R.Tensor((3,), "float64")):
+        with R.dataflow():
+            a = R.grad.start_checkpoint(x)
+            b = R.sin(a)
+            c = R.cos(b)
+            d = R.grad.end_checkpoint(c)
+            e = R.grad.start_checkpoint(d)
+            f = R.cos(e)
+            g = R.exp(f)
+            h = R.grad.end_checkpoint(g)
+            gv = R.sum(h)
+            R.output(gv)
+        return gv
+
+
+def test_each_of_consecutive_sections_is_computed_again_by_itself() -> None:
+    adjoint = Gradient("main")(ConsecutiveSections)["main_adjoint"]
+    bindings = adjoint.body.blocks[0].bindings
+    values = {b.var.name_hint: str(b.value) for b in bindings}
+    copies = [name for name in values if name.endswith("_cp")]
+    assert copies == ["f_cp", "g_cp", "b_cp"]
+    assert values["f_cp"] == "R.cos(c)"
+    assert_gradient(ConsecutiveSections, RANDOM.standard_normal(3))
+
+
 def test_the_gradient_by_a_checkpoint_is_that_of_its_source_without_other_uses() -> None:
     @I.ir_module
     class Before:

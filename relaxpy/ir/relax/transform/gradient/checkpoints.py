@@ -23,8 +23,9 @@ class Checkpoints:
     """The bindings of a block without its checkpoints, and what is computed again because of them.
 
     The result of `start_checkpoint` is not stored for the backward pass, and neither is anything
-    that depends on it, up to the results of `end_checkpoint`. `result` is what the function
-    returns, and the gradients are by `wanted`.
+    that depends on it, up to the results of `end_checkpoint`. Such a result is stored if another
+    `start_checkpoint` takes it, so that each of consecutive sections is computed again by itself.
+    `result` is what the function returns, and the gradients are by `wanted`.
 
     Reference:
         Chen, Xu, Zhang & Guestrin, "Training deep nets with sublinear memory cost",
@@ -51,6 +52,8 @@ class Checkpoints:
                 assert isinstance(source, Var)
                 assert old.var is not None
                 (opened if value.op == _START else closed).add(old.var)
+                if value.op == _START and closed.intersection(occurring_vars(old.value)):
+                    self._again.pop(source, None)
                 # Other uses of the source count for its gradient, but not for that of the result.
                 is_other = any(v in shared for v in occurring_vars(old.value))
                 if is_other:
