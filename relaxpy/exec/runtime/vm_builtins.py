@@ -50,6 +50,20 @@ def alloc_shape_heap(context: object, count: int) -> Array:
     return np.zeros(int(count), np.int64)
 
 
+@_builtin("cuda_graph.get_cached_alloc", pure=False)
+def get_cached_alloc(context: object, function: Value, key: int) -> Value:
+    """The storages that a function allocates; each call allocates them anew."""
+    return invoke(function)
+
+
+@_builtin("cuda_graph.run_or_capture", pure=False)
+def run_or_capture(
+    context: object, function: Value, args: tuple[Value, ...], key: int, shape: Value = ()
+) -> Value:
+    """The result of a function that a CUDA graph could capture; it is called."""
+    return invoke(function, *args)
+
+
 @_builtin("match_shape", pure=False)
 def match_shape(value: Value, heap: Array | None, ndim: int, *codes: Value) -> tuple[()]:
     """Compare or store the dimensions of a tensor or a shape, each with a code and a register.

@@ -142,6 +142,9 @@ from relaxpy.ir.relax.transform.lowering.lower_runtime_builtin import (
     LowerRuntimeBuiltin as LowerRuntimeBuiltin,
     VMBuiltinLower as VMBuiltinLower,
 )
+from relaxpy.ir.relax.transform.lowering.rewrite_cuda_graph import (
+    RewriteCUDAGraph as RewriteCUDAGraph,
+)
 from relaxpy.ir.relax.transform.lowering.specialize_prim_func import (
     SpecializePrimFuncBasedOnCallSite as SpecializePrimFuncBasedOnCallSite,
 )
@@ -173,5 +176,4 @@ from relaxpy.ir.relax.transform.unaffected import (
     MetaScheduleApplyDatabase as MetaScheduleApplyDatabase,
     MetaScheduleTuneIRMod as MetaScheduleTuneIRMod,
     MetaScheduleTuneTIR as MetaScheduleTuneTIR,
-    RewriteCUDAGraph as RewriteCUDAGraph,
 )

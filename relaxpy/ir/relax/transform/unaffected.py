@@ -16,9 +16,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed, register_config
 
-# Options of TVM for CUDA graphs and for the scheduling of kernels, which have no effect here.
+# Options of TVM for the scheduling of kernels, which have no effect here.
 for _name in (
-    "relax.backend.use_cuda_graph",
     "tir.disable_assert",
     "tir.disable_storage_rewrite",
     "tir.disable_vectorize",
@@ -115,11 +114,6 @@ class FewShotTuning(_Unaffected):
 
     def __post_init__(self) -> None:
         _require("valid_count", self.valid_count, int, "a number")
-
-
-@dataclass(frozen=True)
-class RewriteCUDAGraph(_Unaffected):
-    """Leaves the module as it is: programs run on the processor, which captures no graphs."""
 
 
 @dataclass(frozen=True)

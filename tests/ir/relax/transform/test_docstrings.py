@@ -8,6 +8,7 @@ import ast
 import inspect
 import runpy
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from relaxpy import IRModule
 from relaxpy.ir import assert_structural_equal, structural_hash
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.pass_infra.passes import FunctionalPass, Pass
+from relaxpy.ir.pass_infra.passes import FunctionalPass, Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.transform import unaffected
@@ -88,6 +89,13 @@ def run_example(cls: type[Pass], folder: Path) -> tuple[IRModule, IRModule, Pass
     names: dict[str, Any] = runpy.run_path(str(file))
     assert type(names["the_pass"]) is cls
     return names["Before"], names["After"], names["the_pass"]
+
+
+@pytest.fixture(autouse=True)
+def options() -> Iterator[None]:
+    """The options without which a pass does nothing."""
+    with PassContext(config={"relax.backend.use_cuda_graph": True}):
+        yield
 
 
 @pytest.mark.parametrize("name", PASSES)

@@ -29,7 +29,6 @@ class Mod:
         transform.MetaScheduleTuneTIR("logs", 4),
         transform.MetaScheduleTuneIRMod({}, "logs", 4, max_trials_per_task=2, op_names=["add"]),
         transform.FewShotTuning(valid_count=2, benchmark=True),
-        transform.RewriteCUDAGraph(),
         transform.IPCAllReduceRewrite(1),
         transform.LowerGPUIPCAllocStorage(),
     ],
