@@ -10,7 +10,7 @@ import linecache
 import unicodedata
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from relaxpy.errors import SPAN_OF_LINE, Span
@@ -19,6 +19,7 @@ with warnings.catch_warnings():
     # astor uses deprecated names of node classes.
     warnings.simplefilter("ignore", DeprecationWarning)
     import astor
+    from astor.op_util import Precedence
     from astor.source_repr import pretty_source
 
 _SOURCE_KEY: Final = "__relaxpy_source__"
@@ -31,22 +32,65 @@ _WIDTH: Final = 79
 
 def render(tree: ast.Module) -> str:
     """Return the text of `tree`, ending with a newline."""
-    text: str = astor.to_source(tree, pretty_source=_wrapped)
+    text: str = astor.to_source(
+        tree, pretty_source=_wrapped, source_generator_class=_SourceGenerator
+    )
     return text
 
 
-def _wrapped(tokens: Iterable[str]) -> str:
+class _SourceGenerator(astor.SourceGenerator):  # type: ignore[misc]
+    """astor's generator, which writes the tokens of the most frequent nodes with fewer calls."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        write, append = self.write, self.result.append
+        visitors: dict[type, Callable[[Any], None]] = {}
+
+        def write_fast(*items: Any) -> None:
+            for item in items:
+                kind, token = type(item), item
+                if kind is ast.Attribute:
+                    write_fast(item.value, ".", item.attr)
+                    continue
+                if kind is ast.Name:
+                    token = item.id
+                elif kind is ast.Constant and _is_plain_number(item):
+                    write_fast("")
+                    append("")  # in place of a parenthesis
+                    token = repr(item.value)
+                if type(token) is str:
+                    if self.new_lines:
+                        write("")
+                    if token:
+                        append(token)
+                elif isinstance(item, ast.AST):
+                    if kind not in visitors:
+                        visitors[kind] = getattr(self, f"visit_{kind.__name__}")
+                    visitors[kind](item)
+                else:
+                    item()
+
+        self.write = write_fast
+
+
+def _is_plain_number(constant: ast.Constant) -> bool:
+    """Whether a constant is a whole number that is written without sign and parentheses."""
+    is_whole = type(constant.value) is int and constant.value >= 0
+    return is_whole and getattr(constant, "_pp", Precedence.highest) <= Precedence.Constant
+
+
+def _wrapped(tokens: Sequence[str]) -> str:
     """Fold long lines with astor, except for lines with too many tokens."""
     lines: list[str] = []
-    line: list[str] = []
-    for token in tokens:
-        line.append(token)
-        if token.startswith("\n"):
-            text = "".join(line)
-            fits = len(text) <= _WIDTH or len(line) > _MAX_FOLDED_TOKENS
-            lines.append(text if fits else pretty_source(line))
-            line = []
-    return "".join([*lines, *line])
+    start = 0
+    for end in [k for k, token in enumerate(tokens, 1) if token[:1] == "\n"]:
+        line = tokens[start:end]
+        text = "".join(line)
+        fits = len(text) <= _WIDTH or len(line) > _MAX_FOLDED_TOKENS
+        lines.append(text if fits else pretty_source(line))
+        start = end
+    return "".join([*lines, *tokens[start:]])
+
 
 
 class GeneratedSource:
