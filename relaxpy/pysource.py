@@ -92,7 +92,6 @@ def _wrapped(tokens: Sequence[str]) -> str:
     return "".join([*lines, *tokens[start:]])
 
 
-
 class GeneratedSource:
     """One generated text; while it is alive, `linecache` has its lines under `filename`."""
 
@@ -187,6 +186,13 @@ class Names:
         """Return the supply of names for a function of this text."""
         return Names(outer=self)
 
+    def copy(self) -> Names:
+        """Return a supply of the same names, where names of this one that are taken are so, too."""
+        other = Names(outer=self._outer)
+        other._taken, other._inner = set(self._taken), set(self._inner)
+        other._next = dict(self._next)
+        return other
+
     def fresh(self, hint: str) -> str:
         """Return an unused identifier that is as close to `hint` as possible."""
         stem = identifier(hint)
@@ -213,6 +219,8 @@ class Names:
 
 def identifier(hint: str) -> str:
     """Normalise `hint` as Python does, and replace invalid characters by `_`."""
+    if hint.isascii() and hint.isidentifier() and not hint.startswith("__") and hint != "_":
+        return hint
     text = unicodedata.normalize("NFKC", hint)
     text = "".join(char if f"_{char}".isidentifier() else "_" for char in text)
     while text.startswith("__"):

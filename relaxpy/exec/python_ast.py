@@ -152,14 +152,21 @@ def within(contexts: Iterable[Code], body: list[ast.stmt]) -> ast.stmt:
 def nodes_in(roots: Iterable[ast.AST]) -> list[ast.AST]:
     """The nodes of generated trees in the order of `ast.walk`, without contexts and operators."""
     nodes = [*roots]
-    for node in nodes:  # the list grows meanwhile
-        for name in _FIELDS[type(node)]:
-            value = getattr(node, name)
-            if isinstance(value, list):
-                nodes += value
-            elif value is not None:
-                nodes.append(value)
+    for node in nodes:
+        nodes += child_nodes(node)  # the list grows meanwhile
     return nodes
+
+
+def child_nodes(node: ast.AST) -> list[ast.AST]:
+    """The child nodes of a node of a generated tree, without contexts and operators."""
+    children: list[ast.AST] = []
+    for name in _FIELDS[type(node)]:
+        value = getattr(node, name)
+        if isinstance(value, list):
+            children += value
+        elif value is not None:
+            children.append(value)
+    return children
 
 
 def leaves(statements: Sequence[ast.stmt]) -> bool:

@@ -20,11 +20,10 @@ def delete_after_last_use(
     Outputs of the `calls` of kernels have the memory of inputs that are not used any more.
     """
     captured: set[str] = set()
-    counts = [Counter(_mentions(stmt, captured)) for stmt in body]
-    totals: Counter[str] = Counter()
-    for count in counts:
-        totals.update(count)
-    return _with_deletions(body, counts, set(owned) - captured, totals, calls)
+    mentions = [[*_mentions(stmt, captured)] for stmt in body]
+    totals = Counter(chain.from_iterable(mentions))
+    names = set(owned) - captured
+    return _with_deletions(body, map(Counter, mentions), names, totals, calls)
 
 
 def _mentions(stmt: ast.AST, captured: set[str]) -> Iterator[str]:
@@ -35,23 +34,12 @@ def _mentions(stmt: ast.AST, captured: set[str]) -> Iterator[str]:
         if isinstance(node, ast.Name):
             yield node.id
         elif isinstance(node, ast.FunctionDef):
-            names = [*chain.from_iterable(_mentions(s, captured) for s in _child_nodes(node))]
+            children = py.child_nodes(node)
+            names = [*chain.from_iterable(_mentions(s, captured) for s in children)]
             captured.update(names)
             yield from names
         else:
-            stack += _child_nodes(node)
-
-
-def _child_nodes(node: ast.AST) -> list[ast.AST]:
-    """The child nodes of `node`, without constants and contexts."""
-    children: list[ast.AST] = []
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if isinstance(value, list):
-            children += [item for item in value if isinstance(item, ast.AST)]
-        elif isinstance(value, ast.AST) and not isinstance(value, (ast.Constant, ast.Load)):
-            children.append(value)
-    return children
+            stack += py.child_nodes(node)
 
 
 def _with_deletions(

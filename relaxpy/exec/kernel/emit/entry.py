@@ -23,8 +23,9 @@ from relaxpy.exec.python_ast import (
     when,
 )
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.expr import IntImm, Var
 from relaxpy.ir.tir.ops import int_range
 
 
@@ -48,6 +49,7 @@ class Entry:
                     self.scalars.append(param)
                 self.params.append(scope.variable(param))
 
+    @late_property
     def summary(self) -> str:
         """The signature in the terms of the program."""
         params = []
@@ -56,7 +58,10 @@ class Entry:
             if buffer is None:
                 params.append(f"{name}: {param.dtype}")
             else:
-                sizes = [ast.unparse(self.scope.index(s)) for s in buffer.shape]
+                sizes = [
+                    str(s.value) if isinstance(s, IntImm) else ast.unparse(self.scope.index(s))
+                    for s in buffer.shape
+                ]
                 params.append(f"{name}: {buffer.dtype}[{', '.join(sizes)}]")
         return f"{self.plan.name}({', '.join(params)})"
 
@@ -112,7 +117,7 @@ class Entry:
         lines.append(ast.Try([*reads, fits], [handler], [], []))
         arrays = [self.scope.buffer(b) for b in self.buffers]
         shapes = tuple(map(self._shape, self.buffers))
-        signature = text(self.summary())
+        signature = text(self.summary)
         refusal = [
             do(call("rt.check_arrays", signature, *arrays)),
             do(call("rt.raise_shape_error", signature, tuple(arrays), shapes)),
@@ -159,12 +164,14 @@ class Entry:
 
     def _tests(self) -> Iterator[ast.expr]:
         """Tests that the arguments have the shapes and datatypes of their buffers."""
-        shapes: dict[str, tuple[ast.expr, list[ast.expr]]] = {}
+        shapes: dict[object, tuple[ast.expr, list[ast.expr]]] = {}
         dtypes: dict[str, list[ast.expr]] = {}
         for buffer in self.buffers:
             name = self.scope.buffer(buffer)
-            shape = self._shape(buffer)
-            shapes.setdefault(ast.dump(shape), (shape, []))[1].append(attribute(name, "shape"))
+            sizes = tuple(s.value if isinstance(s, IntImm) else s for s in buffer.shape)
+            if sizes not in shapes:
+                shapes[sizes] = self._shape(buffer), []
+            shapes[sizes][1].append(attribute(name, "shape"))
             dtypes.setdefault(str(buffer.dtype), []).append(attribute(name, "dtype"))
         for shape, actual in shapes.values():
             yield _all_equal(*actual, shape)

@@ -112,10 +112,12 @@ class NumpyEmitter:
         Errors:
             CompileError: an operation of the kernel cannot run on NumPy.
         """
-        self._begin()
-        fallback = self.aliasing_fallback()
-        # Either the fallback or the trees run, so both can use the same names.
         entry, checks = self._begin()
+        # Either the fallback or the trees run, so both can use the same names.
+        scope = self.scope
+        self._enter(scope.copy())
+        fallback = self.aliasing_fallback()
+        self.scope = scope
         parameters = dict(self.scope.buffers)
         unused = self.row_products.unused
         new = (buffer for buffer in self.form.allocated if buffer not in unused)
@@ -130,7 +132,7 @@ class NumpyEmitter:
         self._all_bound([*checks, *work], entry.params)
         return Emitted(
             self.plan.name,
-            entry.summary(),
+            entry.summary,
             entry.params,
             checks,
             work,
@@ -140,21 +142,18 @@ class NumpyEmitter:
 
     def _begin(self) -> tuple[Entry, list[ast.stmt]]:
         """Create a scope with the parameters and shape variables, and the lines that check them."""
-        dimensions = (
-            size for buffer in self.plan.func.buffer_map.values() for size in buffer.shape
-        )
-        self.scope = KernelScope(
-            Names(self.taken),
-            self.plan.shape_vars,
-            dimensions,
-            self.functions,
-            uncertain_views(self.plan),
-        )
-        self.scope.compute = ScalarEmitter(self.scope, self.plan.name).value
+        plan, names = self.plan, Names(self.taken)
+        sizes = (size for buffer in plan.func.buffer_map.values() for size in buffer.shape)
+        views = uncertain_views(plan)
+        self._enter(KernelScope(names, plan.shape_vars, sizes, self.functions, views))
         entry = Entry(self.plan, self.scope)
         for param, memory in self.plan.nest.pointers.items():
             self.scope.buffers[memory] = self.scope.variable(param)
         return entry, entry.check()
+
+    def _enter(self, scope: KernelScope) -> None:
+        self.scope = scope
+        scope.compute = ScalarEmitter(scope, self.plan.name).value
 
     def _all_bound(self, lines: Sequence[ast.stmt], params: Iterable[str]) -> None:
         """Errors: CompileError if a variable is used that is not bound (PX-7)."""

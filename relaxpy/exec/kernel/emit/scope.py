@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import copy
+from functools import lru_cache
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.python_ast import (
@@ -149,6 +151,13 @@ class KernelScope:
         self.compute: Callable[[PrimExpr], ast.expr] | None = None
         """Emits expressions that are not plain integer arithmetic."""
 
+    def copy(self) -> KernelScope:
+        """A scope with the same names so far."""
+        other = copy(self)
+        other.names = self.names.copy()
+        other.variables, other.buffers = dict(self.variables), dict(self.buffers)
+        return other
+
     def variable(self, var: Var) -> str:
         """The name of `var`, created at its first use."""
         if var not in self.variables:
@@ -281,6 +290,7 @@ def _may_wrap(value: PrimExpr) -> bool:
     )
 
 
+@lru_cache(maxsize=1 << 8)
 def dtype_name(dtype: DataType) -> str:
     """The name of the scalar type of `dtype` in generated code.
 

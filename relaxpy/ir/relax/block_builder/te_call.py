@@ -281,20 +281,25 @@ def _unbound_shape_vars(func: PrimFunc) -> tuple[tir.Var, ...]:
     used: dict[tir.Var, None] = {}
     bound = set(func.params)
     for buffer in func.buffer_map.values():
-        bound.update(s for s in buffer.shape if isinstance(s, tir.Var))
-        used.update((v, None) for s in buffer.shape for v in variables_of(s))
+        sizes = _symbolic_sizes(buffer)
+        bound.update(s for s in sizes if isinstance(s, tir.Var))
+        used.update((v, None) for s in sizes for v in variables_of(s))
     for node in walk(func.body):
         match node:
             case tir.Var():
                 used[node] = None
             case Buffer():
                 bound.add(node.data)
-                used.update((v, None) for s in node.shape for v in variables_of(s))
+                used.update((v, None) for s in _symbolic_sizes(node) for v in variables_of(s))
             case For(loop_var=var) | IterVar(var=var) | LetStmt(var=var) | tir.Let(var=var):
                 bound.add(var)
             case _:
                 pass
     return tuple(var for var in used if var not in bound)
+
+
+def _symbolic_sizes(buffer: Buffer) -> list[tir.PrimExpr]:
+    return [size for size in buffer.shape if not isinstance(size, tir.IntImm)]
 
 
 def _call_kernel(kernel: _Kernel, arguments: _Arguments) -> Call:
