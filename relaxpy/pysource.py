@@ -41,6 +41,8 @@ def render(tree: ast.Module) -> str:
 class _SourceGenerator(astor.SourceGenerator):  # type: ignore[misc]
     """astor's generator, which writes the tokens of the most frequent nodes with fewer calls."""
 
+    write: Callable[..., None]
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         write, append = self.write, self.result.append

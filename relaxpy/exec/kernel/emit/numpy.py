@@ -94,6 +94,8 @@ class NumpyEmitter:
     Their free names are `np`, `math`, `rt`, and those of the module's `functions` that they call.
     """
 
+    scope: KernelScope
+
     def __init__(
         self, form: NumpyForm, reserved: Iterable[str], functions: Mapping[str, str]
     ) -> None:
