@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 from relaxpy.dataclass import replace
@@ -59,6 +60,7 @@ class NativeBackend:
     ) -> Kernel:
         """The kernel of `func`, as for NumPy, with a report of how it runs."""
         kernel = plan_kernel(func, name, unchecked_name, functions)
+        known = len(self.module.functions)
         try:
             plan = self._claim(kernel)
         except RefusedError as error:
@@ -66,7 +68,8 @@ class NativeBackend:
         except RecursionError:
             reason = "not native: an expression nests too deeply"
         else:
-            changes = {"reason": "", "backend": "native", "threads": self._threads(name)}
+            threads = self._threads(name, islice(self.module.functions, known, None))
+            changes = {"reason": "", "backend": "native", "threads": threads}
             kernel.report = tuple(
                 replace(row, method=f"native, {row.method}", **changes)
                 for row in report_of(plan.trees)
@@ -76,10 +79,10 @@ class NativeBackend:
         kernel.report = tuple(replace(row, reason=row.reason or reason) for row in kernel.report)
         return kernel
 
-    def _threads(self, name: str) -> str:
-        """The number of threads that a claimed kernel runs on, at most."""
+    def _threads(self, name: str, functions: Iterable[str]) -> str:
+        """The number of threads that a claimed kernel, which has `functions`, runs on, at most."""
         tasks = f"{self.claimed[name][0]}.task"
-        is_parallel = any(function.startswith(tasks) for function in self.module.functions)
+        is_parallel = any(function.startswith(tasks) for function in functions)
         return str(native_threads()) if is_parallel else "1"
 
     def _claim(self, kernel: Kernel) -> Plan:
@@ -102,7 +105,8 @@ class NativeBackend:
         try:
             emitter = KernelEmitter(self.module, symbol, program, signature)
             emitter.emit()
-            check_length(f for n, f in self.module.functions.items() if n not in before.functions)
+            known = len(before.functions)
+            check_length(islice(self.module.functions.values(), known, None))
         except BaseException:
             self.module = before
             raise
