@@ -7,10 +7,10 @@ from typing import Literal, TypeAlias
 from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, Span, WellFormedError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import occurrences, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import ConstExpr, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.expr import IterVarKind, Let, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
@@ -80,9 +80,12 @@ class _Definitions:
                 self.use(item.data)
             elif isinstance(item, MatchBufferRegion):
                 steps += [("bind", item, scope), ("visit", item.source, scope)]
-            elif isinstance(item, PrimExpr) and not item._binds and not isinstance(item, Reduce):
-                operands = (child for child in children(item) if not isinstance(child, ConstExpr))
-                steps += reversed([("visit", operand, scope) for operand in operands])
+            elif isinstance(item, PrimExpr) and next(occurrences(item, Let, Reduce), None) is None:
+                for node in walk(item):
+                    if isinstance(node, Var):
+                        self.use(node)
+                    elif isinstance(node, Buffer):
+                        self.use(node.data)
             elif isinstance(item, Node):
                 self.span = getattr(item, "span", None) or self.span
                 steps += reversed(_steps(item))

@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -53,7 +53,10 @@ _PLAIN: frozenset[type] = frozenset(
 )
 #: Results of exactly these types are always small.
 _SMALL: frozenset[type] = frozenset(
-    (bool, float, type(None), ModuleType, OpDef, rx.Var, rx.DataflowVar, rx.GlobalVar)
+    (
+        *(bool, float, type(None), type, ModuleType, FunctionType, OpDef),
+        *(rx.Var, rx.DataflowVar, rx.GlobalVar, tir.Var, tir.SizeVar, Buffer),
+    )
 )
 _CONTAINERS = frozenset((range, str, list, tuple, set, dict))
 _OUT_OF_REACH = "text can call only functions of I, R, T and extra_vars"
