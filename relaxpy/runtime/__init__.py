@@ -16,6 +16,7 @@ from relaxpy.exec.runtime.registry import (
     register_func as register_global_func,
     remove_global_func,
 )
+from relaxpy.exec.runtime.tensor_cache import dump_tensor_cache, load_tensor_cache
 from relaxpy.exec.runtime.tensors import convert, empty, from_dlpack, tensor
 from relaxpy.exec.runtime.values import Category, Closure, ShapeTuple, category_of
 from relaxpy.exec.vm import VirtualMachine
@@ -44,6 +45,7 @@ __all__ = [
     "cpu",
     "cuda",
     "device",
+    "dump_tensor_cache",
     "empty",
     "executable",
     "from_dlpack",
@@ -53,6 +55,7 @@ __all__ = [
     "load_module",
     "load_param_dict",
     "load_param_dict_from_file",
+    "load_tensor_cache",
     "module",
     "object",
     "params",

@@ -6,3 +6,7 @@ from relaxpy.exec.runtime.params import (
     save_param_dict as save_param_dict,
     save_param_dict_to_file as save_param_dict_to_file,
 )
+from relaxpy.exec.runtime.tensor_cache import (
+    dump_tensor_cache as dump_tensor_cache,
+    load_tensor_cache as load_tensor_cache,
+)
