@@ -16,7 +16,7 @@ from tests.fuzz.kernels.compare import Failure, Hangs, Outcome, examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.kernels.shrink import shrink
 
-CHUNK = 200
+CHUNK = 500
 """Programs that one process runs, if it does not crash."""
 SPOKEN = 5000
 """Programs after which a line says how far the run is."""
@@ -77,7 +77,8 @@ def outcomes(seed: str, start: int, stop: int) -> Iterator[tuple[str, Outcome]]:
 def main(count: int, seed: str, jobs: int) -> int:
     """Run `count` programs, report the failures by kind with a small program for each.
 
-    Ctrl-C ends the run early; what has been found until then is reported.
+    The first failure of a kind is printed at once, too. Ctrl-C ends the run early; what has been
+    found until then is reported.
     """
     print(f"{count} programs of seed {seed} on {jobs} processes", flush=True)
     begin = time.perf_counter()
@@ -94,7 +95,10 @@ def main(count: int, seed: str, jobs: int) -> int:
                 for own, outcome in found:
                     calls += outcome.calls
                     for failure in outcome.failures:
-                        kinds.setdefault(_alike(failure), []).append((own, failure))
+                        kind = _alike(failure)
+                        if kind not in kinds:
+                            print(f"{own}: {failure}"[:300], flush=True)
+                        kinds.setdefault(kind, []).append((own, failure))
                 done += len(found)
                 if done % SPOKEN == 0:
                     print(f"{done} programs, {_total(kinds)} failures", flush=True)
