@@ -386,6 +386,85 @@ FOUND = {
         """,
         call(ints(*range(80)).reshape(40, 2), ints(*range(160)).reshape(40, 4)),
     ),
+    "a sum without iterations begins in the iteration in which its iterators do": (
+        """
+        def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32):
+            for i in range(3):
+                for k in range(n):
+                    for j in range(m):
+                        with T.block("sum"):
+                            vi = T.axis.spatial(3, i)
+                            vk = T.axis.reduce(3, k)
+                            vj = T.axis.reduce(3, j - 2)
+                            with T.init():
+                                Y[vi] = 0
+                            Y[vi] = Y[vi] + 1
+        """,
+        *(call(ints(5, 6, 7), n, m) for n in (0, 1) for m in (0, 2, 3)),
+    ),
+    "loops of which some have no iteration begin with their first": (
+        """
+        def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32, p: T.int32):
+            for i in range(3):
+                for a in range(m):
+                    for b in range(p):
+                        for c in range(n):
+                            for d in range(3):
+                                with T.block("sum"):
+                                    vi = T.axis.spatial(3, i)
+                                    v0 = T.axis.reduce(3, (c + a) % 2)
+                                    v1 = T.axis.reduce(9, b * m + d)
+                                    v2 = T.axis.reduce(9, b - 2)
+                                    with T.init():
+                                        Y[vi] = 0
+                                    Y[vi] = Y[vi] + 1
+        """,
+        *(call(ints(5, 6, 7), *sizes) for sizes in ((1, 0, 1), (0, 2, 3), (2, 1, 3), (2, 2, 0))),
+    ),
+    "what begins a sum is evaluated although a loop has no iteration": (
+        """
+        def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32):
+            for i in range(3):
+                for a in range(n):
+                    for b in range(1):
+                        with T.block("sum"):
+                            vi = T.axis.spatial(3, i)
+                            v0 = T.axis.reduce(9, b // m)
+                            v1 = T.axis.reduce(9, b * 3 + a)
+                            with T.init():
+                                Y[vi] = 0
+                            Y[vi] = Y[vi] + 1
+        """,
+        *(call(ints(5, 6, 7), n, m) for n in (0, 1) for m in (0, 1)),
+    ),
+    "a condition on a loop without iterations divides by nothing": (
+        """
+        def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32):
+            for i in range(3):
+                for a in range(n - m):
+                    for b in range(n):
+                        for c in range(2):
+                            if (a + c) % m >= 1:
+                                with T.block("sum"):
+                                    vi = T.axis.spatial(3, i)
+                                    v0 = T.axis.reduce(3, b)
+                                    v1 = T.axis.reduce(3, a)
+                                    with T.init():
+                                        Y[vi] = 0
+                                    Y[vi] = Y[vi] + 1
+        """,
+        *(call(ints(5, 6, 7), *sizes) for sizes in ((0, 0), (0, 1), (2, 1), (1, 0), (3, 2))),
+    ),
+    "memory inside a loop without iterations has no size": (
+        """
+        def f(x: T.int32):
+            for i in range(0):
+                for j in range(1 // x):
+                    with T.block("opaque"):
+                        a = T.alloc_buffer((2, 1), "float32")
+        """,
+        *(call(n) for n in (0, 1)),
+    ),
 }
 
 

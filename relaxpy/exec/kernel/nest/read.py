@@ -294,6 +294,8 @@ class _Reader:
 
     def _fused_at_start(self, digits: Sequence[tuple[PrimExpr, PrimExpr]]) -> set[Var] | None:
         """The loops whose first iteration is where all `digits` have their minima, or None."""
+        if any(may_fail(digit, self.axes, self.shape_vars) for digit, _ in digits):
+            return None  # it is evaluated, even if a loop has no iteration
         used = {node for digit, _ in digits for node in walk(digit)}
         loops = {a.var: Range.from_min_extent(a.start, a.extent.expr()) for a in self.axes}
         loops = {var: values for var, values in loops.items() if var in used}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum, auto
-from itertools import groupby, product
+from itertools import groupby, product, takewhile
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass, replace
@@ -228,7 +228,8 @@ def _same_access(x: Access, y: Access) -> bool:
 
 def common_axes(first: Statement, second: Statement) -> int:
     """The number of common loops, which are the outermost of both."""
-    return sum(a.var is b.var for a, b in zip(first.axes, second.axes, strict=False))
+    pairs = zip(first.axes, second.axes, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0].var is pair[1].var, pairs))
 
 
 class _Comparison:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from relaxpy.dataclass import replace
+from relaxpy.exec.kernel.nest.bounds import may_divide_by_zero
 from relaxpy.exec.kernel.nest.nodes import (
     Axis,
     Branch,
@@ -89,11 +90,17 @@ def _element_count(shape: Iterable[PrimExpr]) -> int:
 
 
 def _is_fixed(entry: Local) -> bool:
-    """Whether the loop bounds and the shape depend neither on these loops nor on loads."""
+    """Whether the loop bounds and the shape are known before the loops, and evaluated at no risk.
+
+    They depend neither on these loops nor on loads, and divide by nothing that may be zero: a loop
+    inside one without iterations does not evaluate its bounds.
+    """
     variables = {a.var for a in entry.axes}
     bounds = [b for a in entry.axes for b in (a.start, a.stop)]
     return not any(
-        mentions(b, variables) or next(loads(b), None) is not None
+        mentions(b, variables)
+        or next(loads(b), None) is not None
+        or any(map(may_divide_by_zero, walk(b)))
         for b in (*bounds, *entry.buffer.shape)
     )
 

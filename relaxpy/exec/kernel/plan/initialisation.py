@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.exec.kernel.nest.bounds import is_one_to_one
+from relaxpy.exec.kernel.nest.bounds import is_one_to_one, may_fail
 from relaxpy.exec.kernel.nest.domain import conjuncts, empty_condition, is_implied
 from relaxpy.exec.kernel.nest.nodes import (
     Alloc,
@@ -121,20 +121,24 @@ class _Initialiser:
         """The init in the first iteration of its loops from `outermost`, in the other loops.
 
         Conditions on a loop without iterations are not evaluated, nor are bindings that mention
-        it. One `is_empty` itself.
+        it. One `is_empty` itself. Loops whose iterators start in another iteration, such as
+        `T.axis.reduce(n, k - 2)`, are run.
         """
         loops = init.loops(outermost)
+        known = {_is_start(axis) for axis in loops}
+        own_tests = list(conjuncts(init.branch.condition))
         starts: dict[Var, PrimExpr] = {}
         axes: list[Axis] = []
         for axis in loops:
             first, stop = (substitute(bound, starts) for bound in (axis.start, axis.stop))
-            starts[axis.var] = ops.cast_to(first, axis.var.dtype)
+            if axis is outermost or _is_start(axis) in own_tests:
+                starts[axis.var] = ops.cast_to(first, axis.var.dtype)
             axes.append(Axis(axis.var, first, stop))
-        known = {_is_start(axis) for axis in loops}
+        others = (test for test in own_tests if test not in known)
+        conditions = (step for step in init.steps if isinstance(step, PrimExpr))
         tests = [
             part
-            for test in conjuncts(init.branch.condition)
-            if test not in known
+            for test in (*others, *conditions)
             for part in self._at_start(test, axes, starts, is_empty=is_empty)
         ]
         items = init.branch.body
@@ -144,33 +148,50 @@ class _Initialiser:
             match step:
                 case Loop(axis=axis):
                     if axis.var not in starts:
-                        var = axis.var.renamed(axis.var.name)
-                        own = substituted(items, {axis.var: var})
-                        items = (Loop(Axis(var, axis.start, axis.stop), own),)
+                        items = self._all_iterations(axis, items, is_reduced=axis in loops)
                 case Bind(var=var, value=value):
                     items = substituted(items, {var: value})
                 case Alloc():
                     items = (step, *items)
-                case test:
-                    tests = list(self._at_start(test, axes, starts, is_empty=is_empty))
-                    items = (Branch(ops.all_of(*tests), items),) if tests else items
-        return substituted(items, starts)
+                case _:
+                    pass
+        return tuple(map(_with_own_variables, substituted(items, starts)))
+
+    def _all_iterations(
+        self, axis: Axis, items: tuple[Item, ...], *, is_reduced: bool
+    ) -> tuple[Item, ...]:
+        """`items` in a loop over `axis`, and once at its start if a reduction has no iteration."""
+        loop = Loop(axis, items)
+        has_none = empty_condition(axis, self.shape_vars)
+        if not is_reduced or has_none is None:
+            return (loop,)
+        at_start = substituted(items, {axis.var: ops.cast_to(axis.start, axis.var.dtype)})
+        return (loop, Branch(has_none, at_start))
 
     def _at_start(
         self, test: PrimExpr, axes: list[Axis], starts: Mapping[Var, PrimExpr], *, is_empty: bool
     ) -> Iterator[PrimExpr]:
-        """What remains of the condition `test` in the first iteration of `axes`."""
+        """What remains of the condition `test` in the first iteration of the axes in `starts`.
+
+        If one of the `axes` that it mentions has no iteration, the others are at their starts.
+        """
         for part in conjuncts(test):
             mentioned = [axis for axis in axes if mentions(part, {axis.var})]
             if not mentioned:
                 yield part
                 continue
+            others = [_is_start(axis) for axis in mentioned if axis.var not in starts]
             if is_empty and mentioned[0] is axes[0]:
+                yield from others
                 continue
             at_start = substitute(part, starts)
-            if not is_implied(at_start, mentioned, self.shape_vars):
+            stops = may_fail(at_start, mentioned, self.shape_vars)
+            if stops or not is_implied(at_start, mentioned, self.shape_vars):
                 tests = (empty_condition(axis, self.shape_vars) for axis in mentioned)
-                yield ops.any_of(*(test for test in tests if test is not None), at_start)
+                has_none = ops.any_of(False, *(test for test in tests if test is not None))
+                if others:
+                    at_start = ops.all_of(ops.logical_not(has_none), at_start)
+                yield ops.any_of(ops.all_of(has_none, *others), at_start)
 
     def _is_movable(self, init: _Init, loop: Loop) -> bool:
         """Whether no item of `loop` notices that `init` runs before it."""
@@ -239,6 +260,22 @@ def _inits(items: Sequence[Item], steps: tuple[Step, ...]) -> Iterator[_Init]:
                 steps = (*steps, item)
             case _:
                 pass
+
+
+def _with_own_variables(item: Item) -> Item:
+    """`item` with other variables of loops, which no other loop has."""
+    match item:
+        case Loop(axis=axis, body=body):
+            var = axis.var.renamed(axis.var.name)
+            inner = tuple(map(_with_own_variables, body))
+            return Loop(Axis(var, axis.start, axis.stop), substituted(inner, {axis.var: var}))
+        case Branch(body=body, orelse=orelse):
+            yes, no = (tuple(map(_with_own_variables, side)) for side in (body, orelse))
+            return replace(item, body=yes, orelse=no)
+        case WhileLoop(body=body):
+            return replace(item, body=tuple(map(_with_own_variables, body)))
+        case _:
+            return item
 
 
 def _is_start(axis: Axis) -> PrimExpr:
