@@ -9,10 +9,7 @@ from typing import get_args
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.exec.executable import SourceKind
 from relaxpy.exec.lower.module import Backend
-from relaxpy.exec.native.chains import with_chains
-from relaxpy.exec.native.epilogues import with_epilogues
-from relaxpy.exec.native.flat import with_flat_axes
-from relaxpy.exec.native.split import in_tasks
+from relaxpy.exec.native.backend import rewritten
 from relaxpy.exec.native.tree import program_of
 from relaxpy.exec.native.tree_text import tree_text
 from relaxpy.ir.module import IRModule
@@ -51,8 +48,7 @@ def kernel_source(
     names = {other: other for other in module.functions_by_name}
     kernel = backend.compile_kernel(func, name, f"{name}_unchecked", names)
     if kind == "tree":
-        program = with_chains(with_epilogues(program_of(kernel.plan)))
-        return tree_text(in_tasks(with_flat_axes(program)))
+        return tree_text(rewritten(program_of(kernel.plan)))
     if kind == "python":
         return render(ast.Module([kernel.tree], []))
     code = backend.machine_code(name, kind)

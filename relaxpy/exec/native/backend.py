@@ -21,6 +21,7 @@ from relaxpy.exec.native.epilogues import with_epilogues
 from relaxpy.exec.native.flat import with_flat_axes
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.jit import Library, compile_module
+from relaxpy.exec.native.joint_memory import without_copies
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import compile_assembly, recorded
@@ -37,7 +38,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 def rewritten(program: Program) -> Program:
     """`program` with contractions joined with what follows them, short axes joined, and tasks."""
-    return in_tasks(with_flat_axes(with_chains(with_epilogues(program))))
+    return in_tasks(with_flat_axes(without_copies(with_chains(with_epilogues(program)))))
 
 
 class NativeBackend:

@@ -19,11 +19,11 @@ def without_reshapes(plan: Plan) -> Plan:
     shared, trees = dict(plan.shared), list[Tree]()
     # The counts of uses stay, by which a parameter with a second shape has more than one.
     for tree in plan.trees:
-        copied = _copied(tree)
-        if copied is None:
+        found = copied(tree)
+        if found is None:
             trees.append(tree)
             continue
-        target, source = copied
+        target, source = found
         if plan.reshaped.get(target) is source and not source.strides:
             shared[target] = source
         elif (
@@ -43,10 +43,14 @@ def without_reshapes(plan: Plan) -> Plan:
     return replace(plan, trees=tuple(trees), shared=shared)
 
 
-def _copied(tree: Tree) -> tuple[Buffer, Buffer] | None:
+def copied(tree: Tree) -> tuple[Buffer, Buffer] | None:
     """The target and the source of a copy of all elements in row-major order."""
     match tree:
-        case Run(store=Assignment(target=target, value=BufferLoad() as load) as store):
-            return (target, load.buffer) if is_reshape(tree.axes, store, load) else None
+        case Run(
+            statements=[Assignment(combine=None, value=BufferLoad() as load) as store],
+            after=(),
+            tests=(),
+        ) if is_reshape(tree.axes, store, load):
+            return store.target, load.buffer
         case _:
             return None

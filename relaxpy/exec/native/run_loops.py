@@ -19,7 +19,7 @@ from relaxpy.exec.native.lanes import lane_axis
 from relaxpy.exec.native.llvm import I64, Value
 from relaxpy.exec.native.loops import Loops
 from relaxpy.exec.native.masks import Masked
-from relaxpy.exec.native.product import Operand, product_of
+from relaxpy.exec.native.product import product_of
 from relaxpy.exec.native.short_rows import ShortRows, Step, short_rows
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.traverse import walk
@@ -54,12 +54,12 @@ class RunLoops(Loops):
                 self.iterations(rest, lambda: self._crossed(run, crossing), listens=True)
                 return
             rows = short_rows(run, self.program)
-            if rows is not None:
+            if rows is not None and all(map(self._has_whole_rows, rows.written)):
                 self.rows(rows)
                 return
             whole = self._with_all_columns(run)
             product = product_of(whole)
-            if product is not None and all(map(self._has_whole_rows, product.operands)):
+            if product is not None and all(self._has_whole_rows(o.buffer) for o in product.operands):
                 columns, over = (
                     None if a == b else self._shown()
                     for a, b in ((whole.axes, run.axes), (whole.over, run.over))
@@ -94,10 +94,10 @@ class RunLoops(Loops):
         assert self.masked is not None
         return self.frame.variable(self.masked.first), self.frame.variable(self.masked.last)
 
-    def _has_whole_rows(self, operand: Operand) -> bool:
-        """Whether the strides of an operand are those of its buffer, also in a block of rows."""
-        strides, _ = self.frame.blocks.get(operand.buffer, (None, None))
-        declared = map(as_poly, strides_of(operand.buffer))
+    def _has_whole_rows(self, buffer: Buffer) -> bool:
+        """Whether the strides of a buffer are those declared, also in a block of rows."""
+        strides, _ = self.frame.blocks.get(buffer, (None, None))
+        declared = map(as_poly, strides_of(buffer))
         return strides is None or all(a.same(b) for a, b in zip(strides, declared, strict=True))
 
     def aliases(self, written: set[Buffer]) -> frozenset[Buffer]:
@@ -140,7 +140,7 @@ class RunLoops(Loops):
         """Rows of few elements as lanes."""
         frame = self.frame
         buffers = {load.buffer for step in rows.steps for v in step.values for load in loads(v)}
-        written = {element.buffer for pairs in rows.stores for _, element in pairs}
+        written = rows.written
         bits = max(storage_type(b.dtype).bits for b in buffers | written)
 
         def chunk(lanes: Lanes, number: int) -> Sequence[Value]:

@@ -66,6 +66,11 @@ class ShortRows:
     steps: tuple[Step, ...]
     stores: tuple[tuple[tuple[BufferLoad, BufferLoad], ...], ...]
 
+    @property
+    def written(self) -> set[Buffer]:
+        """The buffers of memory that are written."""
+        return {element.buffer for pairs in self.stores for _, element in pairs}
+
 
 @lru_cache(maxsize=1 << 6)
 def short_rows(tree: Run | Tile, program: Program) -> ShortRows | None:
@@ -73,20 +78,32 @@ def short_rows(tree: Run | Tile, program: Program) -> ShortRows | None:
     members = list(whole_runs(tree))
     if not members or not all(map(_is_suited, members)):
         return None
-    outer: tuple[Axis, ...] = ()
-    private = program.elided
     if isinstance(tree, Tile):
-        axis, private = tree.axis, private | tree.local
+        places = [((), tree.axis)]
+        private = program.elided | tree.local
     else:
-        long = [a for a in tree.axes if not _is_short(a)]
-        if not long:
-            return None
-        *others, axis = long
-        outer = tuple(others)
-    if (axis.extent.constant or _LEAST_ROWS) < _LEAST_ROWS:
-        return None
-    finder = _Finder(program.plan, private, outer, axis)
-    return finder.result() if all(map(finder.add, members)) else None
+        places, private = list(_places(tree.axes)), program.elided
+    for outer, axis in places:
+        if (axis.extent.constant or _LEAST_ROWS) >= _LEAST_ROWS:
+            finder = _Finder(program.plan, private, outer, axis)
+            rows = finder.result() if all(map(finder.add, members)) else None
+            if rows is not None:
+                return rows
+    return None
+
+
+def _places(axes: Sequence[Axis]) -> Iterator[tuple[tuple[Axis, ...], Axis]]:
+    """The loops around rows, and the axis whose iterations are rows.
+
+    Short axes are in the rows; then, from the outermost one, around them.
+    """
+    long = [a for a in axes if not _is_short(a)]
+    if not long:
+        return
+    last = axes.index(long[-1])
+    short = [n for n in range(last) if _is_short(axes[n])]
+    for first in (0, *(n + 1 for n in short)):
+        yield tuple(a for n, a in enumerate(axes[:last]) if n < first or n not in short), axes[last]
 
 
 def _is_suited(run: Run) -> bool:
@@ -145,8 +162,9 @@ class _Finder:
 
     def add(self, run: Run) -> bool:
         """Add the steps of a run; False if it is not suited."""
-        row = next((a for a in run.axes if a.start is self.axis.start), None)
-        short = [a for a in run.loops if a is not row and all(a is not o for o in self.outer)]
+        inner = [a for a in run.axes if all(a is not o for o in self.outer)]
+        row = next((a for a in inner if a.has_bounds_of(self.axis)), None)
+        short = [a for a in (*inner, *run.over) if a is not row]
         if row is None or not all(map(_is_short, short)):
             return False
         count = math.prod(a.extent.constant or 1 for a in short)
@@ -221,7 +239,7 @@ class _Finder:
         place: list[int | Var] = []
         for index in element.indices:
             number = as_poly(index).constant
-            if isinstance(index, Var) and index in variables:
+            if isinstance(index, Var):  # of the row, or of a loop around the run
                 place.append(index)
             elif number is not None:
                 place.append(number)

@@ -19,6 +19,7 @@ from relaxpy.exec.native.cost import time_of
 from relaxpy.exec.native.crossing import crossing_of
 from relaxpy.exec.native.lanes import lane_axis
 from relaxpy.exec.native.product import product_of
+from relaxpy.exec.native.short_rows import short_rows
 from relaxpy.exec.native.tree import Program, Tasks
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import INT64
@@ -47,9 +48,8 @@ _UNROLLED = 8
 
 def in_tasks(program: Program) -> Program:
     """`program` with parallel loops where they are worth their overhead."""
-    plan = program.plan
     partial: list[Buffer] = []
-    trees = tuple(t for tree in program.trees for t in _outermost(tree, plan, partial))
+    trees = tuple(t for tree in program.trees for t in _outermost(tree, program, partial))
     return replace(
         program,
         trees=trees,
@@ -58,42 +58,47 @@ def in_tasks(program: Program) -> Program:
     )
 
 
-def _outermost(tree: Tree, plan: Plan, partial: list[Buffer]) -> Iterator[Tree]:
+def _outermost(tree: Tree, program: Program, partial: list[Buffer]) -> Iterator[Tree]:
     if isinstance(tree, Run):
-        stretches = _stretches(tree, plan)
+        stretches = _stretches(tree, program.plan)
         if stretches is not None:
             tasks, buffers, total = stretches
             partial += buffers
             yield tasks
-            yield _divided(total, plan)
+            yield _divided(total, program)
             return
-    yield _divided(tree, plan)
+    yield _divided(tree, program)
 
 
-def _divided(tree: Tree, plan: Plan) -> Tree:
+def _divided(tree: Tree, program: Program) -> Tree:
     match tree:
         case For(body=body):
-            return replace(tree, body=tuple(_divided(inner, plan) for inner in body))
+            return replace(tree, body=tuple(_divided(inner, program) for inner in body))
         case Tile(axis=axis, size=int(size)):
             low, high = _block()
-            time = time_of(tree, plan, [axis])
+            time = time_of(tree, program.plan, [axis])
             if not _is_worth(time * axis.extent):
                 return tree
             rows = replace(tree, axis=Axis(axis.var, low, high))
             return Tasks((), axis, size, low, high, rows, time * size)
         case Run():
-            return _of_axes(tree, plan)
+            return _of_axes(tree, program)
         case _:
             return tree
 
 
-def _of_axes(tree: Run, plan: Plan) -> Tree:
+def _of_axes(tree: Run, program: Program) -> Tree:
     """The loops of a run in tasks."""
     if product_of(tree) is not None:
         return tree
-    along = None if tree.is_scalar else lane_axis(tree)
+    plan = program.plan
     free, crossing = _free_axes(tree), crossing_of(tree, plan.root)
     if crossing is None:
+        rows = short_rows(tree, program)
+        along = None if tree.is_scalar else lane_axis(tree)
+        if rows is not None:
+            along, loops = rows.axis, (*rows.outer, rows.axis)
+            free = [a for a in free if any(a is kept for kept in loops)]
         choice = _choice(free, along, _LANES)
     else:
         pair = crossing.along, crossing.across

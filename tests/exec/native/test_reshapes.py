@@ -122,3 +122,56 @@ def test_overlapping_arguments() -> None:
     wanted = x.ravel()[::-1].copy()
     _compiled(body)(x, found)  # type: ignore[operator]
     np.testing.assert_array_equal(found.ravel(), wanted)
+
+
+_LOCAL_COPIES = """
+@T.prim_func
+def main(a: T.handle, C: T.Buffer((12, 10), "int8"), D: T.Buffer((120,), "int8")):
+    A = T.match_buffer(a, (6, 20), "int8")
+    pairs = T.alloc_buffer((6, 10, 2), "int8")
+    rows = T.alloc_buffer((12, 10), "int8")
+    flat = T.alloc_buffer((120,), "int8")
+    for i, j in T.grid(6, 10):
+        pairs[i, j, 1] = A[i, j] + T.int8(1)
+    for i, j in T.grid(6, 10):
+        pairs[i, j, 0] = A[i, 10 + j]
+    for i, j in T.grid(12, 10):
+        rows[i, j] = pairs[i // 2, (i % 2) * 5 + j // 2, j % 2]
+{before}
+    for i, j in T.grid(12, 10):
+        flat[i * 10 + j] = rows[i, j]
+{after}
+    for i, j in T.grid(12, 10):
+        C[i, j] = rows[11 - i, j]
+    for i in range(120):
+        D[i] = flat[119 - i]
+"""
+
+
+@pytest.mark.parametrize("before", ["", "rows[i, j] = rows[i, j] * T.int8(3)"])
+@pytest.mark.parametrize(
+    "after", ["", "rows[i, j] = T.int8(7)", "pairs[i // 2, j, i % 2] = T.int8(5)"]
+)
+def test_local_buffers_of_several_shapes(before: str, after: str) -> None:
+    loop = "    for i, j in T.grid(12, 10):\n        "
+    before, after = (text and loop + text for text in (before, after))
+    program = from_source(_LOCAL_COPIES.format(before=before, after=after))
+    x = numbers((6, 20), "int8")
+    results = []
+    for target in ("native", "reference"):
+        found = numbers((12, 10), "int8"), numbers((120,), "int8")
+        relaxpy.compile(program, target=target)["main"](x, *found)
+        results.append(found)
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_stack_of_another_shape_needs_no_copy() -> None:
+    body = "R.exp(R.astype(R.reshape(R.stack((x, R.negative(x)), axis=2), (6, 8, 5)), 'float32'))"
+    program = graph('x: R.Tensor((6, 20), "int8")', body)
+    x = numbers((6, 20), "int8") // 32
+    wanted = np.exp(np.stack((x, -x), 2).reshape(6, 8, 5).astype("float32"))
+    np.testing.assert_allclose(run(program, x), wanted, rtol=1e-6)
+    executable = relaxpy.compile(from_source(program), target="native")
+    [name] = {row.kernel for row in executable.report()}
+    assert "T_reshape[" not in executable.kernel_source(name, "tree").partition("compute")[0]

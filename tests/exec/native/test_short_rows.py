@@ -116,6 +116,58 @@ def test_images_whose_channels_are_last(found: list[bool]) -> None:
     assert any(found)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "float64"])
+@pytest.mark.parametrize("shape", [(8, 3, 5, 7), (5, 2, 40, 13), (3, 7, 33, 31)])
+def test_batches_of_images(shape: tuple[int, ...], dtype: str, found: list[bool]) -> None:
+    x = numbers(shape, dtype)
+    for axes in ((0, 2, 3, 1), (0, 3, 1, 2), (0, 3, 2, 1)):
+        text = graph(f'x: R.Tensor({shape}, "{dtype}")', f"R.permute_dims(x, {axes})")
+        main = relaxpy.compile(from_source(text), target="native")["main"]
+        for at_end in (False, True):
+            result = main(guarded(x, at_end=at_end))
+            np.testing.assert_array_equal(result, x.transpose(axes))
+    assert any(found) == (shape[1] < 4)  # others are transposed in squares
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 7])
+def test_rows_inside_the_rows_of_a_block(size: int, found: list[bool]) -> None:
+    args = f'x: R.Tensor(("m", 1, {size}), "float32"), y: R.Tensor((1, "n", {size}), "float32")'
+    body = "R.sqrt(R.sum(R.square(R.subtract(x, y)), axis=[2]))"
+    main = relaxpy.compile(from_source(graph(args, body)), target="native")["main"]
+    assert any(found)
+    for rows in (1, 7, 40):
+        for count in COUNTS:
+            x, y = numbers((rows, 1, size)), numbers((1, count, size))[:, ::-1] + np.float32(1)
+            for at_end in (False, True):
+                result = main(guarded(x, at_end=at_end), guarded(y, at_end=at_end))
+                wanted = np.sqrt(((x - y) ** 2).sum(2))
+                np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_rows_in_buffers_of_which_a_block_has_some_rows(columns: int) -> None:
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((2, 300, {columns}), "float32"), B: T.Buffer((300, {columns}), "float32"),
+         C: T.Buffer((300, 2), "float32")):
+    S = T.alloc_buffer((2, 300, {columns}), "float32")
+    M = T.alloc_buffer((2, 300), "float32")
+    for i, n, k in T.grid(300, 2, {columns}):
+        S[n, i, k] = T.exp(A[n, i, k]) * B[i, k]
+    for i, n in T.grid(300, 2):
+        M[n, i] = T.float32(0)
+    for i, n, k in T.grid(300, 2, {columns}):
+        M[n, i] = M[n, i] + S[n, i, k]
+    for i, n in T.grid(300, 2):
+        C[i, n] = M[n, i] / (M[1 - n, i] + T.float32(1))
+"""
+    main = relaxpy.compile(from_source(text), target="native")["main"]
+    a, b, c = numbers((2, 300, columns)), numbers((300, columns)), numbers((300, 2))
+    main(a, b, c)
+    m = (np.exp(a) * b).sum(2)
+    np.testing.assert_allclose(c, (m / (m[::-1] + 1)).T, rtol=1e-4, atol=1e-5)
+
+
 def test_what_neighbouring_rows_write_is_not_kept_in_registers(found: list[bool]) -> None:
     text = """
 @T.prim_func

@@ -15,6 +15,7 @@ from relaxpy.errors import RelaxpyError, RuntimeCheckError
 from relaxpy.exec.native import cost, pool
 from relaxpy.script import from_source
 from tests.exec.native.contractions import guarded
+from tests.exec.native.test_contract import graph
 from tests.exec.native.test_kernels import COLUMN, PROGRAMS, ROWS, floats, function
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
@@ -223,3 +224,12 @@ def f(p: T.handle, m: T.handle):
         expected = 1 + n * np.arange(n * n, dtype="float32").reshape(n, n).sum(1)
         np.testing.assert_array_equal(p, np.ones(n))
         np.testing.assert_array_equal(m, expected)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 64, 64), (8, 3, 64, 64), (15, 2, 100, 100)])
+def test_short_rows_are_not_divided(shape: tuple[int, ...]) -> None:
+    text = graph(f'x: R.Tensor({shape}, "float32")', "R.permute_dims(x, (0, 2, 3, 1))")
+    assert "i3 <" not in tree_of(from_source(text)).partition("each")[0]
+    x = RNG.standard_normal(shape).astype("float32")
+    found = relaxpy.compile(from_source(text), target="native")(x)
+    np.testing.assert_array_equal(found, x.transpose(0, 2, 3, 1))
