@@ -84,9 +84,13 @@ def emit_product(
         _run(f, one, in_task=in_task)
 
     if isinstance(rows, Value):
-        # A batch of one is as common as it is slow in tiles.
-        single = replace(contraction, row=replace(contraction.row, extent=1))
-        f.branch(f.compare("eq", rows, 1), lambda: run(single), lambda: run(contraction))
+        # A batch of one is as common as it is slow in tiles, unless these need no copies.
+        single = replace(plain, row=replace(plain.row, extent=1))
+        is_single = f.compare("eq", rows, 1)
+        if contraction.b.may_be_packed:
+            is_plain = f.arithmetic("xor", is_packed(f, contraction.b), 1)
+            is_single = f.arithmetic("and", is_single, is_plain)
+        f.branch(is_single, lambda: run(single), lambda: run(contraction))
     elif contraction.b.may_be_packed and isinstance(emitter_of(f, plain), SpanEmitter):
         f.branch(is_packed(f, contraction.b), lambda: run(contraction), lambda: run(plain))
     else:
@@ -110,7 +114,7 @@ def _packable(product: Product, contraction: Contraction, frame: Values) -> Cont
     That is for what is copied otherwise. The frame then knows how.
     """
     buffer, uses = product.operands[B].buffer, frame.packable
-    if buffer not in uses or isinstance(contraction.row.extent, Value):
+    if buffer not in uses:
         return contraction
     emitter = emitter_of(frame.function, contraction)
     packable = replace(contraction, b=replace(contraction.b, may_be_packed=True))

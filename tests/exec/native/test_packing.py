@@ -114,15 +114,62 @@ def test_a_constant_with_several_uses(packed: list[Packing]) -> None:
     assert all((a == b).all() for a, b in zip(found, expected, strict=True))
 
 
-def test_what_is_read_twice_or_has_few_or_any_rows_is_not_packed(packed: list[Packing]) -> None:
+def test_what_is_read_twice_or_has_few_rows_is_not_packed(packed: list[Packing]) -> None:
     w = numbers((300, 300))
-    for rows, body in (("n", "R.linear(x, w)"), (1, "R.linear(x, w)"), (300, "R.linear(w, w)")):
-        shape = f'"{rows}"' if isinstance(rows, str) else rows
-        args = f'x: R.Tensor(({shape}, 300), "float32"), w: R.Tensor((300, 300), "float32")'
-        x = numbers((5 if isinstance(rows, str) else rows, 300), seed=1)
-        found = relaxpy.compile(bound(graph(args, body), w=w), target="native")["main"](x)
+    for rows, body in ((1, "R.linear(x, w)"), (300, "R.linear(w, w)")):
+        x = numbers((rows, 300), seed=1)
+        text = graph(parameters(x=(rows, 300), w=(300, 300)), body)
+        found = relaxpy.compile(bound(text, w=w), target="native")["main"](x)
         np.testing.assert_allclose(found, (w if "w, w" in body else x) @ w.T, atol=1e-3)
     assert not packed
+
+
+ROWS = (0, 1, 2, 3, 7, 8, 9, 31, 130)
+"""Numbers of rows that are found when values arrive."""
+
+
+@pytest.mark.parametrize("form", ['("n", {})', '(2, "n", {})'])
+@pytest.mark.parametrize(
+    ("body", "w"),
+    [
+        ("R.linear(x, w)", (110, 70)),
+        ("R.nn.relu(R.matmul(x, w))", (2500, 70)),
+        ("R.nn.gelu(R.linear(x, w))", (97, 1030)),
+    ],
+)
+def test_any_number_of_rows(
+    packed: list[Packing], body: str, w: tuple[int, ...], form: str
+) -> None:
+    depth = w["linear" in body]
+    shape, weight = form.format(depth), numbers(w, seed=3)
+    text = graph(f'x: R.Tensor({shape}, "float32"), w: R.Tensor({w}, "float32")', body)
+    plain = relaxpy.compile(from_source(text), target="native")["main"]
+    assert not packed
+    main = relaxpy.compile(bound(text, w=weight), target="native")["main"]
+    assert len(packed) == 1
+    for rows in ROWS:
+        values = numbers((*((2,) if "2" in form[:2] else ()), rows, depth), seed=rows)
+        found = main(guarded(values, at_end=True))
+        if rows != 1:
+            assert (found == plain(values, weight)).all()
+        if "relu" not in body and "gelu" not in body:
+            np.testing.assert_allclose(found, values @ weight.T, rtol=1e-4, atol=1e-3)
+        # A row does not depend on the number of rows.
+        for n in range(min(rows, 3)):
+            assert (main(values[..., n : n + 1, :]) == found[..., n : n + 1, :]).all()
+
+
+@pytest.mark.parametrize("dtypes", [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")])
+def test_any_number_of_rows_of_bytes(packed: list[Packing], dtypes: tuple[str, str]) -> None:
+    for columns in (37, 200):
+        args = f'x: R.Tensor(("n", 70), "{dtypes[0]}"), w: R.Tensor((70, {columns}), "{dtypes[1]}")'
+        text, weight = graph(args, "R.matmul(x, w, 'int32')"), extremes((70, columns), dtypes[1], 2)
+        main = relaxpy.compile(bound(text, w=weight), target="native")["main"]
+        for rows in ROWS:
+            values = extremes((rows, 70), dtypes[0], rows)
+            wanted = values.astype("int32") @ weight.astype("int32")
+            np.testing.assert_array_equal(main(guarded(values, at_end=True)), wanted)
+    assert len(packed) == 2
 
 
 def test_order_of_the_elements() -> None:
