@@ -46,6 +46,7 @@ def transpositions() -> Iterator[Row]:
         ((2048, 2048), (1, 0), "float32"),
         ((1000, 1000), (1, 0), "int8"),
         ((1, 64, 56, 56), (0, 2, 3, 1), "float32"),
+        ((8, 3, 64, 64), (0, 2, 3, 1), "float32"),
         ((10, 20, 30, 40), (3, 2, 1, 0), "float32"),
     ):
         yield Row(
@@ -88,6 +89,14 @@ def reductions() -> Iterator[Row]:
         (floats(100000, 3),),
         lambda x: jax.nn.softmax(x),
         lambda x: functional.softmax(x, -1),
+    )
+
+    yield Row(
+        "distances of 500 points to 500, 3 axes",
+        lambda emit, x, y: emit(op.sqrt(emit(op.sum(emit(op.square(emit(op.subtract(x, y)))), 2)))),
+        (floats(500, 1, 3), floats(1, 500, 3, seed=1)),
+        lambda x, y: jnp.sqrt(jnp.square(x - y).sum(2)),
+        lambda x, y: torch.cdist(x[:, 0], y[0]),
     )
 
 
@@ -137,6 +146,31 @@ def networks() -> Iterator[Row]:
         i, f, g, o = (x @ w + h @ u).chunk(4, 1)
         return o.sigmoid() * (f.sigmoid() * c + i.sigmoid() * g.tanh()).tanh()
 
+    def dequantised(emit: Emit, x: rx.Expr, w: rx.Expr, s: rx.Expr) -> rx.Expr:
+        parts = (
+            emit(op.bitwise_and(w, rx.const(15, "uint8"))),
+            emit(op.right_shift(w, rx.const(4, "uint8"))),
+        )
+        q = emit(op.reshape(emit(op.stack(list(parts), 2)), (1024, 32, 32)))
+        q = emit(op.subtract(emit(op.astype(q, "float32")), rx.const(8, "float32")))
+        q = emit(op.reshape(emit(op.multiply(q, emit(op.expand_dims(s, 2)))), (1024, 1024)))
+        return emit(op.linear(x, q))
+
+    def library_dequantised(stack: Callable[..., Any]) -> Callable[..., Any]:
+        def product(x: Any, w: Any, s: Any) -> Any:
+            q = stack([w & 15, w >> 4], 2).reshape(1024, 32, 32) - np.float32(8)
+            return x @ (q * s[:, :, None]).reshape(1024, 1024).T
+
+        return product
+
+    nibbles = (floats(1024, 512) * 40).astype("int8").view("uint8")
+    yield Row(
+        "product with weights of 4 bits, 1x1024x1024",
+        dequantised,
+        (floats(1, 1024), nibbles, floats(1024, 32, scale=0.05)),
+        library_dequantised(jnp.stack),
+        library_dequantised(torch.stack),
+    )
     for keys, width in ((1024, 64), (2048, 128)):
         yield Row(
             f"causal attention, 4 heads, {keys} x {width}",

@@ -259,8 +259,9 @@ def rows() -> Iterator[Row]:
     for batch in (1, 128):
         values = (floats(batch, 784), *weights)
         yield Row(f"MLP, batch {batch}", model(perceptron, values), values, experts.perceptron, 1)
-    values = (floats(57, 784), *weights)
-    yield Row("MLP, any batch, here 57", artefact, values, experts.perceptron, 1)
+    for batch in (5, 57):
+        values = (floats(batch, 784), *weights)
+        yield Row(f"MLP, any batch, here {batch}", artefact, values, experts.perceptron, 1)
     values = tuple(floats(1, 128, 12, 64, seed=k) for k in range(3))
     attention = model(lambda emit, *qkv: emit(op.nn.attention(*qkv, causal_mask="TopLeft")), values)
     yield Row("causal attention", attention, values, experts.causal_attention, 3)

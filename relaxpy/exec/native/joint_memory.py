@@ -12,8 +12,8 @@ from relaxpy.ir.tir.buffer import Buffer
 def without_copies(program: Program) -> Program:
     """`program` with one memory for local buffers in place of copies between them.
 
-    Runs are joined before, since they take less time with a copy among them than apart. Nothing uses
-    the source of a copy after it, nor its target before.
+    Runs are joined before, since they take less time with a copy among them than apart. Nothing
+    uses the source of a copy after it, nor its target before.
     """
     plan = program.plan
     local = {*plan.local} - program.elided - {load.buffer for load in program.rows.values()}

@@ -59,7 +59,9 @@ class RunLoops(Loops):
                 return
             whole = self._with_all_columns(run)
             product = product_of(whole)
-            if product is not None and all(self._has_whole_rows(o.buffer) for o in product.operands):
+            if product is not None and all(
+                self._has_whole_rows(o.buffer) for o in product.operands
+            ):
                 columns, over = (
                     None if a == b else self._shown()
                     for a, b in ((whole.axes, run.axes), (whole.over, run.over))

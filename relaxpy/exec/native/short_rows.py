@@ -7,7 +7,7 @@ other in memory are then written together.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import TypeAlias, cast
@@ -78,11 +78,12 @@ def short_rows(tree: Run | Tile, program: Program) -> ShortRows | None:
     members = list(whole_runs(tree))
     if not members or not all(map(_is_suited, members)):
         return None
+    private = program.elided
+    places: Iterable[tuple[tuple[Axis, ...], Axis]]
     if isinstance(tree, Tile):
-        places = [((), tree.axis)]
-        private = program.elided | tree.local
+        places, private = [((), tree.axis)], private | tree.local
     else:
-        places, private = list(_places(tree.axes)), program.elided
+        places = _places(tree.axes)
     for outer, axis in places:
         if (axis.extent.constant or _LEAST_ROWS) >= _LEAST_ROWS:
             finder = _Finder(program.plan, private, outer, axis)
