@@ -35,7 +35,6 @@ REVIEWED = {
         "as_type": "the name of a type, or a class of types",
         "TypeName.__call__": "the function of a namespace that makes a type",
     },
-    "parser/__init__.py": {"__getattr__": "a name in a fixed table, for users of TVM"},
     "parser/evaluate/builtin_calls.py": {
         "_map": "Evaluator.invoke, for one row",
         "_filter": "Evaluator.invoke, for one member",
