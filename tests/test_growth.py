@@ -421,11 +421,29 @@ def loops_text(count: int) -> str:
     return f'@T.prim_func\ndef k(A: T.Buffer((16,), "float32")):\n{loops}'
 
 
-@pytest.mark.parametrize("text", [steps_text, loops_text])
+def params_text(count: int) -> str:
+    params = "".join(f'x{i}: T.Buffer((4,), "float32"), ' for i in range(count))
+    total = " + ".join(f"x{i}[j]" for i in range(count))
+    return f"""
+@T.prim_func
+def k({params}out: T.Buffer((4,), "float32")):
+    for j in range(4):
+        out[j] = {total}
+"""
+
+
+@pytest.mark.parametrize("text", [steps_text, loops_text, params_text])
+def test_printing_grows_with_the_kernel(text: Callable[[int], str]) -> None:
+    programs = {size: from_source(text(size)) for size in (2, 8 * SIZE, 16 * SIZE)}
+    programs[2].script()
+    assert calls(programs[16 * SIZE].script) <= 2.3 * calls(programs[8 * SIZE].script)
+
+
+@pytest.mark.parametrize("text", [steps_text, loops_text, params_text])
 @pytest.mark.parametrize("target", ["numpy", "native"])
 def test_compilation_grows_with_the_statements(text: Callable[[int], str], target: str) -> None:
     relaxpy.compile(from_source(text(2)), target)
-    short, long = from_source(text(SIZE)), from_source(text(2 * SIZE))
+    short, long = from_source(text(4 * SIZE)), from_source(text(8 * SIZE))
     assert calls(lambda: relaxpy.compile(long, target)) <= 2.3 * calls(
         lambda: relaxpy.compile(short, target)
     )

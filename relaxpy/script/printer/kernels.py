@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from relaxpy.ir.core.dtype import FLOAT32, INT32
@@ -70,11 +71,12 @@ class KernelWriter:
         used = _used(nodes)
         params: list[Doc] = []
         matched: list[tuple[str, Buffer]] = []
+        owners = Counter(buffer.data for buffer in func.buffer_map.values())
         for param in func.params:
             buffer = func.buffer_of(param)
             if buffer is None:
                 params.append(Concat(f"{self.names.bind(param)}: ", self._annotation(param)))
-            elif param in used or not self.syntax_sugar or not self._is_declarable(buffer, func):
+            elif param in used or not self.syntax_sugar or not self._is_declarable(buffer, owners):
                 has_name = param.name not in ("", buffer.name)
                 handle = self.names.bind(param, param.name if has_name else f"var_{buffer.name}")
                 params.append(f"{handle}: {t}.handle")
@@ -164,11 +166,12 @@ class KernelWriter:
             self.names.alias(buffer.data, f"{name}.data")
         return name
 
-    def _is_declarable(self, buffer: Buffer, func: PrimFunc) -> bool:
-        """Whether a parameter can declare `buffer`: the preceding ones define its variables."""
-        if sum(other.data is buffer.data for other in func.buffer_map.values()) > 1:
-            return False
-        return all(v in self.names for v in _shape_variables(buffer))
+    def _is_declarable(self, buffer: Buffer, owners: Mapping[Var, int]) -> bool:
+        """Whether a parameter can declare `buffer`: the preceding ones define its variables.
+
+        `owners` are the numbers of buffers that have a variable as their data.
+        """
+        return owners[buffer.data] == 1 and all(v in self.names for v in _shape_variables(buffer))
 
     def _buffer_args(self, buffer: Buffer, *, always_dtype: bool = False) -> list[Doc]:
         """The arguments that declare `buffer`, without defaults."""

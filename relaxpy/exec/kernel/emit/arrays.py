@@ -95,6 +95,7 @@ class ArrayEmitter:
         self.name = name
         self.layout = tuple(layout)
         self.variables = {a.var for a in layout}
+        self._varying: dict[Node, bool] = {}
         self.outer = tuple(outer)
         self.rows = rows
         self.proof = proof
@@ -306,7 +307,12 @@ class ArrayEmitter:
 
     def varies(self, expr: PrimExpr) -> bool:
         """Whether `expr` depends on the axes of the layout."""
-        return mentions(expr, self.variables)
+        known = self._varying
+        if expr not in known:
+            for node in walk(expr):
+                below = () if node._variable else children(node)
+                known[node] = node in self.variables or any(map(known.get, below))
+        return known[expr]
 
     def _positions(self, var: Var) -> Value:
         """The values of a loop variable along its axis."""
