@@ -11,9 +11,10 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.relax import transform
 from relaxpy.relax.transform import Normalize, RewriteCUDAGraph
 from relaxpy.script import ir as I, relax as R, tir as T
-from relaxpy.transform import PassContext
+from relaxpy.transform import PassContext, Sequential
 
 pytestmark = pytest.mark.rule("OPT-10")
 OPTION = "relax.backend.use_cuda_graph"
@@ -229,3 +230,58 @@ def test_calls_that_cannot_be_captured_end_a_region(of_function: bool) -> None:
         [False, False, True],
     ]
     assert check_well_formed(after, normal_form=True) == []
+
+
+@I.ir_module
+class Network:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 8), "float32"),
+        w: R.Tensor((8, 8), "float32"),
+        b: R.Tensor((8,), "float32"),
+        flag: R.Tensor((), "bool"),
+    ):
+        R.func_attr({"num_input": 1})
+        s = R.nn.relu(R.matmul(w, w))
+        u = R.add(R.matmul(s, w), b)
+        if flag:
+            h = R.matmul(x, u)
+        else:
+            e = R.exp(x)
+            h = R.matmul(e, s)
+        return R.add(h, R.sum(u, axis=0))
+
+
+PLANNED = Sequential(
+    [
+        transform.LegalizeOps(),
+        transform.RewriteDataflowReshape(),
+        transform.ToNonDataflow(),
+        transform.RemovePurityChecking(),
+        transform.CallTIRRewrite(),
+        transform.StaticPlanBlockMemory(),
+        RewriteCUDAGraph(),
+    ]
+)
+LOWERED = Sequential(
+    [
+        transform.LowerAllocTensor(),
+        transform.KillAfterLastUse(),
+        transform.LowerRuntimeBuiltin(),
+        transform.VMShapeLower(),
+    ]
+)
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_planned_networks_have_the_same_values(flag: bool) -> None:
+    random = np.random.default_rng(0)
+    shapes = (3, 8), (8, 8), (8,)
+    args = [random.random(shape, dtype="float32") for shape in shapes] + [np.array(flag)]
+    expected = relaxpy.compile(Network)["main"](*args)
+    planned = PLANNED(Network)
+    assert "main_cuda_graph_capture" in names(planned)
+    for mod in (planned, LOWERED(planned)):
+        main = relaxpy.compile(mod)["main"]
+        for _ in range(2):
+            np.testing.assert_allclose(main(*args), expected, rtol=1e-5)
