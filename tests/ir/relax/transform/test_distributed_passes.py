@@ -375,3 +375,93 @@ def test_the_shard_of_a_distributed_tensor() -> None:
         relax.op.dist.redistribute_replica_to_shard(x, 3, 1)
     with pytest.raises(StructInfoError, match="all of 2 devices"):
         relax.op.dist.redistribute_replica_to_shard(relax.Var("y", split.struct_info), 2, 1)
+
+
+@I.ir_module
+class Cached:
+    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((3, 4, 8), "float32"), cache: R.Object):
+        k = R.dist.annotate_sharding(x, "mesh[0]", "S[1]")
+        later = R.call_packed(
+            "vm.builtin.attention_kv_cache_append", cache, k, sinfo_args=(R.Object,)
+        )
+        rows = R.call_packed(
+            "vm.builtin.attention_kv_cache_view",
+            later,
+            R.shape([6, 4, 8]),
+            sinfo_args=(R.Tensor((6, 4, 8), "float32"),),
+        )
+        return R.exp(R.dist.annotate_sharding(rows, "mesh[0]", "S[1]"))
+
+
+@I.ir_module
+class CachedOnDevices:
+    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+    @R.function(pure=False)
+    def main(x: R.DTensor((3, 4, 8), "float32", "mesh[0]", "S[1]"), cache: R.Object):
+        later = R.call_packed(
+            "vm.builtin.distributed.attention_kv_cache_append", cache, x, sinfo_args=(R.Object,)
+        )
+        rows = R.call_packed(
+            "vm.builtin.distributed.attention_kv_cache_view",
+            later,
+            R.shape([6, 4, 8]),
+            sinfo_args=(R.DTensor((6, 4, 8), "float32", "mesh[0]", "S[1]"),),
+        )
+        return R.exp(rows)
+
+
+@I.ir_module
+class CachedOnOneDevice:
+    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((3, 4, 8), "float32"), cache: R.Object):
+        k = R.ccl.scatter_from_worker0(x, num_workers=2, axis=1)
+        later = R.call_packed(
+            "vm.builtin.attention_kv_cache_append", cache, k, sinfo_args=(R.Object,)
+        )
+        rows = R.call_packed(
+            "vm.builtin.attention_kv_cache_view",
+            later,
+            R.shape([6, 2, 8]),
+            sinfo_args=(R.Tensor((6, 2, 8), "float32"),),
+        )
+        return R.exp(rows)
+
+
+def test_caches_of_several_devices_have_parts_of_the_rows() -> None:
+    distributed = DeadCodeElimination()(PropagateSharding()(Cached))
+    assert_structural_equal(distributed, CachedOnDevices)
+    assert_structural_equal(LowerDistIR()(distributed), CachedOnOneDevice)
+
+
+def test_packed_functions_return_distributed_tensors() -> None:
+    @I.ir_module
+    class Before:
+        I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+        @R.function(pure=False)
+        def main(x: R.Tensor((4, 6), "float32")):
+            y = R.dist.annotate_sharding(x, "mesh[0]", "S[0]")
+            pair = R.call_packed(
+                "tests.pair",
+                y,
+                sinfo_args=(R.Tensor((4, 6), "float32"), R.Tensor((4, 6), "float32")),
+            )
+            return R.add(R.dist.annotate_sharding(pair[0], "mesh[0]", "S[0]"), pair[1])
+
+    mod = PropagateSharding()(Before)
+    assert well_formed(mod)
+    parts = LowerDistIR()(mod)
+    assert well_formed(parts)
+    [call] = [
+        binding.value
+        for block in parts["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, relax.ExternFunc)
+    ]
+    assert [str(sinfo) for sinfo in call.sinfo_args] == ['R.Tensor((2, 6), dtype="float32")'] * 2

@@ -22,6 +22,7 @@ from relaxpy.ir.relax.nodes import (
     DataflowBlock,
     DataflowVar,
     Expr,
+    ExternFunc,
     Function,
     SeqExpr,
     ShapeExpr,
@@ -35,6 +36,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.distributed.placements import OF_PARTS
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
@@ -192,7 +194,10 @@ class _Lowering(BindingRewriter):
         if isinstance(value, TupleGetItem):
             return self._fields.get((value.tuple_value, value.index))
         whole = None if var is None else self._wholes.get(var)
-        if not isinstance(value, Call) or whole is None:
+        if not isinstance(value, Call):
+            return None
+        is_packed = isinstance(value.op, ExternFunc)
+        if whole is None and not is_packed:
             return None
         args = tuple(
             Constant(arg.data, _whole(arg.struct_info))
@@ -202,7 +207,7 @@ class _Lowering(BindingRewriter):
         )
         if any(new is not old for new, old in zip(args, value.args, strict=True)):
             value = rebuild(value, args=args)
-        result = _for_one_device(value, whole)
+        result = (_packed_for_one_device if is_packed else _for_one_device)(value, whole)
         return None if result is binding.value else replace(binding, value=result)
 
 
@@ -228,7 +233,18 @@ def _check_needs_parts_only(call: Call, result: StructInfo) -> None:
                 )
 
 
-def _for_one_device(call: Call, result: StructInfo) -> Call:
+def _packed_for_one_device(call: Call, result: StructInfo | None) -> Call:
+    """The call of a packed function that takes and returns the parts of a device."""
+    assert isinstance(call.op, ExternFunc)
+    symbol, args = call.op.global_symbol, call.args
+    name = next((old for old, new in OF_PARTS.items() if new == symbol), symbol)
+    if name != symbol and isinstance(result, DTensorStructInfo):
+        args = (*args[:-1], ShapeExpr(tuple(_dims_of_part(result, call))))
+    sinfos = tuple(_part(sinfo, call) for sinfo in call.sinfo_args)
+    return Call(ExternFunc(name), args, call.attrs, sinfos, span=call.span)
+
+
+def _for_one_device(call: Call, result: StructInfo | None) -> Call:
     """The call on the parts of a device."""
     if not isinstance(call.op, Op):
         return call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.groups import Groups
@@ -40,6 +40,12 @@ Field: TypeAlias = tuple[Var, int]
 
 Axis: TypeAlias = tuple[Var, int, int]
 """An axis of such a tensor."""
+
+OF_PARTS: Final = {
+    f"vm.builtin.attention_kv_cache_{name}": f"vm.builtin.distributed.attention_kv_cache_{name}"
+    for name in ("append", "view")
+}
+"""The functions of caches, and those of caches of which each device has a part."""
 
 
 class Placements:

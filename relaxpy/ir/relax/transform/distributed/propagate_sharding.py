@@ -16,12 +16,14 @@ from relaxpy.ir.relax.nodes import (
     Call,
     Constant,
     Expr,
+    ExternFunc,
     Function,
+    StructInfo,
     TensorStructInfo,
     Tuple,
+    TupleStructInfo,
     Var,
     VarBinding,
-    is_call_of,
 )
 from relaxpy.ir.relax.nodes.distributed import (
     DeviceMesh,
@@ -31,7 +33,11 @@ from relaxpy.ir.relax.nodes.distributed import (
 )
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
-from relaxpy.ir.relax.transform.distributed.placements import Placements, is_annotation
+from relaxpy.ir.relax.transform.distributed.placements import (
+    OF_PARTS,
+    Placements,
+    is_annotation,
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,9 @@ class PropagateSharding(Pass):
 
     Axes that hold the same elements, or that are contracted together, are split together; other
     axes are not split. The calls are removed; one between two others becomes `R.dist.redistribute`.
+
+    Packed functions return what is declared, distributed; those of `nn.KVCache` become those of a
+    cache of which each device has a part, `vm.builtin.distributed.attention_kv_cache_…`.
 
     Example:
         @I.ir_module
@@ -115,17 +124,29 @@ class _Distributing(BindingRewriter):
             return None
         if is_annotation(call):
             return _changed(call, var)
+        call = _distributed_builtin(call, var)
         mesh = self.placements.mesh(self._before.get(var, var))
         if mesh is None:
-            return None
+            return None if call is binding.value else replace(binding, value=call)
         args = tuple(_with_constants(arg, mesh) for arg in call.args)
-        if is_call_of(call, "relax.call_tir") and var.struct_info is not None:
-            return replace(
-                binding, value=Call(call.op, args, call.attrs, (var.struct_info,), span=call.span)
-            )
+        if call.sinfo_args and var.struct_info is not None:
+            declared: tuple[StructInfo, ...] = (var.struct_info,)
+            if len(call.sinfo_args) > 1:
+                assert isinstance(var.struct_info, TupleStructInfo)
+                declared = var.struct_info.fields
+            return replace(binding, value=Call(call.op, args, call.attrs, declared, span=call.span))
         if all(new is old for new, old in zip(args, call.args, strict=True)):
             return None
         return replace(binding, value=rebuild(call, args=args))
+
+
+def _distributed_builtin(call: Call, var: Var) -> Call:
+    """The call of a cache of which devices have parts, if it takes or returns such rows."""
+    symbol = call.op.global_symbol if isinstance(call.op, ExternFunc) else ""
+    sinfos = (var.struct_info, *(arg.struct_info for arg in call.args))
+    if symbol not in OF_PARTS or not any(isinstance(s, DTensorStructInfo) for s in sinfos):
+        return call
+    return rebuild(call, op=ExternFunc(OF_PARTS[symbol]))
 
 
 def _changed(annotation: Call, var: Var) -> Expr:
