@@ -9,38 +9,65 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import Args, define, dims, dtype_of, fields_of
+from relaxpy.ir.relay.op.define import Args, define, dims, dtype_of, fields_of, number
 from relaxpy.ir.relay.op.nn import AVERAGE_POOL_2D, CONVOLUTION_2D, CONVOLUTION_2D_TRANSPOSED
 from relaxpy.ir.relay.op.registry import REQUIRED, Op
+from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.relay.op.zero_points import without_zero_points
 
 _FLOAT = "float32"
 
 
-def _along(parameter: rx.Expr, data: rx.Expr, axis: int) -> rx.Expr:
-    """Return a parameter as float32 that broadcasts along an axis of data."""
-    number, rank = R.astype(parameter, _FLOAT), len(dims(data))
+def _floats(out_dtype: str, rounding: str = "None") -> str:
+    """Return the datatype of numbers that become integers: float32 does not hold every int32."""
+    return "float64" if out_dtype == "int32" or rounding != "None" else _FLOAT
+
+
+def _along(parameter: rx.Expr, data: rx.Expr, axis: int, dtype: str = _FLOAT) -> rx.Expr:
+    """Return a parameter in a datatype that broadcasts along an axis of data."""
+    values, rank = R.astype(parameter, dtype), len(dims(data))
     if len(dims(parameter)) == 0 or axis % rank == rank - 1:
-        return number
+        return values
     shape = [1] * rank
     shape[axis % rank] = -1
-    return R.reshape(number, shape)
+    return R.reshape(values, shape)
 
 
-def real(data: rx.Expr, scale: rx.Expr, zero_point: rx.Expr, axis: int = -1) -> rx.Expr:
+def real(
+    data: rx.Expr, scale: rx.Expr, zero_point: rx.Expr, axis: int = -1, dtype: str = _FLOAT
+) -> rx.Expr:
     """Return the numbers that integers stand for: (data - zero_point) * scale."""
-    offset = R.subtract(R.astype(data, _FLOAT), _along(zero_point, data, axis))
-    return R.multiply(offset, _along(scale, data, axis))
+    offset = R.subtract(R.astype(data, dtype), _along(zero_point, data, axis, dtype))
+    return R.multiply(offset, _along(scale, data, axis, dtype))
+
+
+def _halves_up(x: rx.Expr) -> rx.Expr:
+    return R.floor(R.add(x, number(0.5, "float64")))
+
+
+def _halves_away(x: rx.Expr) -> rx.Expr:
+    return R.multiply(R.sign(x), _halves_up(R.abs(x)))
+
+
+_ROUNDINGS: Final = {"None": R.round, "UPWARD": _halves_up, "TONEAREST": _halves_away}
 
 
 def integers(
-    data: rx.Expr, scale: rx.Expr, zero_point: rx.Expr, axis: int, out_dtype: str
+    data: rx.Expr,
+    scale: rx.Expr,
+    zero_point: rx.Expr,
+    axis: int,
+    out_dtype: str,
+    rounding: str = "None",
 ) -> rx.Expr:
     """Return the integers that stand for numbers, clipped to the range of the datatype."""
-    if out_dtype == "int32":
-        divided = R.round(R.divide(data, _along(scale, data, axis)))
-        return R.astype(R.add(divided, _along(zero_point, data, axis)), out_dtype)
-    return R.quantize(data, scale, zero_point, axis, out_dtype)
+    dtype = _floats(out_dtype, rounding)
+    if dtype == _FLOAT:
+        return R.quantize(data, scale, zero_point, axis, out_dtype)
+    quotient = R.divide(R.astype(data, dtype), _along(scale, data, axis, dtype))
+    result = R.add(_ROUNDINGS[rounding](quotient), _along(zero_point, data, axis, dtype))
+    info = np.iinfo(out_dtype)
+    return R.astype(R.clip(result, float(info.min), float(info.max)), out_dtype)
 
 
 def _quantize(args: Args, attrs: Any) -> rx.Expr:
@@ -55,9 +82,11 @@ def _dequantize(args: Args, attrs: Any) -> rx.Expr:
 
 def _requantize(args: Args, attrs: Any) -> rx.Expr:
     data, scale, zero_point, out_scale, out_zero_point = args
-    axis = attrs["axis"]
-    numbers = real(data, scale, zero_point, axis)
-    return integers(numbers, out_scale, out_zero_point, axis, attrs["out_dtype"])
+    axis, out_dtype, rounding = (attrs[name] for name in ("axis", "out_dtype", "rounding"))
+    if rounding not in _ROUNDINGS:
+        raise RelationError(f"rounding is {' or '.join(_ROUNDINGS)}, found {rounding!r:.60}")
+    numbers = real(data, scale, zero_point, axis, _floats(out_dtype, rounding))
+    return integers(numbers, out_scale, out_zero_point, axis, out_dtype, rounding)
 
 
 define(
@@ -85,19 +114,18 @@ _SCALES = "scale zero_point output_scale output_zero_point"
 _UNARY = {
     **{name: getattr(R, name) for name in ("tanh", "exp", "sqrt", "rsqrt", "erf", "sigmoid")},
     **{name: getattr(R, name) for name in ("log", "abs")},
-    "hardswish": lambda x: R.divide(R.multiply(x, R.clip(R.add(x, _float(3)), 0, 6)), _float(6)),
+    "hardswish": lambda x: R.divide(
+        R.multiply(x, R.clip(R.add(x, number(3, dtype_of(x))), 0, 6)), number(6, dtype_of(x))
+    ),
 }
-
-
-def _float(value: float) -> rx.Expr:
-    return rx.const(value, _FLOAT)
 
 
 def _unary(function: Callable[[rx.Expr, Any], rx.Expr]) -> Any:
     def translate(args: Args, attrs: Any) -> rx.Expr:
         data, scale, zero_point, out_scale, out_zero_point = args
-        result = function(real(data, scale, zero_point), attrs)
-        return integers(result, out_scale, out_zero_point, -1, dtype_of(data))
+        dtype = dtype_of(data)
+        result = function(real(data, scale, zero_point, dtype=_floats(dtype)), attrs)
+        return integers(result, out_scale, out_zero_point, -1, dtype)
 
     return translate
 
@@ -145,11 +173,12 @@ _BOTH = "lhs_scale lhs_zero_point rhs_scale rhs_zero_point output_scale output_z
 def _binary(function: Callable[[rx.Expr, rx.Expr], rx.Expr]) -> Any:
     def translate(args: Args, attrs: Any) -> rx.Expr:
         lhs, rhs, lhs_scale, lhs_zero, rhs_scale, rhs_zero, scale, zero_point = args
+        dtype = dtype_of(lhs)
         result = function(
-            real(lhs, lhs_scale, lhs_zero, attrs["lhs_axis"]),
-            real(rhs, rhs_scale, rhs_zero, attrs["rhs_axis"]),
+            real(lhs, lhs_scale, lhs_zero, attrs["lhs_axis"], _floats(dtype)),
+            real(rhs, rhs_scale, rhs_zero, attrs["rhs_axis"], _floats(dtype)),
         )
-        return integers(result, scale, zero_point, -1, dtype_of(lhs))
+        return integers(result, scale, zero_point, -1, dtype)
 
     return translate
 
@@ -161,12 +190,9 @@ for _name, _operator in (("add", R.add), ("subtract", R.subtract), ("mul", R.mul
 def _concatenate(args: Args, attrs: Any) -> rx.Expr:
     data, scales, zero_points, scale, zero_point = args
     triples = zip(fields_of(data), fields_of(scales), fields_of(zero_points), strict=True)
-    numbers = R.concat([real(*triple) for triple in triples], attrs["axis"])
-    sinfo = data.struct_info
-    assert isinstance(sinfo, rx.TupleStructInfo)
-    first = sinfo.fields[0]
-    assert isinstance(first, rx.TensorStructInfo)
-    return integers(numbers, scale, zero_point, -1, str(first.dtype))
+    dtype = dtype_of(fields_of(data)[0])
+    numbers = [real(*triple, dtype=_floats(dtype)) for triple in triples]
+    return integers(R.concat(numbers, attrs["axis"]), scale, zero_point, -1, dtype)
 
 
 define(
@@ -185,21 +211,14 @@ def _product(name: str) -> Any:
         result = without_zero_points(name, partial(_plain, name), args, attributes)
         if result is not None:
             return result
+        channels = max(attrs.get("kernel_layout", "").find("O"), 0)
         offsets = [
-            R.subtract(R.astype(data, "int32"), _zero_along(zero_point, data))
-            for data, zero_point in zip(args[:2], args[2:4], strict=True)
+            R.subtract(R.astype(data, "int32"), _along(zero_point, data, axis, "int32"))
+            for data, zero_point, axis in zip(args[:2], args[2:4], (0, channels), strict=True)
         ]
         return _plain(name, tuple(offsets), attributes)
 
     return translate
-
-
-def _zero_along(zero_point: rx.Expr, data: rx.Expr) -> rx.Expr:
-    """Return a zero point that broadcasts along the first axis, that of output channels."""
-    number = R.astype(zero_point, "int32")
-    if len(dims(zero_point)) == 0:
-        return number
-    return R.reshape(number, [-1, *[1] * (len(dims(data)) - 1)])
 
 
 _PRODUCTS = "input_zero_point kernel_zero_point input_scale kernel_scale"

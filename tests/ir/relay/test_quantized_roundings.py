@@ -1,0 +1,84 @@
+"""Quantised results: halves, the limits of int32, and zero points of any kernel layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy import relay
+from tests.ir.relay.test_quantized_products import SCALE, numbers, results, windows, zero
+
+HALVES = [-5, -3, -1, 1, 3, 5]
+ROUNDED = {
+    "None": [-2, -2, 0, 0, 2, 2],
+    "UPWARD": [-2, -1, 0, 1, 2, 3],
+    "TONEAREST": [-3, -2, -1, 1, 2, 3],
+}
+
+
+def scale(value: float) -> Any:
+    return relay.const(np.float32(value))
+
+
+def requantized(data: Any, **attrs: Any) -> Any:
+    return relay.qnn.op.requantize(data, scale(1), zero(0), scale(2), zero(3), **attrs)
+
+
+@pytest.mark.parametrize("out_dtype", ["int8", "int32"])
+@pytest.mark.parametrize("rounding", ROUNDED)
+def test_halves_are_rounded_as_the_attribute_says(rounding: str, out_dtype: str) -> None:
+    data = relay.var("x", shape=(6,), dtype="int32")
+    body = requantized(data, rounding=rounding, out_dtype=out_dtype)
+    found, _ = results(body, [data], [np.array(HALVES, "int32")])
+    for result in found:
+        assert result.dtype == out_dtype
+        assert result.tolist() == [value + 3 for value in ROUNDED[rounding]]
+
+
+@pytest.mark.rule("RLY-23")
+def test_other_roundings_are_refused() -> None:
+    data = relay.var("x", shape=(6,), dtype="int32")
+    with pytest.raises(relay.RelayTypeError) as error:
+        relay.testing.run_infer_type(requantized(data, rounding="DOWN"))
+    assert "rounding is None or UPWARD or TONEAREST, found 'DOWN' [RLY-23]" in str(error.value)
+
+
+def test_results_of_int32_are_exact_and_saturate() -> None:
+    x = np.array([2**31 - 1, -(2**31), 2**24 + 1, -7], "int32")
+    data = relay.var("x", shape=x.shape, dtype="int32")
+    one, four, none = scale(1), scale(4), zero(0)
+    for factor, body in (
+        (1, relay.qnn.op.requantize(data, one, none, one, none, out_dtype="int32")),
+        (4, relay.qnn.op.requantize(data, four, none, one, none, out_dtype="int32")),
+        (2, relay.qnn.op.add(data, data, *(one, none) * 3)),
+    ):
+        want = np.clip(x.astype("int64") * factor, -(2**31), 2**31 - 1)
+        for result in results(body, [data], [x])[0]:
+            assert result.tolist() == want.tolist()
+
+    y = np.array([1e10, -1e10, np.inf, 5.25], "float32")
+    data = relay.var("y", shape=y.shape)
+    body = relay.qnn.op.quantize(data, scale(0.5), zero(-1), out_dtype="int32")
+    for result in results(body, [data], [y])[0]:
+        assert result.tolist() == [2**31 - 1, -(2**31), 2**31 - 1, 9]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+def test_zero_points_of_channels_follow_the_kernel_layout(dtype: str) -> None:
+    x, w = numbers("int8", 1, 4, 4, 3), numbers("int8", 4, 2, 4, 2)
+    q = np.arange(4, dtype="int32") - 2
+    data = relay.var("x", shape=x.shape, dtype=dtype)
+    weight = relay.const(np.ascontiguousarray(w.transpose(2, 3, 1, 0)))
+    body = relay.qnn.op.conv2d(
+        *(data, weight, zero(5), zero(q), SCALE, SCALE),
+        kernel_size=(4, 2),
+        channels=4,
+        groups=2,
+        kernel_layout="HWIO",
+    )
+    found, _ = results(body, [data], [x.astype(dtype)])
+    want = windows(x.astype("int64") - 5, w.astype("int64") - q.reshape(-1, 1, 1, 1), 2)
+    for result in found:
+        np.testing.assert_array_equal(result, want)
