@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from relaxpy.errors import ParseError, RelaxpyError, StructInfoError, WellFormedError
-from relaxpy.script import from_source
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError, StructInfoError, WellFormedError
+from relaxpy.script import from_source, relax as R
 from tests.script.marked import check_marks
 
 
@@ -332,3 +332,42 @@ def test_names_without_their_namespace_or_in_another_get_it() -> None:
         def f(A: T.Buffer((3,), "float32")):
             A[0] = 0.0
     """)
+
+
+def test_what_is_no_operand_is_named_as_it_is_written() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), s: R.Shape(["n", "m"])):
+            a = x + "a"
+            #       ^^^ relax.add: x2 is a tensor or a scalar, found R.str("a") [DER-36]
+            b = R.const([1, 2], "flot32")
+            #                   ^^^^^^^^ unknown dtype 'flot32' [DT-1]
+            # hint: did you mean 'float32'?
+            c = s[0]
+            #   ^^^^ [0] needs a tuple, found R.Shape([n, m]) [DER-32]
+            # hint: name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))
+            return x
+    """)
+
+
+def test_what_a_module_has_is_named() -> None:
+    check_marks("""
+        @I.ir_module
+        class M:
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                return M.layer(x)
+                #        ^^^^^ the module has no function 'layer'
+                # hint: it has main, other
+
+            @R.function
+            def other(x: R.Tensor((2, 3), "float32")):
+                return cls.main(x)
+                #      ^^^ unknown name 'cls'
+                # hint: functions of a module are called by the name of the class, or by `cls = ...`
+    """)
+
+
+def test_a_lambda_is_no_function_of_a_program() -> None:
+    with pytest.raises(MisuseError, match="R.function decorates a function, found lambda"):
+        R.function(lambda x: x)

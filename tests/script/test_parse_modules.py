@@ -215,6 +215,7 @@ def test_errors_in_modules_are_located() -> None:
                 # ... int8 is not float32 [OP-8]
                 c = R.call_tir(cls.ff, (x,), out_sinfo=R.Tensor((4, 8), "float32"))
                 #                  ^^ the module has no function 'ff'
+                # hint: it has broken, f, main
                 d = R.call_tir(cls.f, (x,))
                 #   ^^^^^^^^^^ relax.call_tir: argument 'out_sinfo' is missing [OP-3]
                 # hint: declare the outputs once: out_sinfo=R.Tensor((4, 4), "float32")

@@ -511,11 +511,12 @@ def const(value: object, dtype: str | None = None) -> Constant:
     Errors:
         MisuseError (also TypeError, ValueError): the value is not a tensor.
     """
+    target = None if dtype is None else DataType(dtype)
     if isinstance(value, np.ndarray):
-        data = value if dtype is None else value.astype(DataType(dtype))
+        data = value if target is None else value.astype(target)
     else:
         try:
-            data = np.array(value, None if dtype is None else DataType(dtype))
+            data = np.array(value, target)
         except (TypeError, ValueError, OverflowError) as error:
             raise MisuseError(
                 f"cannot make a tensor of {value!r:.60}: {error}", about=value

@@ -135,9 +135,11 @@ class FunctionDecorator(records.FunctionOptions):
         if isinstance(function, staticmethod):
             function = function.__func__
         function = inspect.unwrap(function)
-        if not isinstance(function, FunctionType):
+        name = getattr(function, "__name__", "")
+        is_lambda = isinstance(function, FromText) or name == "<lambda>"
+        if is_lambda or not isinstance(function, FunctionType):
             decorator = "R.function" if self.dialect == "relax" else "T.prim_func"
-            kind = "lambda" if isinstance(function, FromText) else type(function).__name__
+            kind = "lambda" if is_lambda else type(function).__name__
             hint = "classes are decorated with @I.ir_module" if inspect.isclass(function) else None
             raise MisuseError(
                 f"{decorator} decorates a function, found {kind}", about=function, hint=hint

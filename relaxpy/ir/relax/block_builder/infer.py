@@ -16,6 +16,7 @@ from relaxpy.ir.relax.nodes import (
     GlobalVar,
     If,
     ObjectStructInfo,
+    ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
@@ -163,6 +164,12 @@ def cast_hint(actual: StructInfo, expected: StructInfo, ctx: Context) -> str | N
     return f"declare what it is first: R.match_cast(..., {expected})"
 
 
+_HINTS_FOR_INDICES = {
+    TensorStructInfo: "to index a tensor use R.take or R.strided_slice",
+    ShapeStructInfo: "name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))",
+}
+
+
 def infer_tuple_get_item(value: Expr, index: int, span: Span | None, ctx: Context) -> StructInfo:
     """DER-32, DER-33: the struct info of field `index` of `value`.
 
@@ -171,12 +178,11 @@ def infer_tuple_get_item(value: Expr, index: int, span: Span | None, ctx: Contex
     """
     sinfo = ctx.sinfo_of(value)
     if not isinstance(sinfo, TupleStructInfo):
-        tensor = isinstance(sinfo, TensorStructInfo)
         raise StructInfoTypeError(
             f"[{index}] needs a tuple, found {sinfo}",
             rule="DER-32",
             span=span,
-            hint="to index a tensor use R.take or R.strided_slice" if tensor else None,
+            hint=_HINTS_FOR_INDICES.get(type(sinfo)),
             about=value,
         )
     if index >= len(sinfo.fields):

@@ -441,11 +441,12 @@ def const(value: object, dtype: str | None = None) -> Constant:
     """
     if is_masked(value):
         raise MisuseError(MASKED, about=value)
-    if isinstance(value, np.ndarray) and dtype is not None:
-        data = value.astype(DataType(dtype).numpy())
+    target = DataType(dtype) if dtype else None
+    if isinstance(value, np.ndarray) and target is not None:
+        data = value.astype(target.numpy())
     else:
         try:
-            data = _array(value, DataType(dtype) if dtype else None)
+            data = _array(value, target)
         except (ValueError, TypeError, OverflowError) as error:
             why = "lists differ in length" if "inhomogeneous" in str(error) else str(error)
             raise MisuseError(

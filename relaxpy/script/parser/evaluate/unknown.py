@@ -28,7 +28,7 @@ _MUTATORS = {
 
 def namespace_hint(scope: Scope, name: str) -> str | None:
     """Return a replacement for a name that a namespace has, or that methods have."""
-    if name == "self":
+    if name in ("self", "cls"):
         return "functions of a module are called by the name of the class, or by `cls = ...`"
     spaces = {known: scope.find(known) for known in ("R", "T", "I")}
     paths = [
@@ -45,7 +45,7 @@ def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> P
     known = {name for name in dir(owner) if not name.startswith("_")}
     display_name = ast.unparse(node.value)
     if isinstance(owner, ModuleRef):
-        hint = close_names(node.attr, known)
+        hint = close_names(node.attr, known) or f"it has {', '.join(sorted(known)[:9])}"
         return program.error(
             last_name(node), f"the module has no function {node.attr!r}", hint=hint
         )

@@ -6,9 +6,11 @@ from relaxpy.dataclass import replace
 from relaxpy.errors import Diagnostic, RelaxpyError, Span, StructInfoTypeError
 from relaxpy.ir.relax.nodes import (
     Call,
+    DataTypeImm,
     Expr,
     ObjectStructInfo,
     PrimValue,
+    StringImm,
     StructInfo,
     TensorStructInfo,
     Tuple,
@@ -73,7 +75,8 @@ def _with_name(
 
 def wrong_kind(parameter: Parameter, arg: Expr, sinfo: StructInfo) -> StructInfoTypeError:
     """The error of an operand that is not of the kinds that its parameter takes."""
-    vague = isinstance(sinfo, ObjectStructInfo)
+    literal = isinstance(arg, (StringImm, DataTypeImm))
+    vague = isinstance(sinfo, ObjectStructInfo) and not literal
     hint = "declare its struct info with R.match_cast first" if vague else None
     numbers = _as_numbers(arg) if TensorStructInfo in parameter.kinds else None
     if numbers is not None:
@@ -81,7 +84,7 @@ def wrong_kind(parameter: Parameter, arg: Expr, sinfo: StructInfo) -> StructInfo
     if isinstance(sinfo, DTensorStructInfo):
         hint = "call a kernel for tensors on several devices: R.dist.call_tir(..., out_sinfo)"
     return StructInfoTypeError(
-        f"{parameter.name} is {parameter.expected()}, found {sinfo}",
+        f"{parameter.name} is {parameter.expected()}, found {arg if literal else sinfo}",
         rule="SI-15" if vague else "DER-36",
         span=written_at(arg),
         hint=hint,
