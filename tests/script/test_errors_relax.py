@@ -369,5 +369,5 @@ def test_what_a_module_has_is_named() -> None:
 
 
 def test_a_lambda_is_no_function_of_a_program() -> None:
-    with pytest.raises(MisuseError, match="R.function decorates a function, found lambda"):
+    with pytest.raises(MisuseError, match=r"R\.function decorates a function, found lambda"):
         R.function(lambda x: x)
