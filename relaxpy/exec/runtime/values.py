@@ -235,7 +235,8 @@ def describe(value: Value) -> str:
     match category_of(value):
         case Category.TENSOR:
             order = "" if value.dtype.isnative else " with swapped bytes"
-            return f"a {value.dtype.name} tensor of shape {value.shape}{order}"
+            article = "an" if value.dtype.kind == "i" else "a"
+            return f"{article} {value.dtype.name} tensor of shape {value.shape}{order}"
         case Category.TUPLE:
             return f"a tuple of {counted(len(value), 'field')}"
         case Category.SHAPE:

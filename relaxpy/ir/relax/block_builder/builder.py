@@ -467,8 +467,11 @@ class BlockBuilder:
         if len(self._out.scopes) != opened.depth + 1:
             raise BuilderStateError(f"a scope inside function {opened.name} is still open")
         if (params is None) == (opened.params is None):
-            times = "not at all" if params is None else "twice"
-            raise BuilderStateError(f"the parameters of {opened.name} are declared {times}")
+            times = "nowhere" if params is None else "twice"
+            raise BuilderStateError(
+                f"the parameters of {opened.name} are declared {times}",
+                hint="declare them once: with bb.function(name, params), params=[] for none",
+            )
         if params is not None:
             opened.params = _as_params(params)
             self._out.add_params(opened.params)
