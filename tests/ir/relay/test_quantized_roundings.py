@@ -82,3 +82,40 @@ def test_zero_points_of_channels_follow_the_kernel_layout(dtype: str) -> None:
     want = windows(x.astype("int64") - 5, w.astype("int64") - q.reshape(-1, 1, 1, 1), 2)
     for result in found:
         np.testing.assert_array_equal(result, want)
+
+
+AXIS = "axis 5 is out of range for rank 2"
+COUNTS = "there is a scale and a zero point for each of one or more tensors"
+RANKS = "the operator does not take operands of these ranks with these attributes"
+
+
+@pytest.mark.rule("RLY-23")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("qnn.dequantize(%q, %s, 0, axis=5)", AXIS),
+        ("qnn.dequantize(%z, %s, 0)", "axis -1 is out of range for rank 0"),
+        ("qnn.concatenate((%q, %q), (%t,), (0,), %t, 0)", COUNTS),
+        ("qnn.concatenate((), (), (), %t, 0)", COUNTS),
+        (
+            'qnn.requantize(%q, %t, 0, %t, 0, rounding="UPWARD", out_dtype="int64")',
+            "out_dtype is int8 or uint8 or int16 or uint16 or int32, found int64",
+        ),
+        (
+            "qnn.conv2d(%q, %q, 0, 0, %t, %t)",
+            "relax.nn.conv2d: data has the axes NCHW, found R.Tensor((2, 3), "
+            'dtype="int32") of rank 2',
+        ),
+        ("nn.upsampling(%q, scale_h=2f, scale_w=2f)", RANKS),
+        ("nn.bias_add(%q, %t)", RANKS),
+        ("nn.adaptive_max_pool1d(())", RANKS),
+        ("max(%q, axis=[[]])", RANKS),
+    ],
+)
+def test_what_does_not_fit_is_said_in_a_sentence(call: str, message: str) -> None:
+    with pytest.raises(relay.RelayTypeError) as error:
+        relay.parse(
+            "def @main(%q: Tensor[(2, 3), int8], %s: Tensor[(3,), float32], %t: float32,"
+            f" %z: int8) {{ {call} }}"
+        )
+    assert f": {message} [RLY-23]" in str(error.value)

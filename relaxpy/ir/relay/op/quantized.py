@@ -9,13 +9,14 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import Args, define, dims, dtype_of, fields_of, number
+from relaxpy.ir.relay.op.define import Args, axes_of, define, dims, dtype_of, fields_of, number
 from relaxpy.ir.relay.op.nn import AVERAGE_POOL_2D, CONVOLUTION_2D, CONVOLUTION_2D_TRANSPOSED
 from relaxpy.ir.relay.op.registry import REQUIRED, Op
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.relay.op.zero_points import without_zero_points
 
 _FLOAT = "float32"
+_INTEGERS: Final = ("int8", "uint8", "int16", "uint16", "int32")
 
 
 def _floats(out_dtype: str, rounding: str = "None") -> str:
@@ -26,11 +27,10 @@ def _floats(out_dtype: str, rounding: str = "None") -> str:
 def _along(parameter: rx.Expr, data: rx.Expr, axis: int, dtype: str = _FLOAT) -> rx.Expr:
     """Return a parameter in a datatype that broadcasts along an axis of data."""
     values, rank = R.astype(parameter, dtype), len(dims(data))
-    if len(dims(parameter)) == 0 or axis % rank == rank - 1:
+    if len(dims(parameter)) == 0:
         return values
-    shape = [1] * rank
-    shape[axis % rank] = -1
-    return R.reshape(values, shape)
+    (axis,) = axes_of(axis, rank)
+    return R.reshape(values, [-1 if other == axis else 1 for other in range(rank)])
 
 
 def real(
@@ -49,7 +49,11 @@ def _halves_away(x: rx.Expr) -> rx.Expr:
     return R.multiply(R.sign(x), _halves_up(R.abs(x)))
 
 
-_ROUNDINGS: Final = {"None": R.round, "UPWARD": _halves_up, "TONEAREST": _halves_away}
+_ROUNDINGS: Final[dict[str, Callable[[rx.Expr], rx.Expr]]] = {
+    "None": R.round,
+    "UPWARD": _halves_up,
+    "TONEAREST": _halves_away,
+}
 
 
 def integers(
@@ -64,6 +68,8 @@ def integers(
     dtype = _floats(out_dtype, rounding)
     if dtype == _FLOAT:
         return R.quantize(data, scale, zero_point, axis, out_dtype)
+    if out_dtype not in _INTEGERS:
+        raise RelationError(f"out_dtype is {' or '.join(_INTEGERS)}, found {out_dtype}")
     quotient = R.divide(R.astype(data, dtype), _along(scale, data, axis, dtype))
     result = R.add(_ROUNDINGS[rounding](quotient), _along(zero_point, data, axis, dtype))
     info = np.iinfo(out_dtype)
@@ -189,9 +195,13 @@ for _name, _operator in (("add", R.add), ("subtract", R.subtract), ("mul", R.mul
 
 def _concatenate(args: Args, attrs: Any) -> rx.Expr:
     data, scales, zero_points, scale, zero_point = args
-    triples = zip(fields_of(data), fields_of(scales), fields_of(zero_points), strict=True)
-    dtype = dtype_of(fields_of(data)[0])
-    numbers = [real(*triple, dtype=_floats(dtype)) for triple in triples]
+    operands = [fields_of(operand) for operand in (data, scales, zero_points)]
+    counts = {len(fields) for fields in operands}
+    if len(counts) > 1 or 0 in counts:
+        raise RelationError("there is a scale and a zero point for each of one or more tensors")
+    dtype = dtype_of(operands[0][0])
+    triples = zip(*operands, strict=True)
+    numbers = [real(x, s, z, dtype=_floats(dtype)) for x, s, z in triples]
     return integers(R.concat(numbers, attrs["axis"]), scale, zero_point, -1, dtype)
 
 

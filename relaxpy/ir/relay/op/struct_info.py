@@ -24,6 +24,8 @@ from relaxpy.ir.relay.ty import (
 from relaxpy.ir.tir import expr as tir
 
 _UNKNOWN = DataType("")
+#: What Python raises in a translation of operands and attributes that it does not fit.
+_UNFIT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 
 
 def struct_info_relation(record: OpRecord) -> Relation:
@@ -47,8 +49,10 @@ def struct_info_relation(record: OpRecord) -> Relation:
                 expr = builder.normalize(translated(builder, record, tuple(variables), attrs, None))
         except RelaxpyError as error:
             raise RelationError(error.diagnostic.message) from None
-        except (TypeError, ValueError) as error:  # an attribute of a wrong type
-            raise RelationError(f"an attribute does not fit: {error}") from None
+        except _UNFIT:
+            raise RelationError(
+                "the operator does not take operands of these ranks with these attributes"
+            ) from None
         if expr.struct_info is None:
             raise RelationError("the type of the result is not known")
         solver.unify(args[-1], names.type(expr.struct_info))

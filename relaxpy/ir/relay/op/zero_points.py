@@ -83,6 +83,8 @@ def _convolution(a: rx.Expr, b: rx.Expr, p: rx.Expr, q: rx.Expr, attrs: Any) -> 
     layout, kernel, groups = attrs["data_layout"], attrs["kernel_layout"], attrs["groups"]
     if sorted(layout) != sorted("NCHW") or sorted(kernel) != sorted("OIHW"):
         return None
+    if len(dims(a)) != len(layout) or len(dims(b)) != len(kernel):
+        return None
     found = dict(zip(kernel, dims(b), strict=True))
     sizes = {axis: size.value for axis, size in found.items() if isinstance(size, IntImm)}
     if attrs["out_layout"] not in ("", layout) or len(sizes) < len(found):

@@ -45,9 +45,10 @@ def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> P
     known = {name for name in dir(owner) if not name.startswith("_")}
     display_name = ast.unparse(node.value)
     if isinstance(owner, ModuleRef):
-        hint = close_names(node.attr, known) or f"it has {', '.join(sorted(known)[:9])}"
         return program.error(
-            last_name(node), f"the module has no function {node.attr!r}", hint=hint
+            last_name(node),
+            f"the module has no function {node.attr!r}",
+            hint=close_names(node.attr, known) or f"it has {', '.join(sorted(known)[:9])}",
         )
     is_space = inspect.ismodule(owner) or hasattr(owner, "_public_names")
     if is_space:

@@ -176,7 +176,9 @@ class SignatureReader:
                 raise self.values.error(
                     node,
                     f"an annotation is a struct info such as R.Tensor, found {describe(value)}",
-                    hint=_REPLACEMENTS.get(
+                    hint="leave out the quotes"
+                    if isinstance(value, str)
+                    else _REPLACEMENTS.get(
                         getattr(value, "__name__", getattr(value, "display_name", ""))
                     ),
                 )
