@@ -257,7 +257,7 @@ class Loops:
 
         def rest(index: Value, *values: Value) -> Sequence[Value]:
             frame.pin(values)
-            mask = f.lanes_below(f.index(stop) - index, count)
+            mask = self._first_lanes(f.index(stop) - index, count)
             with self.opened(axis):
                 return body(Lanes(axis.var, index, count, mask), 0, *values)
 
@@ -273,6 +273,14 @@ class Loops:
         frame.pin(values)
         frame.forget()
         return values
+
+    def _first_lanes(self, number: Value, count: int) -> Value:
+        """The mask of the first lanes; that of a known number is computed once, and kept."""
+        f, frame = self.function, self.frame
+        if number.name.startswith("%") or not f.module.has_avx512:
+            return f.lanes_below(number, count)
+        key = "first", number.name, count
+        return frame.place(key, (), lambda: f.lanes_below(number, count))
 
 
 def _is_small(value: IndexPoly) -> bool:

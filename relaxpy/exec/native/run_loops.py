@@ -328,6 +328,8 @@ class RunLoops(Loops):
         count = self.count(run, along)
         rest = tuple(a for a in run.over if a is not along)
         unroll = 4 if run.accumulations and len(run.assignments) == 1 else 2
+        while unroll > 1 and (along.extent.constant or unroll * count) < unroll * count:
+            unroll //= 2
         width = len(self._starts(run, count))
 
         def row(*carried: Value) -> Sequence[Value]:

@@ -10,6 +10,7 @@ import relaxpy
 from relaxpy.script import from_source
 from tests.exec.native.claims import claim
 from tests.exec.native.contractions import guarded
+from tests.exec.native.test_contract import graph, numbers
 
 
 @pytest.mark.parametrize("columns", [64, 65, 130, 200])
@@ -267,3 +268,26 @@ def main(A: T.Buffer((256,), "uint8"), I: T.Buffer((N,), "uint8"), O: T.Buffer((
         out = np.zeros(count, "uint8")
         main(guarded(table, at_end=True), guarded(places, at_end=True), out)
         np.testing.assert_array_equal(out, table[places])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int32"])
+@pytest.mark.parametrize("columns", [9, 10, 13, 17, 20, 31, 33, 63, 65, 127])
+def test_rows_that_do_not_fill_their_vectors(columns: int, dtype: str) -> None:
+    body = (
+        "(R.max(x, axis=[1]), R.sum(x, axis=[1]), R.argmin(x, axis=1),"
+        " R.subtract(x, R.min(x, 1, True)))"
+    )
+    text = graph(f'x: R.Tensor((40, {columns}), "{dtype}")', body)
+    main = relaxpy.compile(from_source(text), target="native")["main"]
+    x = numbers((40, columns), dtype)
+    if dtype.startswith("float"):
+        x[3, 1], x[4, columns - 1], x[5, 0] = np.nan, np.inf, -np.inf
+    found = main(guarded(x, at_end=True))
+    with np.errstate(invalid="ignore"):
+        wanted = x.max(1), x.sum(1, dtype=x.dtype), x.argmin(1), x - x.min(1, keepdims=True)
+    for n, (a, b) in enumerate(zip(found, wanted, strict=True)):
+        if n == 1 and dtype.startswith("float"):
+            bound = 40 * float(np.finfo(dtype).eps)
+            np.testing.assert_allclose(a, b, rtol=bound, atol=bound * columns)
+        else:
+            np.testing.assert_array_equal(a, b)
