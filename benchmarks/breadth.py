@@ -76,21 +76,22 @@ def reductions() -> Iterator[Row]:
             lambda x: jnp.cumsum(x, -1),
             lambda x: x.cumsum(-1),
         )
-    yield Row(
-        "maxima of 100000 rows of 8",
-        lambda emit, x: emit(op.max(x, 1)),
-        (floats(100000, 8),),
-        lambda x: x.max(1),
-        lambda x: x.amax(1),
-    )
-    yield Row(
-        "softmax of 100000 rows of 3",
-        lambda emit, x: emit(op.nn.softmax(x)),
-        (floats(100000, 3),),
-        lambda x: jax.nn.softmax(x),
-        lambda x: functional.softmax(x, -1),
-    )
-
+    for count, length in ((100000, 8), (10000, 10)):
+        yield Row(
+            f"maxima of {count} rows of {length}",
+            lambda emit, x: emit(op.max(x, 1)),
+            (floats(count, length),),
+            lambda x: x.max(1),
+            lambda x: x.amax(1),
+        )
+    for count, length in ((100000, 3), (10000, 10)):
+        yield Row(
+            f"softmax of {count} rows of {length}",
+            lambda emit, x: emit(op.nn.softmax(x)),
+            (floats(count, length),),
+            lambda x: jax.nn.softmax(x),
+            lambda x: functional.softmax(x, -1),
+        )
     yield Row(
         "distances of 500 points to 500, 3 axes",
         lambda emit, x, y: emit(op.sqrt(emit(op.sum(emit(op.square(emit(op.subtract(x, y)))), 2)))),
