@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import obliged, obliging, unproved
 from relaxpy.exec.kernel.nest.domain import conjuncts
 from relaxpy.exec.kernel.nest.nodes import (
@@ -74,15 +74,33 @@ def obligations(plan: Plan, written: Container[Buffer]) -> Obligations:
     for tree, own in _of_trees(plan.trees, (), plan.shape_vars):
         known = [] if _may_jump(tree) else [_early(o, written) for o in own]
         if own and (not known or any(o is None for o in known)):
-            late[tree] = tuple(own)
+            late[tree] = _once(replace(o, axes=_needed(o.axes, (o.index, *o.path))) for o in own)
         else:
             early += [o for o in known if o is not None]
-    once = {(_loops(o), o.path, o.index, o.size): o for o in early}
-    return Obligations(tuple(once.values()), late)
+    return Obligations(_once(early), late)
+
+
+def _once(obligations: Iterable[Obligation]) -> tuple[Obligation, ...]:
+    """The obligations that differ."""
+    return tuple({(_loops(o), o.path, o.index, o.size): o for o in obligations}.values())
 
 
 def _loops(obligation: Obligation) -> tuple[object, ...]:
     return tuple((a.var, a.start, a.stop) for a in obligation.axes)
+
+
+def _needed(axes: Sequence[Axis], exprs: Iterable[PrimExpr]) -> tuple[Axis, ...]:
+    """The axes on which expressions depend, or the bounds of such axes.
+
+    A test in these alone also fails where the others have no iteration, which NumPy decides.
+    """
+    needed: list[Axis] = []
+    uses = [*exprs]
+    for axis in reversed(axes):
+        if any(mentions(use, {axis.var}) for use in uses):
+            needed.insert(0, axis)
+            uses += (axis.start, axis.stop)
+    return tuple(needed)
 
 
 def _may_jump(tree: Tree) -> bool:
@@ -106,18 +124,14 @@ def _early(obligation: Obligation, written: Container[Buffer]) -> Obligation | N
     if not is_known(obligation.index):
         return None
     path = tuple(filter(is_known, obligation.path))
-    needed: list[Axis] = []
-    uses = [obligation.index, *path]
-    for axis in reversed(obligation.axes):
-        if any(mentions(use, {axis.var}) for use in uses):
-            needed.insert(0, axis)
-            uses += (axis.start, axis.stop)
-    if not all(map(is_known, uses)):
+    needed = _needed(obligation.axes, (obligation.index, *path))
+    bounds = [bound for axis in needed for bound in (axis.start, axis.stop)]
+    if not all(map(is_known, bounds)):
         return None
     variables = {axis.var for axis in needed}
     unknown = {axis.var for axis in obligation.axes} - variables
     path = tuple(test for test in path if not mentions(test, unknown))
-    return Obligation(tuple(needed), path, obligation.index, obligation.size)
+    return Obligation(needed, path, obligation.index, obligation.size)
 
 
 def _of_trees(

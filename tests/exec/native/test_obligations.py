@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import relaxpy
+from relaxpy.errors import RelaxpyError
+from relaxpy.script import from_source
 from tests.exec.native.claims import claim
 
 INT = np.arange(8)
@@ -185,3 +188,39 @@ def test_indices_in_loops_whose_bounds_are_those_of_an_outer_iteration(
         arrays = (np.arange(n, dtype="float32") for n in (m, m + 1, 3))
         kernel.runs(m, *arrays)
     kernel.fails("outside dimension 0 of buffer P", 0, *(np.zeros(n, "float32") for n in (0, 1, 3)))
+
+
+_COMPUTED_INDICES = """
+@T.prim_func
+def main(x: T.handle, p: T.handle, y: T.handle):
+    n, c = T.int64(), T.int64()
+    X = T.match_buffer(x, (c, 20), "float32")
+    P = T.match_buffer(p, (n,), "int64")
+    Y = T.match_buffer(y, (c, n), "float32")
+    I = T.alloc_buffer((n,), "int64")
+    for i in range(n):
+        I[i] = P[i] * T.int64(2)
+    for k, i in T.grid(c, n):
+        Y[k, i] = X[k, I[i]] + X[k, I[i]]
+"""
+
+
+def test_computed_indices_are_tested_once_for_all_rows() -> None:
+    executable = relaxpy.compile(from_source(_COMPUTED_INDICES), target="native")
+    tree = executable.kernel_source("main", "tree")
+    assert tree.count("test ") == 1
+    assert "k <" not in tree.partition("test ")[0]
+    x = np.arange(60, dtype="float32").reshape(3, 20)
+    p = np.array([0, 9, 4, 1], "int64")
+    for rows in (3, 1, 0):
+        y = np.full((rows, 4), -1, "float32")
+        executable["main"](x[:rows], p, y)
+        np.testing.assert_array_equal(y, 2 * x[:rows][:, 2 * p])
+        executable["main"](x[:rows], p[:0], y[:, :0].copy())
+    for wrong in (10, -1):
+        p[2] = wrong
+        y = np.full((3, 4), -1, "float32")
+        with pytest.raises(RelaxpyError):
+            executable["main"](x, p, y)
+        nothing = np.zeros((0, 4), "float32")
+        executable["main"](x[:0], p, nothing)
