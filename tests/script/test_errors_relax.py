@@ -343,9 +343,23 @@ def test_what_is_no_operand_is_named_as_it_is_written() -> None:
             b = R.const([1, 2], "flot32")
             #                   ^^^^^^^^ unknown dtype 'flot32' [DT-1]
             # hint: did you mean 'float32'?
+            d = R.add(x, lambda v: v)
+            #            ^^^^^^^^^^^ relax.add: expected a Relax expression, found Lambda
+            # ... lambda v: v
             c = s[0]
             #   ^^^^ [0] needs a tuple, found R.Shape([n, m]) [DER-32]
             # hint: name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))
+            return x
+    """)
+
+
+def test_annotations_have_no_quotes() -> None:
+    check_marks("""
+        @R.function
+        def main(x: "R.Tensor((2, 3))"):
+        #           ^^^^^^^^^^^^^^^^^^ an annotation is a struct info such as R.Tensor, found
+        # ... 'R.Tensor((2, 3))'
+        # hint: leave out the quotes
             return x
     """)
 

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from relaxpy.errors import ParseError, counted
 from relaxpy.script.language.wording import describe
 from relaxpy.script.parser.evaluate import door
@@ -29,6 +31,10 @@ class Lambda(FromText):
         self.program = values.program
         self.scope = values.scope.closure()
         self.names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args)]
+
+    @override
+    def __repr__(self) -> str:
+        return ast.unparse(self.node)
 
     @property
     def __signature__(self) -> inspect.Signature:
