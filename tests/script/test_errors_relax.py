@@ -4,6 +4,7 @@ import textwrap
 
 import pytest
 
+from relaxpy import IRModule
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError, StructInfoError, WellFormedError
 from relaxpy.script import from_source, relax as R
 from tests.script.marked import check_marks
@@ -385,3 +386,27 @@ def test_what_a_module_has_is_named() -> None:
 def test_a_lambda_is_no_function_of_a_program() -> None:
     with pytest.raises(MisuseError, match=r"R\.function decorates a function, found lambda"):
         R.function(lambda x: x)
+
+
+def test_a_function_that_is_no_operand_is_reported_where_it_is_used() -> None:
+    @R.function
+    def doubled(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+        return R.add(x, x)
+
+    module = IRModule({"doubled": doubled})
+    a_function = "found R.Callable"
+    for text, column, message, hint in (
+        ("R.add(x, doubled)", 21, a_function, "call the function"),
+        ("R.concat([x, doubled])", 25, a_function, None),
+        ("module.doubled(x)", 19, "has no attribute 'doubled'", 'write module["doubled"]'),
+    ):
+        with pytest.raises(RelaxpyError) as error:
+            from_source(
+                f'@R.function\ndef main(x: R.Tensor((2, 3), "float32")):\n    return {text}\n',
+                {"R": R, "doubled": doubled, "module": module},
+            )
+        (diagnostic,) = error.value.diagnostics
+        assert message in diagnostic.message
+        assert diagnostic.span is not None
+        assert (diagnostic.span.line, diagnostic.span.column) == (3, column)
+        assert diagnostic.hint == hint

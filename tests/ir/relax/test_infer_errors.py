@@ -127,7 +127,11 @@ CASES = {
         "to index a tensor use R.take or R.strided_slice",
     ),
     "a field of a shape": Case(
-        lambda _, value: rx.TupleGetItem(S, 0, span=at(value)), WRONG_KIND, "DER-32", VALUE
+        lambda _, value: rx.TupleGetItem(S, 0, span=at(value)),
+        WRONG_KIND,
+        "DER-32",
+        VALUE,
+        "name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))",
     ),
     "a field that a tuple has not": Case(
         lambda _, value: rx.TupleGetItem(pure("g", sinfo=tuple_of(prim())), 1, span=at(value)),

@@ -35,11 +35,11 @@ from relaxpy.ir.tir import expr as tir
 
 
 def written_at(expr: Expr) -> Span | None:
-    """The position of an operand, or None for a variable, whose span is that of its definition.
+    """The position of an operand; None for a variable or function, whose span is its definition.
 
     An error about an operand without a position is reported at the enclosing expression.
     """
-    return None if isinstance(expr, Var) else expr.span
+    return None if isinstance(expr, (Var, BaseFunc)) else expr.span
 
 
 def _nothing_known(name: str) -> None:

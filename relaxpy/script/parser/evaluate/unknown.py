@@ -6,6 +6,7 @@ import ast
 import inspect
 
 from relaxpy.errors import ParseError, close_names
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Expr, TupleStructInfo
 from relaxpy.script.language.namespaces import offers, public_names
 from relaxpy.script.language.wording import (
@@ -58,6 +59,8 @@ def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> P
         in_place = node.attr in _MUTATORS and isinstance(owner.struct_info, TupleStructInfo)
         name = display_name
         hint = _MUTATORS[node.attr].format(name) if in_place else member_hint(node.attr, name)
+    elif isinstance(owner, IRModule) and node.attr in owner:
+        hint = f'write {display_name}["{node.attr}"]'
     else:
         hint = close_names(node.attr, known)
     subject = f"{display_name} has" if is_space else f"{describe(owner)} has"

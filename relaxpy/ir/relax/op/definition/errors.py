@@ -8,6 +8,7 @@ from relaxpy.ir.relax.nodes import (
     Call,
     DataTypeImm,
     Expr,
+    FuncStructInfo,
     ObjectStructInfo,
     PrimValue,
     StringImm,
@@ -78,6 +79,8 @@ def wrong_kind(parameter: Parameter, arg: Expr, sinfo: StructInfo) -> StructInfo
     literal = isinstance(arg, (StringImm, DataTypeImm))
     vague = isinstance(sinfo, ObjectStructInfo) and not literal
     hint = "declare its struct info with R.match_cast first" if vague else None
+    if isinstance(sinfo, FuncStructInfo):
+        hint = "call the function"
     numbers = _as_numbers(arg) if TensorStructInfo in parameter.kinds else None
     if numbers is not None:
         hint = f"for a tensor of these numbers write R.const({numbers}, dtype)"
