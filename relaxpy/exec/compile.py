@@ -24,12 +24,12 @@ from relaxpy.exec.graph.backend import GraphBackend, NativeGraph
 from relaxpy.exec.kernel import runtime
 from relaxpy.exec.kernel_source import kernel_source
 from relaxpy.exec.lower.module import Backend, LoweredModule, NumpyBackend, lower_module
-from relaxpy.exec.native.entry import is_entry, with_fallback
-from relaxpy.exec.native.machine import obstacle
-from relaxpy.exec.native.objects import recorded
-from relaxpy.exec.native.pool import pool_object
-from relaxpy.exec.native.saved import LoadedCode, load_code, saved_code
-from relaxpy.exec.native.static_entry import enter_object
+from relaxpy.exec.native.calls.entry import is_entry, with_fallback
+from relaxpy.exec.native.calls.static_entry import enter_object
+from relaxpy.exec.native.machine_code.machine import obstacle
+from relaxpy.exec.native.machine_code.objects import recorded
+from relaxpy.exec.native.machine_code.saved import LoadedCode, load_code, saved_code
+from relaxpy.exec.native.threads.pool import pool_object
 from relaxpy.exec.profile import profile_call
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow

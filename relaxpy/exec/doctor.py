@@ -15,11 +15,11 @@ from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.blas import numpy_blas
-from relaxpy.exec.native import disk_cache
-from relaxpy.exec.native.interpreter import fits_interpreter
-from relaxpy.exec.native.machine import Machine, host, llvm
-from relaxpy.exec.native.pool import native_threads
-from relaxpy.exec.native.processor import processor
+from relaxpy.exec.native.calls.interpreter import fits_interpreter
+from relaxpy.exec.native.machine_code import disk_cache
+from relaxpy.exec.native.machine_code.machine import Machine, host, llvm
+from relaxpy.exec.native.machine_code.processor import processor
+from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.runtime.threads import THREADS
 from relaxpy.ir.core.target import default_target
 from relaxpy.screen import ShownAsTable, Table

@@ -10,8 +10,8 @@ from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.exec.executable import SourceKind
 from relaxpy.exec.lower.module import Backend
 from relaxpy.exec.native.backend import rewritten
-from relaxpy.exec.native.tree import program_of
-from relaxpy.exec.native.tree_text import tree_text
+from relaxpy.exec.native.trees.program import program_of
+from relaxpy.exec.native.trees.text import tree_text
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.pysource import render

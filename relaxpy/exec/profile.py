@@ -13,7 +13,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.exec.kernel.operations import Shape, operation_count, shape_of
-from relaxpy.exec.native.machine import obstacle
+from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.peak import peak_bytes, peak_operations
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.instrument import Instrument, Profiler

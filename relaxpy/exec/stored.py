@@ -24,13 +24,13 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.graph.backend import NativeGraph, link_graph
 from relaxpy.exec.graph.program import Constant
-from relaxpy.exec.native import disk_cache
-from relaxpy.exec.native.interpreter import fits_interpreter
-from relaxpy.exec.native.jit import link
-from relaxpy.exec.native.machine import host
-from relaxpy.exec.native.packing import Joined, Packing
-from relaxpy.exec.native.processor import generator, processor
-from relaxpy.exec.native.static_entry import StaticEntry
+from relaxpy.exec.native.calls.interpreter import fits_interpreter
+from relaxpy.exec.native.calls.jit import link
+from relaxpy.exec.native.calls.static_entry import StaticEntry
+from relaxpy.exec.native.machine_code import disk_cache
+from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.native.machine_code.processor import generator, processor
+from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.exec.report import ReportRow
 from relaxpy.exec.runtime.threads import thread_count
 from relaxpy.ir.core.traverse import walk

@@ -33,7 +33,7 @@ _TARGETS: dict[Hook, str] = {
     "show": "relaxpy.script.printer:show",
     "html": "relaxpy.script.printer:html",
     "call_function": "relaxpy.exec.eager:call_function",
-    "native_obstacle": "relaxpy.exec.native.machine:obstacle",
+    "native_obstacle": "relaxpy.exec.native.machine_code.machine:obstacle",
     "packed_function": "relaxpy.exec.runtime.registry:get_global_func",
     "packed_is_pure": "relaxpy.exec.runtime.registry:is_registered_pure",
     "register_packed": "relaxpy.exec.runtime.registry:register_func",

@@ -12,7 +12,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import CompileError
 from relaxpy.exec import doctor as module
-from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.machine_code.machine import host
 
 ROOT = Path(__file__).parents[2]
 TOPICS = (

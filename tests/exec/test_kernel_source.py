@@ -9,7 +9,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import MisuseError, UnknownNameError
 from relaxpy.exec.kernel import runtime
-from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.script import ir as I, relax as R, tir as T
 
 pytestmark = pytest.mark.skipif("x86_64" not in host().triple, reason="names registers of x86-64")

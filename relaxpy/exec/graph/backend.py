@@ -16,14 +16,14 @@ from relaxpy.exec.graph.program import Constant, Graph
 from relaxpy.exec.graph.read import GraphReader
 from relaxpy.exec.lower.scope import ModuleContext
 from relaxpy.exec.native.backend import NativeBackend
-from relaxpy.exec.native.copies import WithCopies
-from relaxpy.exec.native.entry import entry_name, make_builtin
-from relaxpy.exec.native.frame import RefusedError
-from relaxpy.exec.native.interpreter import fits_interpreter
-from relaxpy.exec.native.module import Module
-from relaxpy.exec.native.objects import Library
-from relaxpy.exec.native.packing import MARK
-from relaxpy.exec.native.static_entry import StaticEntry
+from relaxpy.exec.native.calls.copies import WithCopies
+from relaxpy.exec.native.calls.entry import entry_name, make_builtin
+from relaxpy.exec.native.calls.interpreter import fits_interpreter
+from relaxpy.exec.native.calls.static_entry import StaticEntry
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.objects import Library
+from relaxpy.exec.native.values.frame import RefusedError
+from relaxpy.exec.native.values.packing import MARK
 from relaxpy.ir.relax import nodes as rx
 
 

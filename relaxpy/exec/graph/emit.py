@@ -7,9 +7,10 @@ from functools import partial
 
 from relaxpy.exec.graph.memory import ALIGNMENT, MemoryPlan, byte_count, plan_memory
 from relaxpy.exec.graph.program import Graph, KernelCall, Memory, Tensor, Value as Result
-from relaxpy.exec.native.entry import Integer, call_kernel, emit_entry, size_names
-from relaxpy.exec.native.interpreter import call_python, data_of, new_array
-from relaxpy.exec.native.llvm import (
+from relaxpy.exec.native.calls.entry import Integer, call_kernel, emit_entry, size_names
+from relaxpy.exec.native.calls.interpreter import call_python, data_of, new_array
+from relaxpy.exec.native.calls.static_entry import StaticEntry, is_static
+from relaxpy.exec.native.llvm.function import (
     BOOL,
     F64,
     I8,
@@ -20,9 +21,8 @@ from relaxpy.exec.native.llvm import (
     Function,
     Value,
 )
-from relaxpy.exec.native.module import Module
-from relaxpy.exec.native.static_entry import StaticEntry, is_static
-from relaxpy.exec.native.values import Values
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.values.expressions import Values
 from relaxpy.ir.tir.expr import IntImm, Var
 
 _STACK_BYTES = 1 << 14

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.native.entry import Array, Param
-from relaxpy.exec.native.packing import Packing
+from relaxpy.exec.native.calls.entry import Array, Param
+from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import PrimExpr, Var
 

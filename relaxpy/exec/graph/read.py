@@ -9,11 +9,11 @@ import numpy as np
 from relaxpy.exec.graph.program import Constant, Graph, KernelCall, Memory, Tensor, Value
 from relaxpy.exec.lower.proof import Sizes, matching_sizes
 from relaxpy.exec.lower.scope import GlobalCallee
-from relaxpy.exec.native.entry import Array, Integer, Param, size_names
-from relaxpy.exec.native.frame import RefusedError
-from relaxpy.exec.native.interpreter import DTYPES
-from relaxpy.exec.native.packing import Packing
+from relaxpy.exec.native.calls.entry import Array, Integer, Param, size_names
+from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.exec.native.signature import Signature
+from relaxpy.exec.native.values.frame import RefusedError
+from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.runtime.signatures import output_sinfos
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op

@@ -13,25 +13,25 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.exec.kernel import Kernel, plan_kernel
 from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.kernel.report import report_of
-from relaxpy.exec.native.chains import with_chains
-from relaxpy.exec.native.copies import WithCopies
+from relaxpy.exec.native.calls.copies import WithCopies
+from relaxpy.exec.native.calls.entry import Array, emit_entry, entry_name
+from relaxpy.exec.native.calls.jit import Library, compile_module
+from relaxpy.exec.native.calls.static_entry import kernel_entry, make_kernel_entry
 from relaxpy.exec.native.emit import KernelEmitter
-from relaxpy.exec.native.entry import Array, emit_entry, entry_name
-from relaxpy.exec.native.epilogues import with_epilogues
-from relaxpy.exec.native.flat import with_flat_axes
-from relaxpy.exec.native.frame import RefusedError
-from relaxpy.exec.native.jit import Library, compile_module
-from relaxpy.exec.native.joint_memory import without_copies
-from relaxpy.exec.native.machine import host
-from relaxpy.exec.native.module import Module
-from relaxpy.exec.native.objects import compile_assembly, recorded
-from relaxpy.exec.native.packing import Packing
-from relaxpy.exec.native.pool import native_threads
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
 from relaxpy.exec.native.price import check_length, check_price
 from relaxpy.exec.native.signature import Signature, signature_of
 from relaxpy.exec.native.split import in_tasks
-from relaxpy.exec.native.static_entry import kernel_entry, make_kernel_entry
-from relaxpy.exec.native.tree import Program, program_of
+from relaxpy.exec.native.threads.pool import native_threads
+from relaxpy.exec.native.trees.chains import with_chains
+from relaxpy.exec.native.trees.epilogues import with_epilogues
+from relaxpy.exec.native.trees.flat import with_flat_axes
+from relaxpy.exec.native.trees.joint_memory import without_copies
+from relaxpy.exec.native.trees.program import Program, program_of
+from relaxpy.exec.native.values.frame import RefusedError
+from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.runtime.support import run_kernel
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 

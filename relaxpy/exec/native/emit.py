@@ -7,18 +7,28 @@ from collections.abc import Iterator, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
 from relaxpy.exec.kernel.plan.tree import For, Tile, Tree, runs
-from relaxpy.exec.native.cost import time_of
-from relaxpy.exec.native.entry import Array, Integer, Number, size_names
-from relaxpy.exec.native.frame import RefusedError, storage_type
-from relaxpy.exec.native.interrupt import Interrupt
-from relaxpy.exec.native.llvm import BOOL, F64, I8, I32, I64, POINTER, VOID, Function, Value
-from relaxpy.exec.native.module import Module
-from relaxpy.exec.native.packing import Packing
-from relaxpy.exec.native.parallel import slots
+from relaxpy.exec.native.calls.entry import Array, Integer, Number, size_names
+from relaxpy.exec.native.calls.interrupt import Interrupt
+from relaxpy.exec.native.llvm.function import (
+    BOOL,
+    F64,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    VOID,
+    Function,
+    Value,
+)
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.loops.tree_loops import TreeLoops
 from relaxpy.exec.native.signature import Signature
-from relaxpy.exec.native.tree import Program, Tasks, may_fail
-from relaxpy.exec.native.tree_loops import TreeLoops
-from relaxpy.exec.native.values import Values
+from relaxpy.exec.native.threads.parallel import slots
+from relaxpy.exec.native.trees.cost import time_of
+from relaxpy.exec.native.trees.program import Program, Tasks, may_fail
+from relaxpy.exec.native.values.expressions import Values
+from relaxpy.exec.native.values.frame import RefusedError, storage_type
+from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer

@@ -11,11 +11,11 @@ from typing import Final, Literal
 
 import numpy as np
 
-from relaxpy.exec.native.jit import compile_module
-from relaxpy.exec.native.llvm import I64, POINTER, Type, Value
-from relaxpy.exec.native.machine import host
-from relaxpy.exec.native.module import Module
-from relaxpy.exec.native.pool import native_threads
+from relaxpy.exec.native.calls.jit import compile_module
+from relaxpy.exec.native.llvm.function import I64, POINTER, Type, Value
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.native.threads.pool import native_threads
 
 _CHAINS: Final = 12
 """Independent operations, which hide the time until a result is there."""

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Run, runs
-from relaxpy.exec.native.frame import RefusedError
-from relaxpy.exec.native.lanes import with_best_order
-from relaxpy.exec.native.llvm import Function
-from relaxpy.exec.native.machine import host
-from relaxpy.exec.native.product import product_of
-from relaxpy.exec.native.tree import Program
+from relaxpy.exec.native.llvm.function import Function
+from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.native.trees.lanes import with_best_order
+from relaxpy.exec.native.trees.product import product_of
+from relaxpy.exec.native.trees.program import Program
+from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad

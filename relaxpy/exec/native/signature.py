@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.native.entry import Array, Integer, Number, Param
-from relaxpy.exec.native.frame import RefusedError
-from relaxpy.exec.native.interpreter import DTYPES
-from relaxpy.exec.native.tree import Program
+from relaxpy.exec.native.calls.entry import Array, Integer, Number, Param
+from relaxpy.exec.native.calls.interpreter import DTYPES
+from relaxpy.exec.native.trees.program import Program
+from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 

@@ -13,14 +13,14 @@ from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
-from relaxpy.exec.native import cost
-from relaxpy.exec.native.accumulate import identity_of
-from relaxpy.exec.native.cost import time_of
-from relaxpy.exec.native.crossing import crossing_of
-from relaxpy.exec.native.lanes import lane_axis
-from relaxpy.exec.native.product import product_of
-from relaxpy.exec.native.short_rows import short_rows
-from relaxpy.exec.native.tree import Program, Tasks
+from relaxpy.exec.native.loops.crossing import crossing_of
+from relaxpy.exec.native.trees import cost
+from relaxpy.exec.native.trees.cost import time_of
+from relaxpy.exec.native.trees.lanes import lane_axis
+from relaxpy.exec.native.trees.product import product_of
+from relaxpy.exec.native.trees.program import Program, Tasks
+from relaxpy.exec.native.trees.short_rows import short_rows
+from relaxpy.exec.native.values.accumulate import identity_of
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import ops

@@ -8,7 +8,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.special import erf
-from relaxpy.exec.native.machine import obstacle
+from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.expr import FloorDiv, FloorMod, Var

@@ -22,17 +22,17 @@ from relaxpy.exec.kernel.plan import (
 from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.tree import Plan, Row
-from relaxpy.exec.native import (
+from relaxpy.exec.native import split
+from relaxpy.exec.native.trees import (
     chains,
     epilogues,
     flat,
     fusion,
     joint_memory,
     obligations,
-    split,
-    tree,
+    program as tree,
 )
-from relaxpy.exec.native.obligations import Obligation
+from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.script import from_source
 from tests.exec.kernel.program_checker import program_fault, small_blocks
 from tests.exec.kernel.schedule_checker import first_fault

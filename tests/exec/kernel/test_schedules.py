@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from relaxpy.exec.kernel.plan import dependence
 from relaxpy.exec.kernel.plan.planner import make_plan
-from relaxpy.exec.native import fusion, tree as native
+from relaxpy.exec.native.trees import fusion, program as native
 from relaxpy.script import from_source
 from tests.exec.kernel.program_checker import program_fault
 from tests.exec.kernel.schedule_checker import first_fault

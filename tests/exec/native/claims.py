@@ -12,7 +12,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.native import backend
-from relaxpy.exec.native.static_entry import make_kernel_entry
+from relaxpy.exec.native.calls.static_entry import make_kernel_entry
 from relaxpy.script import from_source
 
 Array = np.ndarray[Any, Any]

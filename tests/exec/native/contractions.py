@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.exec.native.contraction import Axis, Contraction, Initial, Memory
-from relaxpy.exec.native.jit import Library, compile_module
-from relaxpy.exec.native.llvm import F32, I64, POINTER, Function, Type, Value
-from relaxpy.exec.native.machine import Machine, host
-from relaxpy.exec.native.tile_sizes import tile_of
-from relaxpy.exec.native.tiles import TileEmitter
+from relaxpy.exec.native.calls.jit import Library, compile_module
+from relaxpy.exec.native.contraction.operands import Axis, Contraction, Initial, Memory
+from relaxpy.exec.native.contraction.tile_sizes import tile_of
+from relaxpy.exec.native.contraction.tiles import TileEmitter
+from relaxpy.exec.native.llvm.function import F32, I64, POINTER, Function, Type, Value
+from relaxpy.exec.native.machine_code.machine import Machine, host
 
 TYPES = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
 PAGE = mmap.PAGESIZE

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.exec.native.jit import compile_module
-from relaxpy.exec.native.llvm import I64, POINTER, Type
-from relaxpy.exec.native.machine import Machine, host
+from relaxpy.exec.native.calls.jit import compile_module
+from relaxpy.exec.native.llvm.function import I64, POINTER, Type
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.machine import Machine, host
 from relaxpy.exec.native.maths import emit_maths
-from relaxpy.exec.native.module import Module
 
 ELEMENTS = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat"}
 Array = np.ndarray[Any, Any]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from relaxpy.exec.native import entry, static_entry
+from relaxpy.exec.native.calls import entry, static_entry
 from tests.exec.native.claims import Claim, claim
 
 

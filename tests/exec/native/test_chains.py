@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.native import backend, chains
+from relaxpy.exec.native import backend
+from relaxpy.exec.native.trees import chains
 from relaxpy.ir.relax.transform.fusion import partition
 from relaxpy.script import from_source
 from tests.exec.native.test_contract import graph, numbers

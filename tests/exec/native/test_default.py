@@ -17,7 +17,7 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import MisuseError
-from relaxpy.exec.native import machine
+from relaxpy.exec.native.machine_code import machine
 from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.target import Target
 

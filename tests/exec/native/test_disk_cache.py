@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.native import disk_cache, machine, processor
-from relaxpy.exec.native.disk_cache import key_of, load, store, usage
-from relaxpy.exec.native.objects import compile_object
+from relaxpy.exec.native.machine_code import disk_cache, machine, processor
+from relaxpy.exec.native.machine_code.disk_cache import key_of, load, store, usage
+from relaxpy.exec.native.machine_code.objects import compile_object
 
 ROOT = Path(__file__).parents[3]
 KEY = key_of("test")
@@ -168,7 +168,7 @@ def test_files_of_processes_that_ended_while_writing_are_removed(place: Path) ->
 
 WORK = """
 import sys
-from relaxpy.exec.native.disk_cache import key_of, load, store
+from relaxpy.exec.native.machine_code.disk_cache import key_of, load, store
 keys = [key_of(str(n)) for n in range(3)]
 for turn in range(150):
     n = turn % 3
@@ -214,10 +214,10 @@ def test_another_processor_or_llvmlite_finds_nothing(
     assert usage().files == 2
     compile_object(text, machine=machine.narrow())
     assert usage().files == 3
-    monkeypatch.setattr("relaxpy.exec.native.objects.generator", lambda: "version 0.0")
+    monkeypatch.setattr("relaxpy.exec.native.machine_code.objects.generator", lambda: "version 0.0")
     compile_object(text)
     assert usage().files == 4
-    monkeypatch.setattr("relaxpy.exec.native.machine.processor", lambda: "another")
+    monkeypatch.setattr("relaxpy.exec.native.machine_code.machine.processor", lambda: "another")
     machine.host.cache_clear()
     machine.host()
     assert usage().files == 5

@@ -12,8 +12,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from relaxpy.exec.native import entry
-from relaxpy.exec.native.entry import (
+from relaxpy.exec.native.calls import entry
+from relaxpy.exec.native.calls.entry import (
     Array,
     Integer,
     Param,
@@ -22,11 +22,11 @@ from relaxpy.exec.native.entry import (
     make_entry,
     size_names,
 )
-from relaxpy.exec.native.interpreter import DTYPES, PYTHON, fits_interpreter
-from relaxpy.exec.native.jit import compile_module
-from relaxpy.exec.native.llvm import F32, I32, I64, POINTER
-from relaxpy.exec.native.machine import host
-from relaxpy.exec.native.module import Module
+from relaxpy.exec.native.calls.interpreter import DTYPES, PYTHON, fits_interpreter
+from relaxpy.exec.native.calls.jit import compile_module
+from relaxpy.exec.native.llvm.function import F32, I32, I64, POINTER
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.machine import host
 
 Entry = Callable[..., object]
 PARAMS = (

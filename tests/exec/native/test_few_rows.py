@@ -8,11 +8,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from relaxpy.exec.native.contraction import Contraction
-from relaxpy.exec.native.few_rows import DotEmitter, SpanEmitter
-from relaxpy.exec.native.llvm import I32, Function
-from relaxpy.exec.native.machine import Machine, host, narrow
-from relaxpy.exec.native.tile_sizes import Tile
+from relaxpy.exec.native.contraction.few_rows import DotEmitter, SpanEmitter
+from relaxpy.exec.native.contraction.operands import Contraction
+from relaxpy.exec.native.contraction.tile_sizes import Tile
+from relaxpy.exec.native.llvm.function import I32, Function
+from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
 from tests.exec.native.contractions import Kernel, check, expected, guarded
 from tests.exec.native.test_tiles import extreme_bytes, numbers, run, shapes
 

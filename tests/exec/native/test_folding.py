@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.script import from_source
 from tests.exec.native.contractions import guarded
 from tests.exec.native.test_contract import convolution, graph, numbers, run

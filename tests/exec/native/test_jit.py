@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.native import machine
-from relaxpy.exec.native.jit import compile_module
-from relaxpy.exec.native.llvm import F32, I64, POINTER, Type, Value
-from relaxpy.exec.native.machine import host, narrow
-from relaxpy.exec.native.module import Module
-from relaxpy.exec.native.objects import compile_assembly, compile_object
+from relaxpy.exec.native.calls.jit import compile_module
+from relaxpy.exec.native.llvm.function import F32, I64, POINTER, Type, Value
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code import machine
+from relaxpy.exec.native.machine_code.machine import host, narrow
+from relaxpy.exec.native.machine_code.objects import compile_assembly, compile_object
 
 
 def adder(number: int) -> Module:

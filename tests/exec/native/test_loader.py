@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from relaxpy.exec.native import jit
-from relaxpy.exec.native.llvm import I64, POINTER
-from relaxpy.exec.native.loader import LoadedObject
-from relaxpy.exec.native.machine import host
-from relaxpy.exec.native.module import Module
-from relaxpy.exec.native.objects import compile_object, link_by_llvm, link_object
+from relaxpy.exec.native.calls import jit
+from relaxpy.exec.native.llvm.function import I64, POINTER
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.loader import LoadedObject
+from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.native.machine_code.objects import compile_object, link_by_llvm, link_object
 
 TEXT = """
 @counter = global i64 40

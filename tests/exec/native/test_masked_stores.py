@@ -12,10 +12,10 @@ import itertools
 import numpy as np
 import pytest
 
-from relaxpy.exec.native.jit import compile_module
-from relaxpy.exec.native.llvm import I64, POINTER, Type, Value
-from relaxpy.exec.native.machine import Machine, host, narrow
-from relaxpy.exec.native.module import Module
+from relaxpy.exec.native.calls.jit import compile_module
+from relaxpy.exec.native.llvm.function import I64, POINTER, Type, Value
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
 from tests.exec.native.contractions import guarded
 
 WIDTHS = (8, 16, 32, 64)

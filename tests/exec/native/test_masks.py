@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.native import chains, masks, tree_loops
+from relaxpy.exec.native.loops import tree_loops
+from relaxpy.exec.native.trees import chains, masks
 from relaxpy.script import from_source
 from tests.exec.native.test_chains import attended, small_blocks
 from tests.exec.native.test_contract import numbers

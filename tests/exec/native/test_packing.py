@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.native.packing import Joined, Packing
+from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.ir.op import Op
 from relaxpy.script import from_source
 from tests.exec.native.contractions import guarded

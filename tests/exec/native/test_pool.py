@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import MisuseError
-from relaxpy.exec.native.jit import Library, compile_module
-from relaxpy.exec.native.llvm import I64, POINTER, Function, Type, Value
-from relaxpy.exec.native.machine import host
-from relaxpy.exec.native.module import Module
-from relaxpy.exec.native.parallel import parallel
-from relaxpy.exec.native.pool import native_threads
+from relaxpy.exec.native.calls.jit import Library, compile_module
+from relaxpy.exec.native.llvm.function import I64, POINTER, Function, Type, Value
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.native.threads.parallel import parallel
+from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.runtime.threads import THREADS, thread_count
 
 ROOT = Path(__file__).parents[3]
@@ -129,7 +129,7 @@ def test_outside_linux_only_numpy_has_threads(monkeypatch: pytest.MonkeyPatch) -
 
 
 START = """
-from relaxpy.exec.native import pool
+from relaxpy.exec.native.threads import pool
 from tests.exec.native.test_pool import *
 library = compile_module(squares(), ["run"])
 """

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import relaxpy
-from relaxpy.exec.native import objects
-from relaxpy.exec.native.disk_cache import key_of
+from relaxpy.exec.native.machine_code import objects
+from relaxpy.exec.native.machine_code.disk_cache import key_of
 from relaxpy.script import from_source
 
 ROOT = Path(__file__).parents[3]
@@ -35,7 +35,7 @@ def codes(repeats: int) -> set[str]:
     generate = objects.compile_object
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "relaxpy.exec.native.jit.compile_object",
+            "relaxpy.exec.native.calls.jit.compile_object",
             lambda *parts, machine: (
                 found.append(key_of(*parts)) or generate(*parts, machine=machine)
             ),

@@ -12,8 +12,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError
-from relaxpy.exec.native import objects, saved
-from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.machine_code import objects, saved
+from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.script import from_source
 
 ROOT = Path(__file__).parents[3]

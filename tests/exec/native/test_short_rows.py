@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.exec.native import machine
-from relaxpy.exec.native.short_rows import short_rows
+from relaxpy.exec.native.machine_code import machine
+from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.script import from_source
 from tests.exec.native.contractions import guarded
 from tests.exec.native.oracle import Array
@@ -30,7 +30,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         return rows
 
     for module in ("run_loops", "tree_loops"):
-        monkeypatch.setattr(f"relaxpy.exec.native.{module}.short_rows", counted)
+        monkeypatch.setattr(f"relaxpy.exec.native.loops.{module}.short_rows", counted)
     return results
 
 

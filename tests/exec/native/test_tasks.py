@@ -12,7 +12,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError, RuntimeCheckError
-from relaxpy.exec.native import cost, pool
+from relaxpy.exec.native.threads import pool
+from relaxpy.exec.native.trees import cost
 from relaxpy.script import from_source
 from tests.exec.native.contractions import guarded
 from tests.exec.native.test_contract import graph

@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from relaxpy.exec.native.contraction import Initial, Memory
-from relaxpy.exec.native.llvm import F32, I32, I64, Function, Value
-from relaxpy.exec.native.machine import Machine, host, narrow
+from relaxpy.exec.native.contraction.operands import Initial, Memory
+from relaxpy.exec.native.llvm.function import F32, I32, I64, Function, Value
+from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
 from tests.exec.native.contractions import Kernel, check, expected, guarded
 
 SIZES = [(1, 1, 1), (13, 100, 33), (131, 51, 17), (5, 16, 1100)]

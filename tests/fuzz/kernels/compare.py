@@ -14,7 +14,7 @@ import relaxpy
 from relaxpy.errors import ParseError, RelaxpyError, RuntimeCheckError
 from relaxpy.exec.kernel import row_blocks
 from relaxpy.exec.kernel.plan import blocking
-from relaxpy.exec.native.machine import obstacle
+from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
-from relaxpy.exec.native.llvm import Function, Value
+from relaxpy.exec.native.llvm.function import Function, Value
 from relaxpy.exec.native.maths import (
     exact,
     exponential,

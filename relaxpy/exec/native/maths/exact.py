@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from relaxpy.exec.native.llvm import Value
+from relaxpy.exec.native.llvm.function import Value
 from relaxpy.exec.native.maths.numbers import (
     absolute,
     any_lane,

@@ -10,7 +10,7 @@ import math
 from typing import Final, TypeAlias
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.native.llvm import Value
+from relaxpy.exec.native.llvm.function import Value
 from relaxpy.exec.native.maths.numbers import (
     absolute,
     add_smaller,

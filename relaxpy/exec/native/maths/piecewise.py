@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from relaxpy.exec.native.llvm import Value
+from relaxpy.exec.native.llvm.function import Value
 from relaxpy.exec.native.maths.numbers import (
     absolute,
     bits,

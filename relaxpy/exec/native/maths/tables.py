@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from relaxpy.exec.native.literals import literal
-from relaxpy.exec.native.llvm import F32, POINTER, Value
+from relaxpy.exec.native.llvm.function import F32, POINTER, Value
+from relaxpy.exec.native.llvm.literals import literal
 from relaxpy.exec.native.maths.numbers import both, compare, shifted
 
 Table: TypeAlias = tuple[tuple[float, ...], ...]

@@ -12,8 +12,9 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from relaxpy.exec.native.literals import literal
-from relaxpy.exec.native.llvm import F64, I64, Value
+from relaxpy.exec.native.llvm.function import F64, I64, Value
+from relaxpy.exec.native.llvm.literals import literal
+from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.maths.numbers import (
     Pair,
     absolute,
@@ -32,7 +33,6 @@ from relaxpy.exec.native.maths.numbers import (
     select,
     shifted,
 )
-from relaxpy.exec.native.module import Module
 
 _LARGE: Final = 2.0**22
 _LARGE_FLOAT: Final = 2.0**17

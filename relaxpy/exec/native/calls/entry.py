@@ -1,0 +1,557 @@
+"""Python functions over native kernels: a builtin that checks its arguments in native code.
+
+The builtin compares the fields of arrays (type, datatype, rank, shape, layout) with what the kernel
+takes, at the offsets that CPython and NumPy have today; a test at the start checks these. Any
+mismatch, and a kernel that refuses its data, goes to a function in Python, which has the errors and
+accepts everything else. Where the test fails, the checks are made in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import combinations
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.native.calls.interpreter import (
+    ALIGNED,
+    CONTIGUOUS,
+    DATA,
+    DTYPE,
+    DTYPES,
+    FLAGS,
+    OBJECTS,
+    RANK,
+    SHAPE,
+    STRIDES,
+    TYPE,
+    VALUE,
+    WRITABLE,
+    call_python,
+    declare_python,
+    field_of,
+    fits_interpreter,
+    kind_of,
+    python,
+)
+from relaxpy.exec.native.calls.strides import Layout, has_strides, span_of
+from relaxpy.exec.native.llvm.function import (
+    BOOL,
+    F64,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    VOID,
+    Function,
+    Operand,
+    Type,
+    Value,
+)
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code.objects import Library
+from relaxpy.exec.native.maths import widen
+
+_FASTCALL_WITH_KEYWORDS: Final = 0x82
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A parameter that is an array.
+
+    A size with a name is the same wherever the name stands, and None is one that the caller checks.
+    Without strides, which may have names, too, the array is contiguous.
+
+    Units:
+        strides  elements
+    """
+
+    dtype: str
+    shape: tuple[int | str | None, ...]
+    written: bool = False
+    strides: tuple[int | str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A parameter that is an integer, known by its name as a size is, passed as an i64."""
+
+    name: str
+    dtype: str = "int64"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A parameter that is a truth value or a float, passed as the bits of a float of 64 bits."""
+
+    dtype: str
+
+
+Param: TypeAlias = Array | Integer | Number
+
+
+Result: TypeAlias = Callable[[Function, Value, Sequence[Value]], Value]
+
+
+def size_names(params: Sequence[Param]) -> list[str]:
+    """The names of sizes that are not parameters, in the order in which a kernel takes them."""
+    known = {param.name for param in params if isinstance(param, Integer)}
+    arrays = [param for param in params if isinstance(param, Array)]
+    sizes = (size for a in arrays for size in (*a.shape, *(a.strides or ())))
+    named = [size for size in sizes if isinstance(size, str)]
+    return [name for name in dict.fromkeys(named) if name not in known]
+
+
+def emit_entry(
+    module: Module,
+    kernel: str,
+    params: Sequence[Param],
+    *,
+    release_gil: bool = True,
+    is_checked: bool = False,
+    result: Result | None = None,
+) -> None:
+    """Write the function of the builtin for `kernel`, a function of the module.
+
+    The kernel takes the address of each array and each scalar as i64, in the order of parameters,
+    and then `size_names(params)` as i64. It returns an i32, which is 0 unless it refuses the data;
+    then it has written nothing. If the caller has checked the arguments (`is_checked`), arrays may
+    overlap, and further arguments are for the fallback.
+
+    Otherwise `result(f, objects, arguments)` calls it in `f`: it returns a new reference to the
+    result for the arguments that a kernel would take, or null, which calls the fallback.
+    """
+    declare_python(module)
+    f = module.function(
+        entry_name(kernel),
+        [(POINTER, "self"), (POINTER, "args"), (I64, "count"), (POINTER, "keywords")],
+        POINTER,
+        optimised=False,  # it waits for memory, and is as long as a small kernel
+    )
+    instance, args, count, keywords = f.params
+    null = Value(f, POINTER, "null")
+
+    def none() -> list[Value]:
+        return [null]
+
+    def called(arguments: Sequence[Value]) -> list[Value]:
+        if result is not None:
+            return [result(f, args, arguments)]
+        status = call_kernel(f, kernel, arguments, release_gil=release_gil)
+        return f.branch(_same(f, status, 0), lambda: [_unit(f)], none)
+
+    def positional() -> list[Value]:
+        objects = [f.load(POINTER, f.element(args, n, POINTER), 8) for n in range(len(params))]
+        match = [_has_type(f, o, p) for o, p in zip(objects, params, strict=True)]
+        return f.branch(_all(f, match), lambda: typed(objects), none)
+
+    def typed(objects: Sequence[Value]) -> list[Value]:
+        pairs = zip(objects, params, strict=True)
+        match = [test for o, p in pairs if isinstance(p, Array) for test in _has_form(f, o, p)]
+        return f.branch(_all(f, match), lambda: formed(objects), none)
+
+    def formed(objects: Sequence[Value]) -> list[Value]:
+        read = _Arguments(f, params, objects)
+        tests = read.tests if is_checked else [*read.tests, *read.apart()]
+        return f.branch(_all(f, tests), lambda: called(read.arguments), none)
+
+    no_keywords = _same(f, keywords, null)
+    enough = f.compare("sge" if is_checked else "eq", count, len(params))
+    complete = f.arithmetic("and", no_keywords, enough)
+    (found,) = f.branch(complete, positional, none)
+
+    def fall_back() -> list[Value]:
+        raised = call_python(f, "PyErr_Occurred", POINTER)
+        return f.branch(f.compare("ne", raised, null), none, call_fallback)
+
+    def call_fallback() -> list[Value]:
+        operands = instance, args, count, keywords
+        return [call_python(f, "PyObject_Vectorcall", POINTER, *operands)]
+
+    f.ret(f.branch(f.compare("ne", found, null), lambda: [found], fall_back)[0])
+
+
+class _Arguments:
+    """What a kernel takes for objects of the types and ranks of its parameters.
+
+    `tests` are the conditions for that: sizes and strides are those of the parameters.
+    """
+
+    def __init__(self, f: Function, params: Sequence[Param], objects: Sequence[Value]) -> None:
+        self.function = f
+        self.arguments: list[Value] = []
+        self.tests: list[Value] = []
+        self._sizes: dict[str, Value] = {}
+        self._spans: list[tuple[Value, Value, bool]] = []
+        overflow = f.alloca(I32, 1)
+        for param, item in zip(params, objects, strict=True):
+            match param:
+                case Integer(name=name):
+                    value, fits = _integer(f, item, param, overflow)
+                    self.tests.append(fits)
+                    self.arguments.append(value)
+                    self._test_size(name, value)
+                case Number():
+                    self.arguments.append(_bits(f, item, param))
+                case Array():
+                    self._read_array(param, item)
+        self.arguments += [self._sizes[name] for name in size_names(params)]
+
+    def _read_array(self, param: Array, item: Value) -> None:
+        f = self.function
+        shape = field_of(f, item, SHAPE, POINTER)
+        dims = [f.load(I64, f.element(shape, n, I64)) for n in range(len(param.shape))]
+        data = field_of(f, item, DATA, POINTER)
+        self.arguments.append(data)
+        layout = _layout(f, item, param, dims)
+        if layout is None:
+            number = f.index(DTYPES[param.dtype].itemsize)
+            for dim in dims:
+                number = number * dim
+            start = f.cast("ptrtoint", data, "i64")
+            self._spans.append((start, start + number, param.written))
+        else:
+            self._spans.append((*layout.span(data), param.written))
+        for size, value in zip(param.shape, dims, strict=True):
+            self._test_size(size, value)
+        if layout is not None:
+            self.tests += layout.matches(param.strides or (), self._sizes)
+            if param.written:
+                self.tests.append(layout.is_injective())
+
+    def _test_size(self, size: int | str | None, value: Value) -> None:
+        """Test a size, unless the caller does; the first of a name decides what it is."""
+        if isinstance(size, str):
+            known = self._sizes.setdefault(size, value)
+            if known is not value:
+                self.tests.append(_same(self.function, value, known))
+        elif size is not None:
+            self.tests.append(_same(self.function, value, size))
+
+    def apart(self) -> Iterator[Value]:
+        """The conditions that arrays which are written do not overlap others."""
+        f = self.function
+        for (first, last, also), (start, stop, written) in combinations(self._spans, 2):
+            if written or also:
+                either = f.compare("ule", stop, first), f.compare("ule", last, start)
+                yield f.arithmetic("or", *either)
+
+
+def _unit(f: Function) -> Value:
+    """A new reference to the result of a kernel."""
+    unit = python(f, "unit")
+    call_python(f, "Py_IncRef", VOID, unit)
+    return unit
+
+
+def call_kernel(
+    f: Function, kernel: str, arguments: Sequence[Value], *, release_gil: bool
+) -> Value:
+    """The status that a kernel returns; other threads of Python may run while it does."""
+    if not release_gil:
+        return f.call(kernel, I32, *arguments)
+    state = call_python(f, "PyEval_SaveThread", POINTER)
+    status = f.call(kernel, I32, *arguments)
+    call_python(f, "PyEval_RestoreThread", VOID, state)
+    return status
+
+
+def entry_name(kernel: str) -> str:
+    """The name of the function of the builtin for a kernel; the library has to export it."""
+    return f"{kernel}.entry"
+
+
+def make_entry(
+    library: Library,
+    kernel: str,
+    params: Sequence[Param],
+    fallback: Callable[..., object],
+    *,
+    is_checked: bool = False,
+) -> Callable[..., object]:
+    """A function that runs a kernel on arrays, and calls `fallback` on all other arguments.
+
+    The library exports the kernel and `entry_name(kernel)`, and lives as long as the
+    function. It writes to arrays and returns `()`. `fallback` gets arguments of other types,
+    datatypes, ranks and shapes, arrays that are not contiguous, aligned or, where written,
+    writable, written arrays that overlap others, keyword arguments, and what the kernel refuses.
+    """
+    if not fits_interpreter():
+        return _Checked(library, kernel, params, fallback, is_checked)
+    return make_builtin(library, kernel, fallback)
+
+
+def make_builtin(
+    library: Library, kernel: str, fallback: Callable[..., object]
+) -> Callable[..., object]:
+    """The function of `make_entry` where this interpreter fits the checks in native code."""
+    return builtin_at(library[entry_name(kernel)], kernel, library, fallback)
+
+
+def builtin_at(
+    address: int,
+    name: str,
+    library: Library,
+    fallback: Callable[..., object],
+    table: bytes = b"",
+) -> Callable[..., object]:
+    """The builtin of a function at an address, which finds the `table` in what it is bound to."""
+    definition = _MethodDef(name.encode(), address, _FASTCALL_WITH_KEYWORDS)
+    return _builtin(_Fallback(fallback, library, definition, table))
+
+
+CONTENT: Final = bytes.__basicsize__ - 1
+"""The offset of the elements in bytes of Python."""
+
+
+@cache
+def table_offset() -> int:
+    """The offset of the reference to the table in what a builtin is bound to; 0 if unknown."""
+    table = b"\1\2\3\4\5\6\7"
+    owner = _Fallback(table_offset, None, _MethodDef(), table)
+    if ctypes.string_at(id(table) + CONTENT, len(table)) != table:
+        return 0
+    offsets = range(object.__basicsize__, _Fallback.__basicsize__, 8)
+    found = (n for n in offsets if ctypes.c_uint64.from_address(id(owner) + n).value == id(table))
+    return next(found, 0)
+
+
+def is_entry(function: object) -> bool:
+    """Whether `function` is a builtin of `make_entry`."""
+    return isinstance(getattr(function, "__self__", None), _Fallback)
+
+
+def with_fallback(entry: Any, fallback: Callable[..., object]) -> Callable[..., Any]:
+    """The builtin `entry` of `make_entry` with another fallback."""
+    owner: _Fallback = entry.__self__
+    return _builtin(_Fallback(fallback, (owner.library, entry), owner.definition, owner.table))
+
+
+def _builtin(owner: _Fallback) -> Callable[..., object]:
+    # The builtin keeps the object that it is bound to, and this keeps what the builtin needs.
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+        ("PyCFunction_NewEx", ctypes.pythonapi)
+    )
+    builtin: Callable[..., object] = new(ctypes.addressof(owner.definition), owner, None)
+    return builtin
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class _Fallback:
+    """Calls the fallback of a builtin, without a frame, and keeps what the builtin needs."""
+
+    __slots__ = ("__call__", "definition", "library", "table")
+
+    def __init__(
+        self,
+        fallback: Callable[..., object],
+        library: object,
+        definition: _MethodDef,
+        table: bytes,
+    ) -> None:
+        self.__call__ = fallback
+        self.library, self.definition, self.table = library, definition, table
+
+
+class _Checked:
+    """An entry whose checks are in Python."""
+
+    __slots__ = ("fallback", "is_checked", "library", "params", "run")
+
+    def __init__(
+        self,
+        library: Library,
+        kernel: str,
+        params: Sequence[Param],
+        fallback: Callable[..., object],
+        is_checked: bool,
+    ) -> None:
+        words = [ctypes.c_int64] * (len(params) + len(size_names(params)))
+        self.run = ctypes.CFUNCTYPE(ctypes.c_int32, *words)(library[kernel])
+        self.library, self.params, self.fallback = library, params, fallback
+        self.is_checked = is_checked
+
+    def __call__(self, *args: object, **keywords: object) -> object:
+        words = None if keywords else self._words(args)
+        if words is None or self.run(*words):
+            return self.fallback(*args, **keywords)
+        return ()
+
+    def _words(self, args: Sequence[Any]) -> list[int] | None:
+        """The arguments of the kernel, or None if it does not take these objects."""
+        further = len(args) - len(self.params)
+        if further < 0 or (further and not self.is_checked):
+            return None
+        words: list[int] = []
+        sizes: dict[str, int] = {}
+        spans: list[tuple[int, int, bool]] = []
+        for param, item in zip(self.params, args, strict=False):
+            found: list[tuple[int | str | None, int]] = []
+            if isinstance(param, Integer):
+                number = int(item) if _is_instance(item, param) else 1 << 63
+                if not -(1 << 63) <= number < 1 << 63:
+                    return None
+                found.append((param.name, number))
+                words.append(number)
+            elif isinstance(param, Number):
+                if not _is_instance(item, param):
+                    return None
+                words.append(_float_bits(float(item)))
+            else:
+                if type(item) is not np.ndarray or not _fits(item, param):
+                    return None
+                found += zip(param.shape, item.shape, strict=True)
+                words.append(item.ctypes.data)
+                spans.append((*span_of(item), param.written))
+            for size, value in found:
+                if size is None:
+                    continue
+                if value != (size if isinstance(size, int) else sizes.setdefault(size, value)):
+                    return None
+            if isinstance(param, Array) and param.strides is not None:
+                assert isinstance(item, np.ndarray)
+                if not has_strides(item, param.strides, sizes, written=param.written):
+                    return None
+        for index, (start, stop, written) in enumerate(() if self.is_checked else spans):
+            for first, last, also in spans[:index]:
+                if (written or also) and stop > first and last > start:
+                    return None
+        return [*words, *(sizes[name] for name in size_names(self.params))]
+
+
+def _is_instance(item: Any, param: Integer | Number) -> bool:
+    return any(type(item) is OBJECTS[name] for name in _types_of(param))
+
+
+def _fits(array: np.ndarray[Any, Any], param: Array) -> bool:
+    flags = array.flags
+    return (
+        array.dtype == DTYPES[param.dtype]
+        and array.ndim == len(param.shape)
+        and (flags.c_contiguous or param.strides is not None)
+        and flags.aligned
+        and (flags.writeable or not param.written)
+    )
+
+
+def _types_of(param: Param) -> tuple[str, ...]:
+    """The objects that an argument may be: the types of Python, and that of NumPy."""
+    match param:
+        case Array():
+            return ("ndarray",)
+        case Integer(dtype=dtype):
+            return "integer", f"scalar {dtype}"
+        case Number(dtype="bool"):
+            return "truth value", "scalar bool"
+        case Number(dtype=dtype):
+            return "float", f"scalar {dtype}"
+
+
+def _has_type(f: Function, item: Value, param: Param) -> Value:
+    result = f.const(BOOL, 0)
+    for name in _types_of(param):
+        same = _same(f, field_of(f, item, TYPE, POINTER), python(f, name))
+        result = f.arithmetic("or", result, same)
+    return result
+
+
+def _has_form(f: Function, item: Value, param: Array) -> Iterator[Value]:
+    """The conditions that an array has the layout, rank and datatype of a parameter."""
+    flags = _flags_of(param)
+    found = field_of(f, item, DTYPE, POINTER)
+    yield _same(f, f.arithmetic("and", field_of(f, item, FLAGS, I32), flags), flags)
+    yield _same(f, field_of(f, item, RANK, I32), len(param.shape))
+    yield _same(f, *(kind_of(f, d) for d in (found, python(f, param.dtype))))
+
+
+def _is_scalar(f: Function, item: Value, param: Integer | Number) -> Value:
+    """Whether an argument is a scalar of NumPy."""
+    return _same(f, field_of(f, item, TYPE, POINTER), python(f, f"scalar {param.dtype}"))
+
+
+def _integer(f: Function, item: Value, param: Integer, overflow: Value) -> tuple[Value, Value]:
+    """An integer argument, and whether it is one of 64 bits."""
+    bits = DTYPES[param.dtype].itemsize * 8
+
+    def from_numpy() -> list[Value]:
+        value = field_of(f, item, VALUE, Type(f"i{bits}"))
+        if bits < 64:
+            value = f.cast("zext" if param.dtype[0] == "u" else "sext", value, "i64")
+        fits = f.compare("sge", value, 0) if param.dtype == "uint64" else f.const(BOOL, 1)
+        return [value, fits]
+
+    def from_python() -> list[Value]:
+        convert = python(f, "PyLong_AsLongLongAndOverflow")
+        value = f.new(I64, f"call i64 {convert.name}({item}, {overflow})")
+        return [value, _same(f, f.load(I32, overflow), 0)]
+
+    value, fits = f.branch(_is_scalar(f, item, param), from_numpy, from_python)
+    return value, fits
+
+
+def _flags_of(param: Array) -> int:
+    layout = CONTIGUOUS if param.strides is None else 0
+    return layout | ALIGNED | (WRITABLE if param.written else 0)
+
+
+def _bits(f: Function, item: Value, param: Number) -> Value:
+    """What the kernel takes for a number."""
+    if param.dtype == "bool":
+        is_true = _same(f, item, python(f, "True"))
+        is_numpy = _is_scalar(f, item, param)
+        # The byte is read from an object of either type.
+        byte = f.arithmetic("and", is_numpy, f.compare("ne", field_of(f, item, VALUE, I8), 0))
+        number = f.cast("uitofp", f.arithmetic("or", is_true, byte), "double")
+        return f.cast("bitcast", number, "i64")
+
+    def from_numpy() -> list[Value]:
+        element = {"float16": "half", "bfloat16": "bfloat", "float32": "float"}[param.dtype]
+        value = field_of(f, item, VALUE, Type(element))
+        return [f.cast("fpext", value if element == "float" else widen(value), "double")]
+
+    def from_python() -> list[Value]:
+        return [field_of(f, item, VALUE, F64)]
+
+    if param.dtype == "float64":
+        (number,) = from_python()
+    else:
+        (number,) = f.branch(_is_scalar(f, item, param), from_numpy, from_python)
+    return f.cast("bitcast", number, "i64")
+
+
+def _float_bits(value: float) -> int:
+    return int.from_bytes(struct.pack("<d", value), "little", signed=True)
+
+
+def _layout(f: Function, item: Value, param: Array, dims: Sequence[Value]) -> Layout | None:
+    """The layout of an array that need not be contiguous."""
+    if not param.strides:
+        return None
+    strides = field_of(f, item, STRIDES, POINTER)
+    values = [f.load(I64, f.element(strides, n, I64)) for n in range(len(dims))]
+    return Layout(dims, values, DTYPES[param.dtype].itemsize)
+
+
+def _same(f: Function, value: Value, other: Operand) -> Value:
+    return f.compare("eq", value, other)
+
+
+def _all(f: Function, conditions: Sequence[Value]) -> Value:
+    """Whether all conditions hold."""
+    result = f.const(BOOL, 1)
+    for condition in conditions:
+        result = f.arithmetic("and", result, condition)
+    return result

@@ -1,0 +1,212 @@
+"""The objects of this interpreter and of NumPy as native code sees them.
+
+Native code reads the fields of arrays and numbers at the offsets that CPython and NumPy have today,
+and calls their functions through a table of addresses. `fits_interpreter` checks the offsets.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from relaxpy.exec.native.llvm.function import I8, I32, I64, POINTER, VOID, Function, Type, Value
+from relaxpy.exec.native.llvm.module import Module
+
+PYTHON: Final = "relaxpy_python"
+"""The table of a module with the addresses of objects and functions of Python."""
+DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
+    **{n: np.dtype(n) for n in ("bool", "float16", "float32", "float64")},
+    **{
+        f"{kind}{bits}": np.dtype(f"{kind}{bits}")
+        for kind in ("int", "uint")
+        for bits in (8, 16, 32, 64)
+    },
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+}
+"""The datatypes of arrays that native kernels take, each of which new arrays share."""
+_FUNCTIONS: Final = (
+    *("PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"),
+    *("PyLong_AsLongLongAndOverflow", "Py_DecRef", "PyErr_Clear", "PyTuple_New"),
+    *("PyTuple_SetItem", "PyErr_Occurred", "PyErr_CheckSignals", "PyGILState_Ensure"),
+    "PyGILState_Release",
+)
+_NEW_ARRAY: Final = "PyArray_Empty"
+_NEW_ARRAY_NUMBER: Final = 184
+"""The position of this function in the table of functions that NumPy exports."""
+OBJECTS: Final[Mapping[str, object]] = {
+    "unit": (),
+    "True": True,
+    "ndarray": np.ndarray,
+    "integer": int,
+    "truth value": bool,
+    "float": float,
+    **{f"scalar {name}": dtype.type for name, dtype in DTYPES.items()},
+    **DTYPES,
+}
+ENTRIES: Final = (*_FUNCTIONS, _NEW_ARRAY, *OBJECTS)
+TYPE, DATA, RANK, SHAPE, STRIDES, DTYPE, FLAGS = 8, 16, 24, 32, 40, 56, 64
+VALUE: Final = 16
+"""The offset of the value in a float of Python and in the scalars of NumPy."""
+KIND: Final = 24
+"""The offset of the kind, the order of the bytes, flags, and the number of a datatype."""
+WITHOUT_FLAGS: Final = ~(0xFF << 24)
+CONTIGUOUS, ALIGNED, WRITABLE = 0x1, 0x100, 0x400
+
+
+@cache
+def fits_interpreter() -> bool:
+    """Whether the objects of this interpreter and of NumPy have the fields that entries read."""
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return False
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return False
+    read_only = np.zeros(3)
+    read_only.flags.writeable = False
+    unaligned = np.zeros(17, np.uint8)[1:].view(np.float64)
+    samples = [np.zeros((2, 3), dtype) for dtype in DTYPES.values()]
+    samples += [
+        np.zeros(()),
+        np.zeros((4, 5), order="F"),
+        np.zeros((4, 5))[::2, ::-1],
+        read_only,
+        unaligned,
+    ]
+    return (
+        all(map(_has_fields, samples))
+        and all(np.zeros(1, dtype).dtype is dtype for dtype in DTYPES.values())
+        and all(map(_has_kind, DTYPES.values()))
+        and _creates_arrays()
+        and all(map(_has_value, [-2.5, *(dtype.type(1) for dtype in DTYPES.values())]))
+    )
+
+
+def _has_fields(array: np.ndarray[Any, Any]) -> bool:
+    def word(offset: int) -> int:
+        return ctypes.c_uint64.from_address(id(array) + offset).value
+
+    def half(offset: int) -> int:
+        return ctypes.c_int32.from_address(id(array) + offset).value
+
+    def words(offset: int) -> list[int]:
+        return [ctypes.c_int64.from_address(word(offset) + 8 * n).value for n in range(array.ndim)]
+
+    flags = array.flags
+    expected = (
+        (CONTIGUOUS if flags.c_contiguous else 0)
+        | (ALIGNED if flags.aligned else 0)
+        | (WRITABLE if flags.writeable else 0)
+    )
+    return (
+        word(TYPE) == id(type(array))
+        and half(RANK) == array.ndim
+        and words(SHAPE) == list(array.shape)
+        and words(STRIDES) == list(array.strides)
+        and word(DATA) == array.ctypes.data
+        and word(DTYPE) == id(array.dtype)
+        and half(FLAGS) & (CONTIGUOUS | ALIGNED | WRITABLE) == expected
+    )
+
+
+def _has_kind(dtype: np.dtype[Any]) -> bool:
+    kind, letter, order, number = struct.unpack("<3cxi", ctypes.string_at(id(dtype) + KIND, 8))
+    known = dtype.kind, dtype.char, dtype.byteorder
+    return (kind, letter, order) == tuple(map(str.encode, known)) and number == dtype.num
+
+
+def _has_value(number: Any) -> bool:
+    value = np.asarray(number)
+    return ctypes.string_at(id(number) + VALUE, value.nbytes) == value.tobytes()
+
+
+@cache
+def addresses() -> tuple[int, ...]:
+    """The addresses of the entries of the table of a module."""
+    api = ctypes.pythonapi
+    functions = [ctypes.cast(getattr(api, n), ctypes.c_void_p).value or 0 for n in _FUNCTIONS]
+    return (*functions, _new_array_address(), *map(id, OBJECTS.values()))
+
+
+def connect_python(variable: int) -> None:
+    """Fill the table of a module with the addresses of Python's objects and functions."""
+    (ctypes.c_uint64 * len(ENTRIES)).from_address(variable)[:] = [*addresses()]
+
+
+def declare_python(module: Module) -> None:
+    """Add the table of Python's objects and functions, which is zero until the module is linked."""
+    module.words(PYTHON, len(ENTRIES))
+
+
+def python_text(name: str) -> str:
+    """The LLVM IR of the address in that table of an object or function."""
+    return f"getelementptr (i64, ptr @{PYTHON}, i64 {ENTRIES.index(name)})"
+
+
+def python(f: Function, name: str) -> Value:
+    """The address of an object or function of Python, from the table of the module."""
+    table = Value(f, POINTER, f"@{PYTHON}")
+    return f.load(POINTER, f.element(table, ENTRIES.index(name), I64))
+
+
+def _new_array_address() -> int:
+    core = getattr(np, "_core", None) or np.core
+    capsule = core._multiarray_umath._ARRAY_API
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    return ctypes.c_void_p.from_address(pointer(capsule, None) + 8 * _NEW_ARRAY_NUMBER).value or 0
+
+
+def _creates_arrays() -> bool:
+    """Whether the function that creates arrays is the one that it is taken for."""
+    kinds = ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
+    create = ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)(_new_array_address())
+    dtype = DTYPES["float32"]
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))
+    array = create(2, (ctypes.c_int64 * 2)(2, 3), dtype, 0)
+    return (
+        type(array) is np.ndarray
+        and array.shape == (2, 3)
+        and array.dtype is dtype
+        and bool(array.flags.carray and array.flags.owndata)
+    )
+
+
+def new_array(f: Function, dtype: str, dims: Sequence[Value]) -> Value:
+    """A new array with these dimensions, which are not negative, or null if there is no memory."""
+    shape = f.alloca(I64, max(len(dims), 1))
+    for axis, dim in enumerate(dims):
+        f.store(dim, f.element(shape, axis, I64))
+    call_python(f, "Py_IncRef", VOID, python(f, dtype))  # the array takes over a reference
+    rank, order = f.const(I32, len(dims)), f.const(I32, 0)
+    return call_python(f, _NEW_ARRAY, POINTER, rank, shape, python(f, dtype), order)
+
+
+def data_of(f: Function, array: Value) -> Value:
+    """The address of the elements of an array."""
+    return field_of(f, array, DATA, POINTER)
+
+
+def kind_of(f: Function, dtype: Value) -> Value:
+    """What datatypes share that are equal, such as those of arrays that were pickled."""
+    return f.arithmetic("and", field_of(f, dtype, KIND, I64), WITHOUT_FLAGS)
+
+
+def call_python(f: Function, name: str, type: Type, *arguments: Value) -> Value:
+    """The result of a function of Python or NumPy."""
+    call = f"call {type} {python(f, name).name}({', '.join(map(str, arguments))})"
+    if type != VOID:
+        return f.new(type, call)
+    f.put(call)
+    return Value(f, VOID, "")
+
+
+def field_of(f: Function, item: Value, offset: int, type: Type) -> Value:
+    """The field of an object at an offset in bytes."""
+    return f.load(type, f.element(item, offset, I8))

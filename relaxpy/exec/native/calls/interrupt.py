@@ -1,0 +1,69 @@
+"""Lets signals of Python interrupt loops of native code that may take long, or never end.
+
+Such are `while` loops, and outer loops that are not tasks of the thread pool, which looks for
+signals between these (`pool.py`). Every 256th iteration looks at the clock. Once a second it lets
+Python run the handlers of signals that have arrived. If one of them raises, as that of Ctrl-C does,
+all loops end, the kernel reports that it failed, and the entry of the kernel returns the exception
+to Python. Buffers then hold what had been computed. As everywhere in Python, handlers run in the
+main thread alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from relaxpy.exec.native.calls.interpreter import declare_python, python_text
+from relaxpy.exec.native.llvm.function import I32, I64, Function
+
+_ITERATIONS: Final = 256
+_POLL: Final = f"""\
+define internal i32 @relaxpy.poll(ptr %second) nounwind {{
+entry:
+  %ensure = load ptr, ptr {python_text("PyGILState_Ensure")}
+  %absent = icmp eq ptr %ensure, null
+  br i1 %absent, label %done, label %clock
+clock:
+  %now = call i64 @time(ptr null)
+  %last = load i64, ptr %second
+  %same = icmp eq i64 %now, %last
+  br i1 %same, label %done, label %ask
+ask:
+  store i64 %now, ptr %second
+  %state = call i32 %ensure()
+  %check = load ptr, ptr {python_text("PyErr_CheckSignals")}
+  %failed = call i32 %check()
+  %release = load ptr, ptr {python_text("PyGILState_Release")}
+  call void %release(i32 %state)
+  ret i32 %failed
+done:
+  ret i32 0
+}}
+declare i64 @time(ptr)"""
+
+
+class Interrupt:
+    """What leaves the function `f` if a handler raises.
+
+    It is created in a block of the function that runs before its loops.
+    """
+
+    def __init__(self, f: Function) -> None:
+        declare_python(f.module)
+        f.module.add_text(_POLL)
+        self.function = f
+        self._second, self._count = f.alloca(I64, 1), f.alloca(I64, 1)
+        for word in (self._second, self._count):
+            f.store(f.const(I64, 0), word)
+
+    def poll(self) -> None:
+        """Look for signals, once in many iterations."""
+        f = self.function
+        count = f.load(I64, self._count) + 1
+        f.store(count, self._count)
+        due = f.compare("eq", f.arithmetic("and", count, _ITERATIONS - 1), 0)
+
+        def look() -> None:
+            status = f.new(I32, f"call i32 @relaxpy.poll({self._second})")
+            f.leave(f.compare("ne", status, 0))
+
+        f.branch(due, look)

@@ -1,0 +1,1 @@
+"""Contractions in LLVM IR: register tiles, copies of operands, products of bytes."""

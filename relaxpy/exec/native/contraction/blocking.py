@@ -1,0 +1,215 @@
+"""The sizes of the blocks of a contraction, and the order of the elements in copies of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.native.contraction.operands import (
+    Axis,
+    Contraction,
+    Memory,
+    Size,
+    combine,
+    extents,
+    load,
+)
+from relaxpy.exec.native.llvm.function import Function, Type, Value
+
+_THREADS: Final = 2, 4
+"""The numbers of threads that blocks of columns are chosen for; others run the same blocks."""
+_MANY_TASKS: Final = 64
+"""The number of tasks from which any number of threads ends at about the same time."""
+PLACE_BYTES: Final = 256 * 1024
+"""The size up to which the second operand is read in place; larger ones spread over many pages."""
+_PLACE_PAGES: Final = 128
+"""The pages of a larger one that is read in place, if each has `_PAGE_ROWS` rows of it."""
+_PAGE_ROWS: Final = 8
+_PAGE_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """A block of columns: the first one, and the lanes and the mask of each of its vectors.
+
+    `places` are the positions of the vectors in the second operand, counted from that of the block.
+    If its columns are folded, the lanes of `beyond` are in the next row, `jump` elements later.
+    """
+
+    start: Size
+    lanes: tuple[int, ...]
+    masks: tuple[Value | None, ...]
+    places: tuple[Size, ...]
+    beyond: tuple[Value | None, ...]
+    jump: int
+
+    @property
+    def offsets(self) -> list[int]:
+        """The first column of each vector, counted from that of the block."""
+        return _sums(self.lanes)
+
+    def load(self, memory: Memory, type: Type, number: int) -> Value:
+        """The vector of that number from the second operand, where `memory` begins."""
+        f, beyond = memory.pointer.function, self.beyond[number]
+        values = load(f, memory, type, memory.pointer, self.masks[number])
+        if beyond is None:
+            return values
+        return f.masked_load(type, f.element(memory.pointer, self.jump, type), beyond, values)
+
+
+def columns_of(
+    f: Function, contraction: Contraction, start: Size, lanes: tuple[int, ...]
+) -> Columns:
+    """The block of columns from `start` on."""
+    fold, extent, masks = contraction.fold, contraction.column.extent, list[Value | None]()
+    for before, count in zip(_sums(lanes), lanes, strict=True):
+        if isinstance(extent, Value):
+            left = extent - f.index(start) - before
+            masks.append(f.lanes_below(left, count))
+        elif isinstance(start, Value) or extent - start - before >= count:
+            masks.append(None)
+        else:
+            masks.append(f.lanes_below(f.index(extent - start - before), count))
+    places: list[Size] = [*_sums(lanes)]
+    beyond: list[Value | None] = [None] * len(lanes)
+    if fold is not None:
+        first = combine(f, "srem", start, fold.width)
+        for n, (count, mask) in enumerate(zip(lanes, masks, strict=True)):
+            column = combine(f, "add", first, places[n])
+            rows = combine(f, "sdiv", column, fold.width)
+            column = combine(f, "srem", column, fold.width)
+            places[n] = combine(f, "add", places[n], combine(f, "mul", rows, fold.jump))
+            if isinstance(column, Value) or column + count > fold.width:
+                lane = f.iota(Type("i64", count)) + f.splat(f.index(column), count)
+                later = f.compare("sge", lane, fold.width)
+                beyond[n] = later if mask is None else f.arithmetic("and", later, mask)
+    return Columns(
+        start, lanes, tuple(masks), tuple(places), tuple(beyond), fold.jump if fold else 0
+    )
+
+
+def _sums(lanes: Sequence[int]) -> list[int]:
+    """The lanes before each vector."""
+    return [sum(lanes[:n]) for n in range(len(lanes))]
+
+
+def divisor(extent: int, most: int) -> int:
+    """About `most` or fewer of `extent` iterations, if possible a divisor of them."""
+    for size in range(most * 5 // 4, most // 2, -1):
+        if extent % size == 0:
+            return size
+    return even(extent, most)
+
+
+def even(extent: int, most: int) -> int:
+    """The size of equal parts of an extent, which are at most `most`."""
+    count = max(1, -(-extent // most))
+    return max(1, -(-extent // count))
+
+
+def cover(
+    columns: int, lanes: int, most: int, *, scalars: bool
+) -> tuple[float, tuple[int, ...], tuple[int, ...]]:
+    """The cost, full blocks and the last block of `columns` in blocks of `most` vectors.
+
+    A last column is a scalar if `scalars`, else a vector with a mask.
+    """
+    width = lanes * most
+    count, rest = divmod(columns, width)
+    tail = [lanes] * (rest // lanes)
+    if rest := rest % lanes:
+        # Half a register costs less than a whole one.
+        last = lanes
+        while last > 4 and rest <= last // 2:
+            last //= 2
+        # Not a mask of one lane: LLVM 22 stores too many bytes of integers that are truncated.
+        last = 1 if rest == 1 and scalars else last
+        tail.append(last)
+    # A tile of 8 rows loads 8 scalars, and as many vectors as it has.
+    costs = [max(8 * v, 8 + v) for v in (most, sum(tail) / lanes)]
+    cost = count * costs[0] + (costs[1] if tail else 0) + count / 8
+    return cost, (lanes,) * most if count else (), tuple(tail)
+
+
+def imbalance(columns: int, full: Sequence[int], tail: Sequence[int], repeats: float) -> float:
+    """The time of the last of several threads, divided by the least one; the worst of `_THREADS`.
+
+    Each thread takes the next of the blocks of `columns`, `repeats` times all of them.
+    """
+    widths = [sum(full)] * (columns // sum(full) if full else 0)
+    widths += [sum(tail)] if tail else []
+    if not widths or repeats * len(widths) > _MANY_TASKS:
+        return 1.0
+    worst = 1.0
+    for threads in _THREADS:
+        busy = [0] * threads
+        for width in widths * int(repeats):
+            busy[busy.index(min(busy))] += width
+        worst = max(worst, max(busy) * threads / sum(busy))
+    return worst
+
+
+def is_near(axes: Sequence[Axis], size: int) -> bool:
+    """Whether the rows of the second operand along `axes` are so near that it is read in place.
+
+    An element has `size` bytes.
+    """
+    spread, pages, rows = size, 1, 1
+    for axis in axes:
+        if isinstance(axis.b, Value) or isinstance(axis.extent, Value):
+            return False
+        length = abs(axis.b) * max(0, axis.extent - 1) * size
+        spread, rows = spread + length, rows * axis.extent
+        pages *= min(axis.extent, length // _PAGE_BYTES + 1)
+    # The windows of an image are on few pages.
+    in_windows = pages <= _PLACE_PAGES and rows >= _PAGE_ROWS * pages
+    return spread <= PLACE_BYTES or in_windows
+
+
+def merged_strides(f: Function, axes: Sequence[Axis]) -> list[Axis]:
+    """The axes, of which adjacent ones with proportional strides in `b` become one."""
+    result: list[Axis] = []
+    for axis in axes:
+        last = result[-1] if result else None
+        known = isinstance(axis.extent, int) and isinstance(axis.b, int)
+        if last is not None and known and last.b == combine(f, "mul", axis.b, axis.extent):
+            result[-1] = Axis(combine(f, "mul", last.extent, axis.extent), 0, axis.b)
+        else:
+            result.append(axis)
+    return result
+
+
+def packed(axes: Sequence[Axis]) -> list[int]:
+    """The strides of axes in a copy, in which the last one is adjacent."""
+    return [int(math.prod(extents(axes[n + 1 :]))) for n in range(len(axes))]
+
+
+def each(
+    f: Function,
+    axes: Sequence[Axis],
+    source: Sequence[Size],
+    target: Sequence[Size],
+    body: Callable[[Size, Size], None],
+) -> None:
+    """Call `body` with the offsets of source and target in each iteration of the axes."""
+
+    def nest(number: int, at: Size, there: Size) -> None:
+        if number == len(axes):
+            body(at, there)
+            return
+
+        def iteration(index: Value) -> None:
+            ahead = combine(f, "add", at, combine(f, "mul", index, source[number]))
+            place = combine(f, "add", there, combine(f, "mul", index, target[number]))
+            nest(number + 1, ahead, place)
+
+        f.loop(0, axes[number].extent, 1, [], iteration)
+
+    nest(0, 0, 0)
+
+
+def up(size: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-size // multiple) * multiple

@@ -1,0 +1,318 @@
+"""Emits the runs that are contractions of two factors, with what follows them as epilogues."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from relaxpy.dataclass import replace
+from relaxpy.exec.native.contraction.blocking import PLACE_BYTES
+from relaxpy.exec.native.contraction.dots import dots_of
+from relaxpy.exec.native.contraction.few_rows import (
+    MOST_BYTE_ROWS,
+    MOST_ROWS,
+    DotEmitter,
+    SpanEmitter,
+)
+from relaxpy.exec.native.contraction.folding import folded
+from relaxpy.exec.native.contraction.operands import (
+    Axis,
+    Contraction,
+    Epilogue,
+    Initial,
+    Memory,
+    Size,
+    advance,
+    converts,
+    extents,
+    merged,
+    total,
+)
+from relaxpy.exec.native.contraction.panels import is_packed
+from relaxpy.exec.native.contraction.tile_sizes import tile_of
+from relaxpy.exec.native.contraction.tiles import TileEmitter
+from relaxpy.exec.native.llvm.function import Function, Value
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.maths.emit import narrow, widen
+from relaxpy.exec.native.threads.parallel import parallel
+from relaxpy.exec.native.trees.product import (
+    INITIAL,
+    TARGET,
+    A,
+    B,
+    Dimension,
+    Operand,
+    Product,
+    is_costly,
+)
+from relaxpy.exec.native.values.expressions import Values
+from relaxpy.exec.native.values.frame import storage_type, value_type
+from relaxpy.exec.native.values.packing import Joined, Packing
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.tir.expr import FloatImm, IntImm
+
+_DEEP_BYTES = 256
+"""The products of a sum from which more rows of bytes than a few are read along the sum."""
+_SPAN_BYTE_ROWS = 1
+"""The most rows of bytes that are read along the columns, where tiles copy the second operand."""
+_SERIAL = 1 << 18
+"""The number of products below which a contraction takes less time than to start threads."""
+
+
+def emit_product(
+    product: Product,
+    frame: Values,
+    *,
+    in_task: bool,
+    columns: tuple[Value, Value] | None = None,
+    over: tuple[Value, Value] | None = None,
+) -> None:
+    """Emit a contraction, whose operands `frame` knows the addresses of.
+
+    It has tasks of its own if there is enough work, unless it is part of one. Of the columns and
+    of the only axis of the sum it needs the iterations from a first to below a last one.
+    """
+    f = frame.function
+    if columns is None and over is None:
+        contraction = _contraction(product, frame)
+    else:
+        contraction = contraction_of(product, frame)
+        sums = tuple(replace(axis, within=over) for axis in contraction.over)
+        column = replace(contraction.column, within=columns)
+        contraction = replace(contraction, column=column, over=sums)
+    rows = contraction.row.extent
+    plain = replace(contraction, b=replace(contraction.b, may_be_packed=False))
+
+    def run(one: Contraction) -> None:
+        _run(f, one, in_task=in_task)
+
+    if isinstance(rows, Value):
+        # A batch of one is as common as it is slow in tiles, unless these need no copies.
+        single = replace(plain, row=replace(plain.row, extent=1))
+        is_single = f.compare("eq", rows, 1)
+        if contraction.b.may_be_packed:
+            is_plain = f.arithmetic("xor", is_packed(f, contraction.b), 1)
+            is_single = f.arithmetic("and", is_single, is_plain)
+        f.branch(is_single, lambda: run(single), lambda: run(contraction))
+    elif contraction.b.may_be_packed and isinstance(emitter_of(f, plain), SpanEmitter):
+        f.branch(is_packed(f, contraction.b), lambda: run(contraction), lambda: run(plain))
+    else:
+        run(contraction)
+
+
+def _contraction(product: Product, frame: Values) -> Contraction:
+    """The contraction, with folded columns if its second operand is then read in place."""
+    joined, fold = folded(product, frame.function.module)
+    if fold is not None:
+        contraction = replace(contraction_of(joined, frame), fold=fold)
+        emitter = emitter_of(frame.function, contraction)
+        if isinstance(emitter, TileEmitter) and not emitter.packs_b:
+            return contraction
+    return _packable(product, contraction_of(product, frame), frame)
+
+
+def _packable(product: Product, contraction: Contraction, frame: Values) -> Contraction:
+    """The contraction, whose second operand may be packed if nothing else reads it.
+
+    That is for what is copied otherwise. The frame then knows how.
+    """
+    buffer, uses = product.operands[B].buffer, frame.packable
+    if buffer not in uses:
+        return contraction
+    emitter = emitter_of(frame.function, contraction)
+    packable = replace(contraction, b=replace(contraction.b, may_be_packed=True))
+    if isinstance(emitter, SpanEmitter) and _has_dots(frame.function.module, contraction):
+        emitter = emitter_of(frame.function, packable)
+    if not isinstance(emitter, TileEmitter) or not emitter.packs_b:
+        return contraction
+    if product.starts[B].constant != 0 or not _can_be_packed(emitter):
+        return contraction
+    sizes = [(axis.extent, axis.b) for axis in (*contraction.over, contraction.column)]
+    known = [(n, b) for n, b in sizes if isinstance(n, int) and isinstance(b, int) and n > 0]
+    fixed = all(isinstance(axis.b, int) and axis.b == 0 for axis in contraction.outer)
+    others = [o for n, o in enumerate(product.operands) if n != B and o.buffer is buffer]
+    if not fixed or len(known) < len(sizes) or others:
+        return contraction
+    dots, joined = emitter.dots, None
+    if dots is not None:
+        joined = Joined(dots.count, f"int{dots.packed.bits}", emitter.depth, dots.moved)
+    uses[buffer] = Packing(emitter.width, tuple(known[:-1]), known[-1], joined)
+    return packable
+
+
+def _can_be_packed(emitter: TileEmitter) -> bool:
+    """Whether packed elements are those of memory, or joined in stretches of equal length."""
+    if emitter.dots is None:
+        return not converts(emitter.contraction.b, emitter.contraction)
+    # Joined rows are those of one stretch, which have the same number in each.
+    axis = emitter.chunked
+    return axis is None or (isinstance(axis.extent, int) and axis.extent % emitter.chunk == 0)
+
+
+def _run(f: Function, contraction: Contraction, *, in_task: bool) -> None:
+    """Emit the tasks, in parallel if there is enough work."""
+    emitter = emitter_of(f, contraction)
+    axes = (*contraction.outer, contraction.row, contraction.column, *contraction.over)
+    if in_task or math.prod(extents(axes)) < _SERIAL:
+        f.loop(0, emitter.tasks, 1, [], emitter.emit)
+        return
+    outer = contraction.values()
+
+    def body(inner: Function, task: Value, *values: Value) -> None:
+        known = {a.name: b for a, b in zip(outer, values, strict=True)}
+        emitter_of(inner, contraction.of_values(lambda v: known[v.name])).emit(task)
+
+    parallel(f, emitter.tasks, outer, body)
+
+
+def contraction_of(product: Product, frame: Values) -> Contraction:
+    """The addresses, extents and strides of a product."""
+    f = frame.function
+
+    def size(value: IndexPoly) -> Size:
+        constant = value.constant
+        return frame.index(value) if constant is None else constant
+
+    def memory(number: int) -> Memory:
+        operand = product.operands[number]
+        _, first = frame.blocks.get(operand.buffer, ((), as_poly(0)))
+        start = product.starts[number] + first
+        type = storage_type(operand.buffer.dtype)
+        pointer = advance(f, frame.pointers[operand.buffer], size(start), type)
+        dtype = operand.buffer.dtype
+        changes = bool(operand.casts) or value_type(dtype) != type
+        convert = partial(_converted, operand) if changes else None
+        return Memory(pointer, type, convert, is_unsigned=dtype.family == "uint")
+
+    def axis(dimension: Dimension) -> Axis:
+        extent = size(dimension.extent)
+        if not isinstance(extent, Value):
+            extent = max(extent, 0)
+        elif not dimension.extent.is_at_least(0, frame.shape_vars):
+            extent = f.intrinsic("smax", extent, 0)
+        target, a, b = (size(s) for s in dimension.strides[:INITIAL])
+        return Axis(extent, a, b, target)
+
+    def elements(number: int, memory: Memory) -> Initial:
+        row = as_poly(0) if product.row is None else product.row.strides[number]
+        strides = [*(d.strides[number] for d in product.outer), row, product.column.strides[number]]
+        return Initial(0, memory, tuple(map(size, strides)))
+
+    def initial() -> Initial:
+        value = product.member.initial
+        if isinstance(value, (IntImm, FloatImm)):
+            return Initial(value.value)
+        number = TARGET if value is None else INITIAL
+        return elements(number, memory(number))
+
+    def epilogue() -> Epilogue | None:
+        if not product.after:
+            return None
+        first = len(product.operands) - len(product.loads)
+        found = []
+        for number, element in enumerate(product.loads, first):
+            widened = partial(_widened, element.buffer.dtype)
+            found.append(elements(number, replace(memory(number), convert=widened)))
+        return Epilogue(tuple(found), _frame, partial(_computed, product), is_costly(product))
+
+    target = product.member.target.dtype
+    return Contraction(
+        memory(A),
+        memory(B),
+        memory(TARGET),
+        tuple(map(axis, product.outer)),
+        Axis(1) if product.row is None else axis(product.row),
+        axis(product.column),
+        tuple(map(axis, product.over)),
+        value_type(target),
+        initial(),
+        _bfloat if str(target) == "bfloat16" and not product.after else None,
+        epilogue(),
+    )
+
+
+def _frame(f: Function) -> Values:
+    return Values(f, {}, {}, (), ())
+
+
+def _widened(dtype: DataType, value: Value) -> Value:
+    """An element of memory as values are computed."""
+    return _frame(value.function).widened(value, dtype)
+
+
+def _computed(product: Product, frame: Values, sum_: Value, operands: Sequence[Value]) -> Value:
+    """The value that the last store after a sum stores, as memory has it."""
+    member, last = product.member, product.after[-1].target.dtype
+    frame.stored[member.target, member.indices] = frame.rounded(sum_, member.target.dtype)
+    for load, value in zip(product.loads, operands, strict=True):
+        frame.stored[load.buffer, load.indices] = value
+    result = sum_
+    for store in product.after:
+        result = frame.value(store.value)
+        frame.stored[store.target, store.indices] = result
+    return frame.narrowed(frame.wide(result, sum_.type.lanes), last)
+
+
+def _bfloat(value: Value) -> Value:
+    return value.function.cast("bitcast", narrow(value, "bfloat"), "i16")
+
+
+def _converted(operand: Operand, value: Value) -> Value:
+    """Elements of memory as values of the last datatype that they are cast to."""
+    f, source = value.function, operand.buffer.dtype
+    if str(source) == "bfloat16":
+        value = widen(f.cast("bitcast", value, "bfloat"))
+    for target in (source, *operand.casts):
+        element = value_type(target).element
+        if value.type.element != element:
+            unsigned = source.family == "uint"
+            if value.type.is_float:
+                name = "fpext"
+            elif target.is_float:
+                name = "uitofp" if unsigned else "sitofp"
+            else:
+                name = "zext" if unsigned else "sext"
+            value = f.cast(name, value, element)
+        source = target
+    return value
+
+
+def emitter_of(f: Function, contraction: Contraction) -> TileEmitter | DotEmitter | SpanEmitter:
+    """The emitter that suits the extents and strides of a contraction."""
+    rows, column = contraction.row.extent, contraction.column
+    bits = f.module.vector_bits
+    tile = tile_of(contraction.accumulator, rows, bits, 16 if bits == 256 else 32)
+    if isinstance(rows, Value) or rows > MOST_BYTE_ROWS or contraction.b.may_be_packed:
+        return TileEmitter(f, contraction, tile)
+    inner = merged(contraction.over)[-1:]
+    if inner and _is_one(inner[0].a) and _is_one(inner[0].b) and not _is_window(column, inner[0]):
+        dots = DotEmitter(f, contraction)
+        is_deep = math.prod(extents(contraction.over)) >= _DEEP_BYTES
+        if rows <= MOST_ROWS or (dots.dots is not None and is_deep):
+            return dots
+    if rows > (_SPAN_BYTE_ROWS if _has_dots(f.module, contraction) else MOST_ROWS):
+        return TileEmitter(f, contraction, tile)
+    if not _is_one(column.b) or isinstance(column.extent, Value):
+        return TileEmitter(f, contraction, tile)
+    depth = total(f, [axis.extent for axis in contraction.over])
+    size = contraction.b.type.bits // 8
+    small = isinstance(depth, int) and depth * column.extent * size <= PLACE_BYTES
+    return TileEmitter(f, contraction, tile) if small else SpanEmitter(f, contraction, tile.lanes)
+
+
+def _has_dots(module: Module, contraction: Contraction) -> bool:
+    """Whether instructions add several products of the operands."""
+    return dots_of(module, contraction.accumulator, contraction.a, contraction.b) is not None
+
+
+def _is_window(column: Axis, inner: Axis) -> bool:
+    """Whether the columns are adjacent too, as those of windows are, and more than their sums."""
+    if isinstance(column.extent, Value) or isinstance(inner.extent, Value):
+        return False
+    return _is_one(column.b) and column.extent > inner.extent
+
+
+def _is_one(stride: Size) -> bool:
+    return not isinstance(stride, Value) and stride == 1

@@ -1,0 +1,181 @@
+"""Sums of products of bytes: instructions of x86-64 that add several products to each lane.
+
+They are exact: vectors of 16 bits hold every byte, and the instruction for bytes, which does not
+saturate, takes unsigned ones of one operand and signed ones of the other. Where both operands are
+of the same kind, the copy of the first one has its values moved by 128, and every sum starts from
+what takes that away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.native.contraction.blocking import Columns
+from relaxpy.exec.native.contraction.operands import (
+    Axis,
+    Memory,
+    Size,
+    ceil_div,
+    combine,
+    convert,
+    digits,
+    offset,
+)
+from relaxpy.exec.native.llvm.function import I8, I16, I32, Function, Type, Value
+from relaxpy.exec.native.llvm.module import Module
+
+_PAIRS: Final = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+"""The instructions for pairs of 16 bits, by the lanes of the sums."""
+Read: TypeAlias = Callable[[Value, int, Value | None], Value]
+"""The elements of a row in a vector of columns by its number; 0 if a condition does not hold."""
+_MOVED: Final = -128
+"""What exclusive or with each byte moves a value by 128, as an unsigned or a signed one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """How products of bytes are added; rows of the second operand are joined for it.
+
+    Fields:
+        count: the products that one instruction adds to a lane: 2, of 16 bits, or 4, of bytes.
+        moves: whether the values of the first operand are moved by 128.
+        b_is_unsigned: whether the second operand has unsigned bytes, and the copy of the first one
+            signed ones; otherwise it is the other way round.
+    """
+
+    count: int
+    moves: bool
+    b_is_unsigned: bool
+
+    @property
+    def packed(self) -> Type:
+        """The type of the elements of copies."""
+        return I8 if self.count == 4 else I16
+
+    @property
+    def moved(self) -> int:
+        """What the sums of the second operand are multiplied by where sums of products start."""
+        return (-_MOVED if self.b_is_unsigned else _MOVED) if self.moves else 0
+
+    def first(self, a: Memory) -> Memory:
+        """The first operand, read as the type of copies."""
+
+        def moved(raw: Value) -> Value:
+            return raw.function.arithmetic("xor", raw, _MOVED)
+
+        if self.count == 4:
+            return Memory(a.pointer, a.type, moved if self.moves else None)
+        return self.second(a)
+
+    def second(self, b: Memory) -> Memory:
+        """The second operand, read as the type of copies."""
+
+        def narrowed(raw: Value) -> Value:
+            wide = convert(b, raw, Type("i32", raw.type.lanes))
+            return raw.function.cast("trunc", wide, "i16")
+
+        return Memory(b.pointer, b.type, None if self.count == 4 else narrowed)
+
+    def add(self, factor: Value, vector: Value, value: Value) -> Value:
+        """`value` plus the products of `factor`, or its lanes, with the lanes of `vector`."""
+        f, lanes = value.function, vector.type.lanes
+        factor = f.splat(factor, lanes)
+        if self.count == 4:
+            both = (vector, factor) if self.b_is_unsigned else (factor, vector)
+            return f.call(f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", value.type, value, *both)
+        type = Type("i16", 2 * lanes)
+        pairs = [f.new(type, f"bitcast {x} to {type}") for x in (factor, vector)]
+        return value + f.call(f"llvm.x86.{_PAIRS[lanes]}", vector.type, *pairs)
+
+    def add_moved(self, vector: Value, value: Value) -> Value:
+        """`value` plus what sums of products with `vector` have too much if these are moved."""
+        return self.add(value.function.const(vector.type, _REPEATED), vector, value)
+
+    def join_rows(
+        self, f: Function, read: Read, target: Value, rows: Size, pitch: int, columns: Columns
+    ) -> list[Value]:
+        """Store `count` rows of the second operand as one, in which their elements are adjacent.
+
+        A joined row has room for `pitch` columns, and those that are missing are zeros. The result
+        is what the sums of the vectors of `columns` start from; none is 0 for all of them.
+        """
+        count = self.count
+        whole = combine(f, "sdiv", rows, count)
+        types = [Type("i32", lanes) for lanes in columns.lanes]
+
+        def join(number: Value, moved: Sequence[Value], *, is_last: bool) -> list[Value]:
+            first, found = number * count, []
+            present = [
+                f.compare("slt", first + r, f.index(rows)) if is_last else None
+                for r in range(count)
+            ]
+            for n, (column, type) in enumerate(zip(columns.offsets, types, strict=True)):
+                vectors = [read(first + r, n, exists) for r, exists in enumerate(present)]
+                joined = f.new(type, f"bitcast {_joined(f, vectors)} to {type}")
+                f.store(joined, f.element(target, number * pitch + column, type))
+                if moved:
+                    found.append(self.add_moved(joined, moved[n]))
+            return found
+
+        found = [f.const(type, 0) for type in types] if self.moves else []
+        found = f.loop(0, whole, 1, found, lambda n, *moved: join(n, moved, is_last=False))
+        end = ceil_div(f, rows, count)
+        found = f.loop(whole, end, 1, found, lambda n, *moved: join(n, moved, is_last=True))
+        return [0 - value for value in found]
+
+
+_REPEATED: Final = int.from_bytes(bytes([_MOVED % 256] * 4), "little", signed=True)
+"""The bytes of `_MOVED` as one number of 32 bits."""
+
+
+def _joined(f: Function, vectors: list[Value]) -> Value:
+    """The first lanes of the vectors one after the other, then the second ones and so on."""
+    while len(vectors) > 1:
+        lanes = vectors[0].type.lanes
+        order = [n // 2 + n % 2 * lanes for n in range(2 * lanes)]
+        both = [f.shuffle(a, b, order) for a, b in zip(vectors[::2], vectors[1::2], strict=True)]
+        # Two adjacent elements, which stay together from now on.
+        type = Type(f"i{2 * both[0].type.bits}", lanes)
+        vectors = [f.new(type, f"bitcast {x} to {type}") for x in both]
+    return vectors[0]
+
+
+def rows_in_place(b: Memory, axes: Sequence[Axis], columns: Columns) -> Read:
+    """Reads the rows of bytes in the iterations of axes."""
+
+    def read(row: Value, number: int, exists: Value | None) -> Value:
+        f, type = row.function, Type(b.type.element, columns.lanes[number])
+        mask = columns.masks[number]
+        if exists is not None:
+            here = f.splat(exists, type.lanes)
+            mask = here if mask is None else f.arithmetic("and", mask, here)
+        indices = digits(f, row, [axis.extent for axis in axes])
+        place = offset(f, (*indices, 1), (*(axis.b for axis in axes), columns.offsets[number]))
+        pointer = f.element(b.pointer, f.index(place), type)
+        return f.load(type, pointer) if mask is None else f.masked_load(type, pointer, mask)
+
+    return read
+
+
+def rows_in_copy(copy: Memory, width: int, columns: Columns) -> Read:
+    """Reads rows of a copy that are `width` elements apart; it has room for missing ones."""
+
+    def read(row: Value, number: int, exists: Value | None) -> Value:
+        f, type = row.function, Type(copy.type.element, columns.lanes[number])
+        pointer = f.element(copy.pointer, row * width + columns.offsets[number], type)
+        value = f.load(type, pointer)
+        return value if exists is None else f.select(f.splat(exists, type.lanes), value, 0)
+
+    return read
+
+
+def dots_of(module: Module, accumulator: Type, a: Memory, b: Memory) -> Dots | None:
+    """How products of two operands are added by instructions for bytes, if they are."""
+    if not module.triple.startswith("x86_64") or accumulator != I32:
+        return None
+    if not a.type == b.type == I8:
+        return None
+    count = 4 if module.has_byte_dots else 2
+    return Dots(count, count == 4 and a.is_unsigned == b.is_unsigned, b.is_unsigned)

@@ -1,0 +1,305 @@
+"""Emits contractions with few rows, such as the product of a matrix and a vector.
+
+Almost all of their time is that of reading the second operand, which is read once, in the order of
+memory: along the sum if that is contiguous, otherwise along the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from relaxpy.exec.native.contraction.dots import dots_of
+from relaxpy.exec.native.contraction.operands import (
+    Axis,
+    Contraction,
+    Memory,
+    Size,
+    ceil_div,
+    combine,
+    convert,
+    digits,
+    initial_values,
+    load,
+    merged,
+    moved,
+    multiply_add,
+    offset,
+    store,
+    total,
+)
+from relaxpy.exec.native.llvm.function import Function, Type, Value
+
+MOST_ROWS = 4
+"""The most rows whose sums stay in registers."""
+MOST_BYTE_ROWS = 8
+"""The same for bytes that are read along the sum, which tiles would have to transpose."""
+_DOTS = 64
+"""The columns of a task that reads along the sum."""
+_GROUP = 4
+"""The most columns that such a task reads at a time."""
+_SUMS = 16
+"""The most sums of such a task that are in registers."""
+_SPAN = 4096
+"""The most sums of a task that reads along the columns."""
+_LEAST_SPAN = 1024
+"""The columns that are too few to be divided into two tasks."""
+
+
+_Add: TypeAlias = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], list[Value]]
+"""The sums after the products of vectors of rows and of columns are added to them."""
+
+
+class _FewRows:
+    """The tasks of a contraction, each of `width` columns."""
+
+    def __init__(self, f: Function, contraction: Contraction, width: int) -> None:
+        assert isinstance(contraction.row.extent, int)
+        self.f, self.contraction, self.width = f, contraction, width
+        self.rows = contraction.row.extent
+        self.columns = contraction.column.extent
+        self.over = merged(contraction.over)
+        self.sizes = [axis.extent for axis in contraction.outer]
+        self.sizes.append(ceil_div(f, self.columns, width))
+        self.tasks = total(f, self.sizes)
+
+    def start(self, task: Value) -> tuple[list[Size], Size, Size, list[Memory], Memory]:
+        """The outer indices, first column and columns of a task, and its operands."""
+        f, contraction = self.f, self.contraction
+        *outer, block = digits(f, task, self.sizes)
+        first = combine(f, "mul", block, self.width)
+        count: Size = self.width
+        if isinstance(self.columns, Value) or self.columns % self.width:
+            left = combine(f, "add", combine(f, "mul", first, -1), self.columns)
+            count = combine(f, "smin", left, self.width)
+        axes = contraction.outer
+        a = moved(f, contraction.a, offset(f, outer, [axis.a for axis in axes]))
+        b = moved(f, contraction.b, offset(f, outer, [axis.b for axis in axes]))
+        b = moved(f, b, combine(f, "mul", first, contraction.column.b))
+        rows = [moved(f, a, combine(f, "mul", row, contraction.row.a)) for row in range(self.rows)]
+        return outer, first, count, rows, b
+
+    def each(
+        self,
+        axes: Sequence[Axis],
+        a: Sequence[Memory],
+        b: Sequence[Memory],
+        values: Sequence[Value],
+        body: Callable[[Sequence[Memory], Sequence[Memory], Sequence[Value]], Sequence[Value]],
+    ) -> Sequence[Value]:
+        """`values = body(a, b, values)` in each iteration of `axes`, with the operands there."""
+        if not axes:
+            return body(a, b, values)
+
+        def iteration(index: Value, *current: Value) -> Sequence[Value]:
+            return self.each(axes[1:], *self.at(a, b, index, axes[0]), current, body)
+
+        return self.f.loop(0, axes[0].extent, 1, values, iteration)
+
+    def at(
+        self, a: Sequence[Memory], b: Sequence[Memory], index: Size, axis: Axis
+    ) -> tuple[list[Memory], list[Memory]]:
+        """The operands in one iteration of an axis."""
+        f = self.f
+        there = combine(f, "mul", index, axis.a), combine(f, "mul", index, axis.b)
+        return [moved(f, m, there[0]) for m in a], [moved(f, m, there[1]) for m in b]
+
+
+class DotEmitter(_FewRows):
+    """The second operand, and the first one, are contiguous along the innermost axis of the sum.
+
+    The products of an element are added in as many lanes as a register of 512 bits has, which are
+    combined at the end.
+    """
+
+    def __init__(self, f: Function, contraction: Contraction) -> None:
+        super().__init__(f, contraction, _DOTS)
+        self.vector = Type(contraction.accumulator.element, 512 // contraction.accumulator.bits)
+        # The second operand is the one whose values are moved: its vectors are read only once.
+        accumulator, a, b = contraction.accumulator, contraction.a, contraction.b
+        dots = dots_of(f.module, accumulator, b, a)
+        self.dots = dots if dots is not None and dots.count == 4 and f.module.has_avx512 else None
+
+    def emit(self, task: Value) -> None:
+        """Emit the task of that number."""
+        f, stride = self.f, self.contraction.column.b
+        outer, first, count, rows, b = self.start(task)
+        starts = self._starts(rows)
+
+        most = min(_GROUP, max(1, _SUMS // self.rows))
+
+        def group(column: Size, size: int) -> None:
+            there = moved(f, b, combine(f, "mul", column, stride))
+            found = self._sums(
+                rows, [moved(f, there, combine(f, "mul", n, stride)) for n in range(size)]
+            )
+            start = combine(f, "add", first, column)
+            for row in range(self.rows):
+                values = self._joined(found[row * size : (row + 1) * size])
+                indices = (*outer, row, start)
+                values = initial_values(f, self.contraction, indices, values.type, None) + values
+                values = values - starts[row] if starts else values
+                store(f, self.contraction, indices, values, None)
+
+        whole = combine(f, "mul", combine(f, "sdiv", count, most), most)
+        f.loop(0, whole, most, [], lambda column: group(column, most))
+        f.loop(whole, count, 1, [], lambda column: group(column, 1))
+
+    def _starts(self, rows: Sequence[Memory]) -> list[Value]:
+        """What the sums of each row have too much if the second operand is moved; or none."""
+        dots = self.dots
+        if dots is None or not dots.moves:
+            return []
+
+        def add(a: Sequence[Value], _: Sequence[Value], values: Sequence[Value]) -> list[Value]:
+            return [dots.add_moved(x, value) for x, value in zip(a, values, strict=True)]
+
+        return self._folded(rows, (), len(rows), add)
+
+    def _sums(self, rows: Sequence[Memory], columns: Sequence[Memory]) -> list[Value]:
+        """The sum for each row and column, in this order."""
+        f, dots = self.f, self.dots
+
+        def add(a: Sequence[Value], b: Sequence[Value], values: Sequence[Value]) -> list[Value]:
+            pairs = zip(((x, y) for x in a for y in b), values, strict=True)
+            if dots is None:
+                return [multiply_add(f, x, y, value) for (x, y), value in pairs]
+            return [dots.add(y, x, value) for (x, y), value in pairs]
+
+        return self._folded(rows, columns, len(rows) * len(columns), add)
+
+    def _folded(
+        self, rows: Sequence[Memory], columns: Sequence[Memory], count: int, add: _Add
+    ) -> list[Value]:
+        """`count` sums to which `add` adds what the rows and columns have in each vector."""
+        f, dots = self.f, self.dots
+        step = self.vector.lanes * (1 if dots is None else dots.count)
+        *outer, axis = self.over or (Axis(1, 1, 1),)
+
+        def vector(memory: Memory, index: Size, mask: Value | None) -> Value:
+            there = moved(f, memory, index)
+            if dots is None:
+                return load(f, there, self.vector, there.pointer, mask)
+            raw = load(f, there, Type(dots.packed.element, step), there.pointer, mask)
+            return f.new(self.vector, f"bitcast {raw} to {self.vector}")
+
+        def along(
+            a: Sequence[Memory], b: Sequence[Memory], values: Sequence[Value]
+        ) -> Sequence[Value]:
+            def at(index: Size, mask: Value | None, current: Sequence[Value]) -> list[Value]:
+                return add(
+                    [vector(m, index, mask) for m in a],
+                    [vector(m, index, mask) for m in b],
+                    current,
+                )
+
+            extent = axis.extent
+            if isinstance(extent, int):
+                whole: Size = extent // step * step
+            else:
+                whole = f.arithmetic("and", extent, -step)
+            values = f.loop(0, whole, step, values, lambda i, *v: at(i, None, v))
+            if isinstance(extent, int) and extent % step == 0:
+                return values
+            rest = combine(f, "add", combine(f, "mul", whole, -1), extent)
+            return at(whole, f.lanes_below(f.index(rest), step), values)
+
+        if dots is not None:
+            rows = [dots.second(m) for m in rows]
+            columns = [dots.first(m) for m in columns]
+        zeros = [f.const(self.vector, 0)] * count
+        sums = self.each(outer, rows, columns, zeros, along)
+        return [f.fold_lanes(value, lambda x, y: x + y) for value in sums]
+
+    def _joined(self, scalars: Sequence[Value]) -> Value:
+        f, type = self.f, Type(self.vector.element, len(scalars))
+        if type.lanes == 1:
+            return scalars[0]
+        result = Value(f, type, "poison")
+        for lane, scalar in enumerate(scalars):
+            result = f.new(type, f"insertelement {result}, {scalar}, i64 {lane}")
+        return result
+
+
+class SpanEmitter(_FewRows):
+    """The second operand is contiguous along the columns.
+
+    The sums of a task's columns stay in the nearest cache. Several rows of the operand are added
+    at a time.
+    """
+
+    def __init__(self, f: Function, contraction: Contraction, lanes: int) -> None:
+        rows = contraction.row.extent
+        assert isinstance(rows, int)
+        columns, width = contraction.column.extent, _SPAN // rows
+        if isinstance(columns, int):
+            width = min(width, max(_LEAST_SPAN, -(-columns // 2 // lanes) * lanes))
+        super().__init__(f, contraction, width // lanes * lanes)
+        self.group = max(4, 8 // rows)
+        self.vector = Type(contraction.accumulator.element, lanes)
+
+    def emit(self, task: Value) -> None:
+        """Emit the task of that number."""
+        f, contraction = self.f, self.contraction
+        sums = f.alloca(contraction.accumulator, self.rows * self.width)
+        outer, first, count, rows, b = self.start(task)
+
+        def vectors(body: Callable[[Value, Value | None], None]) -> None:
+            lanes = self.vector.lanes
+            exact = isinstance(count, int) and count % lanes == 0
+
+            def at(column: Value) -> None:
+                left = combine(f, "add", 0 - column, count)
+                body(column, None if exact else f.lanes_below(f.index(left), lanes))
+
+            f.loop(0, count, lanes, [], at)
+
+        def place(row: int, column: Value) -> Value:
+            return f.element(sums, column + row * self.width, self.vector)
+
+        def begin(column: Value, mask: Value | None) -> None:
+            for row in range(self.rows):
+                indices = (*outer, row, combine(f, "add", first, column))
+                values = initial_values(f, contraction, indices, self.vector, mask)
+                f.store(values, place(row, column))
+
+        def end(column: Value, mask: Value | None) -> None:
+            for row in range(self.rows):
+                indices = (*outer, row, combine(f, "add", first, column))
+                store(f, contraction, indices, f.load(self.vector, place(row, column)), mask)
+
+        def add(a: Sequence[Memory], b: Sequence[Memory], start: Size, size: int) -> None:
+            scalar, lanes = Type(self.vector.element), self.vector.lanes
+            group = [self.at(a, b, combine(f, "add", start, n), axis) for n in range(size)]
+            factors = [
+                [f.splat(convert(m, f.load(m.type, m.pointer), scalar), lanes) for m in there]
+                for there, _ in group
+            ]
+
+            def step(column: Value, mask: Value | None) -> None:
+                there = [
+                    load(f, m, self.vector, moved(f, m, column).pointer, mask) for _, (m,) in group
+                ]
+                for row in range(self.rows):
+                    value = f.load(self.vector, place(row, column))
+                    for factor, vector in zip(factors, there, strict=True):
+                        value = multiply_add(f, factor[row], vector, value)
+                    f.store(value, place(row, column))
+
+            vectors(step)
+
+        vectors(begin)
+        *before, axis = self.over or (Axis(1),)
+
+        def body(a: Sequence[Memory], b: Sequence[Memory], _: Sequence[Value]) -> Sequence[Value]:
+            extent = axis.extent
+            if isinstance(extent, int):
+                whole: Size = extent // self.group * self.group
+            else:
+                whole = f.arithmetic("and", extent, -self.group)
+            f.loop(0, whole, self.group, [], lambda i: add(a, b, i, self.group))
+            f.loop(whole, extent, 1, [], lambda i: add(a, b, i, 1))
+            return ()
+
+        self.each(before, rows, [b], (), body)
+        vectors(end)

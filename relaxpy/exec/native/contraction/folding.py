@@ -1,0 +1,60 @@
+"""Rows of an image as one axis of columns, so that vectors are full whatever its width.
+
+The second operand of a convolution has a border, so its rows are not adjacent where those of the
+result are. A vector that continues in the next row is loaded twice, with a mask the second time.
+"""
+
+from __future__ import annotations
+
+import math
+
+from relaxpy.dataclass import replace
+from relaxpy.exec.native.contraction.operands import Fold
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.trees.product import TARGET, A, B, Dimension, Product, with_column
+
+_ROWS = 3
+"""A vector that is loaded twice has to be used by more rows than that."""
+
+
+def folded(product: Product, module: Module) -> tuple[Product, Fold | None]:
+    """The product, whose columns are those of two axes if only that fills its vectors.
+
+    Vectors of 256 bits are not folded: there a mask takes a register that tiles need.
+    """
+    bits = product.member.target.dtype.bits
+    if not module.has_avx512 or bits < 32:
+        return product, None
+    found = _folded(product, module.vector_bits // bits)
+    if found is None and product.column.strides[TARGET].constant != 1:
+        rows = [d for d in (product.row, *product.outer) if d is not None]
+        column = next((d for d in rows if d.has(A) and not d.has(B) and _is_adjacent(d, A)), None)
+        if column is not None:
+            found = _folded(with_column(product, column), module.vector_bits // bits)
+    return found or (product, None)
+
+
+def _folded(product: Product, lanes: int) -> tuple[Product, Fold] | None:
+    """The product with folded columns, or None if they cannot be."""
+    column, row = product.column, product.row
+    width = column.extent.constant
+    if row is None or row.extent.constant is None or row.extent.constant <= _ROWS:
+        return None
+    if width is None or width % lanes == 0 or not _is_adjacent(column, B):
+        return None
+    if width - math.gcd(width, lanes) + lanes > 2 * width:
+        return None  # a vector would have elements of three rows
+    for axis in product.outer:
+        start = axis.strides[B].constant
+        if start is None or start < width or axis.extent.constant is None:
+            continue
+        pairs = enumerate(zip(axis.strides, column.strides, strict=True))
+        if all(a.same(b * width) for n, (a, b) in pairs if n != B):
+            whole = Dimension(axis.extent * width, column.strides)
+            outer = tuple(d for d in product.outer if d is not axis)
+            return replace(product, outer=outer, column=whole), Fold(width, start - width)
+    return None
+
+
+def _is_adjacent(dimension: Dimension, operand: int) -> bool:
+    return dimension.strides[TARGET].constant == dimension.strides[operand].constant == 1

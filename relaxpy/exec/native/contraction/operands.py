@@ -1,0 +1,348 @@
+"""Contractions as strided accesses: the sum over some axes of the product of two operands.
+
+An axis has a stride in each operand in which it occurs. Rows occur in the first operand only,
+columns in the second one only, and the result has both. A column is a lane of a vector.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from relaxpy.dataclass import dataclass, replace
+from relaxpy.exec.native.llvm.function import Function, Type, Value
+from relaxpy.exec.native.values.expressions import Values
+
+Size: TypeAlias = Value | int
+"""A size, index or stride: a number or a value of i64."""
+Indices: TypeAlias = Sequence[Size]
+"""The indices of the outer axes, of the row, and of the first column of a vector of the result."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """An axis of a contraction: its extent, and its strides in `a`, `b` and the result `c`.
+
+    Units: elements. A stride is 0 in an operand that does not have the axis. Iterations that are
+    not `within` a first one and a last one, which is not among them, have no effect: sums are
+    without them, and columns need not be computed.
+    """
+
+    extent: Size
+    a: Size = 0
+    b: Size = 0
+    c: Size = 0
+    within: tuple[Value, Value] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """An operand in memory: the address of its first element, and their scalar type.
+
+    `convert` turns loaded values into the type of the accumulator, with any number of lanes; by
+    default floats are extended and integers sign-extended, so elements of memory that `is_unsigned`
+    have one. If `may_be_packed`, an odd address means that it is a copy in the order in which tiles
+    read it.
+    """
+
+    pointer: Value
+    type: Type
+    convert: Callable[[Value], Value] | None = None
+    may_be_packed: bool = False
+    is_unsigned: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Initial:
+    """The values that sums start from: a number, or elements of `memory`.
+
+    `strides` are those of the outer axes, the row and the column.
+    """
+
+    value: float = 0
+    memory: Memory | None = None
+    strides: tuple[Size, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Epilogue:
+    """What is computed from a sum before it is stored.
+
+    Fields:
+        operands: further elements for each element of the result; those without memory are not
+            among them.
+        frame: creates the frame of values that are computed at the present position.
+        compute: the value to store, for a frame, the sum and the operands.
+        is_costly: whether the code is so long that a tile should not repeat it for each register.
+    """
+
+    operands: tuple[Initial, ...]
+    frame: Callable[[Function], Values]
+    compute: Callable[[Values, Value, Sequence[Value]], Value]
+    is_costly: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Rows of an image as one axis of columns.
+
+    After each `width` columns, those of the second operand continue `jump` elements later; of all
+    other operands they are adjacent.
+    """
+
+    width: int
+    jump: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contraction:
+    """`c[outer, row, column] = initial + sum(a[outer, row, over] * b[outer, over, column])`.
+
+    The products are added in the order of the axes `over`, one after the other and each rounded
+    once with its sum, in an accumulator of type `accumulator`; so a result does not depend on
+    tiles, tasks or the width of vectors. The result must not overlap the operands.
+
+    Fields:
+        outer: axes of the result and of any operands, executed one by one.
+        finish: the values to store for accumulated ones, which by default are converted.
+        epilogue: what is computed before that.
+        fold: where the columns of `b` are not adjacent; None if they have the stride of the axis.
+    """
+
+    a: Memory
+    b: Memory
+    c: Memory
+    outer: tuple[Axis, ...]
+    row: Axis
+    column: Axis
+    over: tuple[Axis, ...]
+    accumulator: Type
+    initial: Initial = Initial()
+    finish: Callable[[Value], Value] | None = None
+    epilogue: Epilogue | None = None
+    fold: Fold | None = None
+
+    def values(self) -> list[Value]:
+        """The values that the contraction consists of, each once."""
+        found: dict[str, Value] = {}
+
+        def keep(value: Value) -> Value:
+            found[value.name] = value
+            return value
+
+        self.of_values(keep)
+        return list(found.values())
+
+    def of_values(self, change: Callable[[Value], Value]) -> Contraction:
+        """The contraction with other values, such as those of another function."""
+
+        def size(value: Size) -> Size:
+            return change(value) if isinstance(value, Value) else value
+
+        def memory(m: Memory) -> Memory:
+            return replace(m, pointer=change(m.pointer))
+
+        def axis(x: Axis) -> Axis:
+            within = None if x.within is None else (change(x.within[0]), change(x.within[1]))
+            return Axis(size(x.extent), size(x.a), size(x.b), size(x.c), within)
+
+        def elements(x: Initial) -> Initial:
+            return (
+                x if x.memory is None else Initial(0, memory(x.memory), tuple(map(size, x.strides)))
+            )
+
+        epilogue = self.epilogue
+        if epilogue is not None:
+            epilogue = replace(epilogue, operands=tuple(map(elements, epilogue.operands)))
+        return Contraction(
+            memory(self.a),
+            memory(self.b),
+            memory(self.c),
+            tuple(map(axis, self.outer)),
+            axis(self.row),
+            axis(self.column),
+            tuple(map(axis, self.over)),
+            self.accumulator,
+            elements(self.initial),
+            self.finish,
+            epilogue,
+            self.fold,
+        )
+
+
+def combine(f: Function, name: str, a: Size, b: Size) -> Size:
+    """`add`, `mul`, `sdiv`, `srem` or `smin` of two sizes or indices, none negative.
+
+    Two numbers are combined at once, and no instruction adds 0 or multiplies by 1.
+    """
+    if not isinstance(a, Value) and not isinstance(b, Value):
+        match name:
+            case "add":
+                return a + b
+            case "mul":
+                return a * b
+            case "sdiv":
+                return a // b
+            case "srem":
+                return a % b
+            case _:
+                return min(a, b)
+    if name in ("add", "mul") and not isinstance(a, Value):
+        a, b = b, a
+    if not isinstance(b, Value):
+        if (name, b) in (("add", 0), ("mul", 1), ("sdiv", 1)):
+            return a
+        if (name, b) in (("mul", 0), ("srem", 1)):
+            return 0
+    if name == "smin":
+        return f.intrinsic("smin", f.index(a), b)
+    return f.arithmetic(name, f.index(a), b)
+
+
+def offset(f: Function, indices: Indices, strides: Sequence[Size]) -> Size:
+    """The sum of the products of indices and strides."""
+    result: Size = 0
+    for index, stride in zip(indices, strides, strict=True):
+        result = combine(f, "add", result, combine(f, "mul", index, stride))
+    return result
+
+
+def digits(f: Function, number: Size, sizes: Sequence[Size]) -> list[Size]:
+    """The indices of the element `number` of an array of `sizes`, the last one fastest."""
+    found: list[Size] = []
+    for size in reversed(sizes):
+        found.insert(0, combine(f, "srem", number, size))
+        number = combine(f, "sdiv", number, size)
+    return found
+
+
+def total(f: Function, sizes: Sequence[Size]) -> Size:
+    """The product of sizes."""
+    result: Size = 1
+    for size in sizes:
+        result = combine(f, "mul", result, size)
+    return result
+
+
+def ceil_div(f: Function, a: Size, b: int) -> Size:
+    """`a / b`, rounded up."""
+    return combine(f, "sdiv", combine(f, "add", a, b - 1), b)
+
+
+def advance(f: Function, pointer: Value, index: Size, type: Type) -> Value:
+    """The address of an element; `pointer` itself for the number 0."""
+    is_zero = not isinstance(index, Value) and index == 0
+    return pointer if is_zero else f.element(pointer, index, type)
+
+
+def widen(value: Value, element: str) -> Value:
+    """`value` as a wider type of the same kind; integers are signed."""
+    if value.type.element == element:
+        return value
+    return value.function.cast("fpext" if value.type.is_float else "sext", value, element)
+
+
+def narrow(value: Value, element: str) -> Value:
+    """`value` as a narrower type of the same kind, a float rounded to nearest."""
+    if value.type.element == element:
+        return value
+    return value.function.cast("fptrunc" if value.type.is_float else "trunc", value, element)
+
+
+def merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """The axes of a sum, of which adjacent ones with proportional strides become one."""
+    result: list[Axis] = []
+    for axis in axes:
+        if not isinstance(axis.extent, Value) and axis.extent == 1:
+            continue
+        if result and not any(
+            isinstance(x, Value)
+            for x in (axis.extent, axis.a, axis.b, result[-1].a, result[-1].b, result[-1].extent)
+        ):
+            last, extent = result[-1], axis.extent
+            if (last.a, last.b) == (axis.a * extent, axis.b * extent):
+                result[-1] = Axis(last.extent * extent, axis.a, axis.b)
+                continue
+        result.append(axis)
+    return tuple(result)
+
+
+def initial_values(
+    f: Function, contraction: Contraction, indices: Indices, type: Type, mask: Value | None
+) -> Value:
+    """The values that the sums of adjacent columns start from."""
+    return elements(f, contraction.initial, indices, type, mask)
+
+
+def elements(
+    f: Function, initial: Initial, indices: Indices, type: Type, mask: Value | None
+) -> Value:
+    """The elements for adjacent columns; one for all of them is the same in all lanes."""
+    if initial.memory is None:
+        return f.const(type, initial.value)
+    memory = moved(f, initial.memory, offset(f, indices, initial.strides))
+    stride = initial.strides[-1]
+    if type.lanes == 1 or (not isinstance(stride, Value) and stride in (0, 1)):
+        wide = type if stride == 1 else Type(type.element)
+        values = load(f, memory, wide, memory.pointer, mask if stride == 1 else None)
+        return f.splat(values, type.lanes)
+    offsets = f.iota(Type("i64", type.lanes)) * stride
+    return convert(memory, f.gather(memory.type, memory.pointer, offsets, mask), type)
+
+
+def store(
+    f: Function, contraction: Contraction, indices: Indices, value: Value, mask: Value | None
+) -> None:
+    """Store accumulated values of adjacent columns, after the epilogue."""
+    c, column = contraction.c, contraction.column
+    epilogue = contraction.epilogue
+    if epilogue is not None:
+        operands = [elements(f, x, indices, value.type, mask) for x in epilogue.operands]
+        value = epilogue.compute(epilogue.frame(f), value, operands)
+    if contraction.finish is not None:
+        value = contraction.finish(value)
+    value = narrow(value, c.type.element)
+    strides = [axis.c for axis in (*contraction.outer, contraction.row, column)]
+    pointer = advance(f, c.pointer, offset(f, indices, strides), c.type)
+    if isinstance(column.c, Value) or column.c != 1:
+        steps = f.iota(Type("i64", value.type.lanes)) * column.c
+        f.scatter(value, pointer, steps, mask)
+    elif mask is None:
+        f.store(value, pointer)
+    else:
+        f.masked_store(value, pointer, mask)
+
+
+def multiply_add(f: Function, factor: Value, vector: Value, value: Value) -> Value:
+    """`factor * vector + value`, for floats rounded once."""
+    factor = f.splat(factor, vector.type.lanes)
+    return f.fma(factor, vector, value) if value.type.is_float else factor * vector + value
+
+
+def extents(axes: Sequence[Axis]) -> list[float]:
+    """The extents of axes, infinite if they are not known."""
+    return [math.inf if isinstance(x.extent, Value) else x.extent for x in axes]
+
+
+def converts(memory: Memory, contraction: Contraction) -> bool:
+    """Whether loaded elements are not yet of the type of the accumulator."""
+    return memory.convert is not None or memory.type != contraction.accumulator
+
+
+def moved(f: Function, memory: Memory, index: Size) -> Memory:
+    """The memory that begins at the element at `index`."""
+    pointer = advance(f, memory.pointer, index, memory.type)
+    return replace(memory, pointer=pointer, may_be_packed=False)
+
+
+def load(f: Function, memory: Memory, type: Type, pointer: Value, mask: Value | None) -> Value:
+    """Adjacent elements of an operand, converted to `type`; 0 where the mask does not hold."""
+    stored = Type(memory.type.element, type.lanes)
+    raw = f.load(stored, pointer) if mask is None else f.masked_load(stored, pointer, mask)
+    return convert(memory, raw, type)
+
+
+def convert(memory: Memory, raw: Value, type: Type) -> Value:
+    """Loaded elements of an operand as the type of the accumulator."""
+    return memory.convert(raw) if memory.convert else widen(raw, type.element)

@@ -1,0 +1,597 @@
+"""Emits contractions as products of register tiles: vectors of columns by a few rows.
+
+A task computes a block of rows by one block of columns. It copies the block of the second operand
+into scratch memory where that is faster than to read it in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from relaxpy.dataclass import dataclass, replace
+from relaxpy.exec.native.contraction.blocking import (
+    Columns,
+    columns_of,
+    cover,
+    divisor,
+    each,
+    even,
+    imbalance,
+    is_near,
+    merged_strides,
+    packed,
+    up,
+)
+from relaxpy.exec.native.contraction.dots import Dots, Read, dots_of, rows_in_copy, rows_in_place
+from relaxpy.exec.native.contraction.finish import finish_rows
+from relaxpy.exec.native.contraction.operands import (
+    Axis,
+    Contraction,
+    Memory,
+    Size,
+    advance,
+    ceil_div,
+    combine,
+    convert,
+    converts,
+    digits,
+    extents,
+    initial_values,
+    merged,
+    moved,
+    multiply_add,
+    offset,
+    store,
+    total,
+)
+from relaxpy.exec.native.contraction.panels import Block, copied_unless_packed, pack
+from relaxpy.exec.native.contraction.tile_sizes import Tile
+from relaxpy.exec.native.llvm.function import I32, Function, Type, Value
+
+ROWS = 128
+"""The rows of a task, which share a copy of the block of columns. A multiple of each tile's."""
+DEPTH = 1024
+"""The most products that are added to a tile at a time: a copy of a block has that many rows."""
+UNROLL = 12
+"""The most iterations of the innermost axes of the sum that are written one after the other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stretch:
+    """A stretch of the sum: its axes with strides, the operands there, and where it stands.
+
+    `is_first` and `is_last` are None if there is one stretch only. The sums of columns start from
+    what is at `moved`, if that is not None.
+    """
+
+    axes: tuple[Axis, ...]
+    a: Memory
+    a_row: Size
+    b: Memory
+    is_first: Value | None
+    is_last: Value | None
+    moved: Value | None = None
+
+
+class TileEmitter:
+    """Emits the tasks of a contraction.
+
+    `tasks` is their number. It follows from the extents alone. The tasks may run in any order and
+    in parallel. The second operand is copied if `packs`; by default that is decided by its size.
+    """
+
+    def __init__(
+        self, f: Function, contraction: Contraction, tile: Tile, *, packs: bool | None = None
+    ) -> None:
+        # A long epilogue has a loop of its own.
+        self.epilogue = contraction.epilogue
+        if self.epilogue is not None and self.epilogue.is_costly:
+            contraction = replace(contraction, epilogue=None)
+        else:
+            self.epilogue = None
+        self.f, self.contraction, self.tile = f, contraction, tile
+        self.rows, self.columns = contraction.row.extent, contraction.column.extent
+        over = merged(contraction.over)
+        first = len(over)
+        while first and math.prod(extents(over[first - 1 :])) <= DEPTH:
+            first -= 1
+        # Of the innermost axes, which `whole` are in each stretch; of the axis before them it has
+        # `chunk` iterations, of the others one.
+        self.whole, self.chunked = over[first:], over[first - 1] if first else None
+        self.singles = over[: max(first - 1, 0)]
+        inside = int(math.prod(extents(self.whole)))
+        self.chunk = max(1, DEPTH // max(1, inside))
+        if self.chunked is not None and isinstance(self.chunked.extent, int):
+            self.chunk = divisor(self.chunked.extent, self.chunk)
+        self.depth = inside * (self.chunk if self.chunked else 1)
+        # Several products of bytes are added by one instruction.
+        self.dots = dots = dots_of(f.module, contraction.accumulator, contraction.a, contraction.b)
+        self.packed = dots.packed if dots else contraction.accumulator
+        self.packs_a = dots is not None or converts(contraction.a, contraction)
+        self.packs_b = dots is not None or (self._packs_b() if packs is None else packs)
+        # A task runs over several iterations of an axis that the second operand does not have, the
+        # innermost of the outer axes, if each of them has few rows.
+        self.strip, self.strips = self._strip()
+        self.outer = contraction.outer[: -1 if self.strip else None]
+        self.row_blocks = ceil_div(f, self.rows, ROWS)
+        self.full, self.tail = self._column_blocks()
+        self.width = up(sum(self.full or self.tail), tile.lanes)
+        self.column_blocks = ceil_div(f, self.columns, self.width)
+        self.tasks = total(f, self._sizes())
+
+    def _sizes(self) -> list[Size]:
+        return [*self._row_sizes(), self.column_blocks]
+
+    def _row_sizes(self) -> list[Size]:
+        """The numbers of tasks along the outer axes and rows."""
+        outer = [axis.extent for axis in self.outer]
+        strips = [] if self.strip is None else [ceil_div(self.f, self.strip.extent, self.strips)]
+        return [*outer, *strips, self.row_blocks]
+
+    def _strip(self) -> tuple[Axis | None, int]:
+        """The axis of the strips of rows that a task computes, and their number; or None, 1."""
+        axis = self.contraction.outer[-1] if self.contraction.outer else Axis(1)
+        if isinstance(axis.b, Value) or axis.b or isinstance(self.rows, Value) or self.packs_a:
+            return None, 1
+        if axis.extent == 1 or not 0 < self.rows <= ROWS // 2:
+            return None, 1
+        count = ROWS // self.rows
+        return axis, count if isinstance(axis.extent, Value) else even(axis.extent, count)
+
+    def _packs_b(self) -> bool:
+        contraction = self.contraction
+        stride = contraction.column.b
+        if isinstance(stride, Value) or stride != 1 or converts(contraction.b, contraction):
+            return True
+        if isinstance(self.rows, int) and self.rows <= self.tile.rows:
+            return False
+        return not is_near(contraction.over, contraction.b.type.bits // 8)
+
+    def _column_blocks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The vectors of full blocks, and those of a smaller one at the end; () for none."""
+        lanes, most = self.tile.lanes, self.tile.vectors
+        if isinstance(self.columns, Value):
+            # Powers of two are the most likely extents.
+            return (lanes,) * (2 if self.tile.rows >= 8 else most), ()
+        candidates = [
+            cover(self.columns, lanes, n, scalars=self.dots is None)
+            for n in range(most, max(0, most - 2), -1)
+        ]
+        repeats = math.prod(extents([Axis(n) for n in self._row_sizes()]))
+        columns = self.columns
+        _, full, tail = min(
+            candidates, key=lambda c: c[0] * imbalance(columns, c[1], c[2], repeats)
+        )
+        return full, tail
+
+    def _allocate(self) -> None:
+        """Allocate the memory of a task on the stack."""
+        f, accumulator, lanes = self.f, self.contraction.accumulator, self.tile.lanes
+        depth = up(self.depth, lanes)
+        height = min(ROWS, self.rows) if isinstance(self.rows, int) else ROWS
+        # Rows of a copy begin in different sets of the cache.
+        wide = self._wide()
+        self.pitch = up(self.depth, wide) + wide
+        if self.packs_a:
+            self.band = f.alloca(self.packed, up(height, lanes) * self.pitch)
+        if self.packs_b:
+            self.panel = f.alloca(self.packed, (depth + lanes) * self.width)
+        if self.dots:
+            self.joined = f.alloca(self.packed, (depth + lanes) * self.width)
+            self.moved = f.alloca(accumulator, self.width)
+        if self.chunked:
+            self.partial = f.alloca(accumulator, self.strips * height * self.width)
+
+    def _wide(self) -> int:
+        """The elements of a copy in a vector; LLVM has masks for all of them with AVX-512."""
+        wide = self.f.module.vector_bits // self.packed.bits
+        return wide if self.f.module.has_avx512 else self.tile.lanes
+
+    def emit(self, task: Value) -> None:
+        """Emit the task of that number."""
+        f = self.f
+        self._allocate()
+        *outer, band, block = digits(f, task, self._sizes())
+        strips: Size = 1
+        if self.strip is not None:
+            outer[-1] = combine(f, "mul", outer[-1], self.strips)
+            left = combine(f, "add", combine(f, "mul", outer[-1], -1), self.strip.extent)
+            exact = isinstance(self.strip.extent, int) and self.strip.extent % self.strips == 0
+            strips = self.strips if exact else combine(f, "smin", left, self.strips)
+        start = combine(f, "mul", band, ROWS)
+        height = self.rows
+        if isinstance(height, Value) or height > ROWS:
+            left = combine(f, "add", combine(f, "mul", start, -1), height)
+            exact = isinstance(height, int) and height % ROWS == 0
+            height = ROWS if exact else combine(f, "smin", left, ROWS)
+
+        def full() -> None:
+            column = combine(f, "mul", block, self.width)
+            self._block(
+                outer, strips, start, height, columns_of(f, self.contraction, column, self.full)
+            )
+
+        def tail() -> None:
+            columns = columns_of(f, self.contraction, self._tail_start(), self.tail)
+            self._block(outer, strips, start, height, columns)
+
+        def blocks() -> None:
+            if self.full and self.tail:
+                is_full = f.compare("slt", f.index(block), self._tail_start() // self.width)
+                f.branch(is_full, full, tail)
+            elif self.full:
+                full()
+            elif self.tail:
+                tail()
+
+        if self.contraction.column.within is None:
+            blocks()
+            return
+        first, last = self.contraction.column.within
+        column = f.index(combine(f, "mul", block, self.width))
+        is_needed = f.compare("slt", column, last), f.compare("sgt", column + self.width, first)
+        f.branch(f.arithmetic("and", *is_needed), blocks)
+
+    def _tail_start(self) -> int:
+        assert isinstance(self.columns, int)
+        return self.columns // self.width * self.width if self.full else 0
+
+    def _block(
+        self,
+        outer: Sequence[Size],
+        strips: Size,
+        start: Size,
+        height: Size,
+        columns: Columns,
+    ) -> None:
+        f, contraction = self.f, self.contraction
+        place = (contraction.row, contraction.column)
+        a = offset(f, (*outer, start), [x.a for x in (*contraction.outer, place[0])])
+        b = offset(f, (*outer, columns.start), [x.b for x in (*contraction.outer, place[1])])
+        if (fold := contraction.fold) is not None:
+            before = combine(f, "sdiv", columns.start, fold.width)
+            b = combine(f, "add", b, combine(f, "mul", before, fold.jump))
+        a_start = moved(f, contraction.a, a)
+        b_start = moved(f, contraction.b, b)
+
+        def stretch(number: Value | None) -> None:
+            part = self._stretch(number, a_start, b_start, height, columns)
+            if self.strip is None:
+                self._rows(outer, start, height, columns, part, 0)
+            else:
+                f.loop(0, strips, 1, [], lambda n: self._strip_rows(n, outer, columns, part))
+
+        if self.chunked is None:
+            stretch(None)
+        else:
+            f.loop(0, self._stretches(), 1, [], stretch)
+        if self.epilogue is not None:
+            f.loop(0, strips, 1, [], lambda n: self._finish(n, outer, start, height, columns))
+
+    def _finish(
+        self, number: Value, outer: Sequence[Size], start: Size, height: Size, columns: Columns
+    ) -> None:
+        """Apply the epilogue to the sums of a strip of rows, which are still in cache."""
+        f, epilogue = self.f, self.epilogue
+        assert epilogue is not None
+        if self.strip is not None:
+            outer = (*outer[:-1], combine(f, "add", outer[-1], number))
+        vectors = [
+            (combine(f, "add", columns.start, before), lanes, mask)
+            for before, lanes, mask in zip(
+                columns.offsets, columns.lanes, columns.masks, strict=True
+            )
+        ]
+        finish_rows(f, self.contraction, epilogue, (outer, start, height), vectors)
+
+    def _strip_rows(
+        self, number: Value, outer: Sequence[Size], columns: Columns, stretch: _Stretch
+    ) -> None:
+        """The rows of one strip."""
+        f = self.f
+        assert self.strip is not None
+        assert isinstance(self.rows, int)
+        here = (*outer[:-1], combine(f, "add", outer[-1], number))
+        a = moved(f, stretch.a, combine(f, "mul", number, self.strip.a))
+        there = replace(stretch, a=a)
+        self._rows(here, 0, self.rows, columns, there, combine(f, "mul", number, self.rows))
+
+    def _stretches(self) -> Value:
+        """The number of stretches of the sum; one at least, which writes the initial values."""
+        assert self.chunked is not None
+        chunks = ceil_div(self.f, self.chunked.extent, self.chunk)
+        count = total(self.f, [chunks, *(axis.extent for axis in self.singles)])
+        return self.f.intrinsic("smax", self.f.index(count), 1)
+
+    def _stretch(
+        self, number: Value | None, a: Memory, b: Memory, height: Size, columns: Columns
+    ) -> _Stretch:
+        f, axes = self.f, list(self.whole)
+        is_first = is_last = None
+        before: Size = 0
+        first: Size = 0
+        if number is not None:
+            assert self.chunked is not None
+            chunks = f.intrinsic("smax", f.index(ceil_div(f, self.chunked.extent, self.chunk)), 1)
+            first = combine(f, "mul", combine(f, "srem", number, chunks), self.chunk)
+            rest = combine(f, "sdiv", number, chunks)
+            whole = self.chunked.extent
+            before = combine(f, "add", combine(f, "mul", rest, whole), first)
+            before = combine(f, "mul", before, total(f, [axis.extent for axis in self.whole]))
+            left = combine(f, "add", combine(f, "mul", first, -1), whole)
+            exact = isinstance(whole, int) and whole % self.chunk == 0
+            extent = self.chunk if exact and whole else combine(f, "smin", left, self.chunk)
+            a, b = (
+                moved(f, a, combine(f, "mul", first, self.chunked.a)),
+                moved(f, b, combine(f, "mul", first, self.chunked.b)),
+            )
+            for axis in reversed(self.singles):
+                size = f.intrinsic("smax", f.index(axis.extent), 1)
+                index = combine(f, "srem", rest, size)
+                rest = combine(f, "sdiv", rest, size)
+                a = moved(f, a, combine(f, "mul", index, axis.a))
+                b = moved(f, b, combine(f, "mul", index, axis.b))
+                # A sum without an iteration has one stretch, which adds nothing.
+                extent = combine(f, "mul", extent, combine(f, "smin", axis.extent, 1))
+            axes.insert(0, replace(self.chunked, extent=extent))
+            is_first = f.compare("eq", number, 0)
+            is_last = f.compare("eq", number + 1, self._stretches())
+        if axes and axes[0].within is not None:
+            low, high = axes[0].within
+            start = f.intrinsic("smax", low - first, 0)
+            stop = f.intrinsic("smin", high - first, axes[0].extent)
+            a = moved(f, a, combine(f, "mul", start, axes[0].a))
+            b = moved(f, b, combine(f, "mul", start, axes[0].b))
+            axes[0] = replace(axes[0], extent=f.intrinsic("smax", stop - start, 0))
+        row = self.contraction.row
+        a_row = row.a
+        strides = [(axis.a, axis.b) for axis in axes]
+        if self.packs_a:
+            self._pack_a(a, axes, height)
+            a, a_row = Memory(self.band, self.packed), self.pitch
+            strides = [(n, b) for n, (_, b) in zip(packed(axes), strides, strict=True)]
+        if self.packs_b and self.dots is None:
+            b, width = Memory(self._panel(b, axes, columns, before), self.packed), self.width
+            strides_in_copy = packed(axes)
+            strides = [(a, n * width) for n, (a, _) in zip(strides_in_copy, strides, strict=True)]
+        if (dots := self.dots) is not None:
+            rows = total(f, [x.extent for x in axes])
+            joined, starts = self._joined(dots, b, axes, columns, number)
+            axes = [Axis(ceil_div(f, rows, dots.count), 1, self.width)]
+            a, b = Memory(self.band, I32), Memory(joined, I32)
+            a_row = self.pitch // dots.count
+            moved_by = starts if dots.moves else None
+            return _Stretch(tuple(axes), a, a_row, b, is_first, is_last, moved_by)
+        pairs = zip(axes, strides, strict=True)
+        axes = [Axis(axis.extent, *both) for axis, both in pairs]
+        return _Stretch(merged(axes), a, a_row, b, is_first, is_last)
+
+    def _joined(
+        self, dots: Dots, b: Memory, axes: Sequence[Axis], columns: Columns, number: Value | None
+    ) -> list[Value]:
+        """The addresses of the joined rows of a stretch, and of what sums start from.
+
+        If the whole operand is packed already, they are parts of that.
+        """
+        f = self.f
+        rows = total(f, [x.extent for x in axes])
+
+        def copied() -> list[Value]:
+            read = self._read_rows(dots, b, axes, columns)
+            starts = dots.join_rows(f, read, self.joined, rows, self.width, columns)
+            for before, start in zip(columns.offsets, starts, strict=False):
+                f.store(start, advance(f, self.moved, before, I32))
+            return [self.joined, self.moved]
+
+        def present(whole: Value) -> list[Value]:
+            groups = up(self.depth, dots.count) // dots.count
+            height = groups + dots.moves
+            stretches = int(math.prod(extents(self.contraction.over))) // self.depth
+            place = combine(f, "mul", columns.start, stretches * height)
+            before = combine(f, "mul", 0 if number is None else number, height * self.width)
+            joined = advance(f, whole, combine(f, "add", place, before), I32)
+            return [joined, advance(f, joined, groups * self.width, I32)]
+
+        return copied_unless_packed(f, self.contraction.b, present, copied)
+
+    def _read_rows(self, dots: Dots, b: Memory, axes: Sequence[Axis], columns: Columns) -> Read:
+        """How rows of the second operand are read to be joined: in place, or copied first."""
+        f = self.f
+        over = merged_strides(f, [Axis(x.extent, 0, x.b) for x in axes])
+        column = self.contraction.column.b
+        is_adjacent = not isinstance(column, Value) and column == 1
+        if is_adjacent and dots.packed == b.type and f.module.has_avx512:
+            return rows_in_place(b, over, columns)
+        self._pack_b(b, axes, columns)
+        return rows_in_copy(Memory(self.panel, dots.packed), self.width, columns)
+
+    def _panel(self, b: Memory, axes: Sequence[Axis], columns: Columns, before: Size) -> Value:
+        """The address of a copy of a block, whose rows follow `before` others of the same columns.
+
+        If the whole operand is packed already, it is a part of that.
+        """
+        f = self.f
+
+        def copied() -> list[Value]:
+            self._pack_b(b, axes, columns)
+            return [self.panel]
+
+        def present(whole: Value) -> list[Value]:
+            rows = int(math.prod(extents(self.contraction.over)))
+            place = combine(f, "mul", columns.start, rows)
+            place = combine(f, "add", place, combine(f, "mul", before, self.width))
+            return [advance(f, whole, place, self.packed)]
+
+        [panel] = copied_unless_packed(f, self.contraction.b, present, copied)
+        return panel
+
+    def _pack_a(self, a: Memory, axes: Sequence[Axis], height: Size) -> None:
+        f, row = self.f, self.contraction.row
+        a = self.dots.first(a) if self.dots else a
+        axes = merged_strides(f, [Axis(x.extent, 0, x.a) for x in axes])
+        is_along = axes and not isinstance(axes[-1].b, Value) and axes[-1].b == 1
+        vector = Type(self.packed.element, self._wide() if is_along else self.tile.lanes)
+
+        def copy(at: Size, target: Size) -> None:
+            extent, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
+            block = Block(moved(f, a, at).pointer, height, extent, row.a, stride)
+            pack(f, a, block, advance(f, self.band, target, vector), self.pitch, vector)
+
+        each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
+
+    def _pack_b(self, b: Memory, axes: Sequence[Axis], columns: Columns) -> None:
+        f, column = self.f, self.contraction.column
+        b = self.dots.second(b) if self.dots else b
+        vector = Type(self.packed.element, self.tile.lanes)
+        extent: Size = sum(columns.lanes)
+        if isinstance(self.columns, Value):
+            left = self.columns - f.index(columns.start)
+            extent = combine(f, "smin", left, extent)
+        elif not isinstance(columns.start, Value):
+            extent = min(sum(columns.lanes), self.columns - columns.start)
+
+        axes = merged_strides(f, [Axis(x.extent, 0, x.b) for x in axes])
+
+        def copy(at: Size, target: Size) -> None:
+            rows, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
+            block = Block(moved(f, b, at).pointer, rows, extent, stride, column.b)
+            place = advance(f, self.panel, combine(f, "mul", target, self.width), vector)
+            pack(f, b, block, place, self.width, vector)
+
+        each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
+
+    def _rows(
+        self,
+        outer: Sequence[Size],
+        start: Size,
+        height: Size,
+        columns: Columns,
+        stretch: _Stretch,
+        kept: Size,
+    ) -> None:
+        """The tiles of rows, whose partial sums begin at the row `kept`."""
+        f, most = self.f, self.tile.rows
+
+        def tile(row: Size, rows: int) -> None:
+            self._tile(outer, start, row, rows, columns, stretch, combine(f, "add", kept, row))
+
+        if isinstance(height, int):
+            whole = height // most * most
+            if whole == most:
+                tile(0, most)
+            elif whole:
+                f.loop(0, whole, most, [], lambda row: tile(row, most))
+            if height > whole:
+                tile(whole, height - whole)
+            return
+        whole_rows = f.arithmetic("and", height, -most)
+        f.loop(0, whole_rows, most, [], lambda row: tile(row, most))
+        if isinstance(self.rows, int):
+            rest = self.rows % most
+            f.branch(f.compare("slt", whole_rows, height), lambda: tile(whole_rows, rest))
+            return
+        size = most // 2
+        while size:
+            before = f.arithmetic("and", height, -2 * size)
+            has = f.compare("ne", f.arithmetic("and", height, size), 0)
+            f.branch(has, partial(tile, before, size))
+            size //= 2
+
+    def _tile(
+        self,
+        outer: Sequence[Size],
+        start: Size,
+        row: Size,
+        rows: int,
+        columns: Columns,
+        stretch: _Stretch,
+        kept_row: Size,
+    ) -> None:
+        f, contraction = self.f, self.contraction
+        types = [Type(contraction.accumulator.element, lanes) for lanes in columns.lanes]
+        first = combine(f, "add", start, row)
+        places = [
+            (
+                (*outer, combine(f, "add", first, r), combine(f, "add", columns.start, before)),
+                type,
+                mask,
+            )
+            for r in range(rows)
+            for before, type, mask in zip(columns.offsets, types, columns.masks, strict=True)
+        ]
+
+        def initial() -> list[Value]:
+            return [initial_values(f, contraction, *place) for place in places]
+
+        def finish(values: Sequence[Value]) -> None:
+            for value, (indices, _, mask) in zip(values, places, strict=True):
+                store(f, contraction, indices, value, mask)
+
+        def scratch(position: int) -> Value:
+            r, n = divmod(position, len(types))
+            here = combine(f, "mul", combine(f, "add", kept_row, r), self.width)
+            here = combine(f, "add", here, columns.offsets[n])
+            return advance(f, self.partial, here, contraction.accumulator)
+
+        def keep(values: Sequence[Value]) -> None:
+            for position, value in enumerate(values):
+                f.store(value, scratch(position))
+
+        def kept() -> list[Value]:
+            return [f.load(type, scratch(n)) for n, (_, type, _) in enumerate(places)]
+
+        a = moved(f, stretch.a, combine(f, "mul", row, stretch.a_row))
+        b = [moved(f, stretch.b, n) for n in (columns.offsets if self.packs_b else columns.places)]
+        values = (
+            initial() if stretch.is_first is None else f.branch(stretch.is_first, initial, kept)
+        )
+        if stretch.moved is not None:
+            places_moved = [advance(f, stretch.moved, n, I32) for n in columns.offsets]
+            moved_by = [f.load(t, p) for t, p in zip(types, places_moved, strict=True)]
+            values = [v + moved_by[n % len(types)] for n, v in enumerate(values)]
+        values = self._accumulate(stretch.axes, a, stretch.a_row, b, types, columns, values)
+        if stretch.is_last is None:
+            finish(values)
+        else:
+            f.branch(stretch.is_last, lambda: finish(values), lambda: keep(values))
+
+    def _accumulate(
+        self,
+        axes: Sequence[Axis],
+        a: Memory,
+        a_row: Size,
+        b: Sequence[Memory],
+        types: Sequence[Type],
+        columns: Columns,
+        values: Sequence[Value],
+    ) -> list[Value]:
+        """The values plus the products of the axes, in their order."""
+        f, rows = self.f, len(values) // len(types)
+        if not axes:
+            add = self.dots.add if self.dots else partial(multiply_add, f)
+            scalar = Type(types[0].element)
+            vectors = [
+                f.load(type, memory.pointer) if self.packs_b else columns.load(memory, type, n)
+                for n, (memory, type) in enumerate(zip(b, types, strict=True))
+            ]
+            results = []
+            for r in range(rows):
+                pointer = advance(f, a.pointer, combine(f, "mul", r, a_row), a.type)
+                factor = convert(a, f.load(a.type, pointer), scalar)
+                for vector, value in zip(vectors, values[r * len(b) :], strict=False):
+                    results.append(add(factor, vector, value))
+            return results
+        axis = axes[0]
+
+        def iteration(index: Size, *current: Value) -> list[Value]:
+            a_there = moved(f, a, combine(f, "mul", index, axis.a))
+            b_there = [moved(f, memory, combine(f, "mul", index, axis.b)) for memory in b]
+            return self._accumulate(axes[1:], a_there, a_row, b_there, types, columns, current)
+
+        if math.prod(extents(axes)) <= UNROLL:
+            for number in range(int(extents(axes)[0])):
+                values = iteration(number, *values)
+            return list(values)
+        return f.loop(0, axis.extent, 1, values, iteration)

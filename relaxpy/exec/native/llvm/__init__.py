@@ -1,0 +1,1 @@
+"""LLVM IR as text: types, values, functions and modules."""

@@ -1,0 +1,78 @@
+"""Vectors whose elements are those of several vectors in turn, and the reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxpy.exec.native.llvm.function import Function, Value
+
+
+def interleaved(f: Function, columns: Sequence[Sequence[Value]]) -> list[Value]:
+    """The elements of columns in turn: the first of each column, then the second ones."""
+    count = len(columns)
+    if count == 1:
+        return list(columns[0])
+    if count % 2 == 0:
+        half = count // 2
+        pairs = zip(columns[:half], columns[half:], strict=True)
+        return interleaved(
+            f, [[v for a, b in zip(*p, strict=True) for v in _zipped(f, a, b)] for p in pairs]
+        )
+    result = []
+    for parts in zip(*columns, strict=True):
+        lanes = parts[0].type.lanes
+        for first in range(0, lanes * count, lanes):
+            sources = [divmod(first + n, count) for n in range(lanes)]
+            vector = parts[0]
+            for number, part in enumerate(parts[1:], 1):
+                old = [lane if number == 1 else n for n, (lane, _) in enumerate(sources)]
+                order = [
+                    lanes + lane if column == number else kept
+                    for (lane, column), kept in zip(sources, old, strict=True)
+                ]
+                vector = f.shuffle(vector, part, order)
+            result.append(vector)
+    return result
+
+
+def _zipped(f: Function, a: Value, b: Value) -> tuple[Value, Value]:
+    lanes = a.type.lanes
+    low, high = (
+        [n // 2 + lanes * (n % 2) for n in part] for part in (range(lanes), range(lanes, 2 * lanes))
+    )
+    return f.shuffle(a, b, low), f.shuffle(a, b, high)
+
+
+def parted(f: Function, vectors: Sequence[Value], count: int) -> list[list[Value]]:
+    """The columns whose elements are in turn in vectors, a multiple of `count`."""
+    if count == 1:
+        return [list(vectors)]
+    lanes = vectors[0].type.lanes
+    if count % 2 == 0:
+        pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+        halves = (
+            parted(f, [f.shuffle(a, b, range(first, 2 * lanes, 2)) for a, b in pairs], count // 2)
+            for first in (0, 1)
+        )
+        return [column for both in zip(*halves, strict=True) for column in both]
+    return [
+        [
+            _picked(f, vectors[first : first + count], [n * count + column for n in range(lanes)])
+            for first in range(0, len(vectors), count)
+        ]
+        for column in range(count)
+    ]
+
+
+def _picked(f: Function, vectors: Sequence[Value], places: Sequence[int]) -> Value:
+    """The elements at `places`, in ascending order, of vectors that follow each other."""
+    lanes = vectors[0].type.lanes
+    result = vectors[0]
+    for number, vector in enumerate(vectors[1:], 1):
+        order = []
+        for lane, place in enumerate(places):
+            at, rest = divmod(place, lanes)
+            kept = min(place, lanes - 1) if number == 1 else lane
+            order.append(lanes + rest if at == number else kept)
+        result = f.shuffle(result, vector, order)
+    return result

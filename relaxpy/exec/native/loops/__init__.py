@@ -1,0 +1,1 @@
+"""Loops in LLVM IR: over axes, runs and trees."""

@@ -1,0 +1,289 @@
+"""Emits loops: over the iterations of axes, and over vectors of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from itertools import pairwise
+
+from relaxpy.exec.kernel.nest.bounds import bounds_of
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.native.calls.interrupt import Interrupt
+from relaxpy.exec.native.llvm.function import I8, I128, Function, Value
+from relaxpy.exec.native.trees.obligations import Obligation
+from relaxpy.exec.native.trees.program import Program
+from relaxpy.exec.native.values.expressions import Values
+from relaxpy.exec.native.values.frame import Lanes
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
+from relaxpy.ir.tir.expr import PrimExpr
+
+_TESTED = 8
+"""The iterations in which an obligation is tested at once."""
+
+
+class Loops:
+    """Emits loops of `program` in the function of `frame`.
+
+    `proofs` has the axes whose bounds are used in proofs in place of those that start with a
+    variable, the first iteration of a block.
+    """
+
+    def __init__(self, program: Program, frame: Values) -> None:
+        self.program, self.plan = program, program.plan
+        self.frame: Values = frame
+        self.function: Function = frame.function
+        self.proofs: dict[PrimExpr, Axis] = {}
+        self.in_task = False
+        """Whether the function is that of a task."""
+        self.tested = False
+        """Whether it is that of a task that tests obligations, so that another one may fail."""
+        self.interrupt: Interrupt | None = None
+        """What ends loops that may take long if a signal of Python arrives."""
+
+    def where(self, tests: Sequence[PrimExpr], body: Callable[[], None]) -> None:
+        """`body` if all of `tests` hold."""
+        if not tests:
+            body()
+            return
+        frame = self.frame
+        condition: Value | None = None
+        for test in tests:
+            condition = frame.both(condition, frame.value(test))
+        assert condition is not None
+
+        def inside() -> None:
+            with frame.conditionally():
+                body()
+
+        self.function.branch(condition, inside)
+
+    def loop(
+        self,
+        axis: Axis,
+        body: Callable[..., Sequence[Value] | None],
+        carried: Sequence[Value] = (),
+        *,
+        listens: bool = False,
+    ) -> list[Value]:
+        """`carried = body(*carried)` in each iteration of the axis.
+
+        If it `listens`, signals of Python may end it.
+        """
+        frame = self.frame
+        start, stop = self.bounds(axis)
+
+        def inside(index: Value, *values: Value) -> Sequence[Value] | None:
+            frame.pin(values)
+            if self.tested:
+                self.leave_if_failed()
+            with frame.level({axis.var: index}), self.opened(axis):
+                result = body(*values)
+            if listens:
+                self.listen()
+            return result
+
+        results = self.function.loop(start, stop, 1, carried, inside)
+        frame.pin(results)
+        frame.forget()
+        return results
+
+    def listen(self) -> None:
+        """Leave if a signal of Python has arrived; in tasks, the thread pool looks for these."""
+        if self.interrupt is not None and self.interrupt.function is self.function:
+            self.interrupt.poll()
+
+    def require(self, obligations: Sequence[Obligation], depth: int = 0) -> None:
+        """Leave where an obligation does not hold, after the first `depth` of their axes.
+
+        Those with the same axes share loops, as in the text, where each loop may never end unless
+        one of them fails.
+        """
+        groups: dict[object, list[Obligation]] = {}
+        for obligation in obligations:
+            if len(obligation.axes) == depth:
+                self.frame.require(obligation)
+            elif (outside := self._outside(obligation, obligation.axes[depth:])) is not None:
+                self.function.leave(outside)
+            else:
+                axis = obligation.axes[depth]
+                groups.setdefault((axis.var, axis.start, axis.stop), []).append(obligation)
+        for group in groups.values():
+            axis = group[0].axes[depth]
+            if all(len(o.axes) == depth + 1 for o in group):
+                self.chunks(axis, _TESTED, 1, partial(self._tested, group), ())
+            else:
+                self.loop(axis, partial(self.require, group, depth + 1))
+
+    def _outside(self, obligation: Obligation, axes: Sequence[Axis]) -> Value | None:
+        """Whether an index is outside in an iteration of `axes`, by its least and greatest value.
+
+        It is None where these do not decide that, or where integers of 128 bits may not hold them.
+        """
+        f, variables, shape_vars = self.function, {a.var for a in axes}, self.plan.shape_vars
+        bounds = [as_poly(bound) for a in axes for bound in (a.start, a.stop)]
+        linear = affine(obligation.index, variables)
+        if obligation.size is None or obligation.path or linear is None:
+            return None
+        if any(bound.mentions(variables) for bound in bounds):
+            return None
+        ends = bounds_of(linear, axes, shape_vars)
+        if ends is None:
+            return None
+        low, high, size = *ends, as_poly(obligation.size)
+        if not all(map(_is_small, (low, high, size))):
+            return None
+        outside = f.compare("slt", self._wide(low), 0)
+        above = f.compare("sge", self._wide(high), self._wide(size))
+        outside = f.arithmetic("or", outside, above)
+        for axis in axes:
+            if not axis.extent.is_at_least(1, shape_vars):
+                runs = f.compare("slt", *map(f.index, self.bounds(axis)))
+                outside = f.arithmetic("and", outside, runs)
+        return outside
+
+    def _wide(self, value: IndexPoly) -> Value:
+        """An index as an i128, so that nothing overflows."""
+        f = self.function
+        total = f.const(I128, 0)
+        for monomial, factor in value.terms.items():
+            term = f.const(I128, factor)
+            for atom in monomial:
+                term = f.cast("sext", self.frame.atom(atom), I128.element) * term
+            total = total + term
+        return total
+
+    def _tested(self, required: Sequence[Obligation], lanes: Lanes, number: int) -> Sequence[Value]:
+        if self.tested:
+            self.leave_if_failed()
+        with self.frame.level(lanes=lanes):
+            for obligation in required:
+                self.frame.require(obligation)
+        return ()
+
+    def leave_if_failed(self) -> None:
+        """Leave if a task has failed."""
+        f, failure = self.function, self.frame.failure
+        assert failure is not None
+        f.leave(f.compare("ne", f.load(I8, failure), 0))
+
+    def nested(
+        self,
+        axes: Sequence[Axis],
+        body: Callable[..., Sequence[Value]],
+        carried: Sequence[Value],
+    ) -> list[Value]:
+        """`carried = body(*carried)` in each iteration of nested loops."""
+        if not axes:
+            return list(body(*carried))
+        return self.loop(axes[0], lambda *c: self.nested(axes[1:], body, c), carried)
+
+    def bounds(self, axis: Axis) -> tuple[Value | int, Value | int]:
+        """The bounds of an axis, as numbers where they are known."""
+        start, stop = as_poly(axis.start), as_poly(axis.stop)
+        low: Value | int | None = start.constant
+        high: Value | int | None = stop.constant
+        low = self.frame.index(start) if low is None else low
+        return low, self.frame.index(stop) if high is None else high
+
+    def cuts(self, axis: Axis, steps: Sequence[int]) -> list[Value | int]:
+        """The start of an axis, where each of `steps` that follow it ends, and the stop."""
+        start, stop = self.bounds(axis)
+        if isinstance(start, int) and isinstance(stop, int):
+            stop = max(stop, start)
+            return [start, *(start + (stop - start) // s * s for s in steps), stop]
+        f = self.function
+        first, last = f.index(start), f.index(stop)
+        if not axis.extent.is_at_least(0, self.plan.shape_vars):
+            last = f.intrinsic("smax", last, first)
+        extent = last - first
+        return [first, *(last - f.remainder(extent, s) for s in steps), last]
+
+    def opened(self, axis: Axis) -> AbstractContextManager[None]:
+        """A context in which the bounds of `axis` are used in proofs."""
+        proof = self.proofs.get(axis.start)
+        known = axis if proof is None else Axis(axis.var, proof.start, proof.stop)
+        return self.frame.within(known)
+
+    def iterations(
+        self, axes: Sequence[Axis], body: Callable[[], None], *, listens: bool = False
+    ) -> None:
+        """`body` in each iteration of nested loops.
+
+        Signals of Python may end all but the innermost one, and this too if it `listens`.
+        """
+        if not axes:
+            body()
+            return
+        inner = axes[1:]
+        self.loop(
+            axes[0],
+            lambda: self.iterations(inner, body, listens=listens),
+            listens=listens or bool(inner),
+        )
+
+    def chunks(
+        self,
+        axis: Axis,
+        count: int,
+        unroll: int,
+        body: Callable[..., Sequence[Value]],
+        carried: Sequence[Value],
+        *,
+        wide: bool = False,
+    ) -> list[Value]:
+        """`carried = body(lanes, number, *carried)` for vectors of iterations of the axis.
+
+        `number` is the position of a vector among `unroll` vectors that follow each other. These
+        are the same vector if it is `wide`.
+        """
+        f, frame = self.function, self.frame
+        _, stop = self.bounds(axis)
+
+        def full(step: int) -> Callable[..., Sequence[Value]]:
+            copies, lanes = (1, step) if wide else (step // count, count)
+
+            def inside(index: Value, *values: Value) -> Sequence[Value]:
+                frame.pin(values)
+                result: Sequence[Value] = values
+                for number in range(copies):
+                    at = index if number == 0 else index + number * lanes
+                    with self.opened(axis):
+                        result = body(Lanes(axis.var, at, lanes, None), number, *result)
+                    frame.pin(result)
+                return result
+
+            return inside
+
+        def rest(index: Value, *values: Value) -> Sequence[Value]:
+            frame.pin(values)
+            mask = self._first_lanes(f.index(stop) - index, count)
+            with self.opened(axis):
+                return body(Lanes(axis.var, index, count, mask), 0, *values)
+
+        strides = sorted({count * unroll, count}, reverse=True)
+        cuts = self.cuts(axis, strides)
+        values = list(carried)
+        for (low, high), step in zip(pairwise(cuts), strides, strict=False):
+            values = f.loop(low, high, step, values, full(step))
+            frame.pin(values)
+        low, high = map(f.index, cuts[-2:])
+        # As a loop, it would add to an index that may be close to the greatest number.
+        values = f.branch(f.compare("slt", low, high), lambda: rest(low, *values), lambda: values)
+        frame.pin(values)
+        frame.forget()
+        return values
+
+    def _first_lanes(self, number: Value, count: int) -> Value:
+        """The mask of the first lanes; that of a known number is computed once, and kept."""
+        f, frame = self.function, self.frame
+        if number.name.startswith("%") or not f.module.has_avx512:
+            return f.lanes_below(number, count)
+        key = "first", number.name, count
+        return frame.place(key, (), lambda: f.lanes_below(number, count))
+
+
+def _is_small(value: IndexPoly) -> bool:
+    """Whether 128 bits hold a value whose atoms have 64 bits, and each part of it."""
+    factors = value.terms.items()
+    return len(factors) < 1 << 10 and all(len(m) < 2 and abs(n) < 1 << 50 for m, n in factors)

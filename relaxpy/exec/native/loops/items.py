@@ -1,0 +1,197 @@
+"""Emits items of a loop nest in the order of the text, one element at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from relaxpy.exec.kernel.nest.nodes import (
+    Alloc,
+    Axis,
+    Bind,
+    Branch,
+    Check,
+    Invoke,
+    Item,
+    Jump,
+    Loop,
+    Return,
+    Store,
+    WhileLoop,
+    expressions,
+    jumps,
+    walk_items,
+)
+from relaxpy.exec.native.llvm.function import I8, Value
+from relaxpy.exec.native.trees.obligations import of_value
+from relaxpy.exec.native.values.frame import RefusedError
+from relaxpy.ir.tir.expr import PrimExpr
+
+if TYPE_CHECKING:
+    from relaxpy.exec.native.loops.axes import Loops
+
+
+class Items:
+    """Emits items with `loops` and their values.
+
+    If they are `checked`, what they need to be valid is tested before each of them.
+    """
+
+    def __init__(self, loops: Loops, *, checked: bool = False) -> None:
+        self.loops, self.frame, self.function = loops, loops.frame, loops.function
+        self.checked = checked
+        self.live: Value | None = None
+        """The address of a byte that is 1 until a jump in the present iteration."""
+        self.broken: Value | None = None
+        """The address of a byte that is 1 after a break."""
+
+    def items(self, items: Sequence[Item]) -> None:
+        """Emit items one after the other.
+
+        Errors:
+            RefusedError: one of them has no native form.
+        """
+        for number, item in enumerate(items):
+            self._item(item)
+            rest = items[number + 1 :]
+            if rest and self.live is not None and any(True for _ in jumps((item,))):
+                goes_on = self.function.compare("ne", self.function.load(I8, self.live), 0)
+                self.function.branch(goes_on, partial(self._skippable, rest))
+                self.frame.forget()
+                return
+
+    def guarded(self, guards: Sequence[PrimExpr], store: Store) -> None:
+        """A store if all guards hold, of which each is computed only if those before it hold."""
+        if not self.checked:
+            self.loops.where(guards, lambda: self.store(store))
+            return
+        item: Item = store
+        for guard in reversed(guards):
+            item = Branch(guard, (item,))
+        self._item(item)
+
+    def _item(self, item: Item) -> None:
+        if not isinstance(item, WhileLoop):
+            self._check(expressions(item))
+        match item:
+            case Loop(axis=axis, body=body) if any(True for _ in jumps(body)):
+                self._loop_with_jumps(axis, body)
+            case Loop(axis=axis, body=body):
+                has_loops = any(isinstance(i, Loop) for i in walk_items(body))
+                self.loops.loop(axis, lambda: self.items(body), listens=has_loops)
+            case Branch(condition=condition, body=body, orelse=orelse):
+                test = self.frame.value(condition)
+                self.function.branch(
+                    test, lambda: self._skippable(body), lambda: self._skippable(orelse)
+                )
+                self.frame.forget()
+            case WhileLoop(condition=condition, body=body):
+                self._while(condition, body)
+            case Store():
+                self.store(item)
+            case Bind(var=var, value=value):
+                bound = self.frame.value(value)
+                self.frame.pin([bound])
+                self.frame.bind(var, bound)
+            case Check(condition=condition):
+                if self.checked:
+                    self.function.leave(self.frame.negated(self.frame.value(condition)))
+            case Return():
+                raise RefusedError("a result that is returned")
+            case Invoke():
+                raise RefusedError("a call of a function")
+            case Alloc(buffer=buffer):
+                raise RefusedError(f"the shape of {buffer.name} is known only while it runs")
+            case Jump(kind=kind):
+                self._jump(kind)
+            case _:
+                assert_never(item)
+
+    def _check(self, values: Iterable[PrimExpr]) -> None:
+        """Test what must hold for `values` to be computed."""
+        if not self.checked:
+            return
+        frame = self.frame
+        for value in values:
+            for obligation in of_value(value, tuple(frame.axes), (), frame.shape_vars):
+                frame.require(obligation)
+
+    def _jump(self, kind: str) -> None:
+        f, none = self.function, self.function.const(I8, 0)
+        assert self.live is not None
+        assert self.broken is not None
+        f.store(none, self.live)
+        if kind == "break":
+            f.store(f.const(I8, 1), self.broken)
+
+    @contextmanager
+    def _jumping(self) -> Iterator[tuple[Value, Value]]:
+        """A loop that jumps may leave, and the bytes that say so."""
+        f, outer = self.function, (self.live, self.broken)
+        live, broken = f.alloca(I8, 1), f.alloca(I8, 1)
+        f.store(f.const(I8, 0), broken)
+        self.live, self.broken = live, broken
+        yield live, broken
+        self.live, self.broken = outer
+
+    def _loop_with_jumps(self, axis: Axis, body: Sequence[Item]) -> None:
+        f, frame, loops = self.function, self.frame, self.loops
+        start, stop = map(f.index, loops.bounds(axis))
+        with self._jumping() as (live, broken):
+
+            def holds(index: Value) -> Value:
+                runs = f.compare("eq", f.load(I8, broken), 0)
+                return f.arithmetic("and", f.compare("slt", index, stop), runs)
+
+            def inside(index: Value) -> Sequence[Value]:
+                f.store(f.const(I8, 1), live)
+                with frame.level({axis.var: index}), loops.opened(axis):
+                    self.items(body)
+                return [index + 1]
+
+            f.while_loop([start], holds, inside)
+        frame.forget()
+
+    def _skippable(self, items: Sequence[Item]) -> None:
+        with self.frame.conditionally():
+            self.items(items)
+
+    def _while(self, condition: PrimExpr, body: Sequence[Item]) -> None:
+        f, frame = self.function, self.frame
+        with self._jumping() as (live, broken):
+
+            def holds() -> Value:
+                with frame.level():
+                    self._check([condition])
+                    unbroken = f.compare("eq", f.load(I8, broken), 0)
+                    return f.arithmetic("and", frame.value(condition), unbroken)
+
+            def inside() -> Sequence[Value]:
+                f.store(f.const(I8, 1), live)
+                with frame.level():
+                    self.items(body)
+                self.loops.listen()
+                return ()
+
+            f.while_loop((), holds, inside)
+        frame.forget()
+
+    def store(self, store: Store) -> None:
+        """One store; nothing if an index is outside."""
+        frame, dtype = self.frame, store.buffer.dtype
+        inside = frame.unproved(store.buffer, store.indices)
+        if inside is not None and self.checked:
+            self.function.leave(frame.negated(inside))
+            inside = None
+        value = frame.narrowed(frame.value(store.value), dtype)
+        if inside is None:
+            frame.store(store.buffer, store.indices, value)
+            return
+
+        def perform() -> None:
+            with frame.conditionally():
+                frame.store(store.buffer, store.indices, value)
+
+        self.function.branch(inside, perform)

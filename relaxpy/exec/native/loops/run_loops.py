@@ -1,0 +1,550 @@
+"""Emits runs: loops in which stores and accumulations run side by side, in vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from relaxpy.dataclass import replace
+from relaxpy.exec.kernel.nest.buffers import position_of, strides_of
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.searches import searched_condition
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Run
+from relaxpy.exec.native.contraction.contract import emit_product
+from relaxpy.exec.native.llvm.function import I64, Value
+from relaxpy.exec.native.loops.axes import Loops
+from relaxpy.exec.native.loops.crossing import Crossing, crossing_of, transposed
+from relaxpy.exec.native.trees.lanes import lane_axis
+from relaxpy.exec.native.trees.masks import Masked
+from relaxpy.exec.native.trees.product import product_of
+from relaxpy.exec.native.trees.short_rows import ShortRows, Step, short_rows
+from relaxpy.exec.native.values.accumulate import combined, identity
+from relaxpy.exec.native.values.frame import Lanes, storage_type, value_type
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import Call, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
+
+LANE_BITS = 512
+"""The bits of a vector of values, on every machine: the order of sums does not depend on it."""
+_SWEPT_ROWS = 8
+"""The rows that one pass over the accumulators of columns adds."""
+_LEAST_SWEPT = 16
+_SUMS = 4
+"""The vectors of sums of columns that are computed together, as each waits for its last result."""
+_LEAST_WIDE = 64
+_SEARCHED = 64
+"""The elements that a search looks at together, one for each bit of an integer."""
+
+
+class RunLoops(Loops):
+    """Emits runs of assignments, those of `masked` blocks for the columns that a mask shows."""
+
+    masked: Masked | None = None
+
+    def run(self, run: Run) -> None:
+        """Emit the loops of a run."""
+        written = {m.target for m in (*run.assignments, *run.after)}
+        with self.frame.writing(self.aliases(written)):
+            crossing = crossing_of(run, self.program.plan.root)
+            if crossing is not None:
+                rest = tuple(a for a in run.axes if a not in (crossing.along, crossing.across))
+                self.iterations(rest, lambda: self._crossed(run, crossing), listens=True)
+                return
+            rows = short_rows(run, self.program)
+            if rows is not None and all(map(self._has_whole_rows, rows.written)):
+                self.rows(rows)
+                return
+            whole = self._with_all_columns(run)
+            product = product_of(whole)
+            if product is not None and all(
+                self._has_whole_rows(o.buffer) for o in product.operands
+            ):
+                columns, over = (
+                    None if a == b else self._shown()
+                    for a, b in ((whole.axes, run.axes), (whole.over, run.over))
+                )
+                emit_product(product, self.frame, in_task=self.in_task, columns=columns, over=over)
+                self.frame.forget()
+                return
+            along = lane_axis(run, self.proofs)
+            if along is not None and any(along is a for a in run.axes):
+                rest = tuple(a for a in run.axes if a is not along)
+                of_columns = self._sweep if is_swept(run) else self._columns
+                self.iterations(rest, lambda: of_columns(run, along), listens=True)
+            else:
+                self.iterations(run.axes, lambda: self._element(run, along))
+
+    def _with_all_columns(self, run: Run) -> Run:
+        """A run over the columns that a mask shows as one over all of them."""
+        if self.masked is None:
+            return run
+        masked = self.masked
+
+        def whole(axis: Axis) -> Axis:
+            if axis.start is not masked.first:
+                return axis
+            return Axis(axis.var, masked.columns.start, masked.columns.stop)
+
+        axes, over = (tuple(map(whole, loops)) for loops in (run.axes, run.over))
+        return run if axes == run.axes and over == run.over else replace(run, axes=axes, over=over)
+
+    def _shown(self) -> tuple[Value, Value]:
+        """The first of the columns that a mask shows, and where they end."""
+        assert self.masked is not None
+        return self.frame.variable(self.masked.first), self.frame.variable(self.masked.last)
+
+    def _has_whole_rows(self, buffer: Buffer) -> bool:
+        """Whether the strides of a buffer are those declared, also in a block of rows."""
+        strides, _ = self.frame.blocks.get(buffer, (None, None))
+        declared = map(as_poly, strides_of(buffer))
+        return strides is None or all(a.same(b) for a, b in zip(strides, declared, strict=True))
+
+    def aliases(self, written: set[Buffer]) -> frozenset[Buffer]:
+        """The buffers that use the memory of `written`."""
+        root = self.plan.shared
+        owners = {root.get(b, b) for b in written}
+        return frozenset({*owners, *(b for b, owner in root.items() if owner in owners)})
+
+    def count(self, run: Run, along: Axis) -> int:
+        """The number of lanes for the values of a run.
+
+        Gathers have half of them: their positions have 64 bits, and a rest takes as long as a whole
+        vector.
+        """
+        elements = [e for m in run.assignments for e in m.elements()]
+        bits = max(storage_type(buffer.dtype).bits for buffer, _ in elements)
+        gathers = any(_is_gathered(position_of(*element), along.var) for element in elements)
+        return LANE_BITS // max(bits, 16) // (2 if gathers else 1)
+
+    def _columns(self, run: Run, along: Axis) -> None:
+        """The iterations of `along` as lanes; accumulations run inside these."""
+
+        def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
+            with self.frame.level(lanes=lanes):
+                sums = self._starts(run, lanes.count)
+                sums = self.nested(run.over, lambda *c: self._body(run, c), sums)
+                self._finish(run, sums)
+            return ()
+
+        self.chunks(
+            along,
+            self.count(run, along),
+            _SUMS if _is_wide(run, along) else 1,
+            chunk,
+            (),
+            wide=True,
+        )
+
+    def rows(self, rows: ShortRows) -> None:
+        """Rows of few elements as lanes."""
+        frame = self.frame
+        buffers = {load.buffer for step in rows.steps for v in step.values for load in loads(v)}
+        written = rows.written
+        bits = max(storage_type(b.dtype).bits for b in buffers | written)
+
+        def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
+            outer, frame.stored = frame.stored, dict(frame.stored)
+            with frame.level(lanes=lanes):
+                for row in rows.loads:
+                    self._load_rows(row)
+                for step in rows.steps:
+                    frame.stored[step.register.buffer, step.register.indices] = self._step(step)
+                for pairs in rows.stores:
+                    self._store_rows(pairs)
+            frame.stored = outer
+            return ()
+
+        def vectors() -> None:
+            self.chunks(rows.axis, LANE_BITS // max(bits, 16), 1, chunk, ())
+
+        with frame.writing(self.aliases(written)):
+            self.iterations(rows.outer, vectors, listens=True)
+
+    def _load_rows(self, row: Sequence[BufferLoad]) -> None:
+        """Read neighbours of memory at once."""
+        frame = self.frame
+        if all(frame.unproved(load.buffer, load.indices) is None for load in row):
+            values = frame.load_rows(row[0])
+            frame.pin(values)
+            for load, value in zip(row, values, strict=True):
+                frame.stored[load.buffer, load.indices] = frame.widened(value, load.buffer.dtype)
+
+    def _step(self, step: Step) -> Value:
+        frame = self.frame
+        if step.combine is None:
+            [value] = step.values
+            return frame.value(value)
+        assert step.initial is not None
+        dtype, total = step.register.buffer.dtype, frame.value(step.initial)
+        for part in step.values:
+            operand = frame.value(part)
+            lanes = max(total.type.lanes, operand.type.lanes)
+            sides = (frame.wide(side, lanes) for side in (total, operand))
+            total = combined(step.combine, dtype, *sides)
+            frame.pin([total])
+        return frame.rounded(total, dtype)
+
+    def _store_rows(self, pairs: Sequence[tuple[BufferLoad, BufferLoad]]) -> None:
+        """Write registers to memory, which neighbours fill."""
+        frame = self.frame
+        elements = [element for _, element in pairs]
+        values = [
+            frame.narrowed(frame.stored[register.buffer, register.indices], element.buffer.dtype)
+            for register, element in pairs
+        ]
+        tests = [frame.unproved(e.buffer, e.indices) for e in elements]
+        if len(pairs) > 1 and all(test is None for test in tests):
+            frame.store_rows(elements[0], values)
+            return
+        for element, value, test in zip(elements, values, tests, strict=True):
+            frame.store(element.buffer, element.indices, value, test)
+
+    def _crossed(self, run: Run, crossing: Crossing) -> None:
+        """The iterations of two axes in squares; the last ones overlap those before them."""
+        frame, f, side = self.frame, self.function, crossing.side
+        along, across = crossing.along, crossing.across
+        (start, stop), (low, high) = self.bounds(along), self.bounds(across)
+        last, lowest = (f.index(n) - side for n in (stop, high))
+        has_square = f.arithmetic(
+            "and", f.compare("sge", last, start), f.compare("sge", lowest, low)
+        )
+
+        def square(first: Value, row: Value) -> None:
+            with frame.level({along.var: first, across.var: row}):
+                columns = {access: self._square(access, crossing) for access in crossing.loads}
+                with frame.level():
+                    frame.settle(v for values in columns.values() for v in values)
+                    for n in range(side):
+                        self._row_of_square(run, crossing, n, columns)
+
+        def squares(first: Value) -> None:
+            at = f.intrinsic("smin", first, last)
+            f.loop(low, high, side, (), lambda n: square(at, f.intrinsic("smin", n, lowest)))
+
+        def one_by_one() -> None:
+            with frame.conditionally():
+                self.iterations((across,), lambda: self._columns(run, along))
+
+        f.branch(has_square, lambda: f.loop(start, stop, side, (), squares) and None, one_by_one)
+        frame.forget()
+
+    def _square(
+        self, access: tuple[Buffer, tuple[PrimExpr, ...]], crossing: Crossing
+    ) -> list[Value]:
+        """What is read in a square, as vectors along the axis of the targets."""
+        frame, f = self.frame, self.function
+        first, start = (frame.variable(a.var) for a in (crossing.along, crossing.across))
+        lanes = Lanes(crossing.across.var, start, crossing.side, None)
+        rows = []
+        for n in range(crossing.side):
+            with (
+                frame.level({crossing.along.var: first + n}, lanes=lanes),
+                self.opened(crossing.along),
+                self.opened(crossing.across),
+            ):
+                rows.append(frame.load(BufferLoad(*access)))
+        return transposed(f, rows)
+
+    def _row_of_square(
+        self,
+        run: Run,
+        crossing: Crossing,
+        number: int,
+        columns: Mapping[tuple[Buffer, tuple[PrimExpr, ...]], Sequence[Value]],
+    ) -> None:
+        frame = self.frame
+        first, start = (frame.variable(a.var) for a in (crossing.along, crossing.across))
+        lanes = Lanes(crossing.along.var, first, crossing.side, None)
+        with (
+            frame.level({crossing.across.var: start + number}, lanes=lanes),
+            self.opened(crossing.along),
+            self.opened(crossing.across),
+        ):
+            outer = frame.stored
+            frame.stored = dict(outer)
+            for (buffer, indices), values in columns.items():
+                frame.stored[buffer, indices] = frame.widened(values[number], buffer.dtype)
+            self._body(run, ())
+            frame.stored = outer
+
+    def _sweep(self, run: Run, along: Axis) -> None:
+        """As `_columns`, but row by row in the order of memory, with the targets as sums."""
+        frame, f, count = self.frame, self.function, self.count(run, along)
+        members = run.accumulations
+        [row] = run.over
+
+        def begin(lanes: Lanes, number: int) -> Sequence[Value]:
+            with frame.level(lanes=lanes):
+                for member in members:
+                    if member.initial is not None:
+                        first = frame.value(member.initial)
+                        self._store_value(member, first)
+            return ()
+
+        def rows(numbers: Sequence[Value]) -> None:
+            def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
+                with frame.level(lanes=lanes):
+                    sums = [self._present(member) for member in members]
+                    sums = [frame.wide(total, lanes.count) for total in sums]
+                    frame.pin(sums)
+                    for index in numbers:
+                        with frame.level({row.var: index}), self.opened(row):
+                            sums = self._body(run, sums)
+                    for member, total in zip(members, sums, strict=True):
+                        self._store_value(member, total)
+                return ()
+
+            with frame.level():
+                frame.settle(numbers)
+                self.chunks(along, count, 1, chunk, ())
+
+        if any(m.initial is not None for m in members):
+            self.chunks(along, count, 1, begin, ())
+        start, blocks, stop = self.cuts(row, [_SWEPT_ROWS])
+        f.loop(
+            start,
+            blocks,
+            _SWEPT_ROWS,
+            (),
+            lambda index: rows([index, *(index + n for n in range(1, _SWEPT_ROWS))]),
+        )
+        f.loop(blocks, stop, 1, (), lambda index: rows([index]))
+        frame.forget()
+
+    def _element(self, run: Run, along: Axis | None) -> None:
+        """One iteration of the axes; accumulations run with `along` as lanes."""
+        if along is None:
+            sums = self._starts(run, 1)
+            sums = self.nested(run.over, lambda *c: self._body(run, c), sums)
+            self._finish(run, sums)
+            return
+        condition = _searched(run)
+        if condition is not None:
+            self._search(run, condition)
+            return
+        count = self.count(run, along)
+        rest = tuple(a for a in run.over if a is not along)
+        unroll = 4 if run.accumulations and len(run.assignments) == 1 else 2
+        while unroll > 1 and (along.extent.constant or unroll * count) < unroll * count:
+            unroll //= 2
+        width = len(self._starts(run, count))
+
+        def row(*carried: Value) -> Sequence[Value]:
+            def body(lanes: Lanes, number: int, *sums: Value) -> Sequence[Value]:
+                mine = slice(number * width, (number + 1) * width)
+                with self.frame.level(lanes=lanes):
+                    updated = self._body(run, sums[mine])
+                return [*sums[: mine.start], *updated, *sums[mine.stop :]]
+
+            return self.chunks(along, count, unroll, body, carried)
+
+        sums = self.nested(rest, row, self._starts(run, count) * unroll)
+        members = run.accumulations
+        totals: list[Value] = []
+        for number, member in enumerate(members):
+            parts = sums[number::width]
+            total = self._tree(member, parts)
+            combine = member.combine
+            assert combine is not None
+            dtype = member.target.dtype
+            totals.append(self.function.fold_lanes(total, partial(combined, combine, dtype)))
+        self.frame.pin(totals)
+        self._finish(run, totals)
+
+    def _search(self, run: Run, condition: PrimExpr) -> None:
+        """The first iteration of the only axis of accumulation in which the condition holds."""
+        f, frame = self.function, self.frame
+        [axis], [member] = run.over, run.assignments
+        start, stop = map(f.index, self.bounds(axis))
+
+        def hits(index: Value, mask: Value | None) -> list[Value]:
+            """The following index, or the same and the bits of the lanes that were found."""
+            frame.pin([index] if mask is None else [index, mask])
+            with self.opened(axis), frame.level(lanes=Lanes(axis.var, index, _SEARCHED, mask)):
+                found = frame.wide(frame.value(condition), _SEARCHED)
+                if mask is not None:
+                    found = f.arithmetic("and", found, mask)
+                bits = f.new(I64, f"bitcast {found} to i64")
+            missed = f.compare("eq", bits, 0)
+            return [f.select(missed, index + _SEARCHED, index), bits]
+
+        def rest(index: Value) -> list[Value]:
+            return hits(index, f.lanes_below(stop - index, _SEARCHED))
+
+        def goes_on(index: Value, bits: Value) -> Value:
+            complete = f.compare("sle", index + _SEARCHED, stop)
+            return f.arithmetic("and", complete, f.compare("eq", bits, 0))
+
+        none = f.const(I64, 0)
+        index, bits = f.while_loop([start, none], goes_on, lambda index, bits: hits(index, None))
+        left = f.arithmetic("and", f.compare("eq", bits, 0), f.compare("slt", index, stop))
+        index, bits = f.branch(left, lambda: rest(index), lambda: [index, bits])
+        f.module.declare("llvm.cttz.i64", I64, ["i64", "i1 immarg"])
+        place = index + f.new(I64, f"call i64 @llvm.cttz.i64({bits}, i1 false)")
+        kept = value_type(member.target.dtype)
+        if kept != I64:
+            place = f.cast("trunc", place, kept.element)
+        assert member.initial is not None
+        frame.pin([place])
+        missing = frame.value(member.initial)
+        self._store_value(member, f.select(f.compare("eq", bits, 0), missing, place))
+        frame.forget()
+
+    def _tree(self, member: Assignment, values: Sequence[Value]) -> Value:
+        assert member.combine is not None
+        values = list(values)
+        while len(values) > 1:
+            values = [
+                combined(member.combine, member.target.dtype, a, b)
+                for a, b in zip(values[::2], values[1::2], strict=True)
+            ]
+        return values[0]
+
+    def _starts(self, run: Run, lanes: int) -> list[Value]:
+        return [
+            identity(self.function, m.combine, m.target.dtype, lanes)
+            for m in run.assignments
+            if m.combine is not None
+        ]
+
+    def _body(self, run: Run, sums: Sequence[Value]) -> list[Value]:
+        """One iteration of the members; the accumulators afterwards."""
+        frame = self.frame
+        outer, frame.stored = frame.stored, dict(frame.stored)
+        remaining = list(sums)
+        results: list[Value] = []
+        for member in run.assignments:
+            if member.combine is None:
+                self._store_member(member)
+            else:
+                results.append(self._accumulated(member, remaining.pop(0)))
+        frame.stored = outer
+        return results
+
+    def _condition(self, member: Assignment) -> Value | None:
+        condition: Value | None = None
+        for guard in member.guards:
+            condition = self.frame.both(condition, self.frame.value(guard))
+        return condition
+
+    def _store_member(self, member: Assignment) -> None:
+        frame = self.frame
+        target, indices = member.target, member.indices
+        if target in self.program.elided:
+            frame.stored[target, indices] = frame.value(member.value)
+            return
+        condition = frame.both(self._condition(member), frame.unproved(target, indices))
+        if condition is not None and frame.lanes is None:
+
+            def inside() -> None:
+                with frame.conditionally():
+                    value = frame.value(member.value)
+                    frame.store(target, indices, frame.narrowed(value, target.dtype))
+
+            self.function.branch(condition, inside)
+            self._forget_stored(target)
+            return
+        value = frame.value(member.value)
+        frame.store(target, indices, frame.narrowed(value, target.dtype), condition)
+        self._forget_stored(target)
+        if condition is None:
+            frame.stored[target, indices] = value
+
+    def _forget_stored(self, target: Buffer) -> None:
+        """Forget the elements of a buffer: what has been stored may be one of them."""
+        stored = self.frame.stored
+        self.frame.stored = {key: value for key, value in stored.items() if key[0] is not target}
+
+    def _accumulated(self, member: Assignment, total: Value) -> Value:
+        frame, f = self.frame, self.function
+        condition = self._condition(member)
+        lanes = total.type.lanes
+        value = frame.wide(frame.value(member.value), lanes)
+        assert member.combine is not None
+        result = combined(member.combine, member.target.dtype, total, value)
+        # The lanes that are not active in a chunk along the axes are not stored.
+        mask = frame.lanes.mask if frame.lanes is not None else None
+        condition = frame.both(condition, mask)
+        if condition is not None:
+            result = f.select(frame.wide(condition, lanes), result, total)
+        frame.pin([result])
+        return result
+
+    def _finish(self, run: Run, totals: Sequence[Value]) -> None:
+        """Store the results of the accumulations."""
+        frame = self.frame
+        members = run.accumulations
+        for member, total in zip(members, totals, strict=True):
+            self._store_total(member, total)
+        frame.forget()
+
+    def _store_total(self, member: Assignment, total: Value) -> None:
+        frame = self.frame
+        dtype = member.target.dtype
+        initial = member.initial
+        first = self._present(member) if initial is None else frame.value(initial)
+        assert member.combine is not None
+        lanes = total.type.lanes
+        sum_ = combined(member.combine, dtype, frame.wide(first, lanes), total)
+        frame.pin([sum_])
+        result = frame.rounded(sum_, dtype)
+        self._store_value(member, result)
+
+    def _present(self, member: Assignment) -> Value:
+        """The value of the target of an accumulation."""
+        load = BufferLoad(member.target, member.indices)
+        return self.frame.widened(self.frame.load(load), member.target.dtype)
+
+    def _store_value(self, member: Assignment, value: Value) -> None:
+        """Store the value of an accumulation, unless the element is outside."""
+        frame, target = self.frame, member.target
+        inside = frame.unproved(target, member.indices)
+        narrow = frame.narrowed(value, target.dtype)
+        if inside is None or frame.lanes is not None:
+            frame.store(target, member.indices, narrow, inside)
+            return
+
+        def perform() -> None:
+            with frame.conditionally():
+                frame.store(target, member.indices, narrow)
+
+        self.function.branch(inside, perform)
+
+
+def _searched(run: Run) -> PrimExpr | None:
+    """The condition of which a run computes the first position along a long axis."""
+    [member, *_], [axis, *_] = run.assignments, run.over
+    is_long = axis.extent.constant is None or axis.extent.constant >= _SEARCHED
+    if not is_long or member.guards or member.target.dtype != axis.var.dtype:
+        return None
+    return searched_condition(run)
+
+
+def _is_wide(run: Run, along: Axis) -> bool:
+    """Whether a run only adds up consecutive elements of several columns."""
+    extent = along.extent.constant
+    if not run.over or (extent is not None and extent < _LEAST_WIDE):
+        return False
+    if any(isinstance(node, Call) for m in run.assignments for node in walk(m.value)):
+        return False
+    positions = [position_of(*element) for m in run.assignments for element in m.elements()]
+    steps = [affine(position, {along.var}) for position in positions]
+    return all(step is not None and step.constant(along.var) in (0, 1) for step in steps)
+
+
+def _is_gathered(position: IndexPoly, var: Var) -> bool:
+    """Whether what is read for consecutive values of a variable is at positions from memory."""
+    return any(mentions(x, {var}) for atom in position.atoms() for x in loads(atom))
+
+
+def is_swept(run: Run) -> bool:
+    """Whether accumulations over one axis may keep their sums in the targets."""
+    if len(run.over) != 1 or (run.over[0].extent.constant or _LEAST_SWEPT) < _LEAST_SWEPT:
+        return False
+    members = run.accumulations
+    return not run.is_serial and all(
+        not (m.target.dtype.is_float and m.target.dtype.bits < 32) for m in members
+    )

@@ -1,0 +1,417 @@
+"""Emits loop trees: runs, loops, blocks of rows, and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from relaxpy.exec.kernel.nest.nodes import Axis, Store, loads
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
+from relaxpy.exec.native.contraction.operands import Size, ceil_div, combine, digits, total
+from relaxpy.exec.native.llvm.function import BOOL, I8, I64, Function, Value
+from relaxpy.exec.native.loops.items import Items
+from relaxpy.exec.native.loops.run_loops import RunLoops
+from relaxpy.exec.native.threads.parallel import parallel
+from relaxpy.exec.native.trees import cost
+from relaxpy.exec.native.trees.masks import LEAST_ROWS, PANEL, Masked
+from relaxpy.exec.native.trees.obligations import Obligation
+from relaxpy.exec.native.trees.program import Late, Program, Tasks, may_fail
+from relaxpy.exec.native.trees.recurrences import CHAINS, has_chains, prefix_of, recurrence_of
+from relaxpy.exec.native.trees.short_rows import short_rows
+from relaxpy.exec.native.values.expressions import Values
+from relaxpy.exec.native.values.frame import Lanes, storage_type, value_type
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import PrimExpr, Var
+
+
+class TreeLoops(RunLoops):
+    """Emits the loop trees of a kernel.
+
+    `scratch` has the local buffers of tasks: the number of elements of those that a task allocates,
+    or else the bytes of each of the areas for the threads.
+    """
+
+    def __init__(self, program: Program, frame: Values) -> None:
+        super().__init__(program, frame)
+        self.scratch: dict[Buffer, Value | int] = {}
+
+    def tree(self, tree: Tree) -> None:
+        """Emit one tree."""
+        match tree:
+            case Run():
+                emit = self._scalar if tree.is_scalar else self.run
+                self.where(tree.tests, lambda: emit(tree))
+            case For(axis=axis, body=body):
+                has_loops = any(not isinstance(t, Run) or t.loops for t in body)
+                self.loop(axis, lambda: self._sequence(body), listens=has_loops)
+            case Tile():
+                self._tile(tree)
+            case Tasks():
+                self._tasks(tree)
+            case Late(obligations=required):
+                self.where(tree.tests, lambda: self._late(required))
+            case _:
+                raise AssertionError(f"an unknown tree: {tree}")
+
+    def _sequence(self, trees: Sequence[Tree]) -> None:
+        for tree in trees:
+            self.tree(tree)
+
+    def _late(self, required: Sequence[Obligation]) -> None:
+        """Test obligations of the tree that follows."""
+        with self.frame.level():
+            self.require(required)
+
+    def _scalar(self, run: Run) -> None:
+        """A statement in each iteration, one after the other."""
+        written = {w.buffer for w in run.statement.writes}
+        before = recurrence_of(run)
+        with self.frame.writing(self.aliases(written)):
+            if before is None:
+                self.iterations(run.loops, lambda: self._statement(run))
+            elif (operand := self._prefix_operand(run, before, written)) is not None:
+                self.iterations(
+                    run.loops[:-1], lambda: self._prefixes(run, before, operand), listens=True
+                )
+            elif has_chains(run):
+                self.iterations(run.loops[:-2], lambda: self._chains(run, before), listens=True)
+            else:
+                self.iterations(
+                    run.loops[:-1], lambda: self._recurrence(run, before, [{}]), listens=True
+                )
+
+    def _prefix_operand(
+        self, run: Run, before: BufferLoad, written: set[Buffer]
+    ) -> PrimExpr | None:
+        """What the prefixes of a recurrence are combined of, if it is only that."""
+        operand, memory = prefix_of(run, before), self.aliases(written)
+        if operand is None or any(load.buffer in memory for load in loads(operand)):
+            return None
+        return operand
+
+    def _prefixes(self, run: Run, before: BufferLoad, operand: PrimExpr) -> None:
+        """The innermost loop in vectors, whose lanes are combined with those before them."""
+        frame, f, axis = self.frame, self.function, run.loops[-1]
+        count, [statement] = self.count(run, axis), run.assignments
+        dtype = statement.target.dtype
+        combined = partial(frame.binary, type(statement.value), dtype)
+
+        def chunk(lanes: Lanes, number: int, last: Value) -> Sequence[Value]:
+            with frame.level(lanes=lanes):
+                value = frame.wide(frame.value(operand), count)
+                distance = 1
+                while distance < count:
+                    # The first lanes are combined with themselves.
+                    moved = f.shuffle(
+                        value, None, [n - distance if n >= distance else n for n in range(count)]
+                    )
+                    frame.pin([moved])
+                    value = combined(value, moved)
+                    distance *= 2
+                value = combined(frame.wide(last, count), value)
+                inside = frame.unproved(statement.target, statement.indices)
+                narrow = frame.narrowed(value, dtype)
+                frame.store(statement.target, statement.indices, narrow, inside)
+            return [f.lane(value, count - 1)]
+
+        self.chunks(axis, count, 1, chunk, self._first(axis, before, [{}]))
+
+    def _first(
+        self, axis: Axis, before: BufferLoad, chains: Sequence[Mapping[Var, Value]]
+    ) -> list[Value]:
+        """The elements before the first iteration of each chain, if there is an iteration."""
+        frame, f, dtype = self.frame, self.function, before.buffer.dtype
+        start, stop = self.bounds(axis)
+
+        def first() -> list[Value]:
+            values = []
+            for chain in chains:
+                with frame.level({axis.var: f.index(start), **chain}), self.opened(axis):
+                    values.append(frame.widened(frame.load(before), dtype))
+            return values
+
+        def none() -> list[Value]:
+            return [f.const(value_type(dtype), 0)] * len(chains)
+
+        values = f.branch(f.compare("slt", f.index(start), stop), first, none)
+        frame.pin(values)
+        return values
+
+    def _chains(self, run: Run, before: BufferLoad) -> None:
+        """The recurrences of the loop around the innermost one, several of them in turn."""
+        f, outer = self.function, run.loops[-2]
+        start, stop = map(f.index, self.bounds(outer))
+        last = stop - f.remainder(stop - start, CHAINS)
+
+        def chains(first: Value, count: int) -> None:
+            indices = [first + n for n in range(count)]
+            with self.frame.level(), self.opened(outer):
+                self.frame.settle(indices)
+                self._recurrence(run, before, [{outer.var: index} for index in indices])
+
+        f.loop(start, last, CHAINS, (), lambda index: chains(index, CHAINS))
+        f.loop(last, stop, 1, (), lambda index: chains(index, 1))
+        self.frame.forget()
+
+    def _recurrence(
+        self, run: Run, before: BufferLoad, chains: Sequence[Mapping[Var, Value]]
+    ) -> None:
+        """The innermost loop with the last results in registers, for each of several `chains`."""
+        frame, axis = self.frame, run.loops[-1]
+        statement, key = run.statement, (before.buffer, before.indices)
+        assert isinstance(statement, Assignment)
+
+        def body(*last: Value) -> list[Value]:
+            results = []
+            for chain, value in zip(chains, last, strict=True):
+                outer = frame.stored
+                with frame.level(chain):
+                    frame.stored = {**outer, key: value}
+                    result = frame.value(statement.value)
+                    Items(self).store(Store(statement.target, statement.indices, statement.value))
+                    frame.stored = outer
+                results.append(result)
+            return results
+
+        self.loop(axis, body, self._first(axis, before, chains))
+
+    def _statement(self, run: Run) -> None:
+        statement = run.statement
+        items = Items(self, checked=run.checked)
+        if isinstance(statement, Assignment):
+            store = Store(statement.target, statement.indices, statement.value)
+            items.guarded(statement.guards, store)
+        else:
+            items.items(statement.items)
+
+    def _tile(self, tile: Tile) -> None:
+        """The blocks of rows, one after the other."""
+        rows = short_rows(tile, self.program)
+        if rows is not None:
+            self.rows(rows)
+            return
+        frame, f = self.frame, self.function
+        count = tile.size
+        assert count is not None
+        start, stop = self.bounds(tile.axis)
+        for buffer in tile.local:
+            row = tile.rows[buffer]
+            strides: list[IndexPoly] = []
+            stride = as_poly(1)
+            for axis, size in reversed(list(enumerate(buffer.shape))):
+                strides.insert(0, stride)
+                stride = stride * (as_poly(count) if axis == row.axis else as_poly(size))
+            first = (as_poly(tile.low) + row.offset) * strides[row.axis] * -1
+            frame.blocks[buffer] = strides, first
+        self.share()
+        self.proofs[tile.low] = self.proofs.get(tile.axis.start, tile.axis)
+
+        def block(index: Value) -> None:
+            end = index + count
+            if count > 1:
+                last = f.index(stop)
+                end = f.select(f.compare("slt", end, last), end, last)
+            known = {tile.low: index, tile.axis.var: index, tile.high: end}
+            with frame.level(known), self.opened(tile.axis):
+                if isinstance(tile, Masked):
+                    self._masked(tile)
+                else:
+                    self._sequence(tile.body)
+
+        f.loop(start, stop, count, (), lambda index: block(index))
+        frame.forget()
+        del self.proofs[tile.low]
+
+    def _masked(self, tile: Masked) -> None:
+        """A block of rows with the columns that its mask shows."""
+        frame, f = self.frame, self.function
+        *before, last_product = tile.body
+        stop = f.index(self.bounds(tile.columns)[1])
+        for flag in tile.flags:
+            frame.pointers[flag] = f.alloca(storage_type(flag.dtype), 1)
+        self.proofs |= dict.fromkeys((tile.first, tile.panel[0]), tile.columns)
+
+        def shown(first: Value, last: Value, again: Value) -> list[Value]:
+            with frame.level({tile.first: first, tile.last: last}):
+                self.masked = tile
+                self._sequence(before)
+                self.masked = None
+            is_part = f.arithmetic("or", f.compare("ne", first, 0), f.compare("ne", last, stop))
+            [again] = f.branch(is_part, lambda: [self._flag(tile.lost)], lambda: [no])
+            return [f.select(again, f.const(I64, 0), first), f.select(again, stop, last), again]
+
+        no, yes = f.const(BOOL, 0), f.const(BOOL, 1)
+        rows = f.index(frame.variable(tile.high)) - frame.variable(tile.low)
+        every = [f.const(I64, 0), stop]
+        has_tiles = f.compare("sge", rows, LEAST_ROWS)
+        start = f.branch(has_tiles, lambda: self._shown_columns(tile, stop), lambda: every)
+        first, last, _ = f.while_loop([*start, yes], lambda *now: now[2], shown)
+        frame.forget()
+        with frame.level({tile.first: first, tile.last: last}):
+            self.masked = tile
+            self._sequence([last_product])
+            self.masked = None
+
+    def _shown_columns(self, tile: Masked, stop: Value) -> list[Value]:
+        """The first column that a block needs, and where they end."""
+        f, zero, no = self.function, self.function.const(I64, 0), self.function.const(BOOL, 0)
+
+        def test(run: Run, low: Value, high: Value) -> Value:
+            with self.frame.level(dict(zip(tile.panel, (low, high), strict=True))):
+                return self._flag(run)
+
+        def hidden(low: Value, high: Value) -> Value:
+            """Whether a panel has no element that is seen; False if it is empty."""
+
+            def panel() -> list[Value]:
+                end = f.intrinsic("smin", high, stop)
+                return [f.arithmetic("xor", test(tile.seen, low, end), f.const(BOOL, 1))]
+
+            [result] = f.branch(f.compare("slt", low, high), panel, lambda: [no])
+            return result
+
+        end = f.arithmetic("and", stop + (PANEL - 1), -PANEL)
+        [end] = f.while_loop(
+            [end], lambda n: hidden(f.intrinsic("smax", n - PANEL, 0), n), lambda n: [n - PANEL]
+        )
+        [first] = f.while_loop(
+            [zero], lambda n: hidden(n, f.intrinsic("smin", n + PANEL, end)), lambda n: [n + PANEL]
+        )
+        last = f.intrinsic("smin", end, stop)
+        needs_all = f.compare("eq", end, 0)
+        for low, high in ((zero, first), (last, stop)):
+            needs_all = f.arithmetic("or", needs_all, test(tile.infinite, low, high))
+        return [f.select(needs_all, zero, first), f.select(needs_all, stop, last)]
+
+    def _flag(self, run: Run) -> Value:
+        """Whether a run that tests something stores another value than 0."""
+        f, target = self.function, run.assignments[0].target
+        self.run(run)
+        self.frame.forget()
+        value = f.load(storage_type(target.dtype), self.frame.pointers[target])
+        return f.compare("une" if value.type.is_float else "ne", value, 0)
+
+    def share(self) -> None:
+        """Let buffers use the memory of others, as the plan says."""
+        frame = self.frame
+        for buffer, owner in self.plan.shared.items():
+            if owner in frame.pointers:
+                frame.pointers[buffer] = frame.pointers[owner]
+                if owner in frame.blocks:
+                    frame.blocks[buffer] = frame.blocks[owner]
+
+    def _tasks(self, tree: Tasks) -> None:
+        """A parallel loop, in whose tasks all is known that is known here."""
+        frame, f = self.frame, self.function
+        extents = [self._extent(axis) for axis in tree.outer]
+        extents.append(ceil_div(f, self._extent(tree.axis), tree.size))
+        blocks = total(f, extents)
+        share = 1 if tree.number is not None else self._share(tree, blocks)
+        sizes = (*extents, blocks, share, *self.scratch.values())
+        values = [*frame.pointers.values(), *frame.variables.values(), *frame.bound.values()]
+        values += [] if frame.failure is None else [frame.failure]
+        values += [n for n in sizes if isinstance(n, Value)]
+        captured = {v.name: v for v in values if v.name.startswith("%")}
+
+        def body(inner: Function, task: Value, *arguments: Value) -> None:
+            passed = dict(zip(captured, arguments, strict=True))
+
+            def value(outer: Value) -> Value:
+                return passed.get(outer.name, Value(inner, outer.type, outer.name))
+
+            def size(outer: Size) -> Size:
+                return value(outer) if isinstance(outer, Value) else outer
+
+            pointers = {buffer: value(pointer) for buffer, pointer in frame.pointers.items()}
+            local = tree.body.local if isinstance(tree.body, Tile) else frozenset()
+            for buffer, count in self.scratch.items():
+                if buffer not in local:
+                    continue
+                if isinstance(count, Value):
+                    area = inner.params[-1] * value(count)
+                    pointers[buffer] = inner.element(pointers[buffer], area, I8)
+                else:
+                    pointers[buffer] = inner.alloca(storage_type(buffer.dtype), max(count, 1))
+            variables = {var: value(known) for var, known in frame.variables.items()}
+            there = Values(inner, pointers, variables, frame.written, frame.shape_vars)
+            there.axes, there.blocks = list(frame.axes), dict(frame.blocks)
+            there.bound.update((var, value(known)) for var, known in frame.bound.items())
+            there.failure = None if frame.failure is None else value(frame.failure)
+            loops = TreeLoops(self.program, there)
+            loops.proofs, loops.in_task = dict(self.proofs), True
+            loops.tested = may_fail(tree)
+            first = task * size(share)
+            last = inner.intrinsic("smin", first + size(share), size(blocks))
+
+            def run() -> Sequence[Value]:
+                loops.blocks(tree, first, last, [size(n) for n in extents])
+                return ()
+
+            def fail() -> Sequence[Value]:
+                assert there.failure is not None
+                # Tasks may fail at the same time, but no other value is ever stored.
+                inner.store(inner.const(I8, 1), there.failure)
+                return ()
+
+            inner.attempt(run, fail)
+
+        rounded = combine(f, "add", blocks, combine(f, "add", share, -1))
+        parallel(f, combine(f, "sdiv", rounded, share), list(captured.values()), body)
+        if may_fail(tree):
+            self.leave_if_failed()
+        frame.forget()
+
+    def _extent(self, axis: Axis) -> Size:
+        """The number of iterations of an axis."""
+        start, stop = self.bounds(axis)
+        if not isinstance(start, Value) and not isinstance(stop, Value):
+            return max(stop - start, 0)
+        f = self.function
+        return f.intrinsic("smax", f.index(stop) - start, 0)
+
+    def _share(self, tree: Tasks, blocks: Size) -> Size:
+        """The number of blocks of a task."""
+        f, constant = self.function, tree.cost.constant
+        if constant is not None and not isinstance(blocks, Value):
+            return max(1, cost.GRAIN // max(constant, 1), -(-blocks // cost.MOST_TASKS))
+        time = f.intrinsic("smax", self.frame.index(tree.cost), 1)
+        least = f.intrinsic("smax", f.new(I64, f"sdiv i64 {cost.GRAIN}, {time.name}"), 1)
+        return f.intrinsic("smax", least, f.index(ceil_div(f, blocks, cost.MOST_TASKS)))
+
+    def blocks(self, tree: Tasks, first: Value, last: Value, extents: Sequence[Size]) -> None:
+        """The blocks of a task."""
+        f, axis = self.function, tree.axis
+        start, stop = map(f.index, self.bounds(axis))
+
+        def run(low: Value, high: Value, outer: Sequence[Value], number: Value) -> None:
+            known = {tree.low: low, tree.high: f.intrinsic("smin", high, stop)}
+            known |= {a.var: value for a, value in zip(tree.outer, outer, strict=True)}
+            self.proofs[tree.low] = self.proofs.get(axis.start, axis)
+            if self.tested:
+                self.leave_if_failed()
+            with ExitStack() as stack:
+                if tree.number is not None:
+                    known[tree.number.var] = number
+                    stack.enter_context(self.frame.within(tree.number))
+                stack.enter_context(self.frame.level(known))
+                for enclosing in tree.outer:
+                    stack.enter_context(self.opened(enclosing))
+                self.tree(tree.body)
+
+        def block(number: Value) -> None:
+            *indices, inner = digits(f, number, extents)
+            outer = [
+                f.index(combine(f, "add", self.bounds(a)[0], index))
+                for a, index in zip(tree.outer, indices, strict=True)
+            ]
+            low = start + combine(f, "mul", inner, tree.size)
+            run(low, low + tree.size, outer, number)
+
+        if tree.outer or tree.number is not None:
+            f.loop(first, last, 1, (), lambda number: block(number))
+        else:
+            run(start + first * tree.size, start + last * tree.size, (), first)
+        self.frame.forget()

@@ -1,0 +1,1 @@
+"""Machine code: compiled for this processor, kept on disk, and loaded."""

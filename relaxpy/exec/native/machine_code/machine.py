@@ -1,0 +1,193 @@
+"""The processors that native kernels are compiled for, and the only import of llvmlite."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cache
+from typing import Any, Final
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import CompileError
+from relaxpy.exec.native.llvm.module import Module
+from relaxpy.exec.native.machine_code import disk_cache
+from relaxpy.exec.native.machine_code.processor import generator, processor
+
+_FMA: Final = frozenset({"+avx2", "+fma"})
+"""The least that processors of x86-64 have to have."""
+_LLVM_VERSION: Final = 20
+"""The oldest version of LLVM that takes the text of kernels, that of llvmlite 0.45."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A processor that code is generated for.
+
+    Fields:
+        triple: the target triple of LLVM.
+        cpu: the name of the processor in LLVM, such as `znver4`.
+        features: the features of LLVM, such as `+avx2,-avx512f`.
+        vector_bits: the width of a vector register in bits.
+        vector_registers: the number of vector registers.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bits: int
+    vector_registers: int
+
+    @property
+    def has_loader(self) -> bool:
+        """Whether `loader` loads objects for it. LLVM, which loads others, takes one at a time."""
+        return self.triple.startswith("x86_64") and "linux" in self.triple
+
+    def lanes(self, bits: int) -> int:
+        """The number of elements of `bits` bits in a vector register."""
+        return self.vector_bits // bits
+
+    def has(self, feature: str) -> bool:
+        """Whether the processor has a feature of LLVM, such as `avx512vnni`."""
+        return f"+{feature}" in self.features.split(",")
+
+    def module(self) -> Module:
+        """An empty module of code for it."""
+        dots = self.has("avxvnni") or (self.has("avx512vnni") and self.has("avx512vl"))
+        return Module(self.triple, self.vector_bits, has_byte_dots=dots)
+
+
+@cache
+def llvm() -> Any:
+    """`llvmlite.binding`, with the code generator of this machine initialised.
+
+    Errors:
+        CompileError: llvmlite is not installed.
+    """
+    binding, problem = _binding()
+    if problem:
+        raise CompileError(
+            f'target "native" generates code with llvmlite: {problem}',
+            hint="install it with `pip install 'relaxpy[native]'`, or compile for `numpy`",
+        )
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding
+
+
+def _binding() -> tuple[Any, str]:
+    """`llvmlite.binding`, and why it is of no use."""
+    try:
+        from llvmlite import binding
+    except ImportError:
+        return None, "it is not installed"
+    except OSError as error:  # its library is damaged, or was built for another system
+        return None, f"it cannot be loaded: {error}"
+    if binding.llvm_version_info[0] < _LLVM_VERSION:
+        found = binding.llvm_version_info[0]
+        return None, f"it has LLVM {found}, expected LLVM {_LLVM_VERSION} or newer"
+    return binding, ""
+
+
+@cache
+def host() -> Machine:
+    """The machine that runs this process, as LLVM has described it once, which is on disk.
+
+    Errors:
+        CompileError: llvmlite is not installed, or the processor has neither AVX2 and FMA nor NEON.
+    """
+    return _machine(*(_stored_processor() or _described.get("host") or _processor(llvm())))
+
+
+_described: Final[dict[str, tuple[str, str, str]]] = {}
+"""What `describe_host` was called with."""
+
+
+def describe_host(triple: str, cpu: str, features: str) -> None:
+    """Tell what LLVM calls this processor, so that `host` needs no llvmlite."""
+    _described["host"] = triple, cpu, features
+
+
+def _processor(binding: Any) -> tuple[str, str, str]:
+    """The triple, the name and the features of this processor; they are stored on disk."""
+    features = binding.get_host_cpu_features().flatten()
+    found = binding.get_process_triple(), binding.get_host_cpu_name(), features
+    if key := _processor_key():
+        disk_cache.store(key, json.dumps(found).encode())
+    return found
+
+
+def _stored_processor() -> tuple[str, str, str] | None:
+    """What `_processor` has stored, if anything."""
+    key = _processor_key()
+    stored = disk_cache.load(key) if key else None
+    if stored is None:
+        return None
+    triple, cpu, features = json.loads(stored)
+    return triple, cpu, features
+
+
+def _processor_key() -> str:
+    parts = processor(), generator()
+    return disk_cache.key_of("machine", *parts) if all(parts) else ""
+
+
+@cache
+def obstacle() -> str | None:
+    """Why the default target is not "native" on this machine; None if it is.
+
+    It is where llvmlite is installed, on Linux with a processor that has AVX2 and FMA: other code
+    was generated but never run.
+    """
+    found = _stored_processor()
+    if found is None:
+        binding, problem = _binding()
+        if problem:
+            return f"llvmlite: {problem}"
+        found = _processor(binding)
+    triple, cpu, features = found
+    if sys.platform != "linux" or not triple.startswith("x86_64"):
+        return f'native code was not tested on {triple}; target="native" generates it'
+    if not _FMA.issubset(features.split(",")):
+        return f"the processor {cpu} has no AVX2 and FMA"
+    return None
+
+
+def narrow() -> Machine:
+    """The host limited to AVX2 and FMA; the host itself if it is not an x86-64."""
+    machine = host()
+    if not machine.triple.startswith("x86_64"):
+        return machine
+    features = "+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+popcnt"
+    return _machine(machine.triple, "x86-64-v3", features)
+
+
+def _machine(triple: str, cpu: str, features: str) -> Machine:
+    if triple.startswith("aarch64"):
+        return Machine(triple, cpu, features, 128, 32)
+    present = set(features.split(","))
+    if triple.startswith("x86_64") and _FMA.issubset(present):
+        # Masks of bytes and 64-bit integers need more than the foundation of AVX-512.
+        if {"+avx512f", "+avx512bw", "+avx512dq", "+avx512vl"} <= present:
+            return Machine(triple, cpu, features, 512, 32)
+        return Machine(triple, cpu, features, 256, 16)
+    raise CompileError(
+        f'target "native" requires AVX2 and FMA, or NEON; found {cpu} ({triple})',
+        hint='compile for target="numpy" on this machine',
+    )
+
+
+@cache
+def target_machine(machine: Machine, *, optimised: bool = True) -> Any:
+    """The code generator of llvmlite for `machine`, for one thread at a time.
+
+    If it is not `optimised`, it takes a third of the time, and its code twice as long.
+    """
+    target = llvm().Target.from_triple(machine.triple)
+    return target.create_target_machine(
+        cpu=machine.cpu,
+        features=machine.features,
+        opt=3 if optimised else 0,
+        codemodel="small",
+        reloc="pic",
+        jit=True,
+    )

@@ -1,0 +1,172 @@
+"""Compiles LLVM IR to objects, which the disk keeps, and links objects into this process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from itertools import count
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from typing_extensions import override
+
+from relaxpy.exec.native.machine_code import disk_cache
+from relaxpy.exec.native.machine_code.loader import LoadedObject, is_loadable
+from relaxpy.exec.native.machine_code.machine import Machine, host, llvm, target_machine
+from relaxpy.exec.native.machine_code.processor import generator
+
+_NUMBERS: Final = count()
+_LOCK: Final = threading.RLock()
+"""Held while llvmlite works: several threads may not generate or link code at a time."""
+if hasattr(os, "register_at_fork"):
+    # A child gets no generator that another thread was using.
+    os.register_at_fork(
+        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
+    )
+
+
+class Library(Mapping[str, int]):
+    """The addresses of the exported functions of an object that is linked into this process.
+
+    The code is there as long as this mapping is: who keeps an address keeps the library too.
+    """
+
+    def __init__(self, code: bytes, addresses: Mapping[str, int], keep: object) -> None:
+        self.code = code
+        self._addresses, self._keep = dict(addresses), keep
+
+    @override
+    def __getitem__(self, name: str) -> int:
+        return self._addresses[name]
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._addresses)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+
+class TrustedObject:
+    """An object file that takes the place of generated code as long as this exists."""
+
+    __slots__ = ("__weakref__", "code")
+
+    def __init__(self, code: bytes) -> None:
+        self.code = code
+
+
+_TRUSTED: Final[WeakValueDictionary[str, TrustedObject]] = WeakValueDictionary()
+_RECORDED: Final[ContextVar[dict[str, bytes] | None]] = ContextVar("recorded", default=None)
+
+
+def trust(key: str, code: bytes) -> TrustedObject:
+    """Use `code` in place of what would be generated for `key`."""
+    return _TRUSTED.setdefault(key, TrustedObject(code))
+
+
+@contextmanager
+def recorded() -> Iterator[Mapping[str, bytes]]:
+    """The objects that this thread compiles, or finds compiled, by key."""
+    objects: dict[str, bytes] = {}
+    token = _RECORDED.set(objects)
+    try:
+        yield objects
+    finally:
+        _RECORDED.reset(token)
+
+
+def compile_object(text: str = "", slow: str = "", *, machine: Machine | None = None) -> bytes:
+    """The object file (ELF) of a module of LLVM IR, from the disk if it was compiled before.
+
+    That of a second part, `slow`, follows it. This takes less time to compile, and longer to run.
+    """
+    machine = machine or host()
+    key = disk_cache.key_of("object", text, slow, machine.triple, machine.cpu, machine.features)
+    trusted, objects = _TRUSTED.get(key), _RECORDED.get()
+    code = _stored_object(key, (text, slow), machine) if trusted is None else trusted.code
+    if objects is not None:
+        objects[key] = code
+    return code
+
+
+def _stored_object(key: str, parts: tuple[str, str], machine: Machine) -> bytes:
+    """The object from the disk, or else a new one, which is stored."""
+    version = generator()
+    file = disk_cache.key_of(key, version) if version else ""
+    code = disk_cache.load(file) if file else None
+    if code is None:
+        code = b"".join(
+            _generate("emit_object", part, machine, optimised=optimised)
+            for part, optimised in zip(parts, (True, False), strict=True)
+            if part
+        )
+        if file:
+            disk_cache.store(file, code)
+    assert code is not None
+    return code
+
+
+def compile_assembly(text: str, machine: Machine | None = None) -> str:
+    """The assembly of a module of LLVM IR, for reading."""
+    assembly: str = _generate("emit_assembly", text, machine or host())
+    return assembly
+
+
+def _generate(method: str, text: str, machine: Machine, *, optimised: bool = True) -> Any:
+    binding = llvm()
+    # Types and constants live as long as their context does.
+    with (
+        _LOCK,
+        _loops_as_written(),
+        binding.create_context() as context,
+        binding.parse_assembly(text, context) as parsed,
+    ):
+        return getattr(target_machine(machine, optimised=optimised), method)(parsed)
+
+
+@contextmanager
+def _loops_as_written() -> Iterator[None]:
+    """LLVM does not search for other induction variables.
+
+    That takes most of the time for tiles of convolutions, and makes no kernel faster. The option
+    belongs to the process, where others may use LLVM too.
+    """
+    binding = llvm()
+    binding.set_option("relaxpy", "-disable-lsr=true")
+    try:
+        yield
+    finally:
+        binding.set_option("relaxpy", "-disable-lsr=false")
+
+
+def link_object(code: bytes, exports: Collection[str]) -> Library:
+    """The addresses of the functions and variables of an object that `exports` names.
+
+    Functions that the object declares are looked up in this process (libc).
+    """
+    if not is_loadable(code):
+        return link_by_llvm(code, exports)
+    loaded = LoadedObject(code)
+    return Library(code, loaded.addresses(exports), loaded)
+
+
+def link_by_llvm(code: bytes, exports: Collection[str]) -> Library:
+    """`link_object` for an object of any format; a few kilobytes are never freed."""
+    builder = llvm().JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name in exports:
+        builder.export_symbol(name)
+    with _LOCK:
+        linker = _linker()
+        tracker = builder.link(linker, f"relaxpy{next(_NUMBERS)}")
+    return Library(code, {name: tracker[name] for name in exports}, (linker, tracker))
+
+
+@cache
+def _linker() -> Any:
+    return llvm().create_lljit_compiler(target_machine(host()), use_jit_link=True)

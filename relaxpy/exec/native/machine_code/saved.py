@@ -1,0 +1,95 @@
+"""Machine code in files of executables: what is written, and what who trusts a file loads."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError
+from relaxpy.exec.native.machine_code.loader import is_loadable
+from relaxpy.exec.native.machine_code.machine import describe_host, host
+from relaxpy.exec.native.machine_code.objects import TrustedObject, trust
+from relaxpy.exec.native.machine_code.processor import processor
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCode:
+    """The machine code of a file, which is used as long as its objects are kept.
+
+    `problem` is the reason why it is not used.
+    """
+
+    objects: Sequence[TrustedObject] = ()
+    problem: str = ""
+
+
+def saved_code(objects: Mapping[str, bytes]) -> dict[str, Any] | None:
+    """The JSON form of objects by key; None if no process could load them."""
+    if not objects or not processor() or not all(map(is_loadable, objects.values())):
+        return None
+    machine = host()
+    return {
+        "processor": processor(),
+        "machine": [machine.triple, machine.cpu, machine.features],
+        "objects": {
+            key: {"sha256": _hash(code), "code": base64.b64encode(code).decode()}
+            for key, code in objects.items()
+        },
+    }
+
+
+def load_code(saved: object, source: str) -> LoadedCode:
+    """The machine code of a file that the user trusts, which messages call `source`.
+
+    Errors:
+        MisuseError (also ValueError): it is damaged.
+    """
+    if saved is None:
+        return LoadedCode(problem="the file has no machine code")
+    match saved:
+        case {
+            "processor": str() as words,
+            "machine": [str() as triple, str() as cpu, str() as features],
+            "objects": dict() as stored,
+        }:
+            pass
+        case _:
+            raise _damaged(source, "it is not of the form that Executable.save writes")
+    codes = {str(key): _code(entry, source) for key, entry in stored.items()}
+    if words != processor():
+        return LoadedCode(problem="the machine code of the file is for another processor")
+    describe_host(triple, cpu, features)
+    return LoadedCode([trust(key, code) for key, code in codes.items()])
+
+
+def _code(entry: object, source: str) -> bytes:
+    match entry:
+        case {"sha256": str() as expected, "code": str() as text}:
+            pass
+        case _:
+            raise _damaged(source, "an object has no hash or no code")
+    try:
+        code = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise _damaged(source, "an object is not in base64") from None
+    if _hash(code) != expected:
+        raise _damaged(source, f"the hash of an object is {_hash(code)}, expected {expected:.80}")
+    if not is_loadable(code):
+        raise _damaged(source, "an object is not a relocatable one of ELF for x86-64")
+    return code
+
+
+def _damaged(source: str, problem: str) -> MisuseError:
+    return MisuseError(
+        f"the machine code in {source} is damaged: {problem}",
+        hint="load it without `native_code=True`, which compiles it again",
+        about=source,
+    )
+
+
+def _hash(code: bytes) -> str:
+    return hashlib.sha256(code).hexdigest()

@@ -1,0 +1,161 @@
+"""The text of loop trees, to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never
+
+from relaxpy.exec.kernel.nest.nodes import (
+    Alloc,
+    Axis,
+    Bind,
+    Branch,
+    Check,
+    Invoke,
+    Item,
+    Jump,
+    Loop,
+    Return,
+    Store,
+    WhileLoop,
+)
+from relaxpy.exec.kernel.plan.statements import Assignment, Statement
+from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
+from relaxpy.exec.native.trees.masks import Masked
+from relaxpy.exec.native.trees.obligations import Obligation
+from relaxpy.exec.native.trees.program import Late, Program, Tasks
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
+
+_INDENT = "    "
+
+
+def tree_text(program: Program) -> str:
+    """The loops of a kernel, and what each iteration stores.
+
+    `for` runs in the order of the text, `each` in any order, and `tasks` in parallel, each from
+    `lo` to below `hi`. A target with `over` accumulates over these loops. Buffers in registers are
+    not in memory.
+    """
+    lines = [line for tree in program.trees for line in _tree(tree)]
+    if program.elided:
+        lines.insert(0, f"in registers: {', '.join(sorted(b.name for b in program.elided))}")
+    return "\n".join(lines)
+
+
+def _tree(tree: Tree) -> Iterator[str]:
+    match tree:
+        case For(axis=axis, body=body):
+            yield f"for {_axis(axis)}:"
+            yield from _indented(line for inner in body for line in _tree(inner))
+        case Tile(axis=axis, size=size, body=body):
+            blocks = f" in blocks of {size}" if size != 1 else ""
+            columns = ""
+            if isinstance(tree, Masked):
+                seen = tree.seen.assignments[0].value
+                columns = f", columns from {tree.first} to below {tree.last} by {seen}"
+            yield f"each {_axis(axis)}{blocks}{columns}:"
+            yield from _indented(line for inner in body for line in _tree(inner))
+        case Tasks(outer=outer, axis=axis, size=size, body=inner):
+            blocks = f" in blocks of {size}" if size > 1 else ""
+            yield f"tasks of {', '.join(map(_axis, (*outer, axis)))}{blocks}:"
+            yield from _indented(_tree(inner))
+        case Run() if tree.is_scalar:
+            yield _head("for", tree.loops, (), tree.tests)
+            yield from _indented(_statement(tree.statement))
+        case Run():
+            yield from _run(tree)
+        case Late(obligations=required, tests=tests):
+            for obligation in required:
+                yield _head("each", obligation.axes, (), tests)
+                yield from _indented((_obligation(obligation),))
+        case _:
+            pass
+
+
+def _obligation(obligation: Obligation) -> str:
+    test = f"{obligation.index} != 0"
+    if obligation.size is not None:
+        test = f"0 <= {obligation.index} < {obligation.size}"
+    return f"test {test}" + (f" where {_all(obligation.path)}" if obligation.path else "")
+
+
+def _run(run: Run) -> Iterator[str]:
+    yield _head("for" if run.is_serial else "each", run.axes, run.over, run.tests)
+    yield from _indented(map(_assignment, run.assignments))
+    if run.after:
+        yield from _indented(["then:", *_indented(map(_assignment, run.after))])
+
+
+def _head(word: str, axes: Sequence[Axis], over: Sequence[Axis], tests: Sequence[PrimExpr]) -> str:
+    loops = [f"{word} {', '.join(map(_axis, axes))}"] if axes else []
+    loops += [f"over {', '.join(map(_axis, over))}"] if over else []
+    condition = f" if {_all(tests)}" if tests else ""
+    return f"{', '.join(loops) or 'once'}{condition}:"
+
+
+def _assignment(statement: Assignment) -> str:
+    target, value = _element(statement.target, statement.indices), str(statement.value)
+    where = f" where {_all(statement.guards)}" if statement.guards else ""
+    if statement.combine is None:
+        return f"{target} = {value}{where}"
+    start = "" if statement.initial is None else f", from {statement.initial}"
+    return f"{target} = {statement.combine}({target}, {value}){where}{start}"
+
+
+def _statement(statement: Statement) -> Iterator[str]:
+    if isinstance(statement, Assignment):
+        yield _assignment(statement)
+    else:
+        yield from _items(statement.items)
+
+
+def _items(items: Sequence[Item]) -> Iterator[str]:
+    for item in items:
+        match item:
+            case Loop(axis=axis, body=body):
+                yield f"for {_axis(axis)}:"
+                yield from _indented(_items(body))
+            case Branch(condition=condition, body=body, orelse=orelse):
+                yield f"if {condition}:"
+                yield from _indented(_items(body))
+                if orelse:
+                    yield "else:"
+                    yield from _indented(_items(orelse))
+            case WhileLoop(condition=condition, body=body):
+                yield f"while {condition}:"
+                yield from _indented(_items(body))
+            case Store(buffer=buffer, indices=indices, value=value):
+                yield f"{_element(buffer, indices)} = {value}"
+            case Bind(var=var, value=value):
+                yield f"{var.name} = {value}"
+            case Check(condition=condition, message=message):
+                yield f"assert {condition}, {message!r}"
+            case Return(value=value):
+                yield f"return {value}"
+            case Jump(kind=kind):
+                yield kind
+            case Invoke(call=call):
+                yield str(call)
+            case Alloc(buffer=buffer):
+                yield f"{buffer.name} = new memory"
+            case _:
+                assert_never(item)
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    return (_INDENT + line for line in lines)
+
+
+def _axis(axis: Axis) -> str:
+    if isinstance(axis.start, IntImm) and axis.start.value == 0:
+        return f"{axis.var.name} < {axis.stop}"
+    return f"{axis.start} <= {axis.var.name} < {axis.stop}"
+
+
+def _element(buffer: Buffer, indices: Sequence[PrimExpr]) -> str:
+    return f"{buffer.name}[{', '.join(map(str, indices)) or '()'}]"
+
+
+def _all(conditions: Sequence[PrimExpr]) -> str:
+    return " and ".join(map(str, conditions))

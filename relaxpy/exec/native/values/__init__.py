@@ -1,0 +1,1 @@
+"""Values of expressions in LLVM IR, and the variables and buffers that they read."""

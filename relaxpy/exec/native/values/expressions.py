@@ -1,0 +1,492 @@
+"""Emits the values of PrimExprs, with the semantics of the reference evaluator, in any lanes.
+
+Integers wrap, and their division rounds as the operator says. Values of float16 and bfloat16 are
+computed in float32 and rounded after each operation. Both sides of a choice are computed: a load
+outside its buffer is 0, and a divisor that is 0 is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from typing_extensions import override
+
+from relaxpy.exec.native.llvm.function import BOOL, I64, Type, Value
+from relaxpy.exec.native.maths import MATHS, emit_maths, narrow, widen
+from relaxpy.exec.native.trees.obligations import Obligation
+from relaxpy.exec.native.values.frame import Frame, RefusedError, storage_type, value_type
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryOpExpr,
+    Call,
+    Cast,
+    CmpExpr,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
+)
+
+_COMPARISONS: Mapping[type[PrimExpr], str] = {
+    EQ: "eq",
+    NE: "ne",
+    LT: "lt",
+    LE: "le",
+    GT: "gt",
+    GE: "ge",
+}
+_ARITHMETIC: Mapping[type[PrimExpr], str] = {Add: "add", Sub: "sub", Mul: "mul", Div: "div"}
+_TRUTHS: Mapping[type[PrimExpr], str] = {
+    Add: "xor",
+    Sub: "xor",
+    Mul: "and",
+    Min: "and",
+    Max: "or",
+}
+_BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
+
+
+class Values(Frame):
+    """A frame that evaluates expressions."""
+
+    def bind(self, var: Var, value: Value) -> None:
+        """Let `var` have a value of its datatype from here on."""
+        self.bound[var] = value
+
+    @override
+    def atom(self, atom: PrimExpr) -> Value:
+        match atom:
+            case Var() if atom not in self.bound and atom.dtype.is_int:
+                return self.variable(atom)
+            case IntImm(value=value):
+                return self.function.const(I64, value)
+            case FloorDiv(a=a, b=b) | FloorMod(a=a, b=b) if self._is_wide(atom.dtype):
+                return self._divided(type(atom), self.index(a), self.index(b), signed=True)
+            case Min(a=a, b=b) | Max(a=a, b=b) if self._is_wide(atom.dtype):
+                name = "smin" if isinstance(atom, Min) else "smax"
+                return self._intrinsic(name, self.index(a), self.index(b))
+            case _:
+                return self._resized(self.value(atom), atom.dtype, I64)
+
+    def _is_wide(self, dtype: DataType) -> bool:
+        return dtype.family == "int" and dtype.bits >= 32
+
+    def value(self, expr: PrimExpr) -> Value:
+        """The value of `expr`.
+
+        Errors:
+            RefusedError: an operation or a datatype has no native form.
+        """
+        kind = type(expr)
+        match expr:
+            case IntImm(value=number) | FloatImm(value=number):
+                kept = value_type(expr.dtype)
+                if expr.dtype.is_float and expr.dtype.bits == 16:
+                    number = float(expr.dtype.numpy().type(number))
+                if expr.dtype.is_int and number >= 1 << (kept.bits - 1) and not expr.dtype.is_bool:
+                    number -= 1 << kept.bits  # LLVM has no signs
+                return self.function.const(kept, number)
+            case Var() if expr in self.bound:
+                return self.bound[expr]
+            case Var():
+                return self._resized(self.variable(expr), DataType("int64"), value_type(expr.dtype))
+            case BufferLoad(buffer=buffer, indices=indices):
+                stored = self.stored.get((buffer, indices))
+                return self.widened(self.load(expr), buffer.dtype) if stored is None else stored
+            case CmpExpr(a=a, b=b):
+                return self._compared(_COMPARISONS[kind], self.value(a), self.value(b), a)
+            case And(a=a, b=b) | Or(a=a, b=b):
+                name = "and" if kind is And else "or"
+                return self.bits(name, self.value(a), self.value(b))
+            case Not(a=a):
+                return self.negated(self.value(a))
+            case Select(condition=test, true_value=yes, false_value=no):
+                return self.choice(self.value(test), self.value(yes), self.value(no))
+            case Cast(value=inner, dtype=dtype):
+                return self.cast(self.value(inner), inner.dtype, dtype)
+            case BinaryOpExpr(a=a, b=b):
+                return self.binary(kind, expr.dtype, self.value(a), self.value(b))
+            case Call(op=Op(name=name), args=args):
+                operands = [a for a in args if isinstance(a, PrimExpr)]
+                return self._call(name.removeprefix("tir."), expr, operands)
+            case _:
+                raise RefusedError(f"the expression {expr}")
+
+    # ---- memory's types
+
+    def widened(self, value: Value, dtype: DataType) -> Value:
+        """A value of memory's type as it is computed with."""
+        f = self.function
+        match str(dtype):
+            case "bool":
+                return self.apply("truth", lambda x: f.compare("ne", x, 0), value)
+            case "float16":
+                return self.apply("fpext", widen, value)
+            case "bfloat16":
+                return self.apply("wide", lambda x: widen(f.cast("bitcast", x, "bfloat")), value)
+            case _:
+                return value
+
+    def narrowed(self, value: Value, dtype: DataType) -> Value:
+        """A value as memory has it."""
+        f = self.function
+        match str(dtype):
+            case "bool":
+                return self.apply("zext8", lambda x: f.cast("zext", x, "i8"), value)
+            case "float16":
+                return self.apply("half", lambda x: narrow(x, "half"), value)
+            case "bfloat16":
+                build = lambda x: f.cast("bitcast", narrow(x, "bfloat"), "i16")  # noqa: E731
+                return self.apply("bfloat", build, value)
+            case _:
+                return value
+
+    def rounded(self, value: Value, dtype: DataType) -> Value:
+        """A result of float32 arithmetic rounded to a datatype of 16 bits; others are exact."""
+        if dtype.is_float and dtype.bits == 16:
+            return self.widened(self.narrowed(value, dtype), dtype)
+        return value
+
+    # ---- operations
+
+    def bits(self, name: str, a: Value, b: Value) -> Value:
+        """`and`, `or`, `xor` or a shift."""
+        return self.apply(name, lambda x, y: self.function.arithmetic(name, x, y), a, b)
+
+    def choice(self, condition: Value, yes: Value, no: Value) -> Value:
+        """`yes` where the condition holds, else `no`."""
+        if condition.type.lanes == 1:
+            lanes = max(yes.type.lanes, no.type.lanes)
+            yes, no = self.wide(yes, lanes), self.wide(no, lanes)
+            key = "select", condition.name, yes.name, no.name, yes.type
+            build = lambda: self.function.select(condition, yes, no)  # noqa: E731
+            return self.place(key, (condition, yes, no), build)
+        return self.apply("select", self.function.select, condition, yes, no)
+
+    def _intrinsic(self, name: str, *operands: Value) -> Value:
+        build = lambda *values: self.function.intrinsic(name, *values)  # noqa: E731
+        return self.apply(name, build, *operands)
+
+    def _compared(self, name: str, a: Value, b: Value, operand: PrimExpr) -> Value:
+        dtype = operand.dtype
+        if dtype.is_float:
+            predicate = "une" if name == "ne" else f"o{name}"
+        elif name in ("eq", "ne"):
+            predicate = name
+        else:
+            predicate = ("s" if dtype.family == "int" and not dtype.is_bool else "u") + name
+        return self.apply(predicate, lambda x, y: self.function.compare(predicate, x, y), a, b)
+
+    def binary(self, kind: type[PrimExpr], dtype: DataType, a: Value, b: Value) -> Value:
+        """An arithmetic operation on two values of `dtype`."""
+        if dtype.is_bool:
+            if kind not in _TRUTHS:
+                raise RefusedError("a division of truth values")
+            return self.bits(_TRUTHS[kind], a, b)
+        signed = dtype.family == "int"
+        if kind in (Min, Max):
+            name = "min" if kind is Min else "max"
+            if dtype.is_float:
+                return self._intrinsic(f"{name}imum", a, b)
+            return self._intrinsic(("s" if signed else "u") + name, a, b)
+        if dtype.is_int and kind not in (Add, Sub, Mul):
+            return self._divided(kind, a, b, signed=signed)
+        if kind not in _ARITHMETIC:
+            return self.rounded(self._float_quotient(kind, a, b), dtype)
+        name = _ARITHMETIC[kind]
+        # The products and sums of the text are rounded one by one, as by NumPy.
+        build = lambda x, y: _exact(name, x, y)  # noqa: E731
+        key = f"{'f' if dtype.is_float else ''}{name}"
+        return self.rounded(self.apply(key, build, a, b), dtype)
+
+    def _float_quotient(self, kind: type[PrimExpr], a: Value, b: Value) -> Value:
+        """The floor of the quotient of floats, or the remainder, from the exact remainder."""
+        f = self.function
+        remainder = self.function_value("fmod", [a, b])
+        if kind is Mod:
+            return remainder
+
+        def signs_differ(rest: Value, y: Value) -> Value:
+            differ = f.arithmetic("xor", f.compare("olt", rest, 0), f.compare("olt", y, 0))
+            return f.arithmetic("and", f.compare("une", rest, 0), differ)
+
+        def modulo(rest: Value, y: Value) -> Value:
+            signed = f.intrinsic("copysign", rest, y)
+            moved = f.select(signs_differ(rest, y), _exact("add", rest, y), rest)
+            moved = f.select(f.compare("oeq", rest, 0), signed, moved)
+            return f.select(f.compare("oeq", y, 0), rest, moved)
+
+        def quotient(x: Value, y: Value, rest: Value) -> Value:
+            whole = _exact("div", _exact("sub", x, rest), y)
+            less = _exact("sub", whole, f.like(x, f.const(Type(x.type.element), 1)))
+            whole = f.select(signs_differ(rest, y), less, whole)
+            floor = f.intrinsic("floor", whole)
+            half = f.compare("ogt", _exact("sub", whole, floor), 0.5)
+            above = _exact("add", floor, f.like(x, f.const(Type(x.type.element), 1)))
+            floor = f.select(half, above, floor)
+            exact, zero = _exact("div", x, y), f.const(x.type, 0)
+            floor = f.select(
+                f.compare("oeq", whole, 0), f.intrinsic("copysign", zero, exact), floor
+            )
+            return f.select(f.compare("oeq", y, 0), exact, floor)
+
+        if kind is FloorMod:
+            return self.apply("modulo", modulo, remainder, b)
+        return self.apply("floor quotient", quotient, a, b, remainder)
+
+    def _divided(self, kind: type[PrimExpr], a: Value, b: Value, *, signed: bool) -> Value:
+        """The quotient or the remainder of two integers."""
+
+        def build(x: Value, y: Value) -> Value:
+            f = self.function
+            zero = f.compare("eq", y, 0)
+            safe = f.select(zero, f.like(y, f.const(Type(y.type.element), 1)), y)
+            is_remainder = kind in (Mod, FloorMod)
+            if not signed:
+                return f.new(x.type, f"{'urem' if is_remainder else 'udiv'} {x}, {safe.name}")
+            # The least number divided by -1 would trap; it wraps.
+            minus = f.compare("eq", y, -1)
+            one = f.like(y, f.const(Type(y.type.element), 1))
+            safe = f.select(minus, one, safe)
+            quotient = f.new(x.type, f"sdiv {x}, {safe.name}")
+            remainder = x - quotient * safe
+            if kind in (FloorDiv, FloorMod):
+                differs = f.compare("ne", remainder, 0)
+                opposite = f.compare("slt", f.arithmetic("xor", remainder, safe), 0)
+                below = f.arithmetic("and", differs, opposite)
+                quotient = f.select(below, quotient - 1, quotient)
+                remainder = f.select(below, remainder + safe, remainder)
+            if is_remainder:
+                return f.select(minus, f.like(x, 0), remainder)
+            return f.select(minus, 0 - x, quotient)
+
+        name = f"{kind.__name__}{'' if signed else ' unsigned'}"
+        number = b.name.lstrip("-")
+        if number.isdigit() and int(number) > 0 and not b.name.startswith("-"):
+            return self.apply(name, lambda x, y: self._by_constant(kind, x, y, signed=signed), a, b)
+        return self.apply(name, build, a, b)
+
+    def _by_constant(self, kind: type[PrimExpr], x: Value, y: Value, *, signed: bool) -> Value:
+        """A division by a positive number."""
+        f = self.function
+        is_remainder = kind in (Mod, FloorMod)
+        if not signed:
+            return f.new(x.type, f"{'urem' if is_remainder else 'udiv'} {x}, {y.name}")
+        if kind in (Div, Mod):
+            return f.new(x.type, f"{'srem' if is_remainder else 'sdiv'} {x}, {y.name}")
+        remainder = f.new(x.type, f"srem {x}, {y.name}")
+        negative = f.compare("slt", remainder, 0)
+        if is_remainder:
+            return f.select(negative, remainder + y, remainder)
+        quotient = f.new(x.type, f"sdiv {x}, {y.name}")
+        return f.select(negative, quotient - 1, quotient)
+
+    # ---- obligations
+
+    def require(self, obligation: Obligation) -> None:
+        """Leave if an obligation does not hold in the present iteration, or in an active lane."""
+        f, index = self.function, obligation.index
+        if obligation.size is not None:
+            value, size = self.index(index), self.extent(obligation.size)
+            bad: Value = self.apply("uge", lambda x, y: f.compare("uge", x, y), value, size)
+        elif index.dtype.is_bool:
+            bad = self.negated(self.value(index))
+        else:
+            bad = self.apply("is zero", lambda x: f.compare("eq", x, 0), self.value(index))
+        for test in obligation.path:
+            bad = self.bits("and", bad, self.value(test))
+        if self.lanes is not None and self.lanes.mask is not None:
+            bad = self.bits("and", bad, self.lanes.mask)
+        f.leave(bad)
+
+    def negated(self, condition: Value) -> Value:
+        """Whether a condition does not hold."""
+        return self.bits("xor", condition, self.function.const(BOOL, 1))
+
+    # ---- conversions
+
+    def _resized(self, value: Value, source: DataType, type: Type) -> Value:
+        """An integer in another number of bits: its lowest bits, or extended."""
+        element = type.element
+        if value.type.element == element:
+            return value
+        bits = int(element[1:])
+        f = self.function
+        if value.type.bits > bits:
+            return self.apply(f"trunc{bits}", lambda x: f.cast("trunc", x, element), value)
+        signed = source.family == "int" and not source.is_bool
+        name = "sext" if signed else "zext"
+        return self.apply(f"{name}{bits}", lambda x: f.cast(name, x, element), value)
+
+    def cast(self, value: Value, source: DataType, target: DataType) -> Value:
+        """A value of `source` as one of `target`."""
+        f, type = self.function, value_type(target)
+        if source == target:
+            return value
+        if target.is_bool:
+            predicate = "une" if source.is_float else "ne"
+            return self.apply("nonzero", lambda x: f.compare(predicate, x, 0), value)
+        if source.is_int and target.is_int:
+            return self._resized(value, source, type)
+        if source.is_int:
+            return self._to_float(value, source, target, type.element)
+        if target.is_float:
+            return self._between_floats(value, target, type.element)
+        return self._to_integer(value, target, type)
+
+    def _to_float(self, value: Value, source: DataType, target: DataType, element: str) -> Value:
+        f = self.function
+        name = "sitofp" if source.family == "int" and not source.is_bool else "uitofp"
+        result = self.apply(f"{name} {element}", lambda x: f.cast(name, x, element), value)
+        return self.rounded(result, target)
+
+    def _between_floats(self, value: Value, target: DataType, element: str) -> Value:
+        f = self.function
+        if value.type.element == element:
+            return self.rounded(value, target)
+        if target.bits == 16:
+            # As by NumPy, float16 is rounded once and bfloat16 by way of float32.
+            truncate = _to_odd if str(target) == "float16" else _to_float
+            return self.rounded(self.apply(truncate.__name__, truncate, value), target)
+        name = "fpext" if element == "double" else "fptrunc"
+        return self.apply(f"{name} {element}", lambda x: f.cast(name, x, element), value)
+
+    def _to_integer(self, value: Value, target: DataType, type: Type) -> Value:
+        """Toward zero. A value outside the range has the result of conversions by the processor."""
+        f = self.function
+        if str(target) == "uint64":
+
+            def unsigned(x: Value) -> Value:
+                half = f.const(x.type, 2.0**63)
+                above = f.compare("oge", x, half)
+                low = f.cast("fptosi", f.select(above, _exact("sub", x, half), x), "i64")
+                return f.select(above, f.arithmetic("xor", low, -(1 << 63)), low)
+
+            return self.apply("fptoui i64", unsigned, value)
+        # Those of fewer bits are the lowest ones; negative numbers wrap.
+        wide = "i64" if type.bits == 64 or str(target) == "uint32" else "i32"
+        result = self.apply(f"fptosi {wide}", lambda x: f.cast("fptosi", x, wide), value)
+        return self._resized(result, target, type)
+
+    # ---- intrinsics
+
+    def _call(self, name: str, expr: Call, args: list[PrimExpr]) -> Value:
+        f, dtype = self.function, expr.dtype
+        if name == "if_then_else":
+            test, yes, no = map(self.value, args)
+            return self.choice(test, yes, no)
+        values = [self.value(a) for a in args]
+        if name in _BITWISE:
+            return self.bits(_BITWISE[name], *values)
+        if name in ("shift_left", "shift_right") and not dtype.is_bool:
+            return self._shift(name, values[0], values[1], dtype)
+        if name == "bitwise_not":
+            ones = f.const(Type(values[0].type.element), 1 if dtype.is_bool else -1)
+            return self.bits("xor", values[0], ones)
+        if name in ("popcount", "clz") and not args[0].dtype.is_bool:
+            return self._counted_bits(name, values[0], dtype)
+        if name == "isnan" and args[0].dtype.is_float:
+            return self.apply("isnan", lambda x: f.compare("uno", x, x), values[0])
+        if name == "reinterpret":
+            return self._reinterpreted(values[0], args[0].dtype, dtype)
+        if not dtype.is_float or any(a.dtype != dtype for a in args):
+            raise RefusedError(f"the function {name} of {args[0].dtype}")
+        return self.rounded(self.function_value(name, values), dtype)
+
+    def function_value(self, name: str, values: list[Value]) -> Value:
+        """A mathematical function of floats.
+
+        Errors:
+            RefusedError: it has no native form.
+        """
+        if name not in MATHS:
+            raise RefusedError(f"the function {name}")
+        build = lambda *xs: emit_maths(self.function, name, *xs)  # noqa: E731
+        return self.apply(name, build, *values)
+
+    def _shift(self, name: str, a: Value, b: Value, dtype: DataType) -> Value:
+        """A shift by any amount: out of range, all bits are lost, or are those of the sign."""
+        signed = dtype.family == "int"
+
+        def build(x: Value, y: Value) -> Value:
+            f = self.function
+            valid = f.compare("ult", y, dtype.bits)
+            last = f.like(y, f.const(Type(y.type.element), dtype.bits - 1))
+            if name == "shift_right" and signed:
+                return f.arithmetic("ashr", x, f.select(valid, y, last))
+            zero = f.like(x, f.const(Type(x.type.element), 0))
+            safe = f.select(valid, y, zero)
+            shifted = f.arithmetic("shl" if name == "shift_left" else "lshr", x, safe)
+            return f.select(valid, shifted, zero)
+
+        return self.apply(f"{name} {'s' if signed else 'u'}", build, a, b)
+
+    def _counted_bits(self, name: str, value: Value, dtype: DataType) -> Value:
+        f = self.function
+
+        def build(x: Value) -> Value:
+            if name == "popcount":
+                return f.intrinsic("ctpop", x)
+            full = f"llvm.ctlz.{x.type.suffix}"
+            f.module.declare(full, x.type, [x.type, "i1 immarg"])
+            return f.new(x.type, f"call {x.type} @{full}({x}, i1 false)")
+
+        return self._resized(self.apply(name, build, value), DataType("uint64"), value_type(dtype))
+
+    def _reinterpreted(self, value: Value, source: DataType, target: DataType) -> Value:
+        f = self.function
+        stored = self.narrowed(value, source)
+        element = storage_type(target).element
+        if stored.type.element != element:
+            stored = self.apply(
+                f"bitcast {element}", lambda x: f.cast("bitcast", x, element), stored
+            )
+        return self.widened(stored, target)
+
+
+def _exact(name: str, x: Value, y: Value) -> Value:
+    """A result that is rounded itself, rather than as a part of a larger operation."""
+    function = x.function
+    outer, function.flags = function.flags, ""
+    result = function.arithmetic(name, x, y)
+    function.flags = outer
+    return result
+
+
+def _to_float(value: Value) -> Value:
+    return value.function.cast("fptrunc", value, "float")
+
+
+def _to_odd(value: Value) -> Value:
+    """A double as a float that rounds further to the number which the double rounds to.
+
+    It is truncated, and its last bit is set if it is not exact.
+    """
+    f = value.function
+    near = f.cast("fptrunc", value, "float")
+    back = f.cast("fpext", near, "double")
+    bits = f.cast("bitcast", near, "i32")
+    beyond = f.compare("ogt", f.intrinsic("fabs", back), f.intrinsic("fabs", value))
+    odd = f.arithmetic("or", f.select(beyond, bits - 1, bits), 1)
+    return f.cast("bitcast", f.select(f.compare("one", back, value), odd, bits), "float")
