@@ -58,6 +58,16 @@ class TestKernels(CompareWithTwo):
         a[0] = 2
 
 
+class TestKernelsWithoutNames(testing.CompareBeforeAfter):
+    def transform(self):
+        return lambda mod: relaxpy.IRModule({"main": mod["main"].without_attr("global_symbol")})
+
+    def before(a: T.Buffer((1,), "int32")):  # noqa: N805
+        a[0] = 1
+
+    expected = before
+
+
 class TestModules(CompareWithTwo):
     @I.ir_module
     class Before:

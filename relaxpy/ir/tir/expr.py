@@ -299,6 +299,10 @@ class CmpExpr(BinaryOpExpr):
     def _result(cls, dtype: DataType) -> DataType:
         return DataType(BOOL + dtype.vector) if dtype.vector else BOOL
 
+    def asobject(self) -> CmpExpr:
+        """Return this expression, as TVM converts what `a == b` returns."""
+        return self
+
 
 #: Whether Python code that a program text calls is running. Such code cannot know whether symbolic
 #: scalars are equal, so that `bool(a == b)` for different expressions is an error in user code and

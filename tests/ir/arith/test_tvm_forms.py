@@ -20,14 +20,15 @@ FORMS = [
     (hi(x, y + 2) + (-2), hi(x + (-2), y)),
     (lo(x + 2, y + 3) + (-2), lo(x, y + 1)),
     (2 * z + lo(x, y - 2 * z), lo(x + z * 2, y)),
-    (y * x + 10 * x, x * (y + 10)),
-    (x * y + x, x * (y + 1)),
+    (y * x + 10 * x, (y + 10) * x),
+    (x * y + x, (y + 1) * x),
     ((3 - y) + x, x - y + 3),
     (x + 2 + 3 + 4 + x * 3, x * 4 + 9),
     (fld(x, 8) * 8 + flm(x, 8), x),
     (x - (x + y), 0 - y),
     (lo(x, y) - x, lo(0, y - x)),
-    (x * y - 10 * x, x * (y + (-10))),
+    (x * y - 10 * x, (y + (-10)) * x),
+    (lo(x + y, z + x), lo(y, z) + x),
     (x + 10 - 20, x + (-10)),
     (hi(z, y + x) - x, hi(z - x, y)),
     (x - hi(0, x + y), lo(x, 0 - y)),
@@ -66,6 +67,12 @@ def test_forms(before: tir.PrimExpr, after: tir.PrimExpr, facts: list[tir.PrimEx
     analyzer = Analyzer()
     with analyzer.constraint_scope(ops.all_of(*facts) if len(facts) > 1 else (facts or [True])[0]):
         assert structural_equal(analyzer.rewrite_simplify(before), ops.convert(after))
+
+
+def test_results_of_equality_have_the_names_of_tvm() -> None:
+    for result, kind in ((x == y, tir.expr.EqualOp), (x != y, tir.expr.NotEqualOp)):
+        assert isinstance(result, kind)
+        assert result.asobject() is result
 
 
 def test_forms_have_the_values_of_the_expressions() -> None:

@@ -101,10 +101,20 @@ def test_shapes_are_mapped_so_that_they_hold_everything() -> None:
     assert numbers(IndexMap.from_func(lambda i: [i + 2, i * i]).map_shape([5])) == [7, 17]
 
 
+def test_shapes_of_int64_stay_so_under_narrower_indices() -> None:
+    narrow = IndexMap.from_func(lambda i: [i // 4, i % 4], index_dtype="int32")
+    n = tir.Var("n", "int64")
+    for size in (tir.IntImm("int64", 14), n):
+        assert [part.dtype for part in narrow.map_shape([size])] == ["int64", "int64"]
+    assert numbers(narrow.map_shape([n])) == ["(n + T.int64(3)) // T.int64(4)", 4]
+    assert [part.dtype for part in narrow.map_shape([14])] == ["int32", "int32"]
+
+
 def test_arrays_are_mapped_with_nothing_between() -> None:
     data = np.arange(24, dtype="int8").reshape(8, 3)
     tiles = data.reshape(2, 4, 3).transpose(0, 2, 1)
     assert np.array_equal(TILES.map_ndarray(data), tiles)
+    assert np.array_equal(TILES.map_tensor(data).numpy(), tiles)
     assert TILES.map_tensor(data).dtype == "int8"
     padded = TILES.map_ndarray(data[:7])
     assert padded.shape == (2, 3, 4)

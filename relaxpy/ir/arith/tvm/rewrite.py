@@ -38,8 +38,8 @@ z + min(x - z, y) => min(x, y + z)
 min(x, y + c1) + c2 => min(x + c2, y) if c1 == -c2
 min(x + c1, y) + c2 => min(x, y + c2) if c1 == -c2
 x * c1 + x * c2 -> x * (c1 + c2)
-* n * y + n * z => n * (y + z)
-* n * y + n => n * (y + 1)
+* n * y + n * z => (y + z) * n
+* n * y + n => (y + 1) * n
 n + n -> n * 2
 * x / c1 * c1 + mod(x, c1) -> x
 * x // c1 * c1 + x % c1 -> x
@@ -65,9 +65,9 @@ min(x, y) - y -> min(x - y, 0)
 x - max(x, y) -> min(0, x - y)
 y - max(x, y) -> min(y - x, 0)
 x * c1 - x * c2 -> x * (c1 - c2)
-* n * y - n => n * (y + -1)
-* n - n * y => n * (1 - y)
-* n * y - n * z => n * (y - z)
+* n * y - n => (y + -1) * n
+* n - n * y => (1 - y) * n
+* n * y - n * z => (y - z) * n
 c1 - (x + c2) => (c1 - c2) - x
 c1 - (c2 - x) => x + (c1 - c2)
 x - c1 => x + (0 - c1) if c1 != 0
@@ -307,14 +307,17 @@ def _read(node: ast.expr, calls: Mapping[str, type[tir.BinaryOpExpr]]) -> _Patte
 
 
 def _commuted(pattern: _Pattern) -> Iterator[_Pattern]:
-    """The pattern with the operands of its commutative operators in every order."""
+    """The pattern with the operands of its commutative operators in every order.
+
+    The variants with the outermost operands in their order come first, so that a result keeps it.
+    """
     if not isinstance(pattern, _Operation):
         yield pattern
         return
-    for a, b in product(_commuted(pattern.a), _commuted(pattern.b)):
-        yield _Operation(pattern.kind, a, b)
-        if pattern.kind in _COMMUTATIVE:
-            yield _Operation(pattern.kind, b, a)
+    operands = list(product(_commuted(pattern.a), _commuted(pattern.b)))
+    yield from (_Operation(pattern.kind, a, b) for a, b in operands)
+    if pattern.kind in _COMMUTATIVE:
+        yield from (_Operation(pattern.kind, b, a) for a, b in operands)
 
 
 def _rules_in(text: str) -> Iterator[_Rule]:

@@ -14,8 +14,9 @@ from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
@@ -147,12 +148,19 @@ class IndexMap(Node):
     def map_shape(self, shape: Sequence[ExprLike | Range]) -> list[PrimExpr]:
         """Return the shape that contains all final indices of an array with this shape.
 
+        It is of int64 if a dimension is, also where the indices are of a narrower datatype.
+
         Errors:
             MisuseError (also ValueError): the rank differs, or an index is not bounded.
         """
         from relaxpy.ir.tir.analysis.index_inverse import shape_of
 
-        return shape_of(self, shape)
+        self._check_count(shape, "sizes")
+        extents = [size.extent if isinstance(size, Range) else size for size in shape]
+        if not any(isinstance(size, PrimExpr) and size.dtype == INT64 for size in extents):
+            return shape_of(self, shape)
+        indices = tuple(Var(var.name, INT64) for var in self.initial_indices)
+        return shape_of(IndexMap(indices, tuple(self._at(indices))), shape)
 
     def iters(self, shape: Sequence[ExprLike | Range]) -> dict[Var, Range]:
         """Return the range of each initial index in an array with this shape.
@@ -193,7 +201,10 @@ class IndexMap(Node):
         mapped[positions] = data
         return mapped
 
-    map_tensor = map_ndarray
+    @user_facing
+    def map_tensor(self, source: npt.ArrayLike) -> Tensor:
+        """Return the result of `map_ndarray` as a tensor. Errors: as `map_ndarray`."""
+        return self.map_ndarray(source).view(Tensor)
 
     @user_facing
     def inverse(self, shape: Sequence[ExprLike | Range]) -> IndexMap:
