@@ -160,6 +160,8 @@ class Semantics:
                 self.precision.cliff()
                 return kind(np.fmod(np.float64(a), np.float64(b)))
             case "copysign":
+                if b != b:
+                    raise UndefinedError("the sign of what is no number")
                 self.precision.cliff()
                 return kind(np.copysign(np.float64(a), np.float64(b)))
             case "add":
