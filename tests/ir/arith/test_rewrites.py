@@ -307,6 +307,18 @@ CANONICAL: list[Row] = [
     (Sel(x >= 10, ite(tdiv(x, 3) < 2, x, 0), 0), c(0), []),
     (flm(x * 10 + 1 + y * 2 + 2, 2), c(1), []),
 ]
+SYMBOLIC_DIVISORS: list[Row] = [
+    (flm(x, y) < y, tr, [y > 0]),
+    (y <= flm(x, y), fa, [y > 0]),
+    (flm(64, y) <= y, tr, [y >= 0]),
+    (flm(x, y) * 2 + 1 < y * 2, tr, [y > 0]),
+    (flm(x, y + z) + 1 <= y + z, tr, nn),
+    (tmod(x, y) < y, tr, [y > 0]),
+    (tmod(x, y) > -y, tr, [y > 0]),
+    (fld(flm(x, y), y), c(0), [y > 0]),
+    (flm(flm(x, y), y), flm(x, y), [y > 0]),
+    (flm(x, nx) < nx, tr, [nx > 0]),
+]
 
 
 def casts() -> Iterator[Row]:
@@ -343,6 +355,7 @@ ROWS = [
     *COMPARISONS,
     *CALLS,
     *CANONICAL,
+    *SYMBOLIC_DIVISORS,
     *casts(),
     *cancelled(),
     *leading_zeros(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relaxpy.ir.arith.algebra import poly
+from relaxpy.ir.arith.algebra import poly, terms
+from relaxpy.ir.arith.algebra.atoms import Quotient, divisor
 from relaxpy.ir.arith.algebra.facts import TRANSITIVE
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.engine import Engine
@@ -15,14 +16,19 @@ def is_negative(engine: Engine, p: Poly) -> bool | None:
     """Whether p is always below 0 (True), never (False), or neither is known (None).
 
     Rule:
-        By its interval, or as some known negative polynomials plus what its interval keeps at most
-        0.
+        By its interval, also with remainders by a symbolic divisor at their greatest, or as some
+        known negative polynomials plus what its interval keeps at most 0.
     """
     low, high = engine.bound_by_cases(p)
     if high < 0:
         return True
     if low >= 0:
         return False
+    if _has_symbolic_divisor(p):
+        if engine.bound_of_poly(_at_greatest(engine, p))[1] < 0:
+            return True
+        if engine.bound_of_poly(_at_greatest(engine, poly.scaled(p, -1)))[1] <= 0:
+            return False
     if not engine.facts.negative:
         return None
     shared = poly.common_factor(p)
@@ -33,6 +39,31 @@ def is_negative(engine: Engine, p: Poly) -> bool | None:
         return True
     opposite = poly.add(poly.scaled(p, -1), poly.constant(-1))
     return False if _follows(engine, opposite, steps) else None
+
+
+def _has_symbolic_divisor(p: Poly) -> bool:
+    return any(
+        isinstance(factor, Quotient) and divisor(factor) is None
+        for monomial in p
+        for factor in monomial
+    )
+
+
+def _at_greatest(engine: Engine, p: Poly) -> Poly:
+    """p with d - 1 for each n % d that is added, and for -mod(n, d), which rounds toward zero.
+
+    A divisor of at least 0 is positive, as a division by zero has no value (PX-3).
+    """
+    result = p
+    for term in terms.remainders(p):
+        if not isinstance(term, terms.Remainder) or term.cofactor:
+            continue
+        times = term.coefficient
+        if (times < 0 and term.floor) or engine.bound_of_poly(term.den)[0] < 0:
+            continue
+        greatest = poly.scaled(poly.add(term.den, poly.constant(-1)), abs(times))
+        result = poly.add(poly.add(result, term.unit, -times), greatest)
+    return result
 
 
 def _follows(engine: Engine, p: Poly, steps: int, slack: int = 0) -> bool:
