@@ -86,6 +86,25 @@ def test_two_results_of_one_buffer() -> None:
         np.testing.assert_array_equal(found.ravel(), expected)
 
 
+def test_a_buffer_that_is_written_after_it_is_stored() -> None:
+    body = """
+    for i in range(120):
+        twice[i] = flat[(i + 50) % 120]
+"""
+    after = """
+    for i in range(120):
+        twice[i] = twice[i] * T.float32(3)
+    for i in range(120):
+        D[i] = twice[119 - i]
+"""
+    more = ', D: T.Buffer((120,), "float32")'
+    x, c, d = numbers((6, 20)), numbers((12, 10)), numbers((120,))
+    _compiled(body, after, more)(x, c, d)  # type: ignore[operator]
+    moved = np.roll(x.ravel(), -50)
+    np.testing.assert_array_equal(c.ravel(), moved)
+    np.testing.assert_array_equal(d, moved[::-1] * np.float32(3))
+
+
 def test_a_parameter_that_is_written_later() -> None:
     body = """
     for i in range(120):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.plan.reshapes import is_reshape
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
+from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree, written_memory
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 
 
@@ -13,17 +13,20 @@ def without_reshapes(plan: Plan) -> Plan:
     """`plan` with the memory of parameters in place of copies from and to another shape.
 
     A parameter that is copied into a local buffer is not written. One that is copied from a local
-    buffer is not used otherwise, so that what the buffer holds meanwhile may be there.
+    buffer is not used otherwise, so that what the buffer holds before may be there; the buffer is
+    not written after the copy.
     """
     parameters = {*plan.func.buffer_map.values()}
     shared, trees = dict(plan.shared), list[Tree]()
+    last_writes: dict[Buffer, int] | None = None
     # The counts of uses stay, by which a parameter with a second shape has more than one.
-    for tree in plan.trees:
+    for number, tree in enumerate(plan.trees):
         found = copied(tree)
         if found is None:
             trees.append(tree)
             continue
         target, source = found
+        last_writes = _last_writes(plan) if last_writes is None else last_writes
         if plan.reshaped.get(target) is source and not source.strides:
             shared[target] = source
         elif (
@@ -32,6 +35,7 @@ def without_reshapes(plan: Plan) -> Plan:
             and source not in shared
             and target not in shared.values()
             and plan.uses[target] == 1
+            and last_writes.get(source, -1) < number
             and not (target.strides or source.strides)
         ):
             moved = [source, *(b for b, owner in shared.items() if owner is source)]
@@ -41,6 +45,11 @@ def without_reshapes(plan: Plan) -> Plan:
     if len(trees) == len(plan.trees):
         return plan
     return replace(plan, trees=tuple(trees), shared=shared)
+
+
+def _last_writes(plan: Plan) -> dict[Buffer, int]:
+    """The number of the last tree that writes each memory."""
+    return {b: n for n, tree in enumerate(plan.trees) for b in written_memory((tree,), plan.root)}
 
 
 def copied(tree: Tree) -> tuple[Buffer, Buffer] | None:
