@@ -274,7 +274,7 @@ def test_what_is_not_a_function() -> None:
         async def f(x: R.Tensor):
             return x
 
-    with pytest.raises(ParseError, match="not the definition of a function"):
+    with pytest.raises(MisuseError, match="decorates a function, found lambda"):
         R.function(lambda x: x)
     with pytest.raises(MisuseError, match="found type") as caught:
 

@@ -161,7 +161,7 @@ def test_properties_are_operands_and_of_expressions_too(target: str) -> None:
     assert main(x, y, 0) == (19, True, 1, 1, 8)
     assert main(x, y, 1) == (19, True, 4, 1, 8)
     for axis in (2, -1):
-        with pytest.raises(RuntimeCheckError, match=f"axis {axis} is out of range for a int8"):
+        with pytest.raises(RuntimeCheckError, match=f"axis {axis} is out of range for an int8"):
             main(x, y, axis)
     with pytest.raises(RuntimeCheckError, match="axis 0 is out of range"):
         main(np.zeros((), "float32"), y, 0)
