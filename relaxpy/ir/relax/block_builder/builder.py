@@ -468,10 +468,8 @@ class BlockBuilder:
             raise BuilderStateError(f"a scope inside function {opened.name} is still open")
         if (params is None) == (opened.params is None):
             times = "nowhere" if params is None else "twice"
-            raise BuilderStateError(
-                f"the parameters of {opened.name} are declared {times}",
-                hint="declare them once: with bb.function(name, params), params=[] for none",
-            )
+            hint = "declare them once: with bb.function(name, params), params=[] for none"
+            raise BuilderStateError(f"parameters of {opened.name} are declared {times}", hint=hint)
         if params is not None:
             opened.params = _as_params(params)
             self._out.add_params(opened.params)
