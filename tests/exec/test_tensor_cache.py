@@ -99,6 +99,13 @@ def test_a_folder_is_updated(tmp_path: Path) -> None:
         dump_tensor_cache({"w": np.zeros(1, "float32")}, tmp_path, update_if_exists=True)
 
 
+def test_a_folder_of_other_tensors_has_no_file_of_bfloat16(tmp_path: Path) -> None:
+    dump_tensor_cache({"x": np.ones(2, "float32")}, tmp_path)
+    assert (tmp_path / "tensor-cache-b16.json").exists()
+    dump_tensor_cache({"x": np.ones(2, "int8")}, tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["params_shard_0.bin", "tensor-cache.json"]
+
+
 def test_older_folders_are_read(tmp_path: Path) -> None:
     dump_tensor_cache(VALUES, tmp_path)
     (tmp_path / "tensor-cache.json").rename(tmp_path / "ndarray-cache.json")
@@ -126,6 +133,13 @@ def test_progress_goes_to_standard_error(
         ({"x": np.array([1j])}, {}, "'x' is not the name of a tensor of numbers"),
         ({1: np.zeros(1)}, {}, "1 is not the name of a tensor of numbers"),
         ([("x", np.zeros(1)), ("x", np.zeros(1))], {}, "the name 'x' occurs twice"),
+        (3, {}, "expected pairs of names and tensors, found 3"),
+        ([("x", np.zeros(1), 1)], {}, "expected pairs of names and tensors, found"),
+        ({}, {"shard_cap_mb": 0.5}, "shard_cap_mb is a positive int, found 0.5"),
+        ({}, {"shard_cap_mb": "1"}, "shard_cap_mb is a positive int, found '1'"),
+        ({}, {"shard_cap_mb": -1}, "shard_cap_mb is a positive int, found -1"),
+        ({}, {"meta_data": {1, 2}}, "JSON cannot represent the metadata: .* set"),
+        ({}, {"meta_data": lambda: {(1,): 2}}, "JSON cannot represent the metadata"),
         ({}, {"encode_format": "zip"}, "encode_format is 'raw' or 'f32-to-bf16', found 'zip'"),
     ],
 )
@@ -170,6 +184,9 @@ def test_a_record_by_hand_is_read(tmp_path: Path) -> None:
         ({"nbytes": 3}, {}),
         ({"shape": [-2]}, {}),
         ({"shape": ["2"]}, {}),
+        ({"shape": [True, 2]}, {}),
+        ({"shape": [0, 10**30], "nbytes": 0}, {}),
+        ({"shape": [0, 2**62, 4], "nbytes": 0}, {}),
         ({"shape": "2"}, {}),
         ({"dtype": "int8x2"}, {}),
         ({"dtype": "handle"}, {}),

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -54,20 +54,25 @@ def dump_tensor_cache(
 
     Errors:
         MisuseError (also TypeError, ValueError): a name is not a string or occurs twice, a value is
-            not a tensor of numbers, one that is replaced has another size, or there is no such
-            format.
+            not a tensor of numbers, one that is replaced has another size, there is no such
+            format, the size of shards is not positive, or JSON cannot represent the metadata.
     """
     if encode_format not in ("raw", _SHORT):
         raise MisuseError(
             f"encode_format is 'raw' or {_SHORT!r}, found {encode_format!r:.60}",
             about=encode_format,
         )
+    if not isinstance(shard_cap_mb, int) or shard_cap_mb is True or shard_cap_mb < 1:
+        raise MisuseError(f"shard_cap_mb is a positive int, found {shard_cap_mb!r:.60}")
+    pairs = list(_pairs(params))
+    if not callable(meta_data):
+        _json(meta_data)
     folder = Path(cache_dir)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / _FILES[0]
     old = _read(file) if update_if_exists and file.exists() else {"records": [], "metadata": {}}
     shards = _Shards(folder, old["records"], shard_cap_mb << 20)
-    for name, value in params.items() if isinstance(params, Mapping) else params:
+    for name, value in pairs:
         record, data = _encoded(name, value, encode_format)
         if show_progress:
             print(f"saving {name}: {len(data)} bytes", file=sys.stderr)
@@ -75,13 +80,15 @@ def dump_tensor_cache(
     shards.finish()
     info = meta_data() if callable(meta_data) else meta_data
     table = {"metadata": old["metadata"] if info is None else info, "records": shards.records}
-    file.write_text(json.dumps(table, indent=4), encoding="utf-8")
+    file.write_text(_json(table), encoding="utf-8")
     stored = [record for shard in shards.records for record in shard["records"]]
     short = [record for record in stored if _is_short(record)]
     if short:  # the file for programs that compute in bfloat16
         for record in short:
             record |= {"dtype": "bfloat16", "format": "raw"}
-        (folder / _SHORT_FILE).write_text(json.dumps(table, indent=4), encoding="utf-8")
+        (folder / _SHORT_FILE).write_text(_json(table), encoding="utf-8")
+    else:
+        (folder / _SHORT_FILE).unlink(missing_ok=True)  # an older one, of other shards
 
 
 @user_facing
@@ -106,6 +113,22 @@ def load_tensor_cache(
         for record in shard["records"]:
             tensors[record["name"]] = _decoded(record, data, path)
     return tensors, table["metadata"]
+
+
+def _pairs(params: object) -> Iterator[tuple[object, object]]:
+    """The names and values of tensors."""
+    items = params.items() if isinstance(params, Mapping) else params
+    for item in items if isinstance(items, Iterable) else [items]:
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise MisuseError(f"expected pairs of names and tensors, found {item!r:.60}")
+        yield item[0], item[1]
+
+
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, indent=4)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MisuseError(f"JSON cannot represent the metadata: {error}", about=value) from None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -178,10 +201,11 @@ def _decoded(record: Mapping[str, Any], data: bytes, path: Path) -> Tensor:
     """The tensor of a record in the bytes of a shard, in memory of its own."""
     name, shape, begin, size = (record[key] for key in ("name", "shape", "byteOffset", "nbytes"))
     dtype = _numpy_dtype("bfloat16" if _is_short(record) else record["dtype"])
-    fits = dtype is not None and all(isinstance(n, int) and n >= 0 for n in shape)
+    fits = all(type(n) is int and n >= 0 for n in shape)
     if (
         dtype is None
         or not fits
+        or math.prod(n or 1 for n in shape) * dtype.itemsize >= 1 << 63
         or math.prod(shape) * dtype.itemsize != size
         or not 0 <= begin <= len(data) - size
     ):
