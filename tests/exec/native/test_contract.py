@@ -277,3 +277,26 @@ def test_a_sum_that_reads_its_own_target_is_not_a_product_of_matrices() -> None:
         for target in ("native", "reference")
     ]
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8"])
+@pytest.mark.parametrize("columns", [37, 700])
+def test_any_number_of_rows_read_along_the_sum(dtype: str, columns: int) -> None:
+    """Few rows take another way than many, whatever follows the product."""
+    wide = "int32" if dtype == "int8" else "float32" if dtype == "float16" else dtype
+    args = ", ".join(
+        f'{name}: R.Tensor({shape}, "{type_}")'
+        for name, shape, type_ in (
+            ("x", '("n", 523)', dtype),
+            ("w", f"({columns}, 523)", dtype),
+            ("b", f"({columns},)", wide),
+        )
+    )
+    text = graph(args, f'R.maximum(R.linear(x, w, b, "{wide}"), R.const(3, "{wide}"))')
+    main = relaxpy.compile(from_source(text), target="native")["main"]
+    w, b = numbers((columns, 523), dtype, 1), numbers((columns,), wide, 2)
+    for rows in (*range(11), 130):
+        x = numbers((rows, 523), dtype, 3)
+        wanted = np.maximum(x.astype("f8") @ w.T.astype("f8") + b, 3)
+        size = abs(x.astype("f8")) @ abs(w.T.astype("f8")) + abs(b)
+        close(main(x, w, b), wanted, size, 523)

@@ -47,6 +47,30 @@ def test_one_kernel_serves_all_columns_and_sums(subscripts: str) -> None:
         check(subscripts, *placed, result)
 
 
+@pytest.mark.parametrize("machine", [host, narrow])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_one_kernel_reads_any_number_of_rows_along_the_sum(
+    dtype: str, machine: Callable[[], Machine]
+) -> None:
+    result_type = "int32" if dtype == "int8" else dtype
+    arrays = [np.zeros((4, 4), dtype), np.zeros((4, 4), dtype), np.zeros((4, 4), result_type)]
+    accumulator = I32 if dtype == "int8" else None
+    kernel = Kernel(
+        "mk,nk->mn",
+        arrays,
+        symbolic="mnk",
+        emitter=dot,
+        machine=machine(),
+        accumulator=accumulator,
+    )
+    for m, n, k in ((1, 70, 33), (2, 1, 300), (3, 65, 0), (4, 130, 16), (7, 3, 100), (0, 9, 9)):
+        a, b, c = shapes("mk,nk->mn", {"m": m, "n": n, "k": k})
+        placed = [guarded(x, at_end=bool(m % 2)) for x in (numbers(a, dtype), numbers(b, dtype))]
+        result = guarded(np.full(c, 77, result_type), at_end=True)
+        kernel(*placed, result)
+        check("mk,nk->mn", *placed, result)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
 @pytest.mark.parametrize("subscripts", LAYOUTS)
 def test_datatypes_and_the_width_of_vectors(subscripts: str, dtype: str) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from relaxpy.dataclass import replace
 from relaxpy.exec.native.contraction.blocking import PLACE_BYTES
 from relaxpy.exec.native.contraction.dots import dots_of
 from relaxpy.exec.native.contraction.few_rows import (
-    MOST_BYTE_ROWS,
+    MOST_DOT_ROWS,
     MOST_ROWS,
     DotEmitter,
     SpanEmitter,
@@ -55,6 +55,8 @@ from relaxpy.ir.tir.expr import FloatImm, IntImm
 
 _DEEP_BYTES = 256
 """The products of a sum from which more rows of bytes than a few are read along the sum."""
+_DEEP = 128
+"""The products of the innermost axis of a sum from which the same is done with other elements."""
 _SPAN_BYTE_ROWS = 1
 """The most rows of bytes that are read along the columns, where tiles copy the second operand."""
 _SERIAL = 1 << 18
@@ -88,15 +90,24 @@ def emit_product(
     def run(one: Contraction) -> None:
         _run(f, one, in_task=in_task)
 
+    def run_rows(row: Axis, when: Value, others: Callable[[], None]) -> None:
+        """Read the second operand in place for such rows, or do as for all others."""
+        if contraction.b.may_be_packed:
+            when = f.arithmetic("and", when, f.arithmetic("xor", is_packed(f, contraction.b), 1))
+        f.branch(when, lambda: run(replace(plain, row=row)), others)
+
+    def run_few(rows: Value) -> None:
+        for most in () if in_task else (MOST_DOT_ROWS, MOST_ROWS):
+            few = replace(contraction.row, most=most)
+            if isinstance(emitter_of(f, replace(plain, row=few)), DotEmitter):
+                return run_rows(few, f.compare("sle", rows, most), lambda: run(contraction))
+        return run(contraction)
+
     if isinstance(rows, Value):
         # A batch of one is as common as it is slow in tiles, unless these need no copies.
-        single = replace(plain, row=replace(plain.row, extent=1))
-        is_single = f.compare("eq", rows, 1)
-        if contraction.b.may_be_packed:
-            is_plain = f.arithmetic("xor", is_packed(f, contraction.b), 1)
-            is_single = f.arithmetic("and", is_single, is_plain)
-        f.branch(is_single, lambda: run(single), lambda: run(contraction))
-    elif contraction.b.may_be_packed and isinstance(emitter_of(f, plain), SpanEmitter):
+        single = replace(plain.row, extent=1)
+        run_rows(single, f.compare("eq", rows, 1), lambda: run_few(rows))
+    elif contraction.b.may_be_packed and not isinstance(emitter_of(f, plain), TileEmitter):
         f.branch(is_packed(f, contraction.b), lambda: run(contraction), lambda: run(plain))
     else:
         run(contraction)
@@ -123,7 +134,7 @@ def _packable(product: Product, contraction: Contraction, frame: Values) -> Cont
         return contraction
     emitter = emitter_of(frame.function, contraction)
     packable = replace(contraction, b=replace(contraction.b, may_be_packed=True))
-    if isinstance(emitter, SpanEmitter) and _has_dots(frame.function.module, contraction):
+    if _is_faster_packed(emitter):
         emitter = emitter_of(frame.function, packable)
     if not isinstance(emitter, TileEmitter) or not emitter.packs_b:
         return contraction
@@ -140,6 +151,14 @@ def _packable(product: Product, contraction: Contraction, frame: Values) -> Cont
         joined = Joined(dots.count, f"int{dots.packed.bits}", emitter.depth, dots.moved)
     uses[buffer] = Packing(emitter.width, tuple(known[:-1]), known[-1], joined)
     return packable
+
+
+def _is_faster_packed(emitter: TileEmitter | DotEmitter | SpanEmitter) -> bool:
+    """Whether tiles with a packed operand take less time than what reads it in place."""
+    contraction = emitter.contraction
+    if isinstance(emitter, DotEmitter):
+        return emitter.rows > MOST_ROWS and emitter.dots is None
+    return isinstance(emitter, SpanEmitter) and _has_dots(emitter.f.module, contraction)
 
 
 def _can_be_packed(emitter: TileEmitter) -> bool:
@@ -281,18 +300,19 @@ def _converted(operand: Operand, value: Value) -> Value:
 
 def emitter_of(f: Function, contraction: Contraction) -> TileEmitter | DotEmitter | SpanEmitter:
     """The emitter that suits the extents and strides of a contraction."""
-    rows, column = contraction.row.extent, contraction.column
-    bits = f.module.vector_bits
+    rows, column, bits = contraction.row.extent, contraction.column, f.module.vector_bits
     tile = tile_of(contraction.accumulator, rows, bits, 16 if bits == 256 else 32)
-    if isinstance(rows, Value) or rows > MOST_BYTE_ROWS or contraction.b.may_be_packed:
+    most = contraction.row.most if isinstance(rows, Value) else rows
+    if most is None or most > MOST_DOT_ROWS or contraction.b.may_be_packed:
         return TileEmitter(f, contraction, tile)
     inner = merged(contraction.over)[-1:]
     if inner and _is_one(inner[0].a) and _is_one(inner[0].b) and not _is_window(column, inner[0]):
         dots = DotEmitter(f, contraction)
-        is_deep = math.prod(extents(contraction.over)) >= _DEEP_BYTES
-        if rows <= MOST_ROWS or (dots.dots is not None and is_deep):
+        if most <= MOST_ROWS or _suits_more_rows(dots):
             return dots
-    if rows > (_SPAN_BYTE_ROWS if _has_dots(f.module, contraction) else MOST_ROWS):
+    if isinstance(rows, Value) or rows > (
+        _SPAN_BYTE_ROWS if _has_dots(f.module, contraction) else MOST_ROWS
+    ):
         return TileEmitter(f, contraction, tile)
     if not _is_one(column.b) or isinstance(column.extent, Value):
         return TileEmitter(f, contraction, tile)
@@ -300,6 +320,16 @@ def emitter_of(f: Function, contraction: Contraction) -> TileEmitter | DotEmitte
     size = contraction.b.type.bits // 8
     small = isinstance(depth, int) and depth * column.extent * size <= PLACE_BYTES
     return TileEmitter(f, contraction, tile) if small else SpanEmitter(f, contraction, tile.lanes)
+
+
+def _suits_more_rows(dots: DotEmitter) -> bool:
+    """Whether more rows than a few are read along the sum, which is long."""
+    contraction, inner = dots.contraction, dots.over[-1].extent
+    if dots.dots is not None:
+        return math.prod(extents(contraction.over)) >= _DEEP_BYTES
+    # Each row would convert the second operand again.
+    is_plain = not any(converts(m, contraction) for m in (contraction.a, contraction.b))
+    return is_plain and (isinstance(inner, Value) or inner >= _DEEP)
 
 
 def _has_dots(module: Module, contraction: Contraction) -> bool:

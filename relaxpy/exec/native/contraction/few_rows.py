@@ -7,6 +7,7 @@ memory: along the sum if that is contiguous, otherwise along the columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from relaxpy.exec.native.contraction.dots import dots_of
@@ -31,15 +32,19 @@ from relaxpy.exec.native.contraction.operands import (
 from relaxpy.exec.native.llvm.function import Function, Type, Value
 
 MOST_ROWS = 4
-"""The most rows whose sums stay in registers."""
-MOST_BYTE_ROWS = 8
-"""The same for bytes that are read along the sum, which tiles would have to transpose."""
+"""The most rows that are read along the columns."""
+MOST_DOT_ROWS = 8
+"""The most rows that are read along the sum, for which tiles would transpose the columns."""
+_ROWS = 3
+"""The rows whose sums are computed together if their number is known only in a call."""
 _DOTS = 64
 """The columns of a task that reads along the sum."""
 _GROUP = 4
 """The most columns that such a task reads at a time."""
 _SUMS = 16
-"""The most sums of such a task that are in registers."""
+"""The most sums of such a task that are in registers of 512 bits."""
+_NARROW_SUMS = 6
+"""The same for pairs of registers of 256 bits."""
 _SPAN = 4096
 """The most sums of a task that reads along the columns."""
 _LEAST_SPAN = 1024
@@ -51,19 +56,17 @@ _Add: TypeAlias = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], 
 
 
 class _FewRows:
-    """The tasks of a contraction, each of `width` columns."""
+    """The tasks of a contraction, each of `width` columns of `rows` rows."""
 
-    def __init__(self, f: Function, contraction: Contraction, width: int) -> None:
-        assert isinstance(contraction.row.extent, int)
-        self.f, self.contraction, self.width = f, contraction, width
-        self.rows = contraction.row.extent
+    def __init__(self, f: Function, contraction: Contraction, width: int, rows: int) -> None:
+        self.f, self.contraction, self.width, self.rows = f, contraction, width, rows
         self.columns = contraction.column.extent
         self.over = merged(contraction.over)
         self.sizes = [axis.extent for axis in contraction.outer]
         self.sizes.append(ceil_div(f, self.columns, width))
         self.tasks = total(f, self.sizes)
 
-    def start(self, task: Value) -> tuple[list[Size], Size, Size, list[Memory], Memory]:
+    def start(self, task: Value) -> tuple[list[Size], Size, Size, Memory, Memory]:
         """The outer indices, first column and columns of a task, and its operands."""
         f, contraction = self.f, self.contraction
         *outer, block = digits(f, task, self.sizes)
@@ -76,8 +79,12 @@ class _FewRows:
         a = moved(f, contraction.a, offset(f, outer, [axis.a for axis in axes]))
         b = moved(f, contraction.b, offset(f, outer, [axis.b for axis in axes]))
         b = moved(f, b, combine(f, "mul", first, contraction.column.b))
-        rows = [moved(f, a, combine(f, "mul", row, contraction.row.a)) for row in range(self.rows)]
-        return outer, first, count, rows, b
+        return outer, first, count, a, b
+
+    def each_row(self, a: Memory, rows: Sequence[Size]) -> list[Memory]:
+        """The first operand in some rows."""
+        f, stride = self.f, self.contraction.row.a
+        return [moved(f, a, combine(f, "mul", row, stride)) for row in rows]
 
     def each(
         self,
@@ -109,11 +116,14 @@ class DotEmitter(_FewRows):
     """The second operand, and the first one, are contiguous along the innermost axis of the sum.
 
     The products of an element are added in as many lanes as a register of 512 bits has, which are
-    combined at the end.
+    combined at the end. Rows whose number is known only in a call are computed a few at a time,
+    while the columns that they share are in the nearest cache; what is missing in the last of them
+    repeats the last row, and is not stored.
     """
 
     def __init__(self, f: Function, contraction: Contraction) -> None:
-        super().__init__(f, contraction, _DOTS)
+        rows = contraction.row.extent
+        super().__init__(f, contraction, _DOTS, rows if isinstance(rows, int) else _ROWS)
         self.vector = Type(contraction.accumulator.element, 512 // contraction.accumulator.bits)
         # The second operand is the one whose values are moved: its vectors are read only once.
         accumulator, a, b = contraction.accumulator, contraction.a, contraction.b
@@ -122,24 +132,46 @@ class DotEmitter(_FewRows):
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
-        f, stride = self.f, self.contraction.column.b
-        outer, first, count, rows, b = self.start(task)
-        starts = self._starts(rows)
+        f, stride, extent = self.f, self.contraction.column.b, self.contraction.row.extent
+        outer, first, count, a, b = self.start(task)
+        starts: list[Value] = []
+        if isinstance(extent, int):
+            starts = self._starts(self.each_row(a, range(self.rows)))
 
-        most = min(_GROUP, max(1, _SUMS // self.rows))
+        def block(begin: Size, columns: Sequence[Memory], start: Size) -> None:
+            rows = [combine(f, "add", begin, row) for row in range(self.rows)]
+            near = rows
+            if isinstance(extent, Value):
+                near = [combine(f, "smin", row, extent - 1) for row in rows]
+            here = self.each_row(a, near)
+            found, size = self._sums(here, columns), len(columns)
+            moved_by = starts or self._starts(here)
+
+            def finish(number: int) -> None:
+                values = self._joined(found[number * size : (number + 1) * size])
+                indices = (*outer, rows[number], start)
+                values = initial_values(f, self.contraction, indices, values.type, None) + values
+                values = values - moved_by[number] if moved_by else values
+                store(f, self.contraction, indices, values, None)
+
+            finish(0)
+            for number, row in enumerate(rows[1:], 1):
+                if isinstance(extent, Value):
+                    f.branch(f.compare("slt", f.index(row), extent), partial(finish, number))
+                else:
+                    finish(number)
+
+        sums = _SUMS if f.module.has_avx512 else _NARROW_SUMS
+        most = min(_GROUP, max(1, sums // self.rows))
 
         def group(column: Size, size: int) -> None:
             there = moved(f, b, combine(f, "mul", column, stride))
-            found = self._sums(
-                rows, [moved(f, there, combine(f, "mul", n, stride)) for n in range(size)]
-            )
+            columns = [moved(f, there, combine(f, "mul", n, stride)) for n in range(size)]
             start = combine(f, "add", first, column)
-            for row in range(self.rows):
-                values = self._joined(found[row * size : (row + 1) * size])
-                indices = (*outer, row, start)
-                values = initial_values(f, self.contraction, indices, values.type, None) + values
-                values = values - starts[row] if starts else values
-                store(f, self.contraction, indices, values, None)
+            if isinstance(extent, Value):
+                f.loop(0, extent, self.rows, [], lambda row: block(row, columns, start))
+            else:
+                block(0, columns, start)
 
         whole = combine(f, "mul", combine(f, "sdiv", count, most), most)
         f.loop(0, whole, most, [], lambda column: group(column, most))
@@ -234,7 +266,7 @@ class SpanEmitter(_FewRows):
         columns, width = contraction.column.extent, _SPAN // rows
         if isinstance(columns, int):
             width = min(width, max(_LEAST_SPAN, -(-columns // 2 // lanes) * lanes))
-        super().__init__(f, contraction, width // lanes * lanes)
+        super().__init__(f, contraction, width // lanes * lanes, rows)
         self.group = max(4, 8 // rows)
         self.vector = Type(contraction.accumulator.element, lanes)
 
@@ -242,7 +274,8 @@ class SpanEmitter(_FewRows):
         """Emit the task of that number."""
         f, contraction = self.f, self.contraction
         sums = f.alloca(contraction.accumulator, self.rows * self.width)
-        outer, first, count, rows, b = self.start(task)
+        outer, first, count, a, b = self.start(task)
+        rows = self.each_row(a, range(self.rows))
 
         def vectors(body: Callable[[Value, Value | None], None]) -> None:
             lanes = self.vector.lanes

@@ -26,7 +26,8 @@ class Axis:
 
     Units: elements. A stride is 0 in an operand that does not have the axis. Iterations that are
     not `within` a first one and a last one, which is not among them, have no effect: sums are
-    without them, and columns need not be computed.
+    without them, and columns need not be computed. An extent that only a call knows may be known to
+    be at `most` some number.
     """
 
     extent: Size
@@ -34,6 +35,7 @@ class Axis:
     b: Size = 0
     c: Size = 0
     within: tuple[Value, Value] | None = None
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +147,7 @@ class Contraction:
 
         def axis(x: Axis) -> Axis:
             within = None if x.within is None else (change(x.within[0]), change(x.within[1]))
-            return Axis(size(x.extent), size(x.a), size(x.b), size(x.c), within)
+            return Axis(size(x.extent), size(x.a), size(x.b), size(x.c), within, x.most)
 
         def elements(x: Initial) -> Initial:
             return (
