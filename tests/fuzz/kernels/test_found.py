@@ -465,6 +465,66 @@ FOUND = {
         """,
         *(call(n) for n in (0, 1)),
     ),
+    "a size times itself is not less than the size": (
+        """
+        def f(A: T.handle, B: T.handle):
+            n = T.int64()
+            X = T.match_buffer(A, (T.max(n, 1),), "float32")
+            Y = T.match_buffer(B, (n,), "float32")
+            for i in range(T.max(n, 1) * T.max(n, 1)):
+                Y[0] = X[i]
+        """,
+        *(call(floats(n), floats(n)) for n in (1, 4)),
+    ),
+    "a loop inside one without iterations divides by nothing": (
+        """
+        def f(A: T.Buffer((5,), "int32"), n: T.int32):
+            for i in range(n):
+                for j in T.parallel(4 // n):
+                    A[i] = i
+        """,
+        *(call(ints(5, 6, 7, 8, 9), n) for n in (0, 1, 4)),
+    ),
+    "a conditional sum in a view begins from its init": (
+        """
+        def f(A: T.Buffer((9,), "float32"), B: T.Buffer((3,), "float32")):
+            E = T.decl_buffer((7,), "float32", data=A.data, elem_offset=2)
+            for w in range(2):
+                for i in range(4):
+                    for j in range(2):
+                        if i + j < 4:
+                            with T.block("sum"):
+                                v = T.axis.spatial(7, 1)
+                                k = T.axis.reduce(8, i * 2 + j)
+                                with T.init():
+                                    E[v] = T.float32(2)
+                                E[v] = E[v] + B[0]
+        """,
+        call(floats(9), floats(3) + 1),
+    ),
+    "a matched region has no negative extent": (
+        """
+        def f(n: T.int64):
+            with T.block("b"):
+                A = T.alloc_buffer((4,), "int32")
+                B = T.match_buffer(A[0:T.min(0, n)], (n,), "int32")
+        """,
+        *(call(n) for n in (-3, 0, 2)),
+    ),
+    "a loop of an axis and of a sum begins the sum everywhere if another has no iteration": (
+        """
+        def f(Y: T.Buffer((3,), "int32"), n: T.int32, m: T.int32):
+            for i in range(n):
+                for j in range(m):
+                    with T.block("sum"):
+                        vj = T.axis.spatial(3, j)
+                        vk = T.axis.reduce(9, i * 3 + j)
+                        with T.init():
+                            Y[vj] = 0
+                        Y[vj] = Y[vj] + 1
+        """,
+        *(call(ints(5, 6, 7), n, m) for n in (0, 1, 2) for m in (0, 1, 3, 4)),
+    ),
 }
 
 

@@ -108,12 +108,16 @@ def is_range_inside(
 ) -> bool:
     """Whether `domain` provably lies in a dimension of `size` in every iteration of `axes`."""
     loops = {a.var for a in axes}
-    first, stop = affine(domain.min, loops), affine(domain.stop, loops)
-    low = None if first is None else bounds_of(first, axes, shape_vars)
-    high = None if stop is None else bounds_of(stop, axes, shape_vars)
-    if low is None or high is None:
-        return False
-    return low[0].is_at_least(0, shape_vars) and as_poly(size).exceeds(high[1], 0, shape_vars)
+    found = []
+    for value in (domain.min, domain.extent, domain.stop):
+        form = affine(value, loops)
+        bounds = None if form is None else bounds_of(form, axes, shape_vars)
+        if bounds is None:
+            return False
+        found.append(bounds)
+    (first, _), (extent, _), (_, stop) = found
+    starts = first.is_at_least(0, shape_vars) and extent.is_at_least(0, shape_vars)
+    return starts and as_poly(size).exceeds(stop, 0, shape_vars)
 
 
 def unproved(

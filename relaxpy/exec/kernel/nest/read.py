@@ -257,7 +257,7 @@ class _Reader:
         self,
         init: tuple[Item, ...],
         reduced: Sequence[tuple[PrimExpr, PrimExpr]],
-        spatial: Container[Var],
+        spatial: Set[Var],
     ) -> tuple[Item, ...]:
         """`init` under the condition that each reduction iterator has its minimum.
 
@@ -268,11 +268,14 @@ class _Reader:
         others = []
         for value, minimum in reduced:
             loops = self._loops_at_start(value, minimum)
-            if loops is None:
+            # Where a reduction loop has no iteration, the init runs for all of the spatial ones.
+            if loops is None or not loops.isdisjoint(spatial):
                 others.append((value, minimum))
-            starting |= loops or set()
+            else:
+                starting |= loops
         tests = [ops.convert(v.equal(ops.cast_to(least, v.dtype))) for v, least in others]
-        if others and (fused := self._fused_at_start(others)):
+        fused = self._fused_at_start(others) if others else None
+        if fused and fused.isdisjoint(spatial):
             starting, tests = starting | fused, []
         starts = [ops.convert(a.var.equal(a.start)) for a in self.axes if a.var in starting]
         if not (starts or tests):

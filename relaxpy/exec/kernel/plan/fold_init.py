@@ -32,7 +32,7 @@ def fold_initial(
                 inner = fold_initial(body, shape_vars, roots, (*serial, axis.var))
                 tree = replace(tree, body=inner)
             case Run(accumulation=Assignment() as update) if _initialises_all(
-                tree, update, shape_vars
+                tree, update, shape_vars, roots
             ):
                 init = _initial(result, tree, update, roots, serial)
                 if init is not None:
@@ -46,11 +46,17 @@ def fold_initial(
     return tuple(result)
 
 
-def _initialises_all(run: Run, update: Assignment, shape_vars: Container[Var]) -> bool:
-    """Whether an accumulation initialises all elements, also those for which no guard holds."""
+def _initialises_all(
+    run: Run, update: Assignment, shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
+) -> bool:
+    """Whether an accumulation initialises all elements, also those for which no guard holds.
+
+    Those of a view may lie outside of its memory, as those at indices that are not proved.
+    """
     variables = {a.var for a in run.loops}
     return not update.guards or (
         all(mentions(guard, variables) for guard in update.guards)
+        and update.target not in roots
         and not unproved(update.target, update.indices, run.loops, shape_vars)
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from relaxpy.exec.kernel.nest import domain
-from relaxpy.exec.kernel.nest.bounds import is_one_to_one
+from relaxpy.exec.kernel.nest.bounds import is_one_to_one, may_fail
 from relaxpy.exec.kernel.nest.domain import is_point
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.arg_extremes import arg_extreme_of
@@ -112,9 +112,15 @@ class _Scheduler:
     def _may_be_outermost(
         self, level: int, levels: list[int], statements: list[Statement], inside: set[Edge]
     ) -> bool:
-        outer = {statements[0].axes[n].var for n in levels if n < level}
-        axes = [p.axes[level] for p in statements]
-        if any(mentions(b, outer) for a in axes for b in (a.start, a.stop)):
+        before = [statements[0].axes[n] for n in levels if n < level]
+        outer = {a.var for a in before}
+        bounds = [b for p in statements for b in (p.axes[level].start, p.axes[level].stop)]
+        if any(mentions(b, outer) for b in bounds):
+            return False
+        # A loop inside one without iterations does not evaluate its bounds.
+        if any(may_fail(b, (), self.shape_vars) for b in bounds) and not all(
+            a.extent.is_at_least(1, self.shape_vars) for a in before
+        ):
             return False
         return not any(LATER in e.directions[level] for e in inside)
 

@@ -70,16 +70,6 @@ class IndexPoly:
         """Whether any of `variables` occurs."""
         return any(mentions(atom, variables) for atom in self.atoms())
 
-    def replace(self, atom: PrimExpr, value: IndexPoly) -> IndexPoly:
-        """This polynomial with `value` for `atom`."""
-        total: dict[Monomial, int] = {}
-        for monomial, factor in self.terms.items():
-            product: Poly = {tuple(a for a in monomial if a is not atom): factor}
-            for _ in range(sum(a is atom for a in monomial)):
-                product = poly.multiply(product, value.terms)
-            poly.accumulate(total, product)
-        return IndexPoly(total)
-
     def is_at_least(self, bound: int, sizes: Container[Var]) -> bool:
         """Whether the value is proved at least `bound` if no variable of `sizes` is negative."""
         number = self.constant
@@ -107,7 +97,9 @@ class IndexPoly:
                 case (Min(a=a, b=b) | Max(a=a, b=b) as choice,) if isinstance(choice, Max) == (
                     factor > 0
                 ):
-                    yield from (self.replace(choice, as_poly(side)) for side in (a, b))
+                    # Elsewhere it stays, where a smaller value may make a product greater.
+                    rest = self - IndexPoly({monomial: factor})
+                    yield from (rest + as_poly(side) * factor for side in (a, b))
                 case (FloorDiv(a=a, b=IntImm(value=divisor)),) if divisor > 0:
                     # The product of quotient and divisor lies above a - divisor, and not above a.
                     if factor % divisor == 0:
