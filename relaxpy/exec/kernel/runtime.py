@@ -255,6 +255,8 @@ def scatter(
     if mask is not None and isinstance(array, OutOfMemory):
         array.unless_unused(np.broadcast_to(mask, shape))
         return
+    if not indices:
+        array, indices = array[np.newaxis], (0,)
     slices = (*shape, *array.shape[len(indices) :])
     chosen = values if np.shape(values) == slices else np.broadcast_to(values, slices)
     if mask is not None:

@@ -502,6 +502,21 @@ FOUND = {
         """,
         call(floats(9), floats(3) + 1),
     ),
+    "a view without dimensions accumulates under a condition": (
+        """
+        def f(A: T.Buffer((), "float32"), B: T.Buffer((), "float32")):
+            K = T.decl_buffer((), "float32", data=A.data)
+            L = T.decl_buffer((), "float32", data=B.data)
+            for i in range(3):
+                for j in range(2):
+                    if i + j < 3:
+                        K[()] = T.max(K[()], T.Cast("float32", i + j))
+            for i in range(3):
+                if T.Cast("float32", i) < A[()]:
+                    L[()] = T.Cast("float32", i)
+        """,
+        call(np.float32(0.5) * np.ones((), np.float32), np.ones((), np.float32)),
+    ),
     "a matched region has no negative extent": (
         """
         def f(n: T.int64):
