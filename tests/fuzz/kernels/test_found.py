@@ -515,7 +515,7 @@ FOUND = {
                 if T.Cast("float32", i) < A[()]:
                     L[()] = T.Cast("float32", i)
         """,
-        call(np.float32(0.5) * np.ones((), np.float32), np.ones((), np.float32)),
+        call(np.full((), 0.5, np.float32), np.ones((), np.float32)),
     ),
     "a matched region has no negative extent": (
         """
