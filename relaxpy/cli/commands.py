@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relaxpy.cli.programs import STDIN, read_file
-from relaxpy.cli.show import show_error
+from relaxpy.cli.show import show_error, show_os_error
 from relaxpy.cli.usage import UsageError
 from relaxpy.errors import MisuseError, RelaxpyError, counted
 
@@ -23,21 +23,30 @@ if TYPE_CHECKING:
 
 
 def check(options: Namespace) -> int:
-    """Print the errors of each program; the exit code is 1 if there are any."""
-    errors = 0
+    """Print the errors of each program; the exit code is 1 if there are any.
+
+    It is 2 if a file cannot be read, also if others are then checked.
+    """
+    errors = unread = 0
     for path in options.files:
-        file = read_file(path)
+        name = path
         try:
+            file = read_file(path)
+            name = file.name
             file.program()
-        except UsageError:
-            raise
+        except OSError as error:
+            show_os_error(error)
+            unread += 1
+        except UsageError as error:
+            show_error(error, sys.stderr, "relaxpy")
+            unread += 1
         except RelaxpyError as error:
-            show_error(error, sys.stdout, file.name)
+            show_error(error, sys.stdout, name)
             errors += len(error.diagnostics)
-    if not options.quiet:
-        files = counted(len(options.files), "file")
-        print(f"{counted(errors, 'error') if errors else 'no errors'} in {files}")
-    return 1 if errors else 0
+    read = len(options.files) - unread
+    if read and not options.quiet:
+        print(f"{counted(errors, 'error') if errors else 'no errors'} in {counted(read, 'file')}")
+    return 2 if unread else int(errors > 0)
 
 
 def print_(options: Namespace) -> int:

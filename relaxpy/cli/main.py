@@ -11,7 +11,7 @@ from typing import Final
 
 from relaxpy import __version__
 from relaxpy.cli import commands
-from relaxpy.cli.show import show_error, shown_warnings
+from relaxpy.cli.show import show_error, show_os_error, shown_warnings
 from relaxpy.cli.usage import UsageError
 from relaxpy.errors import RelaxpyError, UnknownNameError
 
@@ -48,8 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        print(f"relaxpy{where}: {error.strerror or error}", file=sys.stderr)
+        show_os_error(error)
         return 2
     except MemoryError as error:
         print(f"relaxpy: there is not enough memory{error and ': '}{error}", file=sys.stderr)

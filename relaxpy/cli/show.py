@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,12 @@ def show_error(error: RelaxpyError, stream: TextIO, where: str) -> None:
     """Write the diagnostics of an error; `where` precedes those without a position."""
     for diagnostic in error.diagnostics:
         show(diagnostic, stream, diagnostic.where or f"{where}: ")
+
+
+def show_os_error(error: OSError) -> None:
+    """Write what the system says of a file to standard error."""
+    where = f": {error.filename}" if error.filename else ""
+    print(f"relaxpy{where}: {error.strerror or error}", file=sys.stderr)
 
 
 def show(diagnostic: Diagnostic, stream: TextIO, where: str) -> None:

@@ -245,6 +245,18 @@ def test_listings(capsys: pytest.CaptureFixture[str]) -> None:
     assert "exit codes:" in out
 
 
+def test_files_after_one_that_cannot_be_read_are_checked(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = command("check missing.py flaws.py x.npy model.py", capsys)
+    assert code == 2
+    assert "flaws.py:9:" in out
+    assert out.endswith(" in 2 files\n")
+    assert err.startswith("relaxpy: missing.py: No such file")
+    assert "x.npy is not a text in UTF-8" in err
+    assert command("check missing.py", capsys)[:2] == (2, "")
+
+
 @pytest.mark.parametrize(
     ("line", "code", "message"),
     [

@@ -32,6 +32,22 @@ def test_names_attributes_and_arity() -> None:
     """)
 
 
+def test_operators_of_tensors_name_the_functions_of_scalars() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            A[0] = R.exp(A[1])
+        #                ^^^^ relax.exp: x is a tensor, found R.Prim(value=A[1]) [DER-36]
+        # hint: a kernel computes numbers: write T.exp(...)
+            A[1] = R.maximum(A[1], A[2])
+        #          ^^^^^^^^^ R.maximum is an operator of tensors
+        # hint: a kernel computes numbers: write T.max(...)
+            A[2] = R.nn.relu(A[3])
+        #                    ^^^^ relax.nn.relu: data is a tensor, found R.Prim(value=A[3]) [DER-36]
+        # hint: a kernel computes numbers with operators and functions of T, such as T.max(x, y)
+    """)
+
+
 def test_parameters_need_annotations_of_their_kind() -> None:
     check_marks("""
         @T.prim_func

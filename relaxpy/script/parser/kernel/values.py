@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
+from relaxpy.ir.relax.nodes import BaseFunc, Expr, GlobalVar
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr
@@ -63,7 +64,22 @@ class KernelEvaluator(Evaluator):
             return None
         if is_helper(function):
             return self.call_helper(function, args, kwargs, node)
-        return door.call(function, args, kwargs)
+        try:
+            result = door.call(function, args, kwargs)
+        except StructInfoTypeError as error:
+            raise error.hinted(self._scalar_hint(node)) from None
+        if isinstance(result, Expr):
+            message = f"{ast.unparse(node.func)} is an operator of tensors"
+            raise self.error(node.func, message, hint=self._scalar_hint(node))
+        return result
+
+    def _scalar_hint(self, node: ast.Call) -> str:
+        """What to write for an operator of tensors."""
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        name = {"maximum": "max", "minimum": "min", "power": "pow"}.get(name, name)
+        if name in getattr(self.scope.find("T"), "__all__", ()):
+            return f"a kernel computes numbers: write T.{name}(...)"
+        return "a kernel computes numbers with operators and functions of T, such as T.max(x, y)"
 
     def expand(self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> None:
         """Parse the statements of a macro here.
