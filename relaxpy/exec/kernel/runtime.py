@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import mul
@@ -34,6 +35,10 @@ from relaxpy.exec.runtime.values import empty as new_tensor
 
 Ufunc: TypeAlias = Any
 _MOST_POSITIONS = 1 << 60
+_MANY_POSITIONS = 1 << 27
+"""Iterations of a loop for which the memory of the machine is looked at."""
+_ARRAYS = 8
+"""How many arrays of all iterations such a loop may need at a time."""
 
 __all__ = [
     "blocks",
@@ -78,13 +83,27 @@ def positions(start: int, stop: int, dtype: Any) -> Array:
     Errors:
         RuntimeCheckError: they need more memory than there is.
     """
+    count = stop - start
     try:
-        # NumPy returns none where there are nearly 2**63.
-        if stop - start < _MOST_POSITIONS:
+        # NumPy returns none where there are nearly 2**63. Linux grants memory that does not exist.
+        if count < _MANY_POSITIONS or (
+            count < _MOST_POSITIONS and count * np.dtype(dtype).itemsize * _ARRAYS < _memory()
+        ):
             return np.arange(start, stop, dtype=dtype)
     except MemoryError:
         pass
-    raise RuntimeCheckError(f"a loop of {stop - start} iterations needs more memory than there is")
+    raise RuntimeCheckError(
+        f"a loop of {count} iterations needs more memory than there is: NumPy runs it on arrays",
+        hint="the target 'native' needs none",
+    )
+
+
+def _memory() -> float:
+    """The bytes of memory of this machine; infinity where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def empty(shape: tuple[int, ...], kind: Any) -> Array:

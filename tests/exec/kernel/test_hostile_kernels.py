@@ -163,3 +163,18 @@ class M:
 def test_an_async_function_is_refused() -> None:
     with pytest.raises(ParseError, match="write def, not async def"):
         from_source("@R.function\nasync def f(x: R.Tensor((3,))):\n    return x\n")
+
+
+def test_a_loop_that_needs_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux would grant it, and end the process when it is written to."""
+    body = 'for i in range(n):\n    A[i % 4] = T.Cast("int32", i)'
+    last = relaxpy.compile(kernel(body, 'A: T.Buffer((4,), "int32"), n: T.int64'), target="numpy")
+    counts = np.zeros(4, np.int32)
+    with pytest.raises(RuntimeCheckError, match="a loop of 1099511627776 iterations needs more"):
+        last["f"](counts, 1 << 40)
+    monkeypatch.setattr("relaxpy.exec.kernel.runtime._MANY_POSITIONS", 8)
+    monkeypatch.setattr("relaxpy.exec.kernel.runtime._memory", lambda: 1000)
+    last["f"](counts, 10)
+    assert counts.tolist() == [8, 9, 6, 7]
+    with pytest.raises(RuntimeCheckError, match="a loop of 16 iterations needs more"):
+        last["f"](counts, 16)

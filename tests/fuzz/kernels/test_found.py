@@ -465,6 +465,18 @@ FOUND = {
         """,
         *(call(n) for n in (0, 1)),
     ),
+    "memory in a branch that is not taken has no size": (
+        """
+        def f(A: T.Buffer((1,), "int32"), n: T.int32):
+            if A[0] > 0:
+                with T.block("opaque"):
+                    B = T.alloc_buffer((4 // n,), "int32")
+                    for i in range(4 // n):
+                        B[i] = 7
+                    A[0] = B[0]
+        """,
+        *(call(ints(a), n) for a, n in ((0, 0), (1, 2), (1, 0))),
+    ),
     "a size times itself is not less than the size": (
         """
         def f(A: T.handle, B: T.handle):

@@ -56,8 +56,8 @@ class BufferTable:
         """Declare `buffer`, which is allocated in each iteration of `axes`."""
         self._known.add(buffer)
         self._memory[buffer.data] = buffer
-        # In a loop without iterations the shape is not evaluated.
-        divides = axes and any(may_divide_by_zero(p) for size in buffer.shape for p in walk(size))
+        # In a loop without iterations or a branch that is not taken the shape is not evaluated.
+        divides = any(may_divide_by_zero(p) for size in buffer.shape for p in walk(size))
         if self._is_fixed(buffer) and not divides:
             self.local.append(Local(buffer, tuple(axes)))
         else:
