@@ -46,25 +46,61 @@ def comparable(data: Array) -> Array:
 def order(data: Array, axis: int, *, descending: bool) -> Array:
     """The indices that sort data along an axis stably; NaN is greatest."""
     data = comparable(data)
+    if data.size > _SMALL and data.shape[axis] > _SHORT and data.dtype.itemsize > 2:
+        keys = _keys(data)
+        return _order_of_keys(~keys if descending else keys, axis)
     if not descending:
-        return _ascending(data, axis)
-    mirrored = _ascending(_mirrored(data, axis), axis)
+        return np.argsort(data, axis, kind="stable")
+    mirrored = np.argsort(_mirrored(data, axis), axis, kind="stable")
     indices: Array = data.shape[axis] - 1 - _mirrored(mirrored, axis)
     return indices
 
 
-def _ascending(data: Array, axis: int) -> Array:
+def _keys(data: Array) -> Array:
+    """Signed integers in the order of numbers of 32 or 64 bits; those of equal numbers are equal.
+
+    Those of floats are their bits, of which all but the sign are inverted if it is set.
+    """
+    signed = np.dtype(f"i{data.dtype.itemsize}")
+    most = np.iinfo(signed).max
+    if data.dtype.kind == "u":
+        if data.itemsize == 8 and data.max() < 1 << 31:
+            return data.astype(np.int32)
+        keys: Array = (data ^ data.dtype.type(most + 1)).view(signed)
+        return keys
+    if data.dtype.kind == "i":
+        return data
+    bits = data.view(signed)
+    keys = np.where(data == 0, signed.type(0), bits ^ (bits >> 8 * signed.itemsize - 1 & most))
+    return np.where(np.isnan(data), signed.type(most), keys)
+
+
+def _order_of_keys(keys: Array, axis: int) -> Array:
     """As a stable `np.argsort`, which only sorts integers of at most 16 bits by their digits."""
-    is_wide = data.dtype.kind in "iu" and data.dtype.itemsize > 2
-    if not is_wide or data.size <= _SMALL or data.shape[axis] < _LONG:
-        return np.argsort(data, axis, kind="stable")
-    if data.dtype.itemsize > 4 and (data.min() < -(1 << 31) or data.max() >= 1 << 31):
-        return np.argsort(data, axis, kind="stable")
-    # Without the bits of higher digits, then by these, where equal ones stay in order.
-    low, high = data.astype("u2"), (data >> 16).astype(data.dtype.kind + "2")
-    first = np.argsort(low, axis, kind="stable")
-    second = np.argsort(_elements(high, first, axis), axis, kind="stable")
-    return _elements(first, second, axis)
+    size = keys.shape[axis]
+    if keys.itemsize == 8 and keys.min() >= -(1 << 31) and keys.max() < 1 << 31:
+        keys = keys.astype(np.int32)
+    if keys.itemsize == 4 and size < _LONG:
+        # NumPy sorts numbers faster than it finds their indices, which are the low digits here.
+        shape = [1] * keys.ndim
+        shape[axis] = size
+        both = keys.astype(np.int64) << 32 | np.arange(size).reshape(shape)
+        both.sort(axis)
+        both &= 0xFFFFFFFF
+        return both
+    if keys.itemsize == 8 and size < _LONG_WIDE:
+        return np.argsort(keys, axis, kind="stable")
+    found: Array | None = None
+    for shift in range(0, 8 * keys.itemsize, 16):
+        is_last = shift + 16 == 8 * keys.itemsize
+        digit = (keys >> shift).astype(np.int16 if is_last else np.uint16)
+        if found is None:
+            found = np.argsort(digit, axis, kind="stable")
+        else:
+            step = np.argsort(_elements(digit, found, axis), axis, kind="stable")
+            found = _elements(found, step, axis)
+    assert found is not None
+    return found
 
 
 def _mirrored(data: Array, axis: int) -> Array:
@@ -121,7 +157,7 @@ def sort(x: TensorStructInfo, axis: int = -1, descending: bool = False) -> Tenso
 def _argsorted(
     data: Array, axis: int = -1, descending: bool = False, dtype: DataType = INT32
 ) -> Array:
-    return order(data, axis, descending=descending).astype(str(dtype))
+    return order(data, axis, descending=descending).astype(str(dtype), copy=False)
 
 
 @register(
@@ -149,8 +185,12 @@ FEW = 4
 
 _SMALL = 4096
 """Up to so many elements, calls of NumPy take longer than to sort all of them."""
+_SHORT = 16
+"""Up to so many elements, stable sorts of NumPy are as fast as any."""
 _LONG = 512
 """From so many elements, integers of 32 bits are sorted by their digits faster than otherwise."""
+_LONG_WIDE = 4096
+"""The same for integers of 64 bits."""
 _GROUP = 64
 """The most elements of a group whose extreme is compared with those of other groups."""
 _IN_TURN = 8

@@ -273,6 +273,33 @@ def test_positions_of_many_integers_are_stable(
             assert places == sorted(range(1800), key=row.__getitem__, reverse=descending)
 
 
+FLOATS = ["float16", "bfloat16", "float32", "float64"]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(("lines", "length"), [(300, 20), (9, 700), (1, 5000)])
+@pytest.mark.parametrize("dtype", [*FLOATS, "int32", "uint32", "int64", "uint64"])
+def test_positions_of_many_numbers_are_stable(
+    dtype: str, lines: int, length: int, descending: bool
+) -> None:
+    rng, kind = np.random.default_rng(4), DataType(dtype).numpy()
+    if dtype in FLOATS:
+        special = [0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1.5, -1.5, 1e-45, -1e-45, 6e4]
+        values = np.array([*special, *rng.standard_normal(400)], kind)
+        values = np.concatenate([values, -values])
+    else:
+        ends = np.iinfo(dtype)
+        values = rng.integers(ends.min, ends.max, 400, dtype, endpoint=True)
+        values[:4] = ends.min, ends.max, ends.min // 2, ends.max // 2 + 1
+    x = rng.choice(values, (lines, length))
+    for axis, data in ((1, x), (0, np.ascontiguousarray(x.T))):
+        function = partial(op.argsort, axis=axis, descending=descending)
+        found = np.moveaxis(np.array(_called(function, data)), axis, 1)
+        for row, places in zip(x.tolist(), found.tolist(), strict=True):
+            keys = [(v != v, 0 if v != v else v) for v in row]
+            assert places == sorted(range(length), key=keys.__getitem__, reverse=descending)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_sorts_of_long_rows_with_nan(dtype: str) -> None:
     x = (np.random.default_rng(0).integers(-9, 10, (2, 9000)) / 4).astype(dtype)
