@@ -210,3 +210,11 @@ def test_an_impure_function_is_refused(back_end: BackEnd) -> None:
 def test_options_are_tables(options: Any) -> None:
     with pytest.raises(MisuseError, match="target_options is a table of tables"):
         RunCodegen(options)
+
+
+def test_equal_passes_have_equal_hashes() -> None:
+    options = {"example": {"level": 1}}
+    one, other = (RunCodegen(dict(options), ["main"]) for _ in range(2))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != RunCodegen()

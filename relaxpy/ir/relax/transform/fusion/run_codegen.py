@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any, Final
 
 from typing_extensions import override
@@ -76,7 +77,7 @@ class RunCodegen(Pass):
 
     """
 
-    target_options: Mapping[str, Mapping[str, object]] | None = None
+    target_options: Mapping[str, Mapping[str, object]] | None = field(default=None, hash=False)
     entry_functions: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
