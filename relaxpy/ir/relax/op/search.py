@@ -36,7 +36,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     with_dtype,
 )
 from relaxpy.ir.relax.op.definition.sharding import broadcast_axes
-from relaxpy.ir.relax.op.sorting import comparable, order
+from relaxpy.ir.relax.op.sorting import SMALL, comparable, order
 from relaxpy.ir.relax.op.statistical import extremum_gradient, reduced
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -139,14 +139,31 @@ def _middle(
         raise RuntimeCheckError("x has an element along the axes, found none", rule="DER-36")
     last = range(x.ndim - len(axes), x.ndim)
     rows = comparable(np.moveaxis(x, axes, tuple(last)).reshape(-1, count))
-    position = order(rows, 1, descending=False)[:, (count - 1) // 2]
-    if rows.dtype.kind == "f":
+    has_index = axis is not None and len(axis) == 1
+    value, index = _middle_of_rows(rows, (count - 1) // 2, has_index=has_index)
+    value = value.astype(x.dtype).reshape(shape)
+    return value if index is None else (value, index.astype(np.int64).reshape(shape))
+
+
+def _middle_of_rows(rows: Array, middle: int, *, has_index: bool) -> tuple[Array, Array | None]:
+    """The element of each row that a stable sort puts at `middle`, or the first NaN; its index."""
+    is_float = rows.dtype.kind == "f"
+    if rows.size <= SMALL:
+        index = order(rows, 1, descending=False)[:, middle]
+    else:
+        value = np.partition(rows, middle, 1)[:, middle]
+        # Zeros of both signs are equal: the index decides which of them it is.
+        if not has_index and not (is_float and (value == 0).any()):
+            return np.where(np.isnan(rows.max(1)), np.nan, value) if is_float else value, None
+        equal = rows == value[:, None]
+        rank = middle - np.count_nonzero(rows < value[:, None], 1)
+        index = equal.argmax(1)
+        [later] = np.nonzero(rank)
+        index[later] = (np.cumsum(equal[later], 1) > rank[later, None]).argmax(1)
+    if is_float:
         is_nan = np.isnan(rows)
-        position = np.where(is_nan.any(1), is_nan.argmax(1), position)
-    value = rows[np.arange(len(rows)), position].astype(x.dtype).reshape(shape)
-    if axis is None or len(axis) != 1:
-        return value
-    return value, position.astype(np.int64).reshape(shape)
+        index = np.where(is_nan.any(1), is_nan.argmax(1), index)
+    return rows[np.arange(len(rows)), index], index if has_index else None
 
 
 def _gradient_median(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> Sequence[Expr]:

@@ -46,7 +46,7 @@ def comparable(data: Array) -> Array:
 def order(data: Array, axis: int, *, descending: bool) -> Array:
     """The indices that sort data along an axis stably; NaN is greatest."""
     data = comparable(data)
-    if data.size > _SMALL and data.shape[axis] > _SHORT and data.dtype.itemsize > 2:
+    if data.size > SMALL and data.shape[axis] > _SHORT and data.dtype.itemsize > 2:
         keys = _keys(data)
         return _order_of_keys(~keys if descending else keys, axis)
     if not descending:
@@ -183,7 +183,7 @@ FEW = 4
 """Up to one in so many elements are selected without sorting all of them."""
 
 
-_SMALL = 4096
+SMALL = 4096
 """Up to so many elements, calls of NumPy take longer than to sort all of them."""
 _SHORT = 16
 """Up to so many elements, stable sorts of NumPy are as fast as any."""
@@ -225,7 +225,7 @@ def _select_first(data: Array, k: int, axis: int, *, largest: bool) -> Array:
     """The first k indices of `order`, for k less than the number of elements."""
     keys = np.moveaxis(comparable(data), axis, -1)
     rows = keys.reshape(-1, keys.shape[-1])
-    if k <= _IN_TURN and rows.shape[1] <= _SMALL and rows.dtype.kind in "fiu":
+    if k <= _IN_TURN and rows.shape[1] <= SMALL and rows.dtype.kind in "fiu":
         found = _select_in_turn(np.ascontiguousarray(rows), k, largest=largest)
         if found is not None:
             return np.moveaxis(found.reshape(*keys.shape[:-1], k), -1, axis)
@@ -282,7 +282,7 @@ def _top(
     dtype: DataType = INT32,
 ) -> Any:
     size = data.shape[axis]
-    if 0 < k <= size // FEW and data.size > _SMALL:
+    if 0 < k <= size // FEW and data.size > SMALL:
         positions = _select_first(data, k, axis, largest=largest)
     else:
         positions = order(data, axis, descending=largest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -309,6 +310,40 @@ def test_sorts_of_long_rows_with_nan(dtype: str) -> None:
         whole = _best(x, 9000, largest=descending)
         np.testing.assert_array_equal(found, np.take_along_axis(x, np.array(whole), 1))
     np.testing.assert_array_equal(_called(op.unique, x), [*(np.arange(-9, 10) / 4), np.nan])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "special"),
+    [
+        *product(FLOATS, [(), (0.0, -0.0), (0.0, -0.0, np.nan), (np.inf, -np.inf)]),
+        *(("int32", (-9, -1)), ("uint8", (200,)), ("bool", ())),
+    ],
+)
+def test_medians_of_many_elements(dtype: str, special: tuple[float, ...]) -> None:
+    values = np.array([*special, 1, 0, 2]).astype(DataType(dtype).numpy())
+    x = np.random.default_rng(5).choice(values, (70, 101))
+    x[5] = 1
+
+    def medians(data: np.ndarray[Any, Any], axis: int | None) -> Any:
+        make = partial(op.median, axis=axis)
+        module = program(Case("relax.median", "", (data,), make, np.sort), symbolic=False)
+        return compile(module)["main"](data)
+
+    places = []
+    for row in x.tolist():
+        nan = [k for k, v in enumerate(row) if v != v]
+        places.append(nan[0] if nan else sorted(range(101), key=row.__getitem__)[50])
+    for axis, data in ((1, x), (0, np.ascontiguousarray(x.T))):
+        value, index = medians(data, axis)
+        assert index.tolist() == places
+        assert value.dtype == x.dtype
+        one, other = (v.astype("float64") for v in (value, x[range(70), places]))
+        np.testing.assert_array_equal(one, other)
+        if dtype in FLOATS:
+            assert (np.signbit(one) == np.signbit(other)).all()
+    whole = [v for v in x.reshape(-1).tolist() if v == v]
+    expected = np.nan if len(whole) < x.size else sorted(whole)[(x.size - 1) // 2]
+    assert str(float(medians(x, None))) == str(float(expected))
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])
