@@ -477,6 +477,17 @@ FOUND = {
         """,
         *(call(ints(a), n) for a, n in ((0, 0), (1, 2), (1, 0))),
     ),
+    "the bounds of a loop without effect are evaluated": (
+        """
+        def f(A: T.handle, m: T.int64):
+            n = T.int64()
+            X = T.match_buffer(A, (n,), "int32")
+            for i in range(m // n):
+                if n == -1:
+                    X[i] = 1
+        """,
+        *(call(ints(*range(n)), m) for n, m in ((0, 1), (2, 3))),
+    ),
     "a size times itself is not less than the size": (
         """
         def f(A: T.handle, B: T.handle):

@@ -308,6 +308,9 @@ class _Collector:
                 else:
                     inner = list(self.collect(body, (*box, axis), guards, ordered | mentioned))
                     unenclosed = next((s for s in inner if len(s.axes) <= len(box)), None)
+                    if not inner and any(may_fail(e, box, self.shape_vars) for e in bounds):
+                        reason = "the bounds of a loop may stop the program"
+                        inner = [self.compound((item,), box, guards, ordered, reason)]
                     if isinstance(unenclosed, Compound) and len(inner) > 1:
                         # A compound statement contains the loop, which the others need, too.
                         inner = [self.compound((item,), box, guards, ordered, unenclosed.reason)]
