@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import mul
@@ -31,7 +30,7 @@ from relaxpy.exec.kernel.row_blocks import blocks
 from relaxpy.exec.kernel.special import erf
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.exec.runtime.settings import without_warnings
-from relaxpy.exec.runtime.values import empty as new_tensor
+from relaxpy.exec.runtime.values import empty as new_tensor, memory_bytes
 
 Ufunc: TypeAlias = Any
 _MOST_POSITIONS = 1 << 60
@@ -87,7 +86,7 @@ def positions(start: int, stop: int, dtype: Any) -> Array:
     try:
         # NumPy returns none where there are nearly 2**63. Linux grants memory that does not exist.
         if count < _MANY_POSITIONS or (
-            count < _MOST_POSITIONS and count * np.dtype(dtype).itemsize * _ARRAYS < _memory()
+            count < _MOST_POSITIONS and count * np.dtype(dtype).itemsize * _ARRAYS < memory_bytes()
         ):
             return np.arange(start, stop, dtype=dtype)
     except MemoryError:
@@ -96,14 +95,6 @@ def positions(start: int, stop: int, dtype: Any) -> Array:
         f"a loop of {count} iterations needs more memory than there is: NumPy runs it on arrays",
         hint="the target 'native' needs none",
     )
-
-
-def _memory() -> float:
-    """The bytes of memory of this machine; infinity where the system does not tell."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return math.inf
 
 
 def empty(shape: tuple[int, ...], kind: Any) -> Array:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import operator
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
@@ -269,6 +271,14 @@ def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
         raise RuntimeCheckError(
             f"cannot allocate a {kind.name} tensor of shape {tuple(shape)}: {error}", rule="PX-9"
         ) from None
+
+
+def memory_bytes() -> float:
+    """The size of the memory of this machine; infinity where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def to_value(value: object, sinfo: rx.StructInfo | None) -> Value:

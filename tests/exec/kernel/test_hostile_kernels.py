@@ -173,7 +173,7 @@ def test_a_loop_that_needs_more_memory_than_there_is(monkeypatch: pytest.MonkeyP
     with pytest.raises(RuntimeCheckError, match="a loop of 1099511627776 iterations needs more"):
         last["f"](counts, 1 << 40)
     monkeypatch.setattr("relaxpy.exec.kernel.runtime._MANY_POSITIONS", 8)
-    monkeypatch.setattr("relaxpy.exec.kernel.runtime._memory", lambda: 1000)
+    monkeypatch.setattr("relaxpy.exec.kernel.runtime.memory_bytes", lambda: 1000)
     last["f"](counts, 10)
     assert counts.tolist() == [8, 9, 6, 7]
     with pytest.raises(RuntimeCheckError, match="a loop of 16 iterations needs more"):

@@ -278,11 +278,11 @@ class Function:
 
     def load(self, type: Type, pointer: Value, align: int | None = None) -> Value:
         """The value at `pointer`; by default aligned as one element of the type."""
-        return self.new(type, f"load {type}, {pointer}, align {align or _alignment(type)}")
+        return self.new(type, f"load {type}, {pointer}, align {align or type.alignment}")
 
     def store(self, value: Value, pointer: Value, align: int | None = None) -> None:
         """Store `value` at `pointer`; by default aligned as one element of the type."""
-        self.put(f"store {value}, {pointer}, align {align or _alignment(value.type)}")
+        self.put(f"store {value}, {pointer}, align {align or value.type.alignment}")
 
     def lanes_below(self, count: Value, lanes: int) -> Value:
         """The mask whose first `count` lanes hold; all if there are not more lanes."""
@@ -296,14 +296,13 @@ class Function:
         """The lanes of the mask from memory, and `other` in the rest, of which none is read."""
         other = other if isinstance(other, Value) else self.const(type, other)
         if type.element == "half":
-            # LLVM 22 has no code for single halves of which it makes up masked vectors, where a
-            # function is not optimised.
+            # LLVM 22 fails on halves of masked vectors in functions that it does not optimise.
             bits = self.cast("bitcast", other, "i16")
             return self.cast("bitcast", self.masked_load(bits.type, pointer, mask, bits), "half")
         name = f"llvm.masked.load.{type.suffix}.p0"
         self.module.declare(name, type, ["ptr", "i32 immarg", mask.type, type])
-        align = f"i32 {_alignment(type)}"
-        return self.new(type, f"call {type} @{name}({pointer}, {align}, {mask}, {other})")
+        arguments = f"{pointer}, i32 {type.alignment}, {mask}, {other}"
+        return self.new(type, f"call {type} @{name}({arguments})")
 
     def masked_store(self, value: Value, pointer: Value, mask: Value) -> None:
         """Store the lanes of the mask; the memory of the others is not touched."""
@@ -315,7 +314,7 @@ class Function:
             mask = self._hidden(mask)
         name = f"llvm.masked.store.{value.type.suffix}.p0"
         self.module.declare(name, VOID, [value.type, "ptr", "i32 immarg", mask.type])
-        self.put(f"call void @{name}({value}, {pointer}, i32 {_alignment(value.type)}, {mask})")
+        self.put(f"call void @{name}({value}, {pointer}, i32 {value.type.alignment}, {mask})")
 
     def _hidden(self, mask: Value) -> Value:
         """`mask` as the result of an empty piece of assembly, in a mask register.
@@ -369,9 +368,8 @@ class Function:
         mask = mask or self.const(result.of("i1"), 1)
         name = f"llvm.masked.gather.{result.suffix}.{places.type.suffix}"
         self.module.declare(name, result, [places.type, "i32 immarg", mask.type, result])
-        align = f"i32 {_alignment(type)}"
-        zero = self.const(result, 0)
-        return self.new(result, f"call {result} @{name}({places}, {align}, {mask}, {zero})")
+        arguments = f"{places}, i32 {type.alignment}, {mask}, {self.const(result, 0)}"
+        return self.new(result, f"call {result} @{name}({arguments})")
 
     def scatter(
         self, value: Value, pointer: Value, offsets: Value, mask: Value | None = None
@@ -385,8 +383,7 @@ class Function:
         mask = mask or self.const(value.type.of("i1"), 1)
         name = f"llvm.masked.scatter.{value.type.suffix}.{places.type.suffix}"
         self.module.declare(name, VOID, [value.type, places.type, "i32 immarg", mask.type])
-        align = f"i32 {_alignment(type)}"
-        self.put(f"call void @{name}({value}, {places}, {align}, {mask})")
+        self.put(f"call void @{name}({value}, {places}, i32 {type.alignment}, {mask})")
 
     def _places(self, type: Type, pointer: Value, offsets: Value) -> tuple[Type, Value]:
         lanes = offsets.type.lanes
@@ -601,7 +598,3 @@ def _flat(slot: Slot) -> Sequence[str]:
     if set(map(type, slot)) <= {str}:
         return cast("list[str]", slot)
     return [line for part in slot for line in ([part] if isinstance(part, str) else _flat(part))]
-
-
-def _alignment(type: Type) -> int:
-    return max(1, type.bits // 8)

@@ -33,6 +33,11 @@ class Type:
         return FLOATS.get(self.element) or (64 if self.element == "ptr" else int(self.element[1:]))
 
     @property
+    def alignment(self) -> int:
+        """The bytes of an element, of which its address is a multiple."""
+        return max(1, self.bits // 8)
+
+    @property
     def suffix(self) -> str:
         """The type in the name of an intrinsic, such as `v16f32`."""
         element = SUFFIXES.get(self.element, self.element)
