@@ -29,6 +29,7 @@ class Block:
     matches: list[stmt.MatchBufferRegion] = field(default_factory=list)
     attrs: dict[str, object] = field(default_factory=dict)
     predicate: PrimExpr | None = None
+    lets: dict[Var, PrimExpr] = field(default_factory=dict)
 
     def with_regions(self, block: stmt.Block, pointers: Container[Var]) -> stmt.Block:
         """Return `block` with the regions that the program declares; the others are inferred."""

@@ -530,7 +530,6 @@ def _is_declaration(node: stmt.Allocate, inner: stmt.DeclBuffer) -> bool:
         and node.dtype == buffer.dtype
         and isinstance(kind, PointerType)
         and kind.element_type.dtype == buffer.dtype
-        and kind.storage_scope != ""
         and node.condition is ops.const(True)
         and not node.annotations
         and len(node.extents) == len(buffer.shape)

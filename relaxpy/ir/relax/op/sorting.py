@@ -47,8 +47,7 @@ def order(data: Array, axis: int, *, descending: bool) -> Array:
     """The indices that sort data along an axis stably; NaN is greatest."""
     data = comparable(data)
     if data.size > SMALL and data.shape[axis] > _SHORT and data.dtype.itemsize > 2:
-        keys = _keys(data)
-        return _order_of_keys(~keys if descending else keys, axis)
+        return _order_of_keys(_keys(data, descending=descending), axis)
     if not descending:
         return np.argsort(data, axis, kind="stable")
     mirrored = np.argsort(_mirrored(data, axis), axis, kind="stable")
@@ -56,23 +55,26 @@ def order(data: Array, axis: int, *, descending: bool) -> Array:
     return indices
 
 
-def _keys(data: Array) -> Array:
+def _keys(data: Array, *, descending: bool) -> Array:
     """Signed integers in the order of numbers of 32 or 64 bits; those of equal numbers are equal.
 
     Those of floats are their bits, of which all but the sign are inverted if it is set.
     """
     signed = np.dtype(f"i{data.dtype.itemsize}")
     most = np.iinfo(signed).max
+    keys = data
     if data.dtype.kind == "u":
-        if data.itemsize == 8 and data.max() < 1 << 31:
-            return data.astype(np.int32)
-        keys: Array = (data ^ data.dtype.type(most + 1)).view(signed)
-        return keys
-    if data.dtype.kind == "i":
-        return data
-    bits = data.view(signed)
-    keys = np.where(data == 0, signed.type(0), bits ^ (bits >> 8 * signed.itemsize - 1 & most))
-    return np.where(np.isnan(data), signed.type(most), keys)
+        is_short = data.itemsize == 8 and data.max() < 1 << 31
+        keys = (
+            data.astype(np.int32) if is_short else (data ^ data.dtype.type(most + 1)).view(signed)
+        )
+    elif data.dtype.kind == "f":
+        keys = data.view(signed) >> 8 * signed.itemsize - 1
+        keys &= most
+        keys ^= data.view(signed)
+        keys[data == 0] = 0
+        keys[np.isnan(data)] = most
+    return ~keys if descending else keys
 
 
 def _order_of_keys(keys: Array, axis: int) -> Array:
@@ -84,22 +86,21 @@ def _order_of_keys(keys: Array, axis: int) -> Array:
         # NumPy sorts numbers faster than it finds their indices, which are the low digits here.
         shape = [1] * keys.ndim
         shape[axis] = size
-        both = keys.astype(np.int64) << 32 | np.arange(size).reshape(shape)
+        both = keys.astype(np.int64)
+        both <<= 32
+        both |= np.arange(size).reshape(shape)
         both.sort(axis)
         both &= 0xFFFFFFFF
         return both
     if keys.itemsize == 8 and size < _LONG_WIDE:
         return np.argsort(keys, axis, kind="stable")
-    found: Array | None = None
-    for shift in range(0, 8 * keys.itemsize, 16):
-        is_last = shift + 16 == 8 * keys.itemsize
-        digit = (keys >> shift).astype(np.int16 if is_last else np.uint16)
-        if found is None:
-            found = np.argsort(digit, axis, kind="stable")
-        else:
-            step = np.argsort(_elements(digit, found, axis), axis, kind="stable")
-            found = _elements(found, step, axis)
-    assert found is not None
+    digits = [(keys >> shift).astype(np.uint16) for shift in range(0, 8 * keys.itemsize, 16)]
+    digits[-1] = digits[-1].view(np.int16)
+    del keys
+    found = np.argsort(digits.pop(0), axis, kind="stable")
+    while digits:
+        step = np.argsort(_elements(digits.pop(0), found, axis), axis, kind="stable")
+        found = _elements(found, step, axis)
     return found
 
 

@@ -71,7 +71,6 @@ class KernelReader(KernelBuilder):
         self.returns = returns
         self.values = KernelEvaluator(program, scope, guard, self)
         self.shape_vars: dict[str, Var] = {}
-        self.lets: dict[Var, PrimExpr] = {}
 
     @property
     def program(self) -> Program:
@@ -357,13 +356,14 @@ class KernelReader(KernelBuilder):
         span = self.program.span(at)
         self.add(lambda body: stmt.LetStmt(bound, value, body, span))
         if not may_read(value):
-            self.lets[bound] = simplify(substitute(value, self.lets))
+            self.blocks[-1].lets[bound] = simplify(substitute(value, self.blocks[-1].lets))
         return bound
 
     @override
     def alloc_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:
-        # A block allocates before its statements, so values stand for the variables of lets.
-        shape = tuple(substitute(ops.convert(size), self.lets) for size in spec.shape)
+        # A block allocates before its statements, so values stand for the variables of its lets.
+        lets = self.blocks[-1].lets
+        shape = tuple(substitute(ops.convert(size), lets) for size in spec.shape)
         return KernelBuilder.alloc_buffer(self, name, replace(spec, shape=shape), at)
 
     def annotated(self, node: ast.AnnAssign) -> None:
