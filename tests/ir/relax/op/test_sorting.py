@@ -374,3 +374,21 @@ def test_no_elements_have_no_median(target: str) -> None:
     columns = Case("relax.median", "", (x,), lambda v: op.median(v, 0), np.median)
     value, index = compile(program(columns, symbolic=False), target)["main"](x)
     assert np.asarray(value).shape == np.asarray(index).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint64", "float16"])
+def test_orders_and_medians_of_views_leave_them_as_they_are(dtype: str) -> None:
+    data = (np.random.default_rng(6).standard_normal((140, 900)) ** 2 * 50).astype(dtype)
+    for x in (data[::2, ::-3], data.T[100:160], np.asfortranarray(data[:90]), data[:0]):
+        before = x.copy()
+        for make in (partial(op.argsort, axis=1), partial(op.median, axis=1)):
+            module = program(Case("relax.sort", "views", (x,), make, np.sort), symbolic=False)
+            found = compile(module)["main"](x)
+            places = np.argsort(before, 1, kind="stable")
+            if isinstance(found, np.ndarray):
+                np.testing.assert_array_equal(found, places)
+            else:
+                middle = places[:, (x.shape[1] - 1) // 2]
+                np.testing.assert_array_equal(found[1], middle)
+                np.testing.assert_array_equal(found[0], before[range(len(x)), middle])
+        np.testing.assert_array_equal(x, before)
