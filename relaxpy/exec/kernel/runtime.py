@@ -527,6 +527,15 @@ def exp10(x: Any, out: Array | None = None) -> Any:
     return np.power(_like(10, x), x, out=out)
 
 
+def pow(x: Any, y: Any, out: Array | None = None) -> Any:
+    """x to the power y. NumPy replaces one exponent of 0.5 by the root, which is -0.0 of -0.0."""
+    roots = np.equal(y, 0.5)
+    if np.any(roots):
+        differs = np.logical_and(roots, np.logical_or(x == 0, x == -math.inf))
+        x = np.where(differs, np.abs(x), x) if np.any(differs) else x
+    return np.power(x, y, out)
+
+
 def rsqrt(x: Any, out: Array | None = None) -> Any:
     """1 / sqrt(x)."""
     root = np.sqrt(x, out)
@@ -536,14 +545,7 @@ def rsqrt(x: Any, out: Array | None = None) -> Any:
 
 
 def sigmoid(x: Any, out: Array | None = None) -> Any:
-    """1 / (1 + exp(-x)). If exp overflows to infinity, the result is 0, as it should be.
-
-    Floats of 8 and 16 bits are computed in single precision: some have no infinity, and exp
-    overflows in float16 where the result is not 0 yet.
-    """
-    dtype = x.dtype if isinstance(x, np.ndarray) else np.asarray(x).dtype
-    if dtype.itemsize < 4:
-        return _into(sigmoid(np.asarray(x, np.float32)).astype(dtype), out)
+    """1 / (1 + exp(-x)). If exp overflows to infinity, the result is 0, as it should be."""
     power = np.exp(np.negative(x, out), out)
     return np.reciprocal(np.add(_like(1, x), power, out), out)
 

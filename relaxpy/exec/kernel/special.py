@@ -82,12 +82,10 @@ def _double(value: Doubles) -> Doubles:
 
 
 def erf(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
-    """The error function of each element; narrow floats are computed in float32."""
+    """The error function of each element."""
     array = np.atleast_1d(x)
     if array.dtype == np.float32:
         result = _single(array, None if out is None else np.atleast_1d(out))
-    elif array.dtype.itemsize < 4:
-        result = _single(array.astype(np.float32), None).astype(array.dtype)
     else:
         result = _double(array.astype(np.float64)).astype(array.dtype)
     if out is None:

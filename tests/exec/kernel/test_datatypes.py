@@ -1,7 +1,9 @@
 """Arithmetic in every datatype has the results of the scalar program."""
 
 import math
+import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -215,22 +217,31 @@ def test_integers_that_wrap_among_literals_do_so_without_a_warning(target: str) 
     assert result.tolist() == [[0, 0, 0], [1 - 2**31, 1 - 2**31, 0], [0, 0, 0]]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("source", ["float64", "float32", "float16", "bfloat16"])
+SMALL = [name for name in dir(ml_dtypes) if re.match(r"float[468]_", name)]
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [(s, t) for s in ("float64", "float32", "float16", "bfloat16") for t in TARGETS]
+    + [(small, "numpy") for small in SMALL],
+)
 def test_casts_of_floats_that_are_outside_the_range(source: str, target: str) -> None:
-    integers = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    kinds = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    kinds += ["float8_e8m0fnu", "float8_e4m3fn", "float16"] if source in SMALL else []
     powers = [2.0**n + m for n in (7, 8, 15, 16, 31, 32, 63, 64, 70) for m in (-1.5, 0, 1)]
     numbers = [0.0, 1.5, math.nan, math.inf, *powers]
     values = np.array([*numbers, *(-x for x in numbers)])
     with np.errstate(over="ignore"):
         x = values.astype(DataType(source).numpy())
+    if source in SMALL:
+        x = np.arange(1 << DataType(source).bits, dtype="u1").view(x.dtype)
     lines = [
         "@T.prim_func",
         f"def casts(A: T.Buffer(({x.size},), '{source}'), "
-        + ", ".join(f"B{n}: T.Buffer((3, {x.size}), '{to}')" for n, to in enumerate(integers))
+        + ", ".join(f"B{n}: T.Buffer((3, {x.size}), '{to}')" for n, to in enumerate(kinds))
         + "):",
     ]
-    for n, to in enumerate(integers):
+    for n, to in enumerate(kinds):
         lines += [
             f"    for i in range({x.size}):",
             f"        B{n}[0, i] = T.Cast('{to}', A[i])",
@@ -241,7 +252,8 @@ def test_casts_of_floats_that_are_outside_the_range(source: str, target: str) ->
     func = from_source("\n".join(lines))
     results = []
     for one in ("reference", target):
-        results.append([np.zeros((3, x.size), to) for to in integers])
+        results.append([np.zeros((3, x.size), DataType(to).numpy()) for to in kinds])
         relaxpy.compile(func, target=one)["casts"](x, *results[-1])
     for expected, found in zip(*results, strict=True):
-        np.testing.assert_array_equal(found, expected)
+        exact = expected.dtype.kind in "iu"
+        np.testing.assert_array_equal(*(x if exact else x.astype(float) for x in (found, expected)))

@@ -106,11 +106,13 @@ INTRINSICS: Mapping[str, str] = {
     **{f"a{n}": f"np.arc{n}" for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "atan2": "np.arctan2",
     "fabs": "np.abs",  # which, unlike np.fabs, is vectorised
-    "pow": "np.power",
     "round": "np.rint",
     "nearbyint": "np.rint",
     "bitwise_not": "np.invert",
-    **{n: f"rt.{n}" for n in ("exp10", "rsqrt", "sigmoid", "erf", "ldexp", "popcount", "clz")},
+    **{
+        n: f"rt.{n}"
+        for n in ("pow", "exp10", "rsqrt", "sigmoid", "erf", "ldexp", "popcount", "clz")
+    },
     **{n: f"rt.{n}" for n in ("shift_left", "shift_right")},
 }
 """The function for each intrinsic; those of `rt` accept `out=` as ufuncs do."""
@@ -303,21 +305,27 @@ def dtype_name(dtype: DataType) -> str:
     return f"np.{kind.name}" if kind.isbuiltin == 1 else f"rt.small.{kind.name}"
 
 
-def is_by_int64(source: DataType, target: DataType) -> bool:
-    """Whether a conversion goes by way of int64.
-
-    NumPy returns something else for arrays than for numbers that are outside the range of uint32.
-    """
-    return source.is_float and str(target) == "uint32"
+def intermediate(source: DataType, target: DataType) -> DataType | None:
+    """The datatype by way of which values are converted, if NumPy cannot do it as documented."""
+    small = source.bits < 8 or (source.is_float and source.bits == 8)
+    if source.is_bool or target.is_bool:
+        return None
+    if source.is_float and target == "uint32":
+        # NumPy returns something else for arrays than for numbers that are outside the range.
+        return DataType("int64")
+    if small and source.is_float:
+        # ml_dtypes saturates, and has no conversions from and to float8_e8m0fnu.
+        return DataType("float32") if target.is_int or target.bits <= 8 else None
+    if small and target.is_int and target.bits < 8:
+        return DataType("int8")
+    return None
 
 
 def converted(node: ast.expr, source: DataType, target: DataType) -> ast.Call:
     """`node`, an array or scalar of datatype `source`, as `target`."""
-    if source.is_int and target.is_int and max(source.bits, target.bits) < 8 and not source.is_bool:
-        # There is no direct conversion between datatypes of less than 8 bits.
-        node = call(attribute(node, "astype"), "np.int8")
-    elif is_by_int64(source, target):
-        node = call(attribute(node, "astype"), "np.int64")
+    step = intermediate(source, target)
+    if step is not None:
+        node = converted(node, source, step)
     return call(attribute(node, "astype"), dtype_name(target))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.kernel.emit.scope import is_by_int64
+from relaxpy.exec.kernel.emit.scope import intermediate
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
@@ -91,8 +91,8 @@ def truth_of(expr: PrimExpr) -> PrimExpr | None:
 def converted_by_store(expr: PrimExpr) -> PrimExpr | None:
     """The expression of another datatype that NumPy converts to `expr` while it stores it."""
     match expr:
-        case Cast(value=value, dtype=dtype) if is_by_int64(value.dtype, dtype):
-            return Cast(DataType("int64"), value)
+        case Cast(value=value, dtype=dtype) if step := intermediate(value.dtype, dtype):
+            return Cast(step, value)
         case Cast(value=value, dtype=dtype) if value.dtype.bits >= 8 and dtype.bits >= 8:
             return value
         case _:

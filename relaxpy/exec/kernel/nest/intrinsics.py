@@ -10,7 +10,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.expr import Call, Cast, PrimExpr
-from relaxpy.ir.tir.intrin import BITWISE, UNARY_MATH
+from relaxpy.ir.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Stmt
 
@@ -21,6 +21,13 @@ _EXACT: Final = frozenset(
 _OF_FLOATS: Final = frozenset(
     Op(f"tir.{n}") for n in (*UNARY_MATH, "atan2", "hypot", "pow") if n not in _EXACT
 )
+
+_OF_SMALL_FLOATS: Final = frozenset(
+    Op(f"tir.{n}") for n in (*UNARY_MATH, *BINARY_MATH) if n != "nextafter"
+)
+"""ml_dtypes has some of these, with mistakes: `copysign` of 0 is NaN."""
+_ROUNDED_TWICE: Final = frozenset(Op(f"tir.{n}") for n in ("exp10", "rsqrt", "sigmoid", "erf"))
+"""Those that are several functions of NumPy; the others are rounded once to 16 bits."""
 
 
 def check_datatypes(func: PrimFunc, name: str) -> None:
@@ -48,18 +55,27 @@ def check_datatypes(func: PrimFunc, name: str) -> None:
 
 
 def with_float_intrinsics(func: PrimFunc) -> PrimFunc:
-    """`func`, where functions of floats on integers are computed in float64 and truncated."""
-    if not any(map(_is_truncated, occurrences(func.body, Call))):
+    """`func`, where intrinsics that NumPy cannot compute in their datatype are in a wider one.
+
+    Functions of floats on integers are computed in float64 and truncated; those of floats that
+    would be rounded more than once, in float32, and rounded then.
+    """
+    if not any(map(_wider, occurrences(func.body, Call))):
         return func
-    return func.with_body(cast("Stmt", rewrite(func.body, _on_floats)))
+    return func.with_body(cast("Stmt", rewrite(func.body, _widened)))
 
 
-def _is_truncated(call: Call) -> bool:
-    return call.dtype.is_int and call.op in _OF_FLOATS
+def _wider(call: Call) -> DataType | None:
+    """The datatype to compute `call` in, if it is not its own."""
+    dtype = call.dtype
+    if dtype.is_int:
+        return DataType(f"float64{dtype.vector}") if call.op in _OF_FLOATS else None
+    several = call.op in _OF_SMALL_FLOATS if dtype.bits < 16 else call.op in _ROUNDED_TWICE
+    return DataType(f"float32{dtype.vector}") if dtype.bits < 32 and several else None
 
 
-def _on_floats(node: Node) -> Node | None:
-    if not (isinstance(node, Call) and _is_truncated(node)):
+def _widened(node: Node) -> Node | None:
+    if not isinstance(node, Call) or (wide := _wider(node)) is None:
         return None
-    wide = DataType(f"float64{node.dtype.vector}")
-    return Cast(node.dtype, Call(wide, node.op, [Cast(wide, arg) for arg in node.args]))
+    args = [Cast(wide, a) if a.dtype.is_float or node.dtype.is_int else a for a in node.args]
+    return Cast(node.dtype, Call(wide, node.op, args))

@@ -412,6 +412,10 @@ class Values(Frame):
             return self._reinterpreted(values[0], args[0].dtype, dtype)
         if not dtype.is_float or any(a.dtype != dtype for a in args):
             raise RefusedError(f"the function {name} of {args[0].dtype}")
+        if name == "nextafter" and dtype.bits == 16:
+            element = "half" if dtype == "float16" else "bfloat"
+            build = lambda *xs: widen(emit_maths(f, name, *(narrow(x, element) for x in xs)))  # noqa: E731
+            return self.apply(f"{name}.{element}", build, *values)
         return self.rounded(self.function_value(name, values), dtype)
 
     def function_value(self, name: str, values: list[Value]) -> Value:
