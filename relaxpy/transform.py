@@ -1,5 +1,6 @@
 """Passes, pipelines and instruments."""
 
+from relaxpy.exec.bisect import Bisection, bisect
 from relaxpy.exec.explain import Explanation, explain
 from relaxpy.ir.transform import (
     ApplyPassToFunction,
@@ -26,6 +27,7 @@ from relaxpy.ir.transform import (
 
 __all__ = [
     "ApplyPassToFunction",
+    "Bisection",
     "DumpIR",
     "Explanation",
     "ModulePass",
@@ -41,6 +43,7 @@ __all__ = [
     "Sequential",
     "StructuralInstrument",
     "WellFormedInstrument",
+    "bisect",
     "explain",
     "get_pipeline",
     "list_pipelines",

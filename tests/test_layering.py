@@ -92,7 +92,7 @@ FLOORS = {
         native/loops native lower graph stored.py reference
         kernel_source.py profile.py vm.py instructions.py exec_builder.py compile.py vm_build.py
         doctor.py
-        python_module.py nn_model.py compare_calls.py eager.py relay
+        bisect.py python_module.py nn_model.py compare_calls.py eager.py relay
     """,
     "relaxpy/script": """
         diagnostics.py language printer dist.py ir_builder

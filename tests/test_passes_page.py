@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from relaxpy.ir.pass_infra.passes import FunctionalPass, Pass
+from relaxpy.ir.pass_infra.functional import FunctionalPass
+from relaxpy.ir.pass_infra.passes import Pass
 from relaxpy.relax import training, transform
 from relaxpy.relax.distributed import transform as distributed
 from relaxpy.tir.transform import UseAssumeToReduceBranches

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,22 +57,56 @@ def print_(options: Namespace) -> int:
 
 
 def opt(options: Namespace) -> int:
-    """Print the module after the passes."""
+    """Print the module after the passes, or which of them is wrong; then the exit code is 1.
+
+    A reproducer has passes of its own.
+    """
     from relaxpy.cli.passes import sequence
+    from relaxpy.exec.bisect import bisect
     from relaxpy.exec.explain import explain
+    from relaxpy.ir.pass_infra.reproducer import read_header
     from relaxpy.ir.transform import get_pipeline
 
-    module = read_file(options.file).module()
+    file = read_file(options.file)
+    header = read_header(file.text) or {}
     text = options.passes
+    if options.pipeline is None and text is None:
+        text = header.get("passes")
+        if text is None:
+            raise UsageError(
+                f"{file.name} has no passes of its own, as reproducers have",
+                hint="write --passes 'LegalizeOps,FuseOps' or --pipeline default",
+            )
     pipeline = get_pipeline(options.pipeline) if text is None else sequence(text)
-    if not (options.explain or options.diff):
-        _write(pipeline(module), options.output)
+    module = file.module()
+    with _reproduced(header if text is not options.passes else {}):
+        if options.bisect:
+            wrong = bisect(module, pipeline, seed=options.random or 0)
+            print("no pass changes what the program computes" if wrong is None else wrong)
+            return int(wrong is not None)
+        if not (options.explain or options.diff):
+            _write(pipeline(module), options.output)
+            return 0
+        explanation = explain(module, pipeline)
+        print(explanation.diff() if options.diff else explanation)
+        if options.output is not None:
+            _write(explanation.mod, options.output)
         return 0
-    explanation = explain(module, pipeline)
-    print(explanation.diff() if options.diff else explanation)
-    if options.output is not None:
-        _write(explanation.mod, options.output)
-    return 0
+
+
+@contextmanager
+def _reproduced(header: Mapping[str, str]) -> Iterator[None]:
+    """Enter the target and the context that a reproducer names."""
+    from relaxpy.ir.core.target import Target
+    from relaxpy.ir.pass_infra.passes import PassContext
+    from relaxpy.ir.pass_infra.reproducer import read_context
+
+    with ExitStack() as entered:
+        if header.get("target"):
+            entered.enter_context(Target(header["target"]))
+        if header:
+            entered.enter_context(PassContext(**read_context(header.get("context", "{}"))))
+        yield
 
 
 def compile_(options: Namespace) -> int:

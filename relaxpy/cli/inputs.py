@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relaxpy.cli.usage import UsageError
+from relaxpy.errors import MisuseError
+from relaxpy.exec.runtime.random_inputs import dimension_names, random_values
 from relaxpy.exec.runtime.values import ShapeTuple
-from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.substitution import substitute
 
 if TYPE_CHECKING:
     from relaxpy.exec.executable import EntryPoint
@@ -65,10 +63,9 @@ def arguments(
             named[param.name_hint] = _typed(named[param.name_hint], param.struct_info)
     if seed is not None:
         values = dict(zip((p.name_hint for p in params), positional, strict=False)) | named
-        random = _Random(np.random.default_rng(seed), _sizes(params, values, dims))
-        for param in params:
-            if param.name_hint not in values:
-                named[param.name_hint] = random.value(param.struct_info, param.name_hint)
+        others = [param for param in params if param.name_hint not in values]
+        drawn = _drawn(others, _sizes(params, values, dims), seed)
+        named |= zip((param.name_hint for param in others), drawn, strict=True)
     elif dims:
         raise UsageError("--dim is for the random inputs of --random")
     return function.positional_args(tuple(positional), named)
@@ -189,53 +186,22 @@ def _dimensions(
             pass
 
 
-class _Random:
-    """Random values for struct info, with the values of dimensions by name."""
+def _drawn(params: Sequence[rx.Var], sizes: Mapping[str, int], seed: int) -> tuple[object, ...]:
+    """Random values for parameters.
 
-    def __init__(self, random: np.random.Generator, sizes: Mapping[str, int]) -> None:
-        self.random, self.sizes = random, sizes
-
-    def value(self, sinfo: rx.StructInfo | None, param: str) -> object:
-        """A value of the struct info of a parameter. Errors: UsageError if there is none."""
-        match sinfo:
-            case rx.TensorStructInfo(shape=rx.ShapeExpr(values=dims), dtype=dtype) if dtype:
-                return self.array([self.size(dim, param) for dim in dims], dtype)
-            case rx.TupleStructInfo(fields=fields):
-                return tuple(self.value(field, param) for field in fields)
-            case rx.ShapeStructInfo(values=dims) if dims is not None:
-                return ShapeTuple(self.size(dim, param) for dim in dims)
-            case rx.PrimStructInfo(dtype=dtype, value=None):
-                return self.array([], dtype).item()
-            case rx.PrimStructInfo(value=tir.PrimExpr() as value):
-                return self.size(value, param)
-            case _:
+    Errors:
+        UsageError: a dimension has no value, or a parameter has none at random.
+    """
+    for param in params:
+        for name in dimension_names(param):
+            if name not in sizes:
                 raise UsageError(
-                    f"--random has no value for parameter {param}: {sinfo}",
-                    hint=f"pass {param}=… with a file or a literal",
+                    f"the dimension {name} of parameter {param.name_hint} is not known",
+                    hint=f"write --dim {name}=4, or pass an input that has it",
                 )
-
-    def array(self, shape: list[int], dtype: DataType) -> np.ndarray[Any, Any]:
-        """An array of random elements. Errors: UsageError: it does not fit in memory."""
-        try:
-            if dtype.family in ("int", "uint"):
-                above = 10 if dtype.bits >= 8 else 2
-                return self.random.integers(0, above, shape).astype(dtype.numpy())
-            return self.random.standard_normal(shape).astype(dtype.numpy())
-        except (MemoryError, ValueError):
-            raise UsageError(f"an array of shape {tuple(shape)} does not fit in memory") from None
-
-    def size(self, dim: tir.PrimExpr, param: str) -> int:
-        """The value of a dimension. Errors: UsageError if a variable in it has none."""
-        variables = dict.fromkeys(occurrences(dim, tir.Var))
-        for var in variables:
-            if var.name not in self.sizes:
-                raise UsageError(
-                    f"the dimension {var.name} of parameter {param} is not known",
-                    hint=f"write --dim {var.name}=4, or pass an input that has it",
-                )
-        known = {var: tir.IntImm(var.dtype, self.sizes[var.name]) for var in variables}
-        value = simplify(substitute(dim, known))
-        if not isinstance(value, tir.IntImm) or value.value < 0:
-            size = value.value if isinstance(value, tir.IntImm) else value
-            raise UsageError(f"the dimension {dim} of parameter {param} is {size}, not a size")
-        return value.value
+    try:
+        return random_values(params, sizes, seed)
+    except MisuseError as error:
+        raise UsageError(
+            error.diagnostics[0].message, hint="pass NAME=… with a file or a literal"
+        ) from None

@@ -113,9 +113,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_file(command)
     _add_program_output(command)
 
-    command = add("opt", commands.opt, "print a module after passes")
+    command = add(
+        "opt",
+        commands.opt,
+        "print a module after passes",
+        "Without --passes and --pipeline, a reproducer runs the passes that it names.",
+    )
     _add_file(command)
-    group = command.add_mutually_exclusive_group(required=True)
+    group = command.add_mutually_exclusive_group()
     group.add_argument(
         "--passes",
         metavar="LIST",
@@ -125,6 +130,12 @@ def _parser() -> argparse.ArgumentParser:
     group = command.add_mutually_exclusive_group()
     group.add_argument("--explain", action="store_true", help="print a row for each pass instead")
     group.add_argument("--diff", action="store_true", help="print what each pass changed instead")
+    group.add_argument(
+        "--bisect",
+        action="store_true",
+        help="print the first pass that changes what the reference computes from random values",
+    )
+    command.add_argument("--random", type=_seed, metavar="SEED", help="the seed of --bisect")
     _add_program_output(command)
 
     command = add("compile", commands.compile_, "compile a program and save the executable")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator, Mapping
+from types import FunctionType
 
 from relaxpy.cli.usage import UsageError
 from relaxpy.errors import MisuseError, close_names
-from relaxpy.ir.pass_infra.passes import FunctionalPass, Pass, Sequential
+from relaxpy.ir.pass_infra.functional import FunctionalPass
+from relaxpy.ir.pass_infra.passes import Pass, Sequential
 
 
 def public_passes() -> dict[str, type[Pass]]:
@@ -39,7 +41,7 @@ def _is_selectable(name: str, kind: type[Pass]) -> bool:
 def sequence(text: str) -> Sequential:
     """The passes of a list such as `FoldConstant,FuseOps(fuse_opt_level=0)`, one after the other.
 
-    Options are Python literals.
+    Options are Python literals, and names of functions in `relaxpy.relax.transform`.
 
     Errors:
         UsageError: the text is not a list of passes, or a name or an option is unknown.
@@ -66,8 +68,8 @@ def _pass_of(node: ast.expr) -> Pass:
         hint = close_names(name, known) or "relaxpy passes lists the passes"
         raise UsageError(f"there is no pass {name!r:.60}", hint=hint)
     try:
-        values = [ast.literal_eval(arg) for arg in call.args]
-        options = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+        values = [_option(arg) for arg in call.args]
+        options = {str(k.arg): _option(k.value) for k in call.keywords}
     except (ValueError, TypeError):
         raise UsageError(
             f"the options of {name} are Python literals, found {ast.unparse(node)!r:.60}"
@@ -81,6 +83,13 @@ def _pass_of(node: ast.expr) -> Pass:
         raise UsageError(
             f"{name}: {error}", notes=(f"its options are {signature(known[name])}",)
         ) from None
+
+
+def _option(node: ast.expr) -> object:
+    from relaxpy.relax import transform
+
+    named = getattr(transform, node.id, None) if isinstance(node, ast.Name) else None
+    return named if isinstance(named, FunctionType) else ast.literal_eval(node)
 
 
 def signature(kind: type[Pass]) -> str:

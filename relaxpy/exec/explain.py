@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
 
 from typing_extensions import override
@@ -13,7 +13,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument
+from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument, Sequential
 from relaxpy.ir.relax.nodes import BaseFunc, Function
 from relaxpy.ir.transform import get_pipeline
 from relaxpy.screen import Table
@@ -32,25 +32,34 @@ class PassRun:
     @property
     def changes(self) -> Mapping[str, str]:
         """The functions that the pass "added", "removed" or "changed", by name."""
-        before, after = self.before.functions_by_name, self.after.functions_by_name
-        kinds = {name: "removed" for name in before if name not in after}
-        for name, func in after.items():
-            if func is not before.get(name):
-                kinds[name] = "changed" if name in before else "added"
-        return kinds
+        return _changes(self.before, self.after)
 
     def diff(self) -> str:
         """The text of the functions that differ, as a unified diff."""
-        lines: list[str] = []
-        for name in self.changes:
-            lines += unified_diff(
-                _lines(name, self.before.functions_by_name.get(name)),
-                _lines(name, self.after.functions_by_name.get(name)),
-                f"{name} before {self.name}",
-                f"{name} after {self.name}",
-                lineterm="",
-            )
-        return "\n".join(lines)
+        return module_diff(self.before, self.after, self.name)
+
+
+def _changes(before: IRModule, after: IRModule) -> dict[str, str]:
+    old, new = before.functions_by_name, after.functions_by_name
+    kinds = {name: "removed" for name in old if name not in new}
+    for name, func in new.items():
+        if func is not old.get(name):
+            kinds[name] = "changed" if name in old else "added"
+    return kinds
+
+
+def module_diff(before: IRModule, after: IRModule, name: str) -> str:
+    """The text of the functions that the pass `name` has changed, as a unified diff."""
+    lines: list[str] = []
+    for func in _changes(before, after):
+        lines += unified_diff(
+            _lines(func, before.functions_by_name.get(func)),
+            _lines(func, after.functions_by_name.get(func)),
+            f"{func} before {name}",
+            f"{func} after {name}",
+            lineterm="",
+        )
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,9 +125,19 @@ class Explanation:
         return "".join(parts)
 
 
+def as_pass(pipeline: str | Pass | Sequence[Pass]) -> Pass:
+    """The pass that a name, a pass or a list of passes stands for. Errors: as for `explain`."""
+    if isinstance(pipeline, (list, tuple)):
+        return Sequential(pipeline)
+    step = get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+    if not isinstance(step, Pass):
+        raise MisuseError(f"expected a pipeline or a pass, found {step!r:.60}", about=step)
+    return step
+
+
 @user_facing
-def explain(mod: IRModule, pipeline: str | Pass = "default") -> Explanation:
-    """Run a pipeline, by its name or a pass, and return what each pass did.
+def explain(mod: IRModule, pipeline: str | Pass | Sequence[Pass] = "default") -> Explanation:
+    """Run a pipeline, by its name or as passes, and return what each pass did.
 
     The passes run in the current PassContext, without its instruments.
 
@@ -127,19 +146,8 @@ def explain(mod: IRModule, pipeline: str | Pass = "default") -> Explanation:
         UnknownNameError (also KeyError, ValueError): there is no pipeline of that name.
         As the passes raise.
     """
-    step = get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
-    if not isinstance(step, Pass):
-        raise MisuseError(f"expected a pipeline or a pass, found {step!r:.60}", about=step)
-    current, recorder = PassContext.current(), _Recorder()
-    context = PassContext(
-        opt_level=current.opt_level,
-        required_pass=current.required_pass,
-        disabled_pass=current.disabled_pass,
-        instruments=[recorder],
-        config=current.config,
-        check=current.check,
-    )
-    with context:
+    step, recorder = as_pass(pipeline), _Recorder()
+    with PassContext.current().with_instruments([recorder]):
         step(mod)
     return Explanation(tuple(run for run in recorder.runs if run is not None))
 

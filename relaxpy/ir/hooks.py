@@ -26,6 +26,7 @@ Hook = Literal[
     "relay_std",
     "relay_operator",
     "relay_kinds",
+    "value_check",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -42,6 +43,7 @@ _TARGETS: dict[Hook, str] = {
     "relay_text": "relaxpy.script.relay.printer:text",
     "relay_std": "relaxpy.script.relay.std:load",
     "relay_kinds": "relaxpy.ir.relay.saved:enter",
+    "value_check": "relaxpy.exec.bisect:ValueCheck",
     "relay_operator": "relaxpy.exec.relay.operators:run_operator",
 }
 

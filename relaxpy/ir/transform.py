@@ -17,14 +17,13 @@ from relaxpy.ir.instrument import (
     WellFormedInstrument as WellFormedInstrument,
 )
 from relaxpy.ir.pass_infra.apply_pass import ApplyPassToFunction as ApplyPassToFunction
+from relaxpy.ir.pass_infra.functional import ModulePass as ModulePass, module_pass as module_pass
 from relaxpy.ir.pass_infra.passes import (
-    ModulePass as ModulePass,
     Pass as Pass,
     PassContext as PassContext,
     PassInfo as PassInfo,
     PassInstrument as PassInstrument,
     Sequential as Sequential,
-    module_pass as module_pass,
     pass_instrument as pass_instrument,
 )
 from relaxpy.ir.relax.pipelines import PIPELINES

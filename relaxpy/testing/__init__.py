@@ -6,6 +6,7 @@ The latter needs pytest, which is imported when one of its names is first used.
 from typing import TYPE_CHECKING
 
 from relaxpy.exec.runtime.compare import assert_allclose
+from relaxpy.exec.runtime.random_inputs import random_inputs
 from relaxpy.exec.runtime.verify import (
     assert_prim_expr_equal,
     check_bool_expr_is_true,
@@ -62,6 +63,7 @@ __all__ = [
     "parameter",
     "parameters",
     "parametrize_targets",
+    "random_inputs",
     "requires_cublas",
     "requires_cuda",
     "requires_cuda_compute_version",

@@ -270,7 +270,7 @@ def test_files_after_one_that_cannot_be_read_are_checked(
         ("opt model.py --passes 'FuseOps(print(1))'", 2, "options of FuseOps are Python literals"),
         ("opt model.py --passes 'a b'", 2, "--passes is a list of passes, found 'a b'"),
         ("opt model.py --passes 1", 2, "'1' is not a pass"),
-        ("opt model.py", 2, "one of the arguments --passes --pipeline is required"),
+        ("opt model.py", 2, "write --passes 'LegalizeOps,FuseOps' or --pipeline default"),
         ("report model.py --target nump", 2, "did you mean 'numpy'?"),
         ("run model.py --function mai --random 0", 2, "did you mean 'main'?"),
         ("run model.py", 2, "there are no inputs, expected x, w"),

@@ -8,8 +8,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MatchCastError, PackedFuncError, ParseError, RuntimeCheckError
-from relaxpy.ir.pass_infra.passes import PassContext, module_pass
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.transform import PassContext, module_pass
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import field
-from functools import wraps
+from dataclasses import field, fields
+from os import PathLike
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from typing_extensions import override
 
@@ -18,7 +18,6 @@ from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed, user_facing
 from relaxpy.errors import (
     MisuseError,
-    RelaxpyError,
     RelaxpyWarning,
     TransformError,
     UnknownNameError,
@@ -27,7 +26,9 @@ from relaxpy.errors import (
     close_names,
 )
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.hooks import call
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.reproducer import add_remaining, reproducible
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.nodes.evaluation import evaluating
 
@@ -116,8 +117,9 @@ class Pass(ABC):
                 else "IRModule.from_expr makes a module of one function",
                 about=mod,
             )
-        with evaluating(None):
-            return PassContext.current().run(self, mod)
+        context = PassContext.current()
+        with evaluating(None), reproducible(self, mod, context.reproducer_dir, context.options):
+            return context.run(self, mod)
 
 
 class PassInstrument:
@@ -170,13 +172,20 @@ def register_config(name: str, kind: type) -> None:
 class PassContext:
     """The options of passes: their level, required and disabled passes, and instruments.
 
-    With `check`, the result of each pass is checked for well-formedness. `running` are the passes
-    that run at present, each inside the one before it. Names of passes that do not exist have no
-    effect; leaving the context warns of those that are close to the name of one that exists.
+    With `check`, the result of each pass is checked for well-formedness. With `check="values"`, the
+    reference evaluator also calls the public functions before and after each pass: those in
+    `check_inputs` with the arguments that it has for their names; without it, all with random ones.
+
+    If a pass fails, the module and the passes that were left are written to a file in
+    `reproducer_dir`, or else in the folder that RELAXPY_REPRODUCER_DIR names, for `relaxpy opt`.
+
+    `running` are the passes that run at present, each inside the one before it. Names of passes
+    that do not exist have no effect; leaving the context warns of those that are close to the name
+    of one that exists.
 
     Errors:
-        MisuseError: a key of `config` is unknown, its value has the wrong type, or one of
-            `instruments` is not an instrument.
+        MisuseError: a key of `config` is unknown, its value has the wrong type, one of
+            `instruments` is not an instrument, or there are inputs without a check of values.
     """
 
     opt_level: int = 2
@@ -184,9 +193,12 @@ class PassContext:
     disabled_pass: Sequence[str] | None = None
     instruments: Sequence[PassInstrument] | None = None
     config: Mapping[str, Any] | None = None
-    check: bool = field(default=False, kw_only=True)
+    check: bool | Literal["values"] = field(default=False, kw_only=True)
+    check_inputs: Mapping[str, Sequence[Any]] | None = field(default=None, kw_only=True)
+    reproducer_dir: str | PathLike[str] | None = field(default=None, kw_only=True)
     running: list[PassInfo] = field(default_factory=list, init=False, repr=False)
     _met: set[str] = field(default_factory=set, init=False, repr=False)
+    _checks: tuple[PassInstrument, ...] = field(default=(), init=False, repr=False)
     _entered: list[Any] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -197,6 +209,7 @@ class PassContext:
         self.required_pass = listed(self.required_pass, "names of passes")
         self.disabled_pass = listed(self.disabled_pass, "names of passes")
         self.instruments = _instruments(self.instruments)
+        self._checks = self._value_checks()
         if not isinstance(self.config, Mapping | None):
             raise MisuseError(f"config is a table, found {self.config!r:.60}", about=self.config)
         self.config = dict(self.config or {})
@@ -213,6 +226,42 @@ class PassContext:
                     f"option {key} is of type {kind.__name__}, found {value!r:.60}", about=value
                 )
 
+    def _value_checks(self) -> tuple[PassInstrument, ...]:
+        """The instrument that compares values, if that is what `check` says."""
+        if not isinstance(self.check, bool) and self.check != "values":
+            raise MisuseError(
+                f'check is a bool or "values", found {self.check!r:.60}', about=self.check
+            )
+        inputs = self.check_inputs
+        if inputs is None:
+            return (call("value_check"),) if self.check == "values" else ()
+        if self.check != "values":
+            raise MisuseError('check_inputs is for check="values"', about=inputs)
+        if not isinstance(inputs, Mapping) or not all(
+            isinstance(args, (list, tuple)) for args in inputs.values()
+        ):
+            raise MisuseError(
+                f"check_inputs has arguments by names of functions, found {inputs!r:.60}",
+                hint='write check_inputs={"main": (x, y)}',
+                about=inputs,
+            )
+        return (call("value_check", inputs),)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What decides which passes run, and how, where it differs from the default context."""
+        level = {} if self.opt_level == 2 else {"opt_level": self.opt_level}
+        names = ("required_pass", "disabled_pass", "config")
+        return level | {name: getattr(self, name) for name in names if getattr(self, name)}
+
+    def with_instruments(
+        self, instruments: Sequence[PassInstrument], **changes: Any
+    ) -> PassContext:
+        """A context with these instruments, and otherwise the options of this one or `changes`."""
+        options = (f.name for f in fields(self) if f.init)
+        kept = {name: getattr(self, name) for name in options}
+        return PassContext(**kept | {"instruments": instruments} | changes)
+
     @staticmethod
     def current() -> PassContext:
         """The innermost context entered with `with`, or one with nothing set."""
@@ -223,7 +272,8 @@ class PassContext:
     def is_default(self) -> bool:
         """Whether passes run as they do without a context, and none is running."""
         options = self.required_pass, self.disabled_pass, self.instruments, self.config
-        return not any((*options, self.check, self.running)) and self.opt_level == 2
+        others = self.check, self.reproducer_dir, self.running
+        return not any((*options, *others)) and self.opt_level == 2
 
     @staticmethod
     def list_configs() -> dict[str, dict[str, str]]:
@@ -294,10 +344,11 @@ class PassContext:
 
         Errors:
             WellFormedError: `check` is set, and the result is ill-formed.
+            TransformError: it is "values", and the result computes something else.
         """
         info = step.info
         self._met |= {info.name, info.full_name}
-        instruments = self.instruments or ()
+        instruments = (*(self.instruments or ()), *self._checks)
         required = _is_named(info, self.required_pass or ())
         agreed = [i.should_run(mod, info) for i in instruments]
         if not required and not all(agreed):
@@ -315,8 +366,9 @@ class PassContext:
             if self.check and result is not mod:
                 with _noting(f"after pass {info.name}"):
                     step.verify(result)
-            for instrument in instruments:
-                instrument.run_after_pass(result, info)
+            with _noting(f"after pass {info.name}"):
+                for instrument in instruments:
+                    instrument.run_after_pass(result, info)
         finally:
             self.running.pop()
         return result
@@ -353,10 +405,10 @@ _current: ContextVar[PassContext | None] = ContextVar("relaxpy_pass_context", de
 
 @contextmanager
 def _noting(note: str) -> Iterator[None]:
-    """Add a note to errors of the program, unless a nested pass has added one."""
+    """Add a note to errors of a pass, unless a nested one has added one."""
     try:
         yield
-    except RelaxpyError as error:
+    except Exception as error:
         if not getattr(error, "__notes__", None):
             error.add_note(note)
         raise
@@ -413,14 +465,22 @@ class Sequential(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        for step in self.passes:
+        for index, step in enumerate(self.passes):
             info = step.info
             if not ctx.is_enabled(info):
                 continue
-            for required in info.required:
-                mod = required_pass(required)(mod)
-            mod = step(mod)
+            try:
+                for required in info.required:
+                    mod = required_pass(required)(mod)
+                mod = step(mod)
+            except Exception as error:
+                add_remaining(error, self._after(index, ctx))
+                raise
         return mod
+
+    def _after(self, failed: int, ctx: PassContext) -> list[Pass]:
+        """The passes that are still to run after one that failed."""
+        return [step for step in self.passes[failed + 1 :] if ctx.is_enabled(step.info)]
 
 
 def required_pass(step: object) -> Pass:
@@ -487,94 +547,3 @@ def _named_class(name: str) -> type[Pass]:
             about=name,
         )
     return next(iter(candidates.values()))
-
-
-ModuleFunction: TypeAlias = Callable[[IRModule, PassContext], IRModule]
-
-
-@dataclass(frozen=True)
-class FunctionalPass(Pass):
-    """A pass from a Python function; `owner` is the object if that is a method."""
-
-    function: ModuleFunction
-    known_as: PassInfo
-    owner: object | None = None
-
-    @property
-    @override
-    def info(self) -> PassInfo:
-        return self.known_as
-
-    @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        return self.function(mod, ctx)
-
-    def __getattr__(self, name: str) -> Any:
-        """Attributes of the object whose method the pass runs."""
-        owner = self.__dict__.get("owner")
-        if owner is None:
-            raise AttributeError(f"a {type(self).__name__} has no attribute {name!r}", name=name)
-        return getattr(owner, name)
-
-
-class ModulePass(FunctionalPass):
-    """A pass from a function over modules; `module_pass` creates it."""
-
-
-def pass_decorator(
-    name: str,
-    kind: type[FunctionalPass],
-    method: str,
-    arguments: str,
-    lift: Callable[[Callable[..., Any]], ModuleFunction],
-) -> Callable[..., Any]:
-    """The decorator of functions with these arguments, and of classes with such a method."""
-    decorator_name = name
-
-    @user_facing
-    def decorator(
-        pass_func: object | None = None,
-        opt_level: int | None = None,
-        name: str | None = None,
-        required: Sequence[Requirement] | None = None,
-        traceable: bool = False,
-    ) -> Any:
-        if opt_level is None:
-            raise MisuseError("a pass needs an opt_level, from which on it runs")
-        level = opt_level
-        if not isinstance(level, int):
-            raise MisuseError(f"opt_level is an integer, found {level!r:.60}", about=level)
-
-        def info(decorated: object) -> PassInfo:
-            pass_name = str(name or getattr(decorated, "__name__", "pass"))
-            return PassInfo(pass_name, level, listed(required, "passes or their names"), traceable)
-
-        def decorate(decorated: Any) -> Any:
-            if not callable(decorated):
-                raise MisuseError(f"a pass is a function or a class, found {decorated!r:.60}")
-            if not isinstance(decorated, type):
-                return kind(lift(decorated), info(decorated))
-            if getattr(decorated, method, None) is None:
-                raise MisuseError(f"class {decorated.__name__} has no method {method}")
-
-            @wraps(decorated, updated=())
-            def construct(*args: Any, **kwargs: Any) -> FunctionalPass:
-                owner = decorated(*args, **kwargs)
-                return kind(lift(getattr(owner, method)), info(decorated), owner)
-
-            return construct
-
-        return decorate if pass_func is None else decorate(pass_func)
-
-    decorator.__name__ = decorator.__qualname__ = decorator_name
-    decorator.__doc__ = f"""A pass from `f({arguments})`, or a class with `{method}({arguments})`.
-
-    Errors:
-        MisuseError (also TypeError): it is neither, or `opt_level` is missing.
-    """
-    return decorator
-
-
-module_pass = pass_decorator(
-    "module_pass", ModulePass, "transform_module", "mod, ctx", lambda function: function
-)

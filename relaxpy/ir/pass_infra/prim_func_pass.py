@@ -8,15 +8,9 @@ from typing import Any
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.functional import FunctionalPass, ModuleFunction, pass_decorator
 from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import (
-    FunctionalPass,
-    ModuleFunction,
-    Pass,
-    PassContext,
-    PassInfo,
-    pass_decorator,
-)
+from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 

@@ -18,7 +18,8 @@ from relaxpy import IRModule
 from relaxpy.ir import assert_structural_equal, structural_hash
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.pass_infra.passes import FunctionalPass, Pass, PassContext
+from relaxpy.ir.pass_infra.functional import FunctionalPass
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.transform import unaffected

@@ -1,0 +1,165 @@
+"""Random arguments of functions, from the struct info of their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.exec.runtime.values import Array, ShapeTuple, Value
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.substitution import substitute
+
+_LARGEST_SIZE: Final = 5
+"""The largest dimension that is drawn."""
+_ATTEMPTS: Final = 100
+"""How often dimensions are drawn until those computed from them are sizes."""
+
+
+@user_facing
+def random_inputs(
+    func: Any, sizes: Mapping[str, int] | None = None, seed: int = 0
+) -> tuple[Value, ...]:
+    """Random arguments for a Relax function, a function of an executable, or `main` of a module.
+
+    Equal seeds give equal arguments. Floats are normally distributed, integers are from 0 to 9.
+    Dimensions, whose names are those of shape variables, are as in `sizes` and otherwise drawn from
+    1 to 5. What is unknown is chosen: a rank is 2, a datatype float32.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): a parameter takes an object or a function, no
+            dimensions were found that make all sizes natural numbers, or `func` or `sizes` is
+            something else.
+    """
+    params = _params(func)
+    for name, size in (sizes or {}).items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise MisuseError(f"dimension {name} is {size!r:.60}, expected a size", about=size)
+    unknown = set(sizes or {}) - {name for param in params for name in dimension_names(param)}
+    if unknown:
+        raise MisuseError(f"no parameter has a dimension {min(unknown)}", about=sizes)
+    return random_values(params, sizes or {}, seed)
+
+
+def _params(func: Any) -> Sequence[rx.Var]:
+    """The parameters of a function. Errors: MisuseError if it is not one."""
+    if isinstance(func, IRModule) and "main" in func.functions_by_name:
+        func = func["main"]
+    if isinstance(func, rx.Function):
+        return func.params
+    signature = getattr(func, "signature", None)  # that of an entry point
+    if signature is None:
+        raise MisuseError(
+            f"expected a Relax function, found {func!r:.60}",
+            hint="pass the function itself, such as mod['main']",
+            about=func,
+        )
+    params: Sequence[rx.Var] = signature.params
+    return params
+
+
+def random_values(
+    params: Sequence[rx.Var], sizes: Mapping[str, int], seed: int
+) -> tuple[Value, ...]:
+    """Random values of the struct info of parameters. Errors: MisuseError if there are none."""
+    rng = np.random.default_rng(seed)
+    sizes = _drawn_sizes(params, sizes, rng)
+    return tuple(_value(param.struct_info, param.name_hint, sizes, rng) for param in params)
+
+
+def dimension_names(param: rx.Var) -> dict[str, None]:
+    """The names of the shape variables in the struct info of a parameter, in order."""
+    return dict.fromkeys(var.name for dim in _dimensions(param.struct_info) for var in _vars(dim))
+
+
+def _vars(dim: tir.PrimExpr) -> list[tir.Var]:
+    return list(occurrences(dim, tir.Var))
+
+
+def _dimensions(sinfo: rx.StructInfo | None) -> list[tir.PrimExpr]:
+    match sinfo:
+        case rx.TensorStructInfo(shape=rx.ShapeExpr(values=dims)):
+            return list(dims)
+        case rx.ShapeStructInfo(values=dims) if dims is not None:
+            return list(dims)
+        case rx.PrimStructInfo(value=tir.PrimExpr() as dim):
+            return [dim]
+        case rx.TupleStructInfo(fields=fields):
+            return [dim for field in fields for dim in _dimensions(field)]
+        case _:
+            return []
+
+
+def _drawn_sizes(
+    params: Sequence[rx.Var], sizes: Mapping[str, int], rng: np.random.Generator
+) -> dict[str, int]:
+    """The sizes with one for every other dimension, so that no size is negative."""
+    names = dict.fromkeys(name for param in params for name in dimension_names(param))
+    drawn = dict(sizes)
+    for _ in range(_ATTEMPTS):
+        others = {n: int(rng.integers(1, _LARGEST_SIZE + 1)) for n in names if n not in sizes}
+        drawn = {**sizes, **others}
+        dims = (dim for param in params for dim in _dimensions(param.struct_info))
+        if not others or all(_known(dim, drawn) is not None for dim in dims):
+            break
+    return drawn
+
+
+def _known(dim: tir.PrimExpr, sizes: Mapping[str, int]) -> int | None:
+    """The value of a dimension, if it is a size."""
+    values = {var: tir.IntImm(var.dtype, sizes[var.name]) for var in _vars(dim)}
+    value = simplify(substitute(dim, values))
+    return value.value if isinstance(value, tir.IntImm) and value.value >= 0 else None
+
+
+def _value(
+    sinfo: rx.StructInfo | None, param: str, sizes: Mapping[str, int], rng: np.random.Generator
+) -> Value:
+    def size(dim: tir.PrimExpr) -> int:
+        found = _known(dim, sizes)
+        if found is None:
+            chosen = ", ".join(f"{v.name} = {sizes[v.name]}" for v in dict.fromkeys(_vars(dim)))
+            raise MisuseError(
+                f"the dimension {dim} of parameter {param} is not a size for {chosen}"
+            )
+        return found
+
+    match sinfo:
+        case rx.TensorStructInfo(shape=rx.ShapeExpr(values=dims), dtype=dtype):
+            return _array([size(dim) for dim in dims], dtype, param, rng)
+        case rx.TensorStructInfo(ndim=ndim, dtype=dtype):
+            shape = rng.integers(1, _LARGEST_SIZE + 1, ndim if ndim >= 0 else 2)
+            return _array([int(dim) for dim in shape], dtype, param, rng)
+        case rx.TupleStructInfo(fields=fields):
+            return tuple(_value(field, param, sizes, rng) for field in fields)
+        case rx.ShapeStructInfo(values=dims) if dims is not None:
+            return ShapeTuple(size(dim) for dim in dims)
+        case rx.ShapeStructInfo(ndim=ndim):
+            count = ndim if ndim >= 0 else 2
+            return ShapeTuple(int(rng.integers(1, _LARGEST_SIZE + 1)) for _ in range(count))
+        case rx.PrimStructInfo(dtype=dtype, value=None):
+            return _array([], dtype, param, rng).item()
+        case rx.PrimStructInfo(value=tir.PrimExpr() as dim):
+            return size(dim)
+        case _:
+            raise MisuseError(f"there are no random values for parameter {param}: {sinfo}")
+
+
+def _array(shape: list[int], dtype: DataType | None, param: str, rng: np.random.Generator) -> Array:
+    dtype = dtype or DataType("float32")
+    try:
+        if dtype.family in ("int", "uint"):
+            return rng.integers(0, 10 if dtype.bits >= 8 else 2, shape).astype(dtype.numpy())
+        return rng.standard_normal(shape).astype(dtype.numpy())
+    except (MemoryError, ValueError):
+        raise MisuseError(
+            f"an array of shape {tuple(shape)} for parameter {param} does not fit in memory"
+        ) from None
