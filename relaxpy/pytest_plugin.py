@@ -1,4 +1,4 @@
-"""The pytest plugin: reports of errors in programs with short tracebacks and the rules."""
+"""The pytest plugin: reports of errors in programs, and of assertions that compare programs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from relaxpy.errors import RelaxpyError
 
 #: The attribute of a report with the IDs of the rules; pytest-xdist transfers it.
 _RULES: Final = "relaxpy_rules"
+#: The first words of the lines of a unified diff that name its two sides.
+_FILES: Final = ("---", "+++")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -37,7 +39,9 @@ def pytest_runtest_makereport(
     """
     error = None if call.excinfo is None else call.excinfo.value
     if not isinstance(error, RelaxpyError):
-        return (yield)
+        report = yield
+        _shorten_arguments(report, item)
+        return report
     error.hide_internal_frames()
     call.excinfo = pytest.ExceptionInfo.from_exception(error)
     option = item.config.option
@@ -49,6 +53,50 @@ def pytest_runtest_makereport(
         option.tbstyle = chosen
     setattr(report, _RULES, [d.rule for d in error.diagnostics if d.rule])
     return report
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Explain a failed `assert left == right` of programs by their first difference and a diff."""
+    if op != "==" or not (_is_program(left) and _is_program(right)):
+        return None
+    # Only after a failure: pytest starts without the rest of relaxpy.
+    from relaxpy.ir import hooks
+    from relaxpy.ir.equality.structural import first_mismatch
+
+    mismatch = first_mismatch(left, right)
+    if mismatch is None:
+        return [
+            f"{_summary(left)} and {_summary(right)} are structurally equal, but two objects",
+            "write: relaxpy.ir.assert_structural_equal(left, right)",
+        ]
+    diff: str = hooks.call("program_diff", left, right, ("left", "right"))
+    # Without `-vv` pytest shows eight lines: those of the diff that differ tell the most.
+    changes = [line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in _FILES]
+    return [*str(mismatch).splitlines(), *changes]
+
+
+def _is_program(value: object) -> bool:
+    """Whether the value is a module or a function of relaxpy."""
+    return any(
+        base.__module__.startswith("relaxpy.ir.") and base.__name__ in ("IRModule", "BaseFunc")
+        for base in type(value).__mro__
+    )
+
+
+def _summary(program: Any) -> str:
+    """The kind of a program and, of a module, the names of its functions."""
+    names = ", ".join(getattr(program, "functions_by_name", ()))
+    return f"<{type(program).__name__}{names and f' of {names}'}>"
+
+
+def _shorten_arguments(report: pytest.TestReport, item: pytest.Item) -> None:
+    """Show arguments of the test that are programs in a line, not as the beginning of a text."""
+    values = {k: v for k, v in getattr(item, "funcargs", {}).items() if _is_program(v)}
+    traceback = getattr(report.longrepr, "reprtraceback", None)
+    for entry in getattr(traceback, "reprentries", ()) if values else ():
+        shown = getattr(entry, "reprfuncargs", None)
+        if shown is not None:
+            shown.args = [(k, _summary(values[k]) if k in values else v) for k, v in shown.args]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

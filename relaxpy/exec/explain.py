@@ -5,16 +5,16 @@ from __future__ import annotations
 import html
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import unified_diff
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir import hooks
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument, Sequential
-from relaxpy.ir.relax.nodes import BaseFunc, Function
+from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.transform import get_pipeline
 from relaxpy.screen import Table
 
@@ -50,16 +50,8 @@ def _changes(before: IRModule, after: IRModule) -> dict[str, str]:
 
 def module_diff(before: IRModule, after: IRModule, name: str) -> str:
     """The text of the functions that the pass `name` has changed, as a unified diff."""
-    lines: list[str] = []
-    for func in _changes(before, after):
-        lines += unified_diff(
-            _lines(func, before.functions_by_name.get(func)),
-            _lines(func, after.functions_by_name.get(func)),
-            f"{func} before {name}",
-            f"{func} after {name}",
-            lineterm="",
-        )
-    return "\n".join(lines)
+    text: str = hooks.call("program_diff", before, after, (f"before {name}", f"after {name}"))
+    return text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,9 +194,3 @@ def _bindings(mod: IRModule) -> int:
         if isinstance(func, Function)
         for block in func.body.blocks
     )
-
-
-def _lines(name: str, func: BaseFunc | None) -> list[str]:
-    """The lines of the text of a function, without that of imports."""
-    lines = [] if func is None else func.script(name=name).splitlines()
-    return [line for line in lines if not line.startswith("# from ")]

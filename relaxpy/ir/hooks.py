@@ -14,6 +14,7 @@ from typing import Any, Literal
 Hook = Literal[
     "script",
     "show",
+    "program_diff",
     "html",
     "call_function",
     "native_obstacle",
@@ -32,6 +33,7 @@ Hook = Literal[
 _TARGETS: dict[Hook, str] = {
     "script": "relaxpy.script.printer:script",
     "show": "relaxpy.script.printer:show",
+    "program_diff": "relaxpy.script.printer.diff:program_diff",
     "html": "relaxpy.script.printer:html",
     "call_function": "relaxpy.exec.eager:call_function",
     "native_obstacle": "relaxpy.exec.native.machine_code.machine:obstacle",

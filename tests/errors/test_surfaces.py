@@ -229,6 +229,44 @@ def test_pytest_reports_the_test_and_the_message(reports: dict[str, str], kind: 
     assert not INSIDES.search(without_places(report)), report
 
 
+COMPARISONS = """
+import pytest
+from relaxpy.ir import assert_structural_equal
+from relaxpy.script import from_source, ir as I, relax as R
+
+TEXT = "@R.function\\ndef f(x: R.Tensor((3,))):\\n    y = R.nn.relu(x)\\n    return y\\n"
+
+@pytest.fixture
+def mod():
+    return from_source(TEXT + TEXT.replace("f(", "g("))
+
+def test_modules(mod):
+    assert mod == from_source(TEXT.replace("relu", "gelu") + TEXT.replace("f(", "g("))
+
+def test_one_function_twice():
+    assert from_source(TEXT) == from_source(TEXT)
+
+def test_functions(mod):
+    assert_structural_equal(mod["f"], from_source(TEXT.replace("relu", "gelu")))
+"""
+
+
+def test_pytest_shows_what_two_programs_differ_in(tmp_path: Path) -> None:
+    file = tmp_path / "test_compare.py"
+    file.write_text(COMPARISONS)
+    done = python(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(file)
+    )
+    modules, twice, functions = re.split(r"^_+ test_\w+ _+\n", done.stdout, flags=re.M)[1:]
+    assert "\nmod = <IRModule of f, g>\n" in modules
+    assert "E         -    y: R.Tensor((3,)) = R.nn.relu(x)\n" in modules
+    assert "E         +    y: R.Tensor((3,)) = R.nn.gelu(x)\n" in modules
+    assert "def g" not in modules
+    assert "are structurally equal, but two objects" in twice
+    assert "  left:  relax.nn.relu\n" in functions
+    assert "\nE   -    y: R.Tensor((3,)) = R.nn.relu(x)\n" in functions
+
+
 # One process runs pytest several times, since starting takes longer than what is tested.
 RUNS = """
 import json, sys, pytest

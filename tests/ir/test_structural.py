@@ -387,11 +387,15 @@ def test_a_size_variable_is_not_a_plain_variable():
 def test_a_difference_is_shown_by_its_path_and_both_sides():
     with pytest.raises(StructuralMismatch) as caught:
         assert_structural_equal(function(), function(op="multiply"))
-    assert str(caught.value) == (
+    first, diff = str(caught.value).split("\n--- left\n+++ right\n")
+    assert first == (
         "the two differ at <root>.body.blocks[0].bindings[0].value.op.name\n"
         "  left:  relax.add\n"
         "  right: relax.multiply"
     )
+    old, new = (line for line in diff.splitlines() if line[0] in "+-")
+    assert (old[0], new[0]) == ("-", "+")
+    assert new[1:] == old[1:].replace("R.add", "R.multiply")
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, AssertionError)
     assert isinstance(caught.value, RelaxpyError)

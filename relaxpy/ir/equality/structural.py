@@ -11,6 +11,7 @@ from typing_extensions import override
 from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.gc_pause import gc_paused
+from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.ir.equality.mismatch import (
@@ -298,8 +299,10 @@ def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = Fals
     """Check structural equality.
 
     Errors:
-        StructuralMismatch (a ValueError and an AssertionError): they differ.
+        StructuralMismatch (a ValueError and an AssertionError): they differ. The message has the
+            first difference and, of modules and functions, a unified diff of the texts.
     """
     mismatch = first_mismatch(lhs, rhs, map_free_vars)
     if mismatch is not None:
-        raise StructuralMismatch(str(mismatch))
+        diff = hooks.call("program_diff", lhs, rhs, ("left", "right"))
+        raise StructuralMismatch(f"{mismatch}\n{diff}" if diff else str(mismatch))
