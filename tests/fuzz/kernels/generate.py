@@ -9,9 +9,11 @@ What is varied, each by itself:
   products, differences and quotients of these, among them divisions by zero;
 - arguments: other sizes in each of several calls of one kernel, the same memory twice, overlapping
   views, gaps, offsets, negative and zero strides, read-only arrays, arrays from a pickle, wrong
-  shapes; strides and offsets that the buffer declares;
+  shapes; strides and offsets that the buffer declares, as numbers or as variables; what lies
+  around each memory is compared, too;
 - buffers: arguments, scratch of the whole function or of a block, views of the memory of others,
-  matched regions; ranks 0 to 3; every datatype; buffers of no elements;
+  copies of arguments and copied to them, in their shape or in one dimension, matched regions; ranks
+  0 to 3; every datatype; buffers of no elements;
 - loops: of every kind, over sizes, scalars and data, from other starts than zero, triangular,
   split, fused, permuted, with no iteration, left early; while loops;
 - guards: `if` and `else`, `T.where`, always, at times and never true;
@@ -206,7 +208,7 @@ class Generator(Arguments):
 
     def _declared_layout(self, buffer: Tensor) -> str:
         more = ""
-        if buffer.shape and self.chance(0.06):
+        if buffer.shape and self.chance(0.1):
             steps = []
             step = 1
             for size in reversed(buffer.shape):
@@ -220,8 +222,12 @@ class Generator(Arguments):
                 step *= max(size.value, 1)
             self.strides[buffer] = steps
             more += f", strides=[{', '.join(steps)}]"
-        if self.chance(0.04):
-            more += f", elem_offset={self.pick(['0', '0', '1'])}"
+        if self.chance(0.15 if more else 0.04):
+            offset = self.pick(["0", "0", "1", "", "", ""])
+            if not offset:
+                offset = self.fresh("o")
+                self.symbols.append(offset)
+            more += f", elem_offset={offset}"
         return more
 
     def _order_parameters(self) -> None:
@@ -318,6 +324,7 @@ class Generator(Arguments):
             self.contraction: 5,
             self.extreme: 2 if not self.loops else 0,
             self.stages: 6 if not self.loops else 0,
+            self.copy: 5 if not self.loops else 0,
         }
         kind = self.random.choices(list(kinds), list(kinds.values()))[0]
         before = self.tame
@@ -511,6 +518,38 @@ class Generator(Arguments):
             target = self.pick(targets)
             with self.nest(target.shape) as at:
                 self.store(0, target, _at(at))
+
+    def copy(self, depth: int) -> None:
+        """Scratch with the elements of an argument, from which or to which all are copied."""
+        found = [b for b in self.arguments if b.shape and b.stored]
+        found = [b for b in found if b in self.strides] or found
+        if not found:
+            self.store()
+            return
+        buffer, flat = self.pick(found), self.chance(0.25)
+        count = self.sized(f"({' * '.join(map(str, buffer.shape))})")
+        scratch = self._scratch(buffer.dtype, (count,) if flat else buffer.shape)
+
+        def copied(target: Tensor) -> None:
+            with self.nest(buffer.shape) as at:
+                part = _at(at)
+                if flat:
+                    part = str(at[0])
+                    for index, size in zip(at[1:], buffer.shape[1:], strict=True):
+                        part = f"({part} * {size} + {index})"
+                pair = f"{buffer.name}[{_at(at)}]", f"{scratch.name}[{part}]"
+                self.write(" = ".join(pair if target is buffer else pair[::-1]))
+
+        self.buffers.append(scratch)
+        if self.chance(0.5):
+            copied(scratch)
+            scratch.filled = True
+            self.statement(depth)
+        else:
+            self.fill(scratch)
+            if self.chance(0.5):
+                self.statement(depth - 1)
+            copied(buffer)
 
     def product(self, dtype: str) -> str:
         """A product of elements, as in a matrix multiplication."""

@@ -11,6 +11,8 @@ import numpy as np
 
 from tests.fuzz.kernels.memory import Array, kind_of
 
+_GUARD = 96
+"""The elements before and after each memory, of which each byte is as many, too."""
 Origin = Literal["view", "copy", "pickle"]
 """Whether the elements are those of the memory itself, or copied, perhaps by way of a pickle."""
 
@@ -75,8 +77,9 @@ class Call:
         return "\n".join(lines)
 
     def build(self) -> tuple[list[Any], list[Array]]:
-        """The arguments, and all memory that can be looked at after the call."""
-        memories = [np.array(m.values, kind_of(m.dtype)) for m in self.memories]
+        """The arguments, and all memory that can be looked at after the call, also around them."""
+        bases = [_guarded(np.array(m.values, kind_of(m.dtype))) for m in self.memories]
+        memories = [base[_GUARD:-_GUARD] for base in bases]
         args = [
             a.value
             if isinstance(a, Scalar)
@@ -85,7 +88,20 @@ class Call:
             )
             for a in self.arguments
         ]
-        return args, [*memories, *(a for a in args if isinstance(a, np.ndarray))]
+        for number, (arg, argument) in enumerate(zip(args, self.arguments, strict=True)):
+            if isinstance(argument, View) and argument.origin == "copy":
+                bases.append(_guarded(arg.reshape(-1)))
+                args[number] = bases[-1][_GUARD:-_GUARD].reshape(arg.shape)
+                args[number].flags.writeable = arg.flags.writeable
+        return args, [*bases, *(a for a in args if isinstance(a, np.ndarray))]
+
+
+def _guarded(memory: Array) -> Array:
+    """The elements of `memory` between others, which no kernel may change."""
+    base = np.zeros(len(memory) + 2 * _GUARD, memory.dtype)
+    base.view(np.uint8)[...] = _GUARD
+    base[_GUARD:-_GUARD] = memory
+    return base
 
 
 def part(

@@ -20,7 +20,8 @@ def shared_memory(
     """The buffers of `local` that use the memory of another buffer, and that buffer for each.
 
     A buffer can use the memory of the target of its last use, if that is an elementwise store which
-    begins the live range of the target. Buffers in `fixed` keep their memory.
+    begins the live range of the target. Buffers in `fixed` keep their memory, and so do those that
+    declare strides, as their elements are elsewhere in memory than those of the others.
 
     Rule:
         The live ranges of the buffers that use one memory only overlap in the store that reads one
@@ -41,6 +42,8 @@ def shared_memory(
             continue
         target = store.target
         if target in fixed or uses[target][0] != live[-1]:
+            continue
+        if target.strides or buffer.strides:
             continue
         if _same_layout(buffer, target) and _overwrites_in_place(store, last.axes, buffer):
             reusing.add(live[-1])

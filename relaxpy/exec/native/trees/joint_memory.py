@@ -21,7 +21,7 @@ def without_copies(program: Program) -> Program:
     uses: dict[Buffer, list[int]] | None = None
     for tree in program.trees:
         found = copied(tree)
-        if found is None or not local.issuperset(found) or any(b.strides for b in found):
+        if found is None or not local.issuperset(found):
             trees.append(tree)
             continue
         target, source = found

@@ -27,7 +27,7 @@ def without_reshapes(plan: Plan) -> Plan:
             continue
         target, source = found
         last_writes = _last_writes(plan) if last_writes is None else last_writes
-        if plan.reshaped.get(target) is source and not source.strides:
+        if plan.reshaped.get(target) is source:
             shared[target] = source
         elif (
             target in parameters
@@ -36,7 +36,6 @@ def without_reshapes(plan: Plan) -> Plan:
             and target not in shared.values()
             and plan.uses[target] == 1
             and last_writes.get(source, -1) < number
-            and not (target.strides or source.strides)
         ):
             moved = [source, *(b for b, owner in shared.items() if owner is source)]
             shared |= dict.fromkeys(moved, target)
@@ -53,13 +52,14 @@ def _last_writes(plan: Plan) -> dict[Buffer, int]:
 
 
 def copied(tree: Tree) -> tuple[Buffer, Buffer] | None:
-    """The target and the source of a copy of all elements in row-major order."""
+    """The target and the source of a copy of all elements in row-major order, also of memory."""
     match tree:
         case Run(
             statements=[Assignment(combine=None, value=BufferLoad() as load) as store],
             after=(),
             tests=(),
         ) if is_reshape(tree.axes, store, load):
-            return store.target, load.buffer
+            pair = store.target, load.buffer
+            return None if any(b.strides for b in pair) else pair
         case _:
             return None
