@@ -88,7 +88,7 @@ class GraphEmitter:
     def _static_entry(self) -> StaticEntry:
         is_kernel = self.function != self.symbol
         tasks = self.module.functions[self.function].only_tasks() if is_kernel else None
-        function, count = tasks or (self.function, 0)
+        function, count, scratch = tasks or (self.function, 0, 0)
         tensors = (*(t for _, t in sorted(self.graph.tensors.items())), *self.plan.outputs)
         arrays = [
             (str(t.sinfo.dtype), [d.value for d in t.shape if isinstance(d, IntImm)])
@@ -99,6 +99,7 @@ class GraphEmitter:
             *(function, count, arrays[:split], arrays[split:]),
             release_gil=not self.graph.is_small,
             is_tuple=not isinstance(self.graph.result, Tensor),
+            scratch=scratch,
         )
 
     def variables(self, arguments: Sequence[Value]) -> dict[str, Value]:

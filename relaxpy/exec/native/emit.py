@@ -10,7 +10,6 @@ from relaxpy.exec.kernel.plan.tree import For, Tile, Tree, runs
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.llvm.function import (
-    BOOL,
     F64,
     I8,
     I32,
@@ -35,8 +34,8 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.ir.tir.ops import int_range
 
-_STACK_BYTES = 1 << 14
-"""Up to so many bytes, a local buffer is on the stack."""
+_TASK_BYTES = 1 << 14
+"""Up to so many bytes, a local buffer of a task is memory of its thread."""
 _LONG = 10**11
 """The picoseconds of loops during which signals of Python wait."""
 _MOST_BYTES = 2.0**50
@@ -109,9 +108,12 @@ class KernelEmitter:
         if has_while or self._is_long():
             self.loops.interrupt = Interrupt(f)
         saved = self._overwritten() if fails_late else []
-        memory, pointers, copies = self._allocate(saved)
-        if memory is not None:
-            f.leave(f.new(BOOL, f"icmp eq {memory}, null"))
+        size, offsets, kept = self._layout(saved)
+        memory, *places = f.reserve(size)
+        copies = [f.element(memory, offset, I8) for offset in kept]
+        pointers = [f.element(memory, offset, I8) for offset in offsets.values()]
+        frame.pointers |= dict(zip(offsets, pointers, strict=True))
+        self.loops.share()
         for buffer, copy in zip(saved, copies, strict=True):
             self._copy(buffer, copy, frame.pointers[buffer])
 
@@ -125,8 +127,7 @@ class KernelEmitter:
             return [f.const(I32, 1)]
 
         result = f.attempt(run, restore)
-        if memory is not None:
-            f.call("free", VOID, memory)
+        f.release(size, *places)
         return result
 
     def _is_long(self) -> bool:
@@ -195,10 +196,10 @@ class KernelEmitter:
         for offset in self.offsets:
             yield f.compare("ne", frame.index(offset), 0)
 
-    def _allocate(self, saved: Sequence[Buffer]) -> tuple[Value | None, list[Value], list[Value]]:
-        """Give memory to the local buffers: the stack, or a block, which is returned.
+    def _layout(self, saved: Sequence[Buffer]) -> tuple[Value, dict[Buffer, Value], list[Value]]:
+        """Where the local buffers are: on the stack, or in a block, whose size is returned.
 
-        Pointers into that are returned, too, and those of as much memory as `saved` have.
+        The offsets in that are returned, too, and those of as much memory as `saved` have.
         """
         frame, f = self.frame, self.function
         rows = {
@@ -223,11 +224,11 @@ class KernelEmitter:
             count = _count(buffer, tree)
             type = storage_type(buffer.dtype)
             number = count.constant
-            if number is not None and number * type.bits // 8 <= _STACK_BYTES:
-                if in_tasks:
-                    self.loops.scratch[buffer] = number
-                else:
-                    frame.pointers[buffer] = f.alloca(type, max(number, 1))
+            if number is not None and in_tasks and number * type.bits // 8 <= _TASK_BYTES:
+                self.loops.scratch[buffer] = number
+                continue
+            if number is not None and not in_tasks and f.stack.has(number * type.bits // 8):
+                frame.pointers[buffer] = f.alloca(type, max(number, 1))
                 continue
             count = count * (type.bits // 8)
             f.leave(self._overflows(count))
@@ -243,16 +244,7 @@ class KernelEmitter:
         for buffer in saved:
             copies.append(total)
             total = total + f.arithmetic("and", frame.index(_bytes(buffer)) + 63, -64)
-        memory = f.call("malloc", POINTER, total + 64) if offsets or copies else None
-        pointers = []
-        for buffer, offset in offsets.items():
-            assert memory is not None
-            frame.pointers[buffer] = f.element(memory, offset, I8)
-            pointers.append(frame.pointers[buffer])
-        self.loops.share()
-        if memory is not None:
-            copies = [f.element(memory, offset, I8) for offset in copies]
-        return memory, pointers, copies
+        return total, offsets, copies
 
 
 def _bytes(buffer: Buffer) -> IndexPoly:

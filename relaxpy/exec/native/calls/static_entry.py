@@ -70,7 +70,7 @@ entry:
   br i1 %complete, label %begin, label %refuse
 begin:
   %ndarray = load ptr, ptr {ndarray}
-  %specs = getelementptr i64, ptr %layout, i64 7
+  %specs = getelementptr i64, ptr %layout, i64 8
   br label %argument
 argument:
   %n = phi i64 [ 0, %begin ], [ %following, %accept ]
@@ -245,7 +245,9 @@ call:
   br i1 %is_kernel, label %direct, label %parallel
 parallel:
   %pool = load ptr, ptr @{pool}
-  %pool_status = call i32 %pool(ptr %kernel, ptr %words, i64 %tasks)
+  %bytes_each_at = getelementptr i64, ptr %layout, i64 7
+  %bytes_each = load i64, ptr %bytes_each_at
+  %pool_status = call i32 %pool(ptr %kernel, ptr %words, i64 %tasks, i64 %bytes_each)
   br label %called
 direct:
   br i1 %few, label %short, label %long
@@ -333,6 +335,7 @@ class StaticEntry:
         release_gil: whether other threads of Python may run.
         is_tuple: whether the result is a tuple, rather than the only array.
         written: the numbers of the parameters that it writes, which overlap no others.
+        scratch: the bytes that each thread of the loop needs beside its stack.
     """
 
     function: str
@@ -342,6 +345,7 @@ class StaticEntry:
     release_gil: bool
     is_tuple: bool
     written: Sequence[int] = ()
+    scratch: int = 0
 
     def builtin(
         self, library: Library, name: str, fallback: Callable[..., object]
@@ -350,7 +354,7 @@ class StaticEntry:
         if self.tasks:
             _connect_pool()
         words = [len(self.params), len(self.results), self.release_gil, self.is_tuple]
-        words += [library[self.function], self.tasks, len(self.written)]
+        words += [library[self.function], self.tasks, len(self.written), self.scratch]
         for number, (dtype, shape) in enumerate((*self.params, *self.results)):
             flags = CONTIGUOUS | ALIGNED | (WRITABLE if number in self.written else 0)
             size = math.prod(shape) * DTYPES[dtype].itemsize

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.native.contraction.operands import Memory, Size, combine, convert, load
 from relaxpy.exec.native.llvm.function import I8, I64, POINTER, VOID, Function, Type, Value
+from relaxpy.exec.native.llvm.interleave import load_every
 from relaxpy.exec.native.trees.lanes import LONGEST_STEP
 from relaxpy.exec.native.values.packing import MARK
 
@@ -65,7 +66,7 @@ def _pack_strided(
         start = combine(f, "add", start, combine(f, "mul", column, stride))
         pointer = f.element(source.pointer, start, memory.type)
         if 2 <= step <= LONGEST_STEP:
-            raw = f.load_every(Type(memory.type.element, lanes), step, pointer, mask)
+            raw = load_every(f, Type(memory.type.element, lanes), step, pointer, mask)
         else:
             raw = f.gather(memory.type, pointer, steps, mask)
         values = convert(memory, raw, type)

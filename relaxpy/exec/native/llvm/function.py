@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from relaxpy.exec.native.llvm.literals import compared, folded, literal, power_of_two_in
+from relaxpy.exec.native.llvm.stack import Stack
 from relaxpy.exec.native.llvm.types import (
     BOOL as BOOL,
     F32 as F32,
@@ -63,7 +64,7 @@ class Function:
         self.flags = "contract"
         self.params = [Value(self, type, f"%{param}") for type, param in params]
         self.optimised, self._has_loops = optimised, False
-        self._allocas: list[str] = []
+        self.stack = Stack(self)
         self._lines: Slot = []
         self._top = self._lines
         self._block = "entry"
@@ -71,13 +72,13 @@ class Function:
         self._exits: list[str] = []
         self._left: set[str] = set()
         self._count = 0
-        self._tasks: tuple[int, int, str, int] | None = None
+        self._tasks: tuple[int, int, tuple[str, int, int]] | None = None
 
     def text(self) -> str:
         """The function as LLVM IR."""
         attributes = "#0" if self.is_optimised else "#0 noinline optnone"
         head = f"{self.head('define')} {attributes} {{"
-        return "\n".join([head, "entry:", *self._allocas, *_flat(self._top), "}"])
+        return "\n".join([head, "entry:", *_flat(self.stack.lines()), *_flat(self._top), "}"])
 
     def head(self, keyword: str) -> str:
         """The signature of the function after `define` or `declare`."""
@@ -100,21 +101,24 @@ class Function:
         """The number of instructions before this position."""
         return len(_flat(self._top))
 
-    def note_tasks(self, start: int, body: str, count: int) -> None:
-        """From `start` up to here, as many tasks of `body` run with the parameters as context."""
-        self._tasks = start, self.length(), body, count
+    def note_tasks(self, start: int, tasks: tuple[str, int, int]) -> None:
+        """From `start` up to here, `tasks` run with the parameters as context."""
+        self._tasks = start, self.length(), tasks
 
-    def only_tasks(self) -> tuple[str, int] | None:
-        """The body and the number of tasks, if the function runs these and returns their status."""
+    def only_tasks(self) -> tuple[str, int, int] | None:
+        """The body, the number of tasks and the bytes that each needs, if all it does is run them.
+
+        It then returns their status.
+        """
         if self._tasks is None:
             return None
-        start, stop, body, count = self._tasks
+        start, stop, tasks = self._tasks
         lines = _flat(self._top)
         is_all = all(
             line.startswith(("  br label", "  ret ")) or line.endswith(":") or " = phi " in line
             for line in (*lines[:start], *lines[stop:])
         )
-        return (body, count) if is_all else None
+        return tasks if is_all else None
 
     def longest_block(self) -> int:
         """The number of instructions of the longest basic block; 0 if all are short."""
@@ -260,13 +264,45 @@ class Function:
     # ---- memory
 
     def alloca(self, type: Type, count: int) -> Value:
-        """The address of `count` elements on the stack until the function returns.
+        """The address of `count` elements, which are there until the function returns.
 
-        They are aligned to 64 bytes, and allocated once, however often a loop runs.
+        They are aligned to 64 bytes, and allocated once, however often a loop runs. They are on the
+        stack, unless that would become too large and there is other memory.
         """
         value = Value(self, POINTER, f"%v{self._number()}")
-        self._allocas.append(f"  {value.name} = alloca {type}, i64 {count}, align 64")
+        self.stack.add(value.name, type, count)
         return value
+
+    def reserve(self, size: Value) -> tuple[Value, Slot, Slot]:
+        """The address of `size` bytes, a multiple of 64, and two places that `release` needs.
+
+        What the stack does not hold follows them. The innermost attempt ends if there is no memory.
+        """
+        label = self._label("reserved")
+        jump: Slot = [f"  br label %{label}"]
+        self._lines.append(jump)
+        self._open(label)
+        aligned, more = self.slot(), self.slot()
+        self.stack.extend("%more", more)
+        return Value(self, POINTER, "%memory"), jump, aligned
+
+    def release(self, size: Value, jump: Slot, aligned: Slot) -> None:
+        """Free what was reserved; if no byte is needed, nothing is reserved."""
+        if size.name == "0" and not self.stack.more:
+            return
+        going_on = str(jump.pop()).rpartition(" ")[2]
+        self._left.add(self._exits[-1])
+        self.module.declare("malloc", POINTER, [I64])
+        with self.at(jump):
+            self.put(f"%held = call ptr @malloc({size + (self.stack.more + 64)})")
+            self.put("%absent = icmp eq ptr %held, null")
+            self.put(f"br i1 %absent, label %{self._exits[-1]}, label {going_on}")
+        with self.at(aligned):
+            address = self.new(I64, "ptrtoint ptr %held to i64")
+            address = self.arithmetic("and", address + 63, -64)
+            self.put(f"%memory = inttoptr {address} to ptr")
+            self.put(f"%more = getelementptr i8, ptr %memory, {size}")
+        self.call("free", VOID, Value(self, POINTER, "%held"))
 
     def element(self, pointer: Value, index: Operand, type: Type) -> Value:
         """The address of the element at `index` of an array of the scalar type of `type`."""
@@ -334,27 +370,6 @@ class Function:
             mask = self.shuffle(mask, self.const(mask.type, 0), [min(n, count) for n in range(8)])
         mask = self.new(mask.type, f'call {mask.type} asm "", "=k,0"({mask})')
         return mask if lanes == count else self.shuffle(mask, None, range(count))
-
-    def load_every(self, type: Type, step: int, at: Value, mask: Value | None = None) -> Value:
-        """Elements at multiples of `step`; 0 after the first lanes, in which the mask holds.
-
-        No element after the last is read: a vector begins with the last element of that before it.
-        """
-        lanes = type.lanes
-
-        def vector(start: int) -> Value:
-            if mask is None:
-                return self.load(type, self.element(at, start, type))
-            needed = self.shuffle(mask, None, [-(-(start + n) // step) for n in range(lanes)])
-            return self.masked_load(type, self.element(at, start, type), needed)
-
-        result = vector(0)
-        for k in range(1, step):
-            kept = [min(n * step, lanes - 1) if k == 1 else n for n in range(lanes)]
-            new = [n * step - k * (lanes - 1) for n in range(lanes)]
-            order = [lanes + m if 0 < m < lanes else n for n, m in zip(kept, new, strict=True)]
-            result = self.shuffle(result, vector(k * (lanes - 1)), order)
-        return result
 
     def gather(
         self, type: Type, pointer: Value, offsets: Value, mask: Value | None = None

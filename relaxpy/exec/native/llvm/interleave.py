@@ -1,10 +1,10 @@
-"""Vectors whose elements are those of several vectors in turn, and the reverse."""
+"""Vectors whose elements are those of several vectors in turn, or some of one, and the reverse."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaxpy.exec.native.llvm.function import Function, Value
+from relaxpy.exec.native.llvm.function import Function, Type, Value
 
 
 def interleaved(f: Function, columns: Sequence[Sequence[Value]]) -> list[Value]:
@@ -32,6 +32,28 @@ def interleaved(f: Function, columns: Sequence[Sequence[Value]]) -> list[Value]:
                 ]
                 vector = f.shuffle(vector, part, order)
             result.append(vector)
+    return result
+
+
+def load_every(f: Function, type: Type, step: int, at: Value, mask: Value | None = None) -> Value:
+    """Elements at multiples of `step`; 0 after the first lanes, in which the mask holds.
+
+    No element after the last is read: a vector begins with the last element of that before it.
+    """
+    lanes = type.lanes
+
+    def vector(start: int) -> Value:
+        if mask is None:
+            return f.load(type, f.element(at, start, type))
+        needed = f.shuffle(mask, None, [-(-(start + n) // step) for n in range(lanes)])
+        return f.masked_load(type, f.element(at, start, type), needed)
+
+    result = vector(0)
+    for k in range(1, step):
+        kept = [min(n * step, lanes - 1) if k == 1 else n for n in range(lanes)]
+        new = [n * step - k * (lanes - 1) for n in range(lanes)]
+        order = [lanes + m if 0 < m < lanes else n for n, m in zip(kept, new, strict=True)]
+        result = f.shuffle(result, vector(k * (lanes - 1)), order)
     return result
 
 

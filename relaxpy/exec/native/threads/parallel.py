@@ -22,19 +22,21 @@ def parallel(
     `f` is the function of the body, in which each captured value of `function` is a value. The
     number of tasks has to follow from the work alone, so that results do not depend on threads.
     Where the pool is busy, as inside another parallel loop, the calling thread runs all tasks. The
-    last parameter of `f` is the slot of its thread, of which there are `slots(function)`. If a
-    signal has ended the loop, `function` leaves its innermost attempt, if it is in one.
+    third parameter of `f` is the slot of its thread, of which there are `slots(function)`; the last
+    one is memory of the thread, for what is too large for the stack. If a signal has ended the
+    loop, `function` leaves its innermost attempt, if it is in one.
     """
     module = function.module
     outlined = module.function(
         f"{function.name}.task{len(module.functions)}",
-        [(POINTER, "context"), (I64, "task"), (I64, "slot")],
+        [(POINTER, "context"), (I64, "task"), (I64, "slot"), (POINTER, "scratch")],
     )
     outlined.flags = function.flags
-    context, task, _ = outlined.params
+    context, task, _, scratch = outlined.params
+    outlined.stack.extend(scratch.name)
     function.optimised = False  # what takes time are the tasks
     start = function.length()
-    block = function.alloca(I64, sum(map(_words, captured)) or 1)
+    block = function.stack.shared(sum(map(_words, captured)))
     inside, offset = [], 0
     for value in captured:
         function.store(value, function.element(block, 8 * offset, I8), 8)
@@ -45,11 +47,12 @@ def parallel(
     outlined.ret()
     run = function.load(POINTER, _pool(function))
     count = function.index(tasks)
-    status = function.new(I32, f"call i32 {run.name}(ptr @{outlined.name}, {block}, {count})")
+    arguments = f"ptr @{outlined.name}, {block}, {count}, i64 {outlined.stack.more}"
+    status = function.new(I32, f"call i32 {run.name}({arguments})")
     if function.is_attempted:
         function.leave(function.compare("ne", status, 0))
     if [v.name for v in captured] == [p.name for p in function.params] and count.name.isdigit():
-        function.note_tasks(start, outlined.name, int(count.name))
+        function.note_tasks(start, (outlined.name, int(count.name), outlined.stack.more))
 
 
 def slots(function: Function) -> Value:

@@ -6,6 +6,8 @@ ends when all its tasks are done and each worker that joined has left: nobody wa
 that did not wake in time. A loop that finds the pool busy, by another thread of Python or since it
 is inside a task, runs alone. The workers start at the first loop, also in a forked child. Each
 thread of a loop has a slot, the number of its scratch memory: the thread that runs it has slot 0.
+A loop also says how many bytes each thread needs beside its stack, which may be small. Workers keep
+theirs for later loops.
 
 Between two tasks the main thread of Python looks at the clock. Once a second it lets Python run the
 handlers of signals that have arrived. If one raises, as that of Ctrl-C does, no other task begins.
@@ -43,6 +45,7 @@ target triple = "{triple}"
 @body = global ptr null, align 64
 @context = global ptr null
 @tasks = global i64 0
+@bytes = global i64 0
 @next = global i64 0, align 64
 @sleepers = global i32 0, align 64
 @busy = global i32 0, align 64
@@ -58,6 +61,7 @@ target triple = "{triple}"
 @ensure = global ptr null
 @check = global ptr null
 @release = global ptr null
+@no_memory = global ptr null
 ; Of each slot: the thread, whether it sleeps, whether it is kept from a processor.
 @places = global ptr null
 @allowed = global [{mask_bytes} x i8] zeroinitializer, align 8
@@ -92,8 +96,21 @@ done:
 }}
 declare i64 @time(ptr)
 
-define internal i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot) nounwind {{
+; Memory of so many bytes, which begins in one of the first 64 that are allocated.
+define internal ptr @allocated(i64 %bytes) nounwind {{
+  %more = add i64 %bytes, 64
+  %memory = call ptr @malloc(i64 %more)
+  ret ptr %memory
+}}
+declare ptr @malloc(i64)
+declare void @free(ptr)
+
+define internal i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held) nounwind {{
 entry:
+  %address = ptrtoint ptr %held to i64
+  %above = add i64 %address, 63
+  %aligned = and i64 %above, -64
+  %scratch = inttoptr i64 %aligned to ptr
   %worker = icmp ne i64 %slot, 0
   br label %head
 head:
@@ -101,7 +118,7 @@ head:
   %more = icmp slt i64 %task, %tasks
   br i1 %more, label %do, label %done
 do:
-  call void %body(ptr %context, i64 %task, i64 %slot)
+  call void %body(ptr %context, i64 %task, i64 %slot, ptr %scratch)
   br i1 %worker, label %head, label %listen
 listen:
   %status = call i32 @interrupted()
@@ -116,6 +133,10 @@ done:
 
 define internal ptr @worker(ptr %argument) nounwind {{
 entry:
+  %held_at = alloca ptr
+  %size_at = alloca i64
+  store ptr null, ptr %held_at
+  store i64 0, ptr %size_at
   %slot = ptrtoint ptr %argument to i64
   %call = load ptr, ptr @syscall
   %places = load ptr, ptr @places
@@ -127,8 +148,8 @@ entry:
   store i32 %id, ptr %thread_of
   br label %head
 head:
-  %last = phi i64 [ 0, %entry ], [ %last, %again ], [ %number, %joined ]
-  %spins = phi i64 [ 0, %entry ], [ %count, %again ], [ 0, %joined ]
+  %last = phi i64 [ 0, %entry ], [ %last, %again ], [ %number, %left ]
+  %spins = phi i64 [ 0, %entry ], [ %count, %again ], [ 0, %left ]
   %job = load atomic i64, ptr @job acquire, align 8
   %number = lshr i64 %job, 32
   %odd = and i64 %number, 1
@@ -145,7 +166,24 @@ joined:
   %body = load ptr, ptr @body
   %context = load ptr, ptr @context
   %tasks = load i64, ptr @tasks
-  %ignored = call i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot)
+  %bytes = load i64, ptr @bytes
+  %size = load i64, ptr %size_at
+  %enough = icmp sle i64 %bytes, %size
+  br i1 %enough, label %begin, label %grow
+grow:
+  %small = load ptr, ptr %held_at
+  call void @free(ptr %small)
+  %large = call ptr @allocated(i64 %bytes)
+  %absent = icmp eq ptr %large, null
+  %new_size = select i1 %absent, i64 0, i64 %bytes
+  store ptr %large, ptr %held_at
+  store i64 %new_size, ptr %size_at
+  br i1 %absent, label %left, label %begin
+begin:
+  %held = load ptr, ptr %held_at
+  %ignored = call i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held)
+  br label %left
+left:
   atomicrmw sub ptr @job, i64 1 release
   br label %head
 wait:
@@ -245,9 +283,40 @@ done:
   ret void
 }}
 
-; 1 if a signal has ended the loop before all tasks were done.
-define i32 @run(ptr %body, ptr %context, i64 %tasks) nounwind {{
+; 1 if a signal has ended the loop before all tasks were done, or there is not enough memory.
+define i32 @run(ptr %body, ptr %context, i64 %tasks, i64 %bytes) nounwind {{
 entry:
+  %small = icmp eq i64 %bytes, 0
+  br i1 %small, label %start, label %reserve
+start:
+  %first = call i32 @run_with(ptr %body, ptr %context, i64 %tasks, i64 %bytes, ptr null)
+  ret i32 %first
+reserve:
+  %held = call ptr @allocated(i64 %bytes)
+  %absent = icmp eq ptr %held, null
+  br i1 %absent, label %fail, label %begin
+begin:
+  %second = call i32 @run_with(ptr %body, ptr %context, i64 %tasks, i64 %bytes, ptr %held)
+  call void @free(ptr %held)
+  ret i32 %second
+fail:
+  %ensure = load ptr, ptr @ensure
+  %state = call i32 %ensure()
+  %no_memory = load ptr, ptr @no_memory
+  call ptr %no_memory()
+  %release = load ptr, ptr @release
+  call void %release(i32 %state)
+  ret i32 1
+}}
+
+define internal i32 @run_with(
+  ptr %body, ptr %context, i64 %tasks, i64 %bytes, ptr %held
+) nounwind {{
+entry:
+  %address = ptrtoint ptr %held to i64
+  %above = add i64 %address, 63
+  %aligned = and i64 %above, -64
+  %scratch = inttoptr i64 %aligned to ptr
   %workers = load i64, ptr @workers
   %single = icmp slt i64 %tasks, 2
   %none = icmp eq i64 %workers, 0
@@ -258,7 +327,7 @@ serial:
   %more = icmp slt i64 %task, %tasks
   br i1 %more, label %do, label %done
 do:
-  call void %body(ptr %context, i64 %task, i64 0)
+  call void %body(ptr %context, i64 %task, i64 0, ptr %scratch)
   %following = add i64 %task, 1
   %status = call i32 @interrupted()
   %raised = icmp ne i32 %status, 0
@@ -278,6 +347,7 @@ open:
   store ptr %body, ptr @body
   store ptr %context, ptr @context
   store i64 %tasks, ptr @tasks
+  store i64 %bytes, ptr @bytes
   store atomic i64 0, ptr @next monotonic, align 8
   %old = load atomic i64, ptr @job monotonic, align 8
   %number = lshr i64 %old, 32
@@ -297,7 +367,7 @@ wake:
   call i64 (i64, ...) %call(i64 {futex}, ptr %upper, i64 129, i32 %count)
   br label %help
 help:
-  %left = call i32 @work(ptr %body, ptr %context, i64 %tasks, i64 0)
+  %left = call i32 @work(ptr %body, ptr %context, i64 %tasks, i64 0, ptr %held)
   %next = add i64 %number, 2
   %closed = shl i64 %next, 32
   %yield = load ptr, ptr @yield
@@ -331,7 +401,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 _SIZES: Final = {
     **dict.fromkeys(("sleepers", "busy", "started"), 4),
     **dict.fromkeys(("job", "workers", "places", "syscall", "create", "yield", "processor"), 8),
-    **dict.fromkeys(("self", "main", "ensure", "check", "release"), 8),
+    **dict.fromkeys(("self", "main", "ensure", "check", "release", "no_memory"), 8),
 }
 
 
@@ -355,6 +425,7 @@ class Pool:
         self._set("ensure", _address(api.PyGILState_Ensure))
         self._set("check", _address(api.PyErr_CheckSignals))
         self._set("release", _address(api.PyGILState_Release))
+        self._set("no_memory", _address(api.PyErr_NoMemory))
         self._places = (ctypes.c_int32 * (3 * threads))()
         self._set("places", ctypes.addressof(self._places))
         os.register_at_fork(after_in_child=self._forget_workers)
@@ -363,10 +434,11 @@ class Pool:
 
     @property
     def run(self) -> int:
-        """The address of `int32 run(void (*body)(void *, int64, int64), void *, int64 tasks)`.
+        """The address of `int32 run(body, void *context, int64 tasks, int64 bytes)`.
 
-        The arguments of a body are the context, the number of a task, and the slot of a thread.
-        The result is 1 if the handler of a signal has raised an exception of Python.
+        The arguments of `void body(void *, int64, int64, void *)` are the context, the number of a
+        task, the slot of a thread, and its memory of so many `bytes`. The result is 1 if there is
+        no such memory, or the handler of a signal has raised an exception of Python.
         """
         return self._library["run"]
 

@@ -23,7 +23,7 @@ from relaxpy.exec.native.llvm.function import (
     Type,
     Value,
 )
-from relaxpy.exec.native.llvm.interleave import interleaved, parted
+from relaxpy.exec.native.llvm.interleave import interleaved, load_every, parted
 from relaxpy.exec.native.trees.lanes import LONGEST_STEP
 from relaxpy.exec.native.values.distances import distances
 from relaxpy.exec.native.values.packing import Packing
@@ -396,7 +396,7 @@ class Frame(ABC):
             place = self._element(pointer, first, type)
             operands = [place] if mask is None else [place, mask]
             key = ("every", step, vector, *(v.name for v in operands))
-            every = lambda: f.load_every(vector, step, *operands)  # noqa: E731
+            every = lambda: load_every(f, vector, step, *operands)  # noqa: E731
             return self.place(key, operands, every, floor=floor)
         if every_other and (order := self._distances(buffer, load.indices)) is not None:
             return self._ordered(load, order, mask, floor)
