@@ -71,7 +71,7 @@ FLOORS = {
     "relaxpy/ir": """
         hooks.py op_record.py core global_info.py op.py tir equality relax/nodes
         link.py diagnostics.py module.py analysis.py arith tir/prim_func tir/analysis serialize.py
-        base.py expr.py type.py attrs.py container.py function.py
+        make_node.py base.py expr.py type.py attrs.py container.py function.py
         relax/expect.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
         relax/utils.py relax/analysis pass_infra tir/transform relax/rewrite instrument.py relax/dpl
@@ -86,7 +86,7 @@ FLOORS = {
         relay/dataflow_pattern.py relay/transform relay/to_relax
     """,
     "relaxpy/exec": """
-        runtime python_ast.py report.py blas.py explain.py executable.py
+        runtime python_ast.py report.py blas.py explain.py container.py executable.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py reference

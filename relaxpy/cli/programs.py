@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relaxpy.cli.usage import UsageError
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import WellFormedError
+from relaxpy.errors import MisuseError, WellFormedError
 
 if TYPE_CHECKING:
+    from relaxpy.exec.container import Container
     from relaxpy.exec.executable import Executable
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.relax.nodes import BaseFunc
@@ -30,39 +30,52 @@ def read_file(path: str) -> ProgramFile:
     if path == STDIN and sys.stdin is None:
         raise UsageError("standard input is closed")
     try:
+        saved = _saved(path, name)
+        if saved is not None:
+            return ProgramFile(name, "", saved)
         text = sys.stdin.read() if path == STDIN else Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise UsageError(
             f"{name} is not a text in UTF-8",
             hint="a program is TVMScript, JSON or a saved executable",
         ) from None
+    except MisuseError as error:
+        raise UsageError(error.diagnostics) from None
     except ValueError as error:
         raise UsageError(f"{path!r:.60} is not the path of a file: {error}") from None
     return ProgramFile(name, text.removeprefix("\ufeff"))
 
 
+def _saved(path: str, name: str) -> Container | None:
+    """The saved executable in a file; None if it is something else.
+
+    Errors:
+        MisuseError: it is damaged.
+    """
+    from relaxpy.exec.container import Container, is_container
+
+    if path == STDIN:
+        stream = getattr(sys.stdin, "buffer", None)
+        if stream is None or not is_container(stream.peek(64)):
+            return None
+        return Container.of_memory(stream.read(), name)
+    with open(path, "rb") as file:
+        start = file.read(64)
+    return Container.read(Path(path)) if is_container(start) else None
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramFile:
-    """The text of a file, whose first character decides what it is: JSON begins with a brace."""
+    """The text of a file, which is JSON if it begins with a brace, or a saved executable."""
 
     name: str
     text: str
+    saved: Container | None = None
 
     @property
     def is_json(self) -> bool:
-        """Whether this is a module in JSON or a saved executable."""
+        """Whether this is a module in JSON."""
         return self.text.lstrip().startswith("{")
-
-    def saved(self) -> str | None:
-        """The JSON text of the module in a saved executable; None if it is not one."""
-        try:
-            table = json.loads(self.text) if self.is_json else None
-        except (ValueError, RecursionError):
-            return None
-        if isinstance(table, dict) and table.get("format") == "relaxpy-executable":
-            module = table.get("module")
-            return module if isinstance(module, str) else None
-        return None
 
     def program(self) -> IRModule | BaseFunc:
         """The well-formed module or function; of a saved executable, the module that runs.
@@ -76,11 +89,14 @@ class ProgramFile:
         from relaxpy.ir.relax.analysis.well_formed import check_well_formed
         from relaxpy.ir.relax.nodes import BaseFunc
 
+        if self.saved is not None:
+            from relaxpy.exec.compile import saved_module
+
+            return saved_module(self.saved, self.name)
         if self.is_json:
             from relaxpy.ir.serialize import load_json
 
-            saved = self.saved()
-            program = load_json(self.text if saved is None else saved)
+            program = load_json(self.text)
         else:
             from relaxpy.script.read import from_source
 
@@ -106,13 +122,13 @@ class ProgramFile:
             UsageError: a saved executable is given a target or a pipeline.
             As for `program` and `relaxpy.compile`.
         """
-        from relaxpy.exec.compile import compile, executable_of_text
+        from relaxpy.exec.compile import compile, executable_of_saved
 
-        if self.saved() is None:
+        if self.saved is None:
             return compile(self.program(), target, relax_pipeline=pipeline or "default")
         if target is not None or pipeline is not None:
             raise UsageError(
                 f"{self.name} is a saved executable, which is compiled for its own target",
                 hint="omit --target and --pipeline",
             )
-        return executable_of_text(self.text)
+        return executable_of_saved(self.saved)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from os import PathLike
@@ -11,9 +10,8 @@ from typing import Any, Final, TypeAlias
 from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError, WellFormedError
+from relaxpy.exec.container import Container, Sections, damaged
 from relaxpy.exec.executable import (
-    FORMAT,
-    VERSION,
     DirectEntryPoint,
     EntryPoint,
     Executable,
@@ -51,7 +49,7 @@ from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_kind
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.ir.serialize import load_json
+from relaxpy.ir.serialize import load_table
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.transform import Pass, PassContext, get_pipeline
 
@@ -98,7 +96,7 @@ def compile(
     elif isinstance(relax_pipeline, str):
         relax_pipeline = get_pipeline(relax_pipeline)
     module = _transformed(module, relax_pipeline).clone()  # users may change it
-    return _compiled(Program(module, name, requested, executable_of_text), not_native)
+    return _compiled(Program(module, name, requested, executable_of_saved), not_native)
 
 
 @user_facing
@@ -149,57 +147,55 @@ def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> 
     installed. That code can do whatever this process may do, so it has to be from somebody who is
     trusted. `report()` shows why it was not used.
 
+    The file stays mapped as long as one of its constants is used: replace it by another one, but do
+    not write into it.
+
     Errors:
-        MisuseError (also ValueError): the file is not an executable, or has another version, or its
-            machine code, which was requested, is damaged.
+        MisuseError (also ValueError): the file is not an executable, has another version, or is
+            damaged.
         MisuseError (also TypeError, ValueError): `path` is not a path.
         OSError: the file cannot be read.
     """
-    file = as_path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        text = ""
-    return _load(text, str(path), native_code=native_code)
+    return _load(Container.read(as_path(path)), str(path), native_code=native_code)
 
 
 @lru_cache(maxsize=4)
-def executable_of_text(text: str) -> Executable:
-    """Load an executable from its saved text; a worker that gets it repeatedly compiles it once.
+def executable_of_saved(saved: Container) -> Executable:
+    """Load an executable from its saved form; a worker that gets it repeatedly compiles it once.
 
     Errors:
-        MisuseError (also ValueError): the text is not an executable of this version.
+        MisuseError (also ValueError): it is not an executable.
     """
-    return _load(text, "the text")
+    return _load(saved, "the pickle")
 
 
-def _load(text: str, source: str, *, native_code: bool = False) -> Executable:
-    """Compile the program of a saved text, which messages call `source`."""
+def saved_module(saved: Container, source: str) -> IRModule:
+    """The well-formed module of a saved form, which messages call `source`.
+
+    Errors:
+        MisuseError (also ValueError): it is not an executable.
+        WellFormedError: the module is not well-formed.
+    """
     try:
-        table = json.loads(text)
-    except (ValueError, RecursionError):
-        table = None
-    if not isinstance(table, dict) or table.get("format") != FORMAT:
-        raise MisuseError(
-            f"{source} is not a saved executable",
-            hint="write one with Executable.save",
-            about=source,
-        )
-    if table.get("version") != VERSION:
-        raise MisuseError(
-            f"{source} has version {table.get('version')!r}, expected version {VERSION}"
-        )
-    module = load_json(str(table.get("module")))
+        module = load_table(saved.content.get("module"), saved.arrays)
+    except MisuseError as error:
+        raise damaged(source, error.diagnostic.message) from None
     if not isinstance(module, IRModule):
-        raise MisuseError(f"{source} contains a {type(module).__name__}, not a module")
+        raise damaged(source, f"it contains a {type(module).__name__}, not a module")
     diagnostics = check_well_formed(module)
     if diagnostics:
         raise WellFormedError(diagnostics)
-    code = load_code(table.get("native"), source) if native_code else LoadedCode()
-    requested = target_kind(str(table.get("target")))
+    return module
+
+
+def _load(saved: Container, source: str, *, native_code: bool = False) -> Executable:
+    """Compile the program of a saved form, which messages call `source`."""
+    content, module = saved.content, saved_module(saved, source)
+    code = load_code(content.get("native"), saved.arrays, source) if native_code else LoadedCode()
+    requested = target_kind(str(content.get("target")))
 
     def compiled(name: str, not_native: str) -> Executable:
-        program = Program(with_instance(module), name, requested, executable_of_text, keep=code)
+        program = Program(with_instance(module), name, requested, executable_of_saved, keep=code)
         return _compiled(program, not_native, code.problem)
 
     if code.objects:
@@ -279,7 +275,7 @@ def _stored_or_compiled(module: IRModule, pipeline: Pass, requested: str) -> Exe
     key = key_of_program(module)
     if key:
         transformed = Late(transform)
-        program = Program(transformed, "native", requested, executable_of_text)
+        program = Program(transformed, "native", requested, executable_of_saved)
         lowered = _Lowered(transformed, GraphBackend)
         stored = load_program(key, module, lambda name: partial(lowered.run, name))
         if stored is not None:
@@ -290,7 +286,7 @@ def _stored_or_compiled(module: IRModule, pipeline: Pass, requested: str) -> Exe
     result = _transformed(module, pipeline)
     check_runnable(result, kernels=False)
     lowered = _Lowered(lambda: result, GraphBackend)
-    executable = lowered.compiled(Program(result, "native", requested, executable_of_text))
+    executable = lowered.compiled(Program(result, "native", requested, executable_of_saved))
     graphs = lowered.native_graphs() if key else ()
     if graphs and _texts(public_signatures(module)) == _texts(public_signatures(result)):
         private = result.functions_by_name.keys() - {graph.name for graph in graphs}
@@ -384,7 +380,7 @@ class _Lowered:
         lowered = lower_module(module, self._new_backend, runtime, instrument)
         return {name: lowered.function(name) for name, _ in public_signatures(module).values()}
 
-    def _machine_code(self) -> Mapping[str, Any] | None:
+    def _machine_code(self, sections: Sections) -> Mapping[str, Any] | None:
         lowered = self._module()
         if not isinstance(lowered.backend, GraphBackend):
             return None
@@ -392,7 +388,7 @@ class _Lowered:
         with recorded() as objects:
             pool_object()
             enter_object()
-        return saved_code({**lowered.backend.objects, **objects})
+        return saved_code({**lowered.backend.objects, **objects}, sections.add)
 
 
 def _executable(

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, RuntimeCheckError
+from relaxpy.exec.container import Sections
 from relaxpy.exec.executable import EntryPoint, Executable, Program
 from relaxpy.exec.instructions import (
     VOID,
@@ -40,7 +41,6 @@ from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.values import Closure, ShapeTuple, Value, from_packed
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import FuncStructInfo, ObjectStructInfo, Var
 from relaxpy.ir.tir.ops import as_int
@@ -247,9 +247,8 @@ def _register(arg: object) -> Arg:
 class _Unsaved(Program):
     """The program of instructions, which has no saved form."""
 
-    @late_property
     @override
-    def text(self) -> str:
+    def content(self, sections: Sections) -> NoReturn:
         raise MisuseError(
             "an executable of instructions is not saved",
             hint="as_python() is the text that builds it again",
@@ -262,7 +261,7 @@ class InstructionExecutable(Executable):
     def __init__(self, functions: Mapping[str, Code], constants: Sequence[Any]) -> None:
         self._code = functions
         self._constants = constants
-        program = _Unsaved(IRModule(), "instructions", "instructions", _no_text)
+        program = _Unsaved(IRModule(), "instructions", "instructions", _no_saved)
 
         def entries(instrument: Instrument | None = None) -> dict[str, EntryPoint]:
             machine = _Machine(functions, constants, instrument)
@@ -298,7 +297,7 @@ class InstructionExecutable(Executable):
         return f"functions: {', '.join(self._code) or 'none'}\nconstants: {constants}"
 
 
-def _no_text(text: str) -> NoReturn:
+def _no_saved(saved: object) -> NoReturn:
     raise MisuseError("an executable of instructions has no saved form")
 
 

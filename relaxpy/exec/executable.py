@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from relaxpy.errors import (
     close_names,
     unknown_attribute,
 )
+from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument
@@ -32,7 +32,7 @@ from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Constant
-from relaxpy.ir.serialize import save_json
+from relaxpy.ir.serialize import save_table
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.screen import Table
 
@@ -40,19 +40,17 @@ if TYPE_CHECKING:
     from relaxpy.exec.profile import KernelProfile
 
 SourceKind: TypeAlias = Literal["tree", "python", "llvm", "asm"]
-FORMAT: Final = "relaxpy-executable"
-VERSION: Final = 1
 _DESCRIPTIONS: Final = frozenset(("as_text", "as_python", "stats"))
 _ndarray: Final = np.ndarray
 
 
 class Program:
-    """The module and target of an executable, and the function that compiles its saved text.
+    """The module and target of an executable, and the function that compiles what is saved of it.
 
     The module may be a function that returns it, which is called when it is needed.
     `saved_target` is the one that was requested: a default is decided again where it is loaded.
-    `machine_code` is the code that a file contains besides the program, in its JSON form, and
-    `keep` is what has to exist as long as the program does.
+    `machine_code` is the code that a file contains besides the program, in its JSON form with the
+    numbers of sections, and `keep` is what has to exist as long as the program does.
     """
 
     def __init__(
@@ -60,10 +58,10 @@ class Program:
         module: IRModule | Callable[[], IRModule],
         target: str,
         saved_target: str,
-        reload: Callable[[str], Executable],
+        reload: Callable[[Container], Executable],
         keep: object = None,
     ) -> None:
-        self.machine_code: Callable[[], Mapping[str, Any] | None] = lambda: None
+        self.machine_code: Callable[[Sections], Mapping[str, Any] | None] = lambda sections: None
         self.keep = keep
         self._module = module
         self.target = target
@@ -76,26 +74,28 @@ class Program:
         return self._module if isinstance(self._module, IRModule) else self._module()
 
     @late_property
-    def text(self) -> str:
-        """The saved form, which `reload` compiles: JSON with all constants.
+    def saved(self) -> Container:
+        """The saved form, which `reload` compiles, without machine code.
 
         Errors:
             MisuseError: the program contains an object without a JSON form.
         """
-        return json.dumps(self._table())
+        sections = Sections()
+        return Container.of(self.content(sections), sections)
 
-    def text_with_code(self) -> str:
-        """The saved form with machine code, for the target native. Errors: as for `text`."""
-        code = self.machine_code()
-        return self.text if code is None else json.dumps({**self._table(), "native": code})
+    def saved_with_code(self) -> Container:
+        """The saved form with machine code, for the target native. Errors: as for `saved`."""
+        sections = Sections()
+        content = self.content(sections)
+        return Container.of({**content, "native": self.machine_code(sections)}, sections)
 
-    def _table(self) -> dict[str, Any]:
-        table = {"format": FORMAT, "version": VERSION, "target": self.saved_target}
-        return {**table, "module": save_json(self.module)}
+    def content(self, sections: Sections) -> dict[str, Any]:
+        """The table of the saved form, in which arrays are numbers of `sections`."""
+        return {"target": self.saved_target, "module": save_table(self.module, sections.add)}
 
 
-def _entry_of_text(reload: Callable[[str], Executable], text: str, name: str) -> EntryPoint:
-    return reload(text)[name]
+def _saved_entry(reload: Callable[[Container], Executable], saved: Container, name: str) -> Any:
+    return reload(saved)[name]
 
 
 def as_path(path: object) -> Path:
@@ -193,7 +193,7 @@ class EntryPoint(CopiedByReference):
     @override
     def __reduce__(self) -> tuple[Any, ...]:
         program = self._program
-        return _entry_of_text, (program.reload, program.text, self.signature.name)
+        return _saved_entry, (program.reload, program.saved, self.signature.name)
 
     @override
     def __repr__(self) -> str:
@@ -387,23 +387,24 @@ class Executable(CopiedByReference):
 
     @user_facing
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the program to a file that `load_executable` reads: JSON with all constants.
+        """Write the program to a file that `load_executable` maps: a table and all constants.
 
-        For the target "native" the file also contains the machine code, with hashes.
+        For the target "native" the file also contains the machine code. Everything has hashes. A
+        file of this name is replaced when the new one is complete.
 
         Errors:
             MisuseError: the program contains an object without a JSON form.
             MisuseError (also TypeError, ValueError): `path` is not a path.
             OSError: the file cannot be written.
         """
-        as_path(path).write_text(self._program.text_with_code(), encoding="utf-8")
+        self._program.saved_with_code().write(as_path(path))
 
-    #: TVM's name for `save`. The file is JSON and not a library.
+    #: TVM's name for `save`. The file is not a library.
     export_library = save
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._program.reload, (self._program.text,)
+        return self._program.reload, (self._program.saved,)
 
     def _repr_html_(self) -> str:
         signatures = tuple((str(entry.signature),) for entry in self._entries.values())

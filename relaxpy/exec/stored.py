@@ -10,8 +10,8 @@ users. What native code refuses needs the rest of the executable, which is then 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple
@@ -22,6 +22,7 @@ import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
+from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.graph.backend import NativeGraph, link_graph
 from relaxpy.exec.graph.program import Constant
 from relaxpy.exec.native.calls.interpreter import fits_interpreter
@@ -38,14 +39,12 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.serialize import save_json
+from relaxpy.ir.serialize import save_table
 
 _LARGEST: Final = 1 << 26
 """Bytes of constants of a program beyond which none is stored: a hash of them takes too long."""
 _FOLDED: Final = 1 << 16
 """Bytes of constants that passes have computed, which are stored with the code."""
-_CODE: Final = b"\n"
-"""What separates the table of a file, which is JSON, from the code."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,10 +70,12 @@ def key_of_program(module: IRModule) -> str:
         return ""
     if sum(data.nbytes for data in _constants(module)) > _LARGEST:
         return ""
+    sections = Sections()
     try:
-        text = save_json(module)
+        table = save_table(module, sections.add)
     except RelaxpyError:  # an attribute without a JSON form
         return ""
+    text = Container.of(table, sections).table
     return disk_cache.key_of("program", surroundings, str(thread_count()), text)
 
 
@@ -82,26 +83,28 @@ def load_program(
     key: str, module: IRModule, fallback: Callable[[str], Callable[..., Any]]
 ) -> StoredProgram | None:
     """The stored program of `module`, if there is one; its functions call those of `fallback`."""
-    content = disk_cache.load(key)
-    if content is None:
+    stored = disk_cache.load(key)
+    if stored is None:
         return None
-    text, _, code = content.partition(_CODE)
-    table = json.loads(text)
-    exports = [name for entry in table["functions"] for name in entry["exports"]]
-    library = link(code, exports)
-    constants = _constants(module) if any(e["constants"] for e in table["functions"]) else []
-    functions = {
-        entry["name"]: link_graph(
-            library,
-            entry["symbol"],
-            [_constant(spec, how, constants) for spec, how in entry["constants"]],
-            entry["entry"] and StaticEntry(*entry["entry"]),
-            fallback(entry["name"]),
-        )
-        for entry in table["functions"]
-    }
-    rows = tuple(ReportRow(*row) for row in table["rows"])
-    return StoredProgram(functions, rows, tuple(table["private_names"]))
+    try:
+        saved = Container.of_memory(stored, "the cache")
+        table, constants = saved.content, [*_constants(module), *saved.arrays]
+        exports = [name for entry in table["functions"] for name in entry["exports"]]
+        library = link(saved.arrays[0].tobytes(), exports)
+        functions = {
+            entry["name"]: link_graph(
+                library,
+                entry["symbol"],
+                [Constant(constants[n], _packing(how)) for n, how in entry["constants"]],
+                entry["entry"] and StaticEntry(*entry["entry"]),
+                fallback(entry["name"]),
+            )
+            for entry in table["functions"]
+        }
+        rows = tuple(ReportRow(*row) for row in table["rows"])
+        return StoredProgram(functions, rows, tuple(table["private_names"]))
+    except (RelaxpyError, LookupError, TypeError, ValueError, struct.error):
+        return None  # another program has written it
 
 
 def store_program(
@@ -112,10 +115,19 @@ def store_program(
     private_names: Iterable[str],
 ) -> None:
     """Store what `module` was compiled to, if its constants are not too large."""
-    sources = {_place(data): index for index, data in enumerate(_constants(module))}
+    constants = _constants(module)
+    sources = {_place(data): index for index, data in enumerate(constants)}
     folded = [c.data for g in graphs for c in g.constants if _place(c.data) not in sources]
     if sum(data.nbytes for data in folded) > _FOLDED:
         return
+    sections = Sections()
+    sections.add(np.frombuffer(graphs[0].code, np.uint8))
+
+    def number(data: np.ndarray[Any, Any]) -> int:
+        """That of a constant of the program, or after them of a section."""
+        source = sources.get(_place(data))
+        return len(constants) + sections.add(data) if source is None else source
+
     table = {
         "functions": [
             {
@@ -124,8 +136,7 @@ def store_program(
                 "exports": graph.exports,
                 "entry": graph.entry and astuple(graph.entry),
                 "constants": [
-                    (_specification(c.data, sources), c.packing and astuple(c.packing))
-                    for c in graph.constants
+                    (number(c.data), c.packing and astuple(c.packing)) for c in graph.constants
                 ],
             }
             for graph in graphs
@@ -133,7 +144,7 @@ def store_program(
         "rows": [astuple(row) for row in rows],
         "private_names": sorted(private_names),
     }
-    disk_cache.store(key, json.dumps(table).encode() + _CODE + graphs[0].code)
+    disk_cache.store(key, Container.of(table, sections).to_bytes())
 
 
 def _constants(module: IRModule) -> list[np.ndarray[Any, Any]]:
@@ -147,26 +158,13 @@ def _place(data: np.ndarray[Any, Any]) -> tuple[object, ...]:
     return data.ctypes.data, data.shape, data.strides, data.dtype
 
 
-def _specification(
-    data: np.ndarray[Any, Any], sources: Mapping[tuple[object, ...], int]
-) -> int | tuple[str, tuple[int, ...], str]:
-    """The number of a constant of the program, or the datatype, shape and bytes of another one."""
-    if (number := sources.get(_place(data))) is not None:
-        return number
-    return data.dtype.name, data.shape, np.ascontiguousarray(data).tobytes().hex()
-
-
-def _constant(spec: Any, packing: Any, sources: Sequence[np.ndarray[Any, Any]]) -> Constant:
-    how = None
-    if packing is not None:
-        width, over, (extent, stride), joined = packing
-        how = Packing(
-            width, tuple((n, b) for n, b in over), (extent, stride), joined and Joined(*joined)
-        )
-    if isinstance(spec, int):
-        return Constant(sources[spec], how)
-    dtype, shape, data = spec
-    return Constant(np.frombuffer(bytes.fromhex(data), np.dtype(dtype)).reshape(shape), how)
+def _packing(saved: Any) -> Packing | None:
+    if saved is None:
+        return None
+    width, over, (extent, stride), joined = saved
+    return Packing(
+        width, tuple((n, b) for n, b in over), (extent, stride), joined and Joined(*joined)
+    )
 
 
 @cache

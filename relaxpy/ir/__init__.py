@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.op import Op, register_op_attr
     from relaxpy.ir.relax.nodes import BaseFunc, EnvFunc, GlobalVar
     from relaxpy.ir.relax.nodes.static_type import FuncType, TupleType, Type
-    from relaxpy.ir.serialize import load_json, make_node, save_json
+    from relaxpy.ir.serialize import load_json, save_json
     from relaxpy.ir.tir.expr import PrimExpr
     from relaxpy.ir.tir.iteration import Range
 
@@ -91,7 +91,7 @@ _LOCATIONS = {
     "first_mismatch": "relaxpy.ir.equality.structural:first_mismatch",
     "get_first_structural_mismatch": "relaxpy.ir.equality.structural:get_first_structural_mismatch",
     "load_json": "relaxpy.ir.serialize:load_json",
-    "make_node": "relaxpy.ir.serialize:make_node",
+    "make_node": "relaxpy.ir.make_node:make_node",
     "register_op_attr": "relaxpy.ir.op:register_op_attr",
     "save_json": "relaxpy.ir.serialize:save_json",
     "structural_equal": "relaxpy.ir.equality.structural:structural_equal",

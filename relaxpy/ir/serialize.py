@@ -13,18 +13,18 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields as dataclass_fields, is_dataclass
 from enum import IntEnum
 from operator import attrgetter
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RelaxpyError, UnknownNameError, close_names
+from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
@@ -47,6 +47,8 @@ from relaxpy.ir.tir import (
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
+Array: TypeAlias = np.ndarray[Any, Any]
+Store: TypeAlias = Callable[[Array], int]
 FORMAT = "relaxpy-ir"
 VERSION = 1
 _LIMIT = 4_000_000
@@ -88,7 +90,7 @@ def _concrete(module: ModuleType, prefix: str) -> dict[str, type[Node]]:
     }
 
 
-_KINDS: dict[str, type[Node]] = {
+KINDS: dict[str, type[Node]] = {
     **_concrete(rx, "relax"),
     **_concrete(tir, "tir"),
     **_concrete(tir_buffer, "tir"),
@@ -211,8 +213,8 @@ _SPECIAL: dict[type[Node], _Special] = {
     ),
     Op: (("name",), lambda op: (op.name,), Op),
 }
-_BY_NAME = {name: _kind(name, kind) for name, kind in _KINDS.items()}
-_BY_TYPE = {kind: _BY_NAME[name] for name, kind in _KINDS.items()}
+_BY_NAME = {name: _kind(name, kind) for name, kind in KINDS.items()}
+_BY_TYPE = {kind: _BY_NAME[name] for name, kind in KINDS.items()}
 
 
 def add_kinds(
@@ -228,7 +230,7 @@ def add_kinds(
     """
     _ENUMS.update({enum.__name__: enum for enum in enums})
     _SPECIAL.update(special)
-    _KINDS.update(kinds)
+    KINDS.update(kinds)
     for name, kind in kinds.items():
         result = _uncounted_kind(name, kind)
         if issubclass(kind, counted):
@@ -266,11 +268,13 @@ class _Writer:
     """Rows of nodes.
 
     When nodes are pickled, the variables inside of them are `external`: pickle saves them itself,
-    and row [-1, k] refers to the k-th. Saved text has no such rows.
+    and row [-1, k] refers to the k-th. Saved text has no such rows. Arrays are numbers that `store`
+    returns, or part of the text without it.
     """
 
-    def __init__(self, *, external_variables: bool = False) -> None:
+    def __init__(self, *, external_variables: bool = False, store: Store | None = None) -> None:
         self.external: list[Node] | None = [] if external_variables else None
+        self.store = store
         self.index: dict[int, int] = {}
         self.kinds: dict[str, int] = {}
         self.rows: list[list[object]] = []
@@ -323,6 +327,8 @@ class _Writer:
                 return {"pointer": [str(element.dtype), scope]}
             case PrimType(dtype=dtype):
                 return {"prim": str(dtype)}
+            case np.ndarray() if self.store is not None:
+                return {"array": self.store(value)}
             case np.ndarray() | np.generic():
                 return {
                     "scalar" if isinstance(value, np.generic) else "array": _array_fields(value)
@@ -341,36 +347,6 @@ def _array_fields(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
 
 
 @user_facing
-def make_node(type_key: str, **fields: object) -> Node | Attrs:
-    """Build a node of the kind that is saved as `type_key`, or Attrs for "ir.DictAttrs".
-
-    Keys may differ in the words before the last, such as TVM's "ir.IntImm" and "relax.expr.Var".
-
-    Errors:
-        UnknownNameError (also ValueError): there is no such kind.
-        MisuseError: the kind has other fields.
-    """
-    words = type_key.split(".") if isinstance(type_key, str) else [""]
-    if words[-1] == "DictAttrs":
-        return Attrs(fields)
-    ends = [name for name in _KINDS if name.rpartition(".")[2] == words[-1]]
-    own = [name for name in ends if name.startswith(f"{words[0]}.")]
-    kind = _KINDS[(own or ends)[0]] if len(own) == 1 or len(ends) == 1 else None
-    if kind is None:
-        raise UnknownNameError(
-            f"there is no kind of node {type_key!r:.60}",
-            hint=close_names(str(type_key), _KINDS),
-            about=type_key,
-        )
-    try:
-        return kind(**fields)
-    except TypeError as error:
-        if isinstance(error, RelaxpyError):
-            raise
-        raise MisuseError(f"cannot build a {type_key}: {error}", about=type_key) from None
-
-
-@user_facing
 @gc_paused
 def save_json(node: object) -> str:
     """Return the JSON text of a node, module, array or string, or of a list or dict of values.
@@ -383,6 +359,16 @@ def save_json(node: object) -> str:
             string.
     """
     return _json_text(_Writer(), _frozen(node))
+
+
+@gc_paused
+def save_table(node: Node, store: Store) -> dict[str, object]:
+    """Return what `save_json` writes, with the number that `store` returns for each array.
+
+    Errors:
+        MisuseError: the value of an attribute cannot be saved.
+    """
+    return _table(_Writer(store=store), node)
 
 
 def _frozen(value: object) -> object:
@@ -402,6 +388,10 @@ def _frozen(value: object) -> object:
 
 
 def _json_text(writer: _Writer, node: object) -> str:
+    return json.dumps(_table(writer, node), separators=(",", ":"), allow_nan=False)
+
+
+def _table(writer: _Writer, node: object) -> dict[str, object]:
     if not isinstance(node, (Node, tuple, Attrs, np.ndarray, str)):
         raise MisuseError(f"expected a node or a module, found {node!r:.60}", about=node)
     for child in _nodes_in(node):
@@ -409,7 +399,7 @@ def _json_text(writer: _Writer, node: object) -> str:
     root = writer.value(node)
     kinds = [[name, *_BY_NAME[name].fields] for name in writer.kinds]
     table = {"format": FORMAT, "version": VERSION, "kinds": kinds, "root": root}
-    return json.dumps({**table, "nodes": writer.rows}, separators=(",", ":"), allow_nan=False)
+    return {**table, "nodes": writer.rows}
 
 
 @gc_paused
@@ -431,8 +421,10 @@ def _restored(text: str, variables: tuple[Node, ...]) -> Node:
 
 
 class _Reader:
-    def __init__(self, kinds: list[object], variables: tuple[Node, ...]) -> None:
-        self.variables = variables
+    def __init__(
+        self, kinds: list[object], variables: tuple[Node, ...], arrays: Sequence[Array]
+    ) -> None:
+        self.variables, self.arrays = variables, arrays
         self.nodes: list[Node] = []
         self.counts: list[int] = []
         self.kinds = list(map(_known_kind, kinds))
@@ -459,13 +451,15 @@ class _Reader:
             case "enum", [str() as name, int() as number] if name in _ENUMS:
                 return _ENUMS[name](number)
             case "table", list():
-                return Attrs(_unique([(key, self.value(v)) for key, v in content]))
+                return Attrs(unique_members([(key, self.value(v)) for key, v in content]))
             case "pointer", [str() as dtype, str() as scope]:
                 return PointerType(PrimType(DataType(dtype)), scope)
             case "prim", str():
                 return PrimType(DataType(content))
             case "array", [str() as dtype, list() as shape, str() as text]:
                 return _array(DataType(dtype), shape, text)
+            case "array", int() if type(content) is int and 0 <= content < len(self.arrays):
+                return self.arrays[content]
             case "scalar", [str() as dtype, [], str() as text]:
                 return _array(DataType(dtype), [], text)[()]
             case _:
@@ -522,7 +516,7 @@ def _known_kind(entry: object) -> _Kind:
     raise MisuseError(f"this version has no such kind of node: {entry!r:.200}")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build a dict of pairs with different keys."""
     table = dict(pairs)
     if len(table) != len(pairs) or not all(isinstance(key, str) for key in table):
@@ -530,7 +524,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _array(dtype: DataType, shape: list[object], text: str) -> np.ndarray[Any, Any]:
+def _array(dtype: DataType, shape: list[object], text: str) -> Array:
     sizes = [s for s in shape if isinstance(s, int) and not isinstance(s, bool) and s >= 0]
     data = base64.b64decode(text, validate=True)
     kind = dtype.numpy()
@@ -555,9 +549,21 @@ def load_json(text: str) -> Any:
     return _read(text, ())
 
 
-def _read(text: str, variables: tuple[Node, ...]) -> Any:
+@gc_paused
+def load_table(table: object, arrays: Sequence[Array]) -> Any:
+    """Read what `save_table` returned, with the arrays by number.
+
+    Errors:
+        MisuseError (also ValueError): as for `load_json`.
+    """
+    return _read(table, (), arrays)
+
+
+def _read(saved: object, variables: tuple[Node, ...], arrays: Sequence[Array] = ()) -> Any:
+    """The node in a text, or in a table."""
     try:
-        table = json.loads(text, object_pairs_hook=_unique)
+        hook = unique_members
+        table = json.loads(saved, object_pairs_hook=hook) if isinstance(saved, str) else saved
         if not isinstance(table, dict) or table.get("format") != FORMAT:
             raise MisuseError("this is not a saved relaxpy program")
         if table.get("version") != VERSION:
@@ -567,7 +573,7 @@ def _read(text: str, variables: tuple[Node, ...]) -> Any:
         kinds, rows, root = table.get("kinds"), table.get("nodes"), table.get("root")
         if not isinstance(rows, list) or len(rows) > _LIMIT or not isinstance(kinds, list):
             raise MisuseError("the table of nodes is missing or too large")
-        reader = _Reader(kinds, variables)
+        reader = _Reader(kinds, variables, arrays)
         for row in rows:
             reader.add(row)
         match root:

@@ -1,7 +1,6 @@
 """The command line, mostly through `main`, which is what the command calls."""
 
 import io
-import json
 import os
 import re
 import shlex
@@ -199,7 +198,7 @@ def test_compile_saves_an_executable_that_the_other_commands_read(
     code, out, _ = command("compile model.py --target numpy -o model.exe", capsys)
     assert code == 0
     assert out.startswith("model.exe: <Executable for numpy>\n  main(x: ")
-    assert json.loads((folder / "model.exe").read_text())["target"] == "numpy"
+    assert relaxpy.load_executable("model.exe").target == "numpy"
     assert command("run model.exe both.npz -o y.npy", capsys) == (0, "", "")
     np.testing.assert_allclose(np.load("y.npy"), np.maximum(X @ W, 0), rtol=1e-6)
     _, out, _ = command("print model.exe", capsys)
@@ -304,7 +303,7 @@ def test_errors_have_a_message_and_an_exit_code(
 
 
 def test_a_broken_json_is_an_error(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    for text in ("{", '{"format": 1}', '{"format": "relaxpy-executable"}', "{}"):
+    for text in ("{", '{"format": 1}', "{}"):
         (folder / "broken.json").write_text(text)
         for name in ("check", "print", "report"):
             code, out, err = command(f"{name} broken.json", capsys)
@@ -447,6 +446,36 @@ def test_a_seed_is_a_natural_number(seed: str, capsys: pytest.CaptureFixture[str
     assert "--random: expected 0, 1, 2, ..., found" in err
 
 
+@pytest.mark.parametrize("size", [8, 60, 200, -1])
+def test_a_damaged_executable_is_a_file_that_cannot_be_read(
+    size: int, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    relaxpy.compile(from_source(MODEL)).save("model.exe")
+    (folder / "half.exe").write_bytes((folder / "model.exe").read_bytes()[:size])
+    for name in ("run", "report", "check", "print"):
+        code, out, err = command(f"{name} half.exe", capsys)
+        assert (code, out) == (2, "")
+        assert err.startswith("relaxpy: the executable in half.exe is damaged: ")
+
+
+def test_an_executable_of_the_older_format_is_compiled_again(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "old.exe").write_text('{"format": "relaxpy-executable", "version": 1}')
+    code, _, err = command("run old.exe", capsys)
+    assert code == 2
+    assert err.startswith("relaxpy: old.exe is an executable of an older format\n")
+    assert "compile the program again" in err
+
+
+def test_an_executable_on_standard_input(folder: Path) -> None:
+    relaxpy.compile(from_source(MODEL)).save("model.exe")
+    python = [sys.executable, "-m", "relaxpy", "print", "-"]
+    with open("model.exe", "rb") as file:
+        done = subprocess.run(python, cwd=ROOT, stdin=file, capture_output=True, check=True)
+    assert b"def main(" in done.stdout
+
+
 def test_an_executable_does_not_replace_its_program(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
@@ -454,9 +483,6 @@ def test_an_executable_does_not_replace_its_program(
     assert code == 2
     assert "is the program" in err
     assert (folder / "model.py").read_text() == MODEL
-    (folder / "half.exe").write_text('{"format": "relaxpy-executable"}')
-    code, _, err = command("run half.exe", capsys)
-    assert (code, err) == (1, "relaxpy: this is not a saved relaxpy program\n")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,25 @@
+"""Files of executables: what they have in common with what was saved, and what is refused."""
+
+import hashlib
 import json
+import mmap
+import stat
+import struct
+import tracemalloc
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import MisuseError, WellFormedError
-from relaxpy.ir.serialize import save_json
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy import relax
+from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.serialize import save_table
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
 
 
 @I.ir_module
@@ -32,7 +44,7 @@ class Scaled:
 
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_a_saved_executable_runs_as_it_did(tmp_path: Path, target: str) -> None:
-    path = tmp_path / "scaled.json"
+    path = tmp_path / "scaled.exe"
     relaxpy.compile(Scaled, target).save(path)
     again = relaxpy.load_executable(path)
     assert again.target == target
@@ -44,42 +56,229 @@ def test_a_saved_executable_runs_as_it_did(tmp_path: Path, target: str) -> None:
 
 def test_tvms_names_for_saving_and_loading(tmp_path: Path) -> None:
     ex = relaxpy.compile(Scaled)
-    ex.save(tmp_path / "one.json")
+    ex.save(tmp_path / "one.exe")
     ex.export_library(tmp_path / "two.so")
-    texts = [(tmp_path / name).read_text(encoding="utf-8") for name in ("one.json", "two.so")]
-    assert texts[0] == texts[1]
+    assert (tmp_path / "one.exe").read_bytes() == (tmp_path / "two.so").read_bytes()
     y, _ = relaxpy.runtime.load_module(tmp_path / "two.so")["main"](np.ones(3, "float32"))
     np.testing.assert_array_equal(y, [2, 2, 2])
 
 
+WEIGHTS = [
+    np.arange(6, dtype="float32").reshape(2, 3),
+    np.array([[1, 2, 3]], ml_dtypes.bfloat16),
+    np.array([0.5, -2, np.nan], ml_dtypes.float8_e4m3fn),
+    np.array([-8, 7], ml_dtypes.int4),
+    np.array([True, False]),
+    np.array(2.5, "float64"),
+    np.zeros((0, 5), "int8"),
+    np.asfortranarray(np.arange(12, dtype="int16").reshape(3, 4)),
+]
+
+
+def constants(values: Sequence[np.ndarray]) -> relaxpy.Executable:
+    """The executable of a function that returns these constants."""
+    builder = relax.BlockBuilder()
+    with builder.function("main", []):
+        builder.emit_func_output(relax.Tuple([relax.const(v, v.dtype.name) for v in values]))
+    return relaxpy.compile(builder.get(), "numpy")
+
+
+def test_constants_of_all_datatypes_are_aligned_views_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "constants.exe"
+    constants(WEIGHTS).save(path)
+    module = relaxpy.load_executable(path)._program.module
+    found = [node.data for node in walk(module["main"]) if isinstance(node, relax.Constant)]
+    for value, again in zip(WEIGHTS, found, strict=True):
+        assert (value.dtype, value.shape) == (again.dtype, again.shape)
+        assert value.tobytes() == again.tobytes()
+        assert again.ctypes.data % 64 == 0
+        assert not again.flags.writeable
+        root = again
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        assert isinstance(root.base, memoryview)
+        assert isinstance(root.base.obj, mmap.mmap)
+
+
+def test_equal_constants_are_stored_once(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).random((256, 256))
+    constants([data, data.copy(), data.T.copy()]).save(tmp_path / "model.exe")
+    assert (tmp_path / "model.exe").stat().st_size < 2.2 * data.nbytes
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_nothing_copies_the_constants(tmp_path: Path, target: str) -> None:
+    weight = np.random.default_rng(0).random((1024, 512)).astype("float32")
+    weight.flags.writeable = False
+    main = from_source(
+        "@R.function\n"
+        'def main(x: R.Tensor((512, 16), "float32"), w: R.Tensor((1024, 512), "float32")):\n'
+        "    return R.matmul(w, x)"
+    ).bind_params({"w": weight})
+    path = tmp_path / "model.exe"
+
+    def work() -> None:
+        relaxpy.compile(relaxpy.IRModule({"main": main}), target).save(path)
+        again = relaxpy.load_executable(path)
+        again["main"](np.ones((512, 16), "float32"))
+        again.save(path)
+
+    work()  # what is imported and compiled once
+    tracemalloc.start()
+    work()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < weight.nbytes
+
+
+def test_a_file_is_replaced_while_it_is_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "model.exe"
+    constants(WEIGHTS[:1]).save(path)
+    path.chmod(0o640)
+    (tmp_path / "link.exe").symlink_to(path)
+    first = relaxpy.load_executable(path)
+    constants([WEIGHTS[0] + 1]).save(tmp_path / "link.exe")
+    np.testing.assert_array_equal(first["main"]()[0], WEIGHTS[0])
+    np.testing.assert_array_equal(relaxpy.load_executable(path)["main"]()[0], WEIGHTS[0] + 1)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert (tmp_path / "link.exe").is_symlink()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["link.exe", "model.exe"]
+
+
+def test_a_file_stays_as_it_is_if_the_new_one_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.exe"
+    constants(WEIGHTS[:1]).save(path)
+
+    def full(*args: object) -> None:
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="no space left"):
+        constants(WEIGHTS[1:]).save(path)
+    assert list(tmp_path.iterdir()) == [path]
+    np.testing.assert_array_equal(relaxpy.load_executable(path)["main"]()[0], WEIGHTS[0])
+
+
+def refused(path: Path, content: bytes) -> str:
+    """The message for a file of this content, which names it."""
+    path.write_bytes(content)
+    with pytest.raises(RelaxpyError) as caught:
+        relaxpy.load_executable(path)
+    assert isinstance(caught.value, ValueError)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> bytes:
+    """A file with constants."""
+    constants(WEIGHTS).save(tmp_path / "whole.exe")
+    return (tmp_path / "whole.exe").read_bytes()
+
+
+def test_what_is_cut_off_is_missed_everywhere(tmp_path: Path, saved: bytes) -> None:
+    for size in {*range(80), *range(80, len(saved), 41), *range(len(saved) - 70, len(saved))}:
+        message = refused(tmp_path / "cut.exe", saved[:size])
+        assert ("not a saved executable" if size < 8 else "is damaged") in message
+    assert "is damaged" in refused(tmp_path / "more.exe", saved + b"0")
+
+
+def test_a_changed_byte_is_found_or_has_no_meaning(tmp_path: Path, saved: bytes) -> None:
+    path = tmp_path / "changed.exe"
+    harmless = 0
+    for at in (*range(64), *range(64, len(saved), 29)):
+        path.write_bytes(saved[:at] + bytes([saved[at] ^ 0x24]) + saved[at + 1 :])
+        with suppress(MisuseError):
+            found = relaxpy.load_executable(path)["main"]()
+            harmless += 1
+            for value, same in zip(WEIGHTS, found, strict=True):
+                assert value.tobytes() == same.tobytes()
+    assert harmless < 40  # padding
+
+
+SECTION = ["float32", [1], hashlib.sha256(bytes(4)).hexdigest()]
+
+
+def forged(table: object, sections: bytes = b"", version: int = 2) -> bytes:
+    """A file of a table that has the right hash."""
+    text = table if isinstance(table, bytes) else json.dumps(table).encode()
+    begin = struct.pack("<8sIIQ32s8x", b"\x93relaxpy", version, 0, len(text), digest(text))
+    padding = bytes(-(len(begin) + len(text)) % 64 if b'"sections": [[' in text else 0)
+    return begin + text + padding + sections
+
+
+def digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
+
+
+def rows(*rows: object) -> dict[str, object]:
+    return {"content": {}, "sections": list(rows)}
+
+
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("content", "says"),
     [
-        ("", "not a saved executable"),
-        ("[]", "not a saved executable"),
-        ('{"a":' * 100_000, "not a saved executable"),
-        (json.dumps({"format": "relaxpy-executable", "version": 2}), "version 2"),
-        (json.dumps({"format": "relaxpy-executable", "version": 1}), "cannot be read"),
+        (b"", "not a saved executable"),
+        (b"[]", "not a saved executable"),
+        (b'{"a":' * 100_000, "not a saved executable"),
+        (b'{"format": "relaxpy-executable", "version": 1', "older format"),
+        (forged({}, version=3), "version 3, expected version 2"),
+        (forged(b"{"), "table cannot be read"),
+        (forged(b"\xff"), "table cannot be read"),
+        (forged(b'{"a":' * 100_000), "table cannot be read"),
+        (forged(b'{"content":{},"content":{},"sections":[]}'), "duplicate key"),
+        (forged({}), "has no sections"),
+        (forged({"content": [], "sections": []}), "has no sections"),
+        (forged(rows(1)), "1 is not a section"),
+        (forged(rows(["float32", [float("nan")], ""])), "not a section"),
+        (forged(rows(["float32", [1.0], ""])), "not a section"),
+        (forged(rows(["float32", [-1], ""])), "not a section"),
+        (forged(rows(["float32", [True], ""])), "not a section"),
+        (forged(rows(["float31", [1], ""])), "float31"),
+        (forged(rows(["handle", [1], ""])), "cannot be read"),
+        (forged(rows(["float32", [1 << 70], ""])), "according to its table"),
+        (forged(rows(["float32", [10] * 4000, ""])), "according to its table"),
+        (forged(rows(["float32", [0, 1 << 70], digest(b"").hex()])), "no such shape"),
+        (forged(rows(["float32", [1] * 99, SECTION[2]]), bytes(4)), "no such shape"),
+        (forged(rows(SECTION)), "according to its table"),
+        (forged(rows(SECTION), bytes(8)), "according to its table"),
+        (forged(rows(SECTION), b"1234"), "section 0 does not have the hash"),
+        (forged(rows(SECTION), bytes(4)), "not a saved relaxpy program"),
+        (forged({"content": {"module": {"format": "relaxpy-ir"}}, "sections": []}), "version 1"),
     ],
 )
-def test_a_file_that_holds_no_executable_is_refused(tmp_path: Path, text: str, says: str) -> None:
-    path = tmp_path / "forged.json"
-    path.write_text(text)
-    with pytest.raises(MisuseError, match=says):
-        relaxpy.load_executable(path)
+def test_a_file_that_holds_no_executable_is_refused(
+    tmp_path: Path, content: bytes, says: str
+) -> None:
+    assert says in refused(tmp_path / "forged.exe", content)
+
+
+def module_in_file(module: relaxpy.IRModule, array: object = 0) -> bytes:
+    """The file of a module whose constants are `array`; section 0 is float32 of shape (1,)."""
+    table = save_table(module, lambda data: array)  # type: ignore[arg-type,return-value]
+    return forged(
+        {"content": {"target": "numpy", "module": table}, "sections": [SECTION]}, bytes(4)
+    )
 
 
 def test_a_forged_program_is_checked(tmp_path: Path) -> None:
-    x = relaxpy.relax.Var("x", relaxpy.relax.ObjectStructInfo())
-    body = relaxpy.relax.SeqExpr([], x)
-    forged = relaxpy.IRModule({"main": relaxpy.relax.Function([], body)})
-    path = tmp_path / "forged.json"
-    table = {"format": "relaxpy-executable", "version": 1, "target": "numpy"}
-    path.write_text(json.dumps({**table, "module": save_json(forged)}))
+    x = relax.Var("x", relax.ObjectStructInfo())
+    module = relaxpy.IRModule({"main": relax.Function([], relax.SeqExpr([], x))})
+    (tmp_path / "forged.exe").write_bytes(module_in_file(module))
     with pytest.raises(WellFormedError, match="WF-2a"):
-        relaxpy.load_executable(path)
+        relaxpy.load_executable(tmp_path / "forged.exe")
+
+
+@pytest.mark.parametrize("array", [0, 1, -1, True, 0.0, "0", None, [0]])
+def test_a_constant_is_a_section_of_its_type(tmp_path: Path, array: object) -> None:
+    builder = relax.BlockBuilder()
+    with builder.function("main", []):
+        builder.emit_func_output(relax.const(np.zeros(2, "float32")))
+    refused(tmp_path / "forged.exe", module_in_file(builder.get(), array))
 
 
 def test_an_unwritable_path_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        relaxpy.compile(Scaled).save(tmp_path / "nowhere" / "x.json")
+        relaxpy.compile(Scaled).save(tmp_path / "nowhere" / "x.exe")

@@ -294,7 +294,7 @@ def test_operators_read_back(operator: str) -> None:
 
 def test_every_kind_of_node_can_be_saved() -> None:
     """What cannot is made of others as soon as it stands in a program."""
-    known = set(serialize._KINDS.values())
+    known = set(serialize.KINDS.values())
     kinds = {
         k
         for m in (rx, tir, stmt, buffer, iteration)

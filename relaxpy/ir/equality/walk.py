@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias, cast
+from hashlib import sha256
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -375,12 +376,18 @@ def _outer_shape_vars(scope: Node) -> Iterable[Node]:
 _PLAIN = frozenset((str, int, DataType, type(None)))
 
 
+_HASHED: Final = 1 << 12
+"""Bytes of an array beyond which a hash stands for its elements."""
+
+
 def _plain(value: object) -> object:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, (np.ndarray, np.generic)):
         data = np.ascontiguousarray(value)
-        return "array", data.dtype.name, value.shape, data.tobytes()
+        elements = data.reshape(-1).view(np.uint8).data
+        content = sha256(elements).digest() if data.nbytes > _HASHED else elements.tobytes()
+        return "array", data.dtype.name, value.shape, content
     if isinstance(value, float):
         return "float", value.hex()
     if isinstance(value, bool):

@@ -12,7 +12,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError
-from relaxpy.exec.native.machine_code import objects, saved
+from relaxpy.exec.container import Container, Sections
+from relaxpy.exec.native.machine_code import objects
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.script import from_source
 
@@ -31,8 +32,8 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    relaxpy.compile(from_source(TEXT), target="native").save(tmp_path / "model.json")
-    return tmp_path / "model.json"
+    relaxpy.compile(from_source(TEXT), target="native").save(tmp_path / "model.exe")
+    return tmp_path / "model.exe"
 
 
 @pytest.fixture
@@ -50,11 +51,16 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return texts
 
 
-def change(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Edit the part of a file with machine code."""
-    table = json.loads(path.read_text(encoding="utf-8"))
-    edit(table["native"])
-    path.write_text(json.dumps(table), encoding="utf-8")
+def change(path: Path, edit: Callable[[dict[str, Any]], object], **others: object) -> None:
+    """Edit the table of machine code in a file, to which a section "junk" is added, and others."""
+    saved, sections = Container.read(path), Sections()
+    for array in (*saved.arrays, np.zeros(100, np.uint8)):
+        junk = sections.add(array)
+    native = saved.content["native"]
+    edit(native)
+    if isinstance(native["objects"], dict):
+        native["objects"] = {k: junk if n == "junk" else n for k, n in native["objects"].items()}
+    Container.of({**saved.content, **others}, sections).write(path)
 
 
 def test_code_is_loaded_on_request_alone(path: Path, generated: list[str]) -> None:
@@ -89,37 +95,37 @@ def test_code_for_another_processor_is_generated_again(path: Path, generated: li
     loaded["main"](*ARGS)
 
 
-def entry(native: dict[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = next(iter(native["objects"].values()))
-    return found
+def entry(native: dict[str, Any], number: object) -> None:
+    """Let an object be another section."""
+    native["objects"][next(iter(native["objects"]))] = number
 
 
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        (lambda n: entry(n).update(code=entry(n)["code"].replace("A", "B", 1)), "the hash of"),
-        (lambda n: entry(n).update(sha256="0"), "the hash of an object is .*, expected 0"),
-        (lambda n: entry(n).update(code="#"), "not in base64"),
-        (lambda n: entry(n).pop("sha256"), "no hash"),
+        (lambda n: entry(n, -1), "there is no section -1"),
+        (lambda n: entry(n, 100), "there is no section 100"),
+        (lambda n: entry(n, True), "there is no section True"),
+        (lambda n: entry(n, "0"), "there is no section '0'"),
+        (lambda n: entry(n, "junk"), "not a relocatable one of ELF"),
         (lambda n: n.update(objects=[]), "not of the form"),
         (lambda n: n.update(machine=["x86_64"]), "not of the form"),
-        (lambda n: entry(n).update(code="AAAA", sha256=saved._hash(b"\0\0\0")), "ELF"),
     ],
 )
 def test_damaged_code_is_an_error_where_it_is_requested(
     path: Path, edit: Callable[[dict[str, Any]], object], says: str
 ) -> None:
     change(path, edit)
-    with pytest.raises(MisuseError, match=f"machine code in .*json is damaged: .*{says}") as error:
+    with pytest.raises(MisuseError, match=f"machine code in .*exe is damaged: .*{says}") as error:
         relaxpy.load_executable(path, native_code=True)
     assert "load it without `native_code=True`" in str(error.value)
     relaxpy.load_executable(path)["main"](*ARGS)
 
 
 def test_a_file_without_code_says_so(tmp_path: Path) -> None:
-    relaxpy.compile(from_source(TEXT), target="numpy").save(tmp_path / "model.json")
-    assert "native" not in json.loads((tmp_path / "model.json").read_text(encoding="utf-8"))
-    loaded = relaxpy.load_executable(tmp_path / "model.json", native_code=True)
+    relaxpy.compile(from_source(TEXT), target="numpy").save(tmp_path / "model.exe")
+    assert Container.read(tmp_path / "model.exe").content["native"] is None
+    loaded = relaxpy.load_executable(tmp_path / "model.exe", native_code=True)
     assert loaded.report().remark == "the file has no machine code"
     assert loaded.target == "numpy"
 
@@ -143,11 +149,8 @@ def test_code_runs_where_llvmlite_is_not_installed(path: Path) -> None:
     expected = str(relaxpy.load_executable(path)["main"](*ARGS).tolist())
     assert run() == ["native ", expected]
     # Code for a kernel is missing, and the target is not requested.
-    table = json.loads(path.read_text(encoding="utf-8"))
-    table["target"] = "cpu"
-    stored = table["native"]["objects"]
-    table["native"]["objects"] = {"another": next(iter(stored.values()))}
-    path.write_text(json.dumps(table), encoding="utf-8")
+    one = lambda native: native.update(objects={"another": native["objects"].popitem()[1]})  # noqa: E731
+    change(path, one, target="cpu")
     target, result = run()
     reason = 'target "native" generates code with llvmlite: it is not installed'
     assert target == f"numpy the machine code of the file is not used: {reason}"
@@ -157,5 +160,5 @@ def test_code_runs_where_llvmlite_is_not_installed(path: Path) -> None:
 
 def test_a_pickle_has_no_machine_code() -> None:
     executable = relaxpy.compile(from_source(TEXT), target="native")
-    [text] = executable.__reduce__()[1]
-    assert "native" not in json.loads(text)
+    [saved] = executable.__reduce__()[1]
+    assert "native" not in saved.content

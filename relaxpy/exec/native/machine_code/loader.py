@@ -16,6 +16,7 @@ from typing import Final
 
 from relaxpy.dataclass import dataclass
 
+_ELF_HEADER: Final = 64
 _WRITE, _ALLOC = 0x1, 0x2
 _SYMBOLS, _ADDENDS, _ZEROS = 2, 4, 8
 _ABSOLUTE, _RELATIVE_64 = 1, 24
@@ -187,7 +188,8 @@ class LoadedObject:
 
 def is_loadable(code: bytes) -> bool:
     """Whether an object is a relocatable one of ELF for x86-64."""
-    return code[:6] == b"\x7fELF\x02\x01" and struct.unpack_from("<HH", code, 16) == (1, 62)
+    is_elf = len(code) >= _ELF_HEADER and code[:6] == b"\x7fELF\x02\x01"
+    return is_elf and struct.unpack_from("<HH", code, 16) == (1, 62)
 
 
 def _is_far(relocation: _Relocation) -> bool:

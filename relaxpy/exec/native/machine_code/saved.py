@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
@@ -27,22 +26,21 @@ class LoadedCode:
     problem: str = ""
 
 
-def saved_code(objects: Mapping[str, bytes]) -> dict[str, Any] | None:
-    """The JSON form of objects by key; None if no process could load them."""
+def saved_code(
+    objects: Mapping[str, bytes], store: Callable[[np.ndarray[Any, Any]], int]
+) -> dict[str, Any] | None:
+    """The JSON form of objects, which `store` numbers; None if no process could load them."""
     if not objects or not processor() or not all(map(is_loadable, objects.values())):
         return None
     machine = host()
     return {
         "processor": processor(),
         "machine": [machine.triple, machine.cpu, machine.features],
-        "objects": {
-            key: {"sha256": _hash(code), "code": base64.b64encode(code).decode()}
-            for key, code in objects.items()
-        },
+        "objects": {key: store(np.frombuffer(code, np.uint8)) for key, code in objects.items()},
     }
 
 
-def load_code(saved: object, source: str) -> LoadedCode:
+def load_code(saved: object, arrays: Sequence[Any], source: str) -> LoadedCode:
     """The machine code of a file that the user trusts, which messages call `source`.
 
     Errors:
@@ -56,28 +54,19 @@ def load_code(saved: object, source: str) -> LoadedCode:
             "machine": [str() as triple, str() as cpu, str() as features],
             "objects": dict() as stored,
         }:
-            pass
+            codes = {key: _code(number, arrays, source) for key, number in stored.items()}
         case _:
             raise _damaged(source, "it is not of the form that Executable.save writes")
-    codes = {str(key): _code(entry, source) for key, entry in stored.items()}
     if words != processor():
         return LoadedCode(problem="the machine code of the file is for another processor")
     describe_host(triple, cpu, features)
     return LoadedCode([trust(key, code) for key, code in codes.items()])
 
 
-def _code(entry: object, source: str) -> bytes:
-    match entry:
-        case {"sha256": str() as expected, "code": str() as text}:
-            pass
-        case _:
-            raise _damaged(source, "an object has no hash or no code")
-    try:
-        code = base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise _damaged(source, "an object is not in base64") from None
-    if _hash(code) != expected:
-        raise _damaged(source, f"the hash of an object is {_hash(code)}, expected {expected:.80}")
+def _code(number: object, arrays: Sequence[Any], source: str) -> bytes:
+    if type(number) is not int or not 0 <= number < len(arrays):
+        raise _damaged(source, f"there is no section {number!r:.60}")
+    code: bytes = arrays[number].tobytes()
     if not is_loadable(code):
         raise _damaged(source, "an object is not a relocatable one of ELF for x86-64")
     return code
@@ -89,7 +78,3 @@ def _damaged(source: str, problem: str) -> MisuseError:
         hint="load it without `native_code=True`, which compiles it again",
         about=source,
     )
-
-
-def _hash(code: bytes) -> str:
-    return hashlib.sha256(code).hexdigest()

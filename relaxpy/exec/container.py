@@ -1,0 +1,266 @@
+"""Files of a JSON table and of arrays, which are mapped into memory rather than read.
+
+A file is a header (magic, version, length and SHA-256 of the table), the table, and the elements
+of each array, beginning at multiples of 64 bytes. The table is `{"content": ..., "sections":
+[[datatype, shape, SHA-256], ...]}`. Sections follow each other in its order, so that no offset is
+stored which could be wrong. Numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import mmap
+import os
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.serialize import unique_members
+
+Array: TypeAlias = np.ndarray[Any, Any]
+VERSION: Final = 2
+_MAGIC: Final = b"\x93relaxpy"
+_OLDER: Final = b'{"format": "relaxpy-executable"'
+"""How files of version 1 began, which were JSON with the arrays in it."""
+_HEADER: Final = struct.Struct("<8sIIQ32s8x")
+_ALIGNMENT: Final = 64
+_LARGEST_TABLE: Final = 1 << 28
+_NUMBERS: Final = count()
+
+
+def is_container(start: bytes) -> bool:
+    """Whether a file that begins so is a container, maybe of an older format."""
+    return start.startswith((_MAGIC, _OLDER))
+
+
+class Sections:
+    """Arrays to be stored; equal ones are stored once."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Array] = []
+        self.rows: list[tuple[str, tuple[int, ...], str]] = []
+        self._numbers: dict[tuple[str, tuple[int, ...], str], int] = {}
+
+    def add(self, array: Array) -> int:
+        """The number of the section that has the elements of `array`."""
+        row = str(DataType(array.dtype)), array.shape, digest(array)
+        number = self._numbers.setdefault(row, len(self.rows))
+        if number == len(self.rows):
+            self.rows.append(row)
+            self.arrays.append(array)
+        return number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Container:
+    """A table and arrays. Two are equal if their tables are, which have the hashes of the arrays.
+
+    Fields:
+        table: the text of the table.
+        content: what the table has besides the sections.
+        arrays: the arrays of the sections; those that were loaded are read-only.
+    """
+
+    table: str
+    content: Mapping[str, Any]
+    arrays: Sequence[Array]
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], sections: Sections) -> Self:
+        """The container of a table, in which arrays are numbers of sections."""
+        table = json.dumps(
+            {"content": content, "sections": sections.rows},
+            separators=(",", ":"),
+            allow_nan=False,
+        )
+        return cls(table, content, sections.arrays)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The container in a file, which stays mapped as long as one of the arrays is used.
+
+        Errors:
+            MisuseError (also ValueError): the file is of another kind or version, or damaged.
+            OSError: it cannot be read.
+        """
+        with path.open("rb") as file:
+            is_empty = os.fstat(file.fileno()).st_size == 0
+            memory = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return cls.of_memory(memory, str(path))
+
+    @classmethod
+    def of_memory(cls, memory: bytes | mmap.mmap, source: str) -> Self:
+        """The container in memory, which messages call `source`. Errors: as for `read`."""
+        data = np.frombuffer(memory, np.uint8)
+        start = memory[: _HEADER.size]
+        if not start.startswith(_MAGIC):
+            older = start.startswith(_OLDER)
+            raise MisuseError(
+                f"{source} is an executable of an older format"
+                if older
+                else f"{source} is not a saved executable",
+                hint=f"{'compile the program again, and ' * older}write one with Executable.save",
+                about=source,
+            )
+        if len(start) < _HEADER.size:
+            raise damaged(source, f"it ends after {len(start)} bytes")
+        _, version, _, length, expected = _HEADER.unpack(start)
+        if version != VERSION:
+            raise MisuseError(
+                f"{source} has version {version}, expected version {VERSION}", about=source
+            )
+        if length > min(len(data) - _HEADER.size, _LARGEST_TABLE):
+            raise damaged(source, f"its table of {length} bytes is not in it")
+        table = memory[_HEADER.size : _HEADER.size + length]
+        if hashlib.sha256(table).digest() != expected:
+            raise damaged(source, "its table does not have the hash in its header")
+        content, rows = _parsed(table, source)
+        sections, end = [], _HEADER.size + length
+        for dtype, shape, _ in rows:
+            begin = _rounded(end)
+            end = begin + math.prod(shape) * dtype.itemsize
+            sections.append(data[begin:end])
+        if end != len(data):
+            raise damaged(source, f"it has {len(data)} bytes, and {end} according to its table")
+        for number, (section, row) in enumerate(zip(sections, rows, strict=True)):
+            if digest(section) != row[2]:
+                raise damaged(source, f"section {number} does not have the hash in its table")
+            release(section)
+        return cls(table.decode(), content, _views(sections, rows, source))
+
+    def write(self, path: Path) -> None:
+        """Write a file, which takes the place of another one when it is complete.
+
+        Errors:
+            OSError: the file cannot be written.
+        """
+        place = Path(os.path.realpath(path))
+        if place.exists() and not place.is_file():  # such as a pipe
+            with place.open("wb") as file:
+                file.writelines(self._chunks())
+            return
+        unfinished = place.with_name(f".relaxpy-{os.getpid()}-{next(_NUMBERS)}.tmp")
+        try:
+            with unfinished.open("xb") as file:
+                file.writelines(self._chunks())
+                if place.exists():
+                    unfinished.chmod(place.stat().st_mode & 0o777)
+            unfinished.replace(place)
+        finally:
+            with suppress(OSError):
+                unfinished.unlink()
+
+    def to_bytes(self) -> bytes:
+        """What `write` writes."""
+        return b"".join(self._chunks())
+
+    def _chunks(self) -> Iterator[bytes | memoryview]:
+        table = self.table.encode()
+        yield _HEADER.pack(_MAGIC, VERSION, 0, len(table), hashlib.sha256(table).digest())
+        yield table
+        end = _HEADER.size + len(table)
+        for array in self.arrays:
+            section = _elements(array)
+            yield bytes(_rounded(end) - end)
+            yield section.data
+            end = _rounded(end) + section.nbytes
+            release(section)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Container) and self.table == other.table
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self.table)
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.table, [_elements(array) for array in self.arrays])
+
+
+_Rows: TypeAlias = "list[tuple[np.dtype[Any], list[int], str]]"
+
+
+def _restored(table: str, sections: list[Array]) -> Container:
+    """A container from a pickle."""
+    source = "the pickle"
+    content, rows = _parsed(table.encode(), source)
+    for section in sections:
+        section.flags.writeable = False
+    return Container(table, content, _views(sections, rows, source))
+
+
+def _parsed(table: bytes, source: str) -> tuple[dict[str, Any], _Rows]:
+    """The content of a table, and the datatype, shape and hash of each section."""
+    try:
+        match json.loads(table, object_pairs_hook=unique_members):
+            case {"content": dict() as content, "sections": list() as rows}:
+                return content, [_row(row) for row in rows]
+            case _:
+                raise ValueError("it has no sections")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise damaged(source, f"its table cannot be read: {error}") from None
+
+
+def _row(row: object) -> tuple[np.dtype[Any], list[int], str]:
+    match row:
+        case [str() as name, list() as shape, str() as expected]:
+            if all(type(size) is int and size >= 0 for size in shape):
+                return DataType(name).numpy(), shape, expected
+        case _:
+            pass
+    raise ValueError(f"{row!r:.60} is not a section")
+
+
+def _views(sections: Sequence[Array], rows: _Rows, source: str) -> list[Array]:
+    try:
+        return [s.view(d).reshape(n) for s, (d, n, _) in zip(sections, rows, strict=True)]
+    except (ValueError, OverflowError) as error:  # NumPy limits ranks and sizes
+        raise damaged(source, f"a section has no such shape: {error}") from None
+
+
+def digest(array: Array) -> str:
+    """The SHA-256 of the elements of an array."""
+    return hashlib.sha256(_elements(array).data).hexdigest()
+
+
+def _elements(array: Array) -> Array:
+    """The bytes of the elements, without a copy if they are contiguous."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def release(array: Array) -> None:
+    """Let the system drop the memory of an array in a file, which is mapped again if needed."""
+    root = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    file = root.base.obj if isinstance(root.base, memoryview) else None
+    if isinstance(file, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        begin = array.ctypes.data - root.ctypes.data
+        page = begin // mmap.PAGESIZE * mmap.PAGESIZE
+        file.madvise(mmap.MADV_DONTNEED, page, max(begin + array.nbytes - page, 1))
+
+
+def damaged(source: str, problem: str) -> MisuseError:
+    """The error for a file in which something is wrong."""
+    return MisuseError(
+        f"the executable in {source} is damaged: {problem}",
+        hint="write it again with Executable.save",
+        about=source,
+    )
+
+
+def _rounded(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
