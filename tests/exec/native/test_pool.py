@@ -33,9 +33,11 @@ def squares() -> Module:
     function = module.function("nested", [(POINTER, "out"), (I64, "n")])
     out, size = function.params
 
-    def row(f: Function, task: Value, out: Value, size: Value) -> None:
-        def column(f: Function, inner: Value, out: Value, outer: Value, size: Value) -> None:
-            add_square(f, outer * 8 + inner, out, size)
+    def row(f: Function, task: Value, slot: Value, out: Value, size: Value) -> None:
+        def column(
+            f: Function, inner: Value, slot: Value, out: Value, outer: Value, size: Value
+        ) -> None:
+            add_square(f, outer * 8 + inner, slot, out, size)
 
         parallel(f, 8, [out, task, size], column)
 
@@ -44,7 +46,7 @@ def squares() -> Module:
     return module
 
 
-def add_square(f: Function, task: Value, out: Value, size: Value) -> None:
+def add_square(f: Function, task: Value, slot: Value, out: Value, size: Value) -> None:
     place = f.element(out, task, I64)
     f.store(f.load(I64, place) + task * task + size, place)
 
@@ -92,7 +94,7 @@ def test_values_of_all_types_are_captured() -> None:
     vector = function.iota(Type("float", 16))
     mask = function.compare("oge", vector, 8)
 
-    def task(f: Function, task: Value, out: Value, *values: Value) -> None:
+    def task(f: Function, task: Value, _: Value, out: Value, *values: Value) -> None:
         x, y, vector, mask = values
         sum = f.cast("fptrunc", x, "float") + f.cast("sitofp", y, "float")
         place = f.element(out, task * 16, Type("float"))

@@ -179,7 +179,7 @@ def _run(f: Function, contraction: Contraction, *, in_task: bool) -> None:
         return
     outer = contraction.values()
 
-    def body(inner: Function, task: Value, *values: Value) -> None:
+    def body(inner: Function, task: Value, _: Value, *values: Value) -> None:
         known = {a.name: b for a, b in zip(outer, values, strict=True)}
         emitter_of(inner, contraction.of_values(lambda v: known[v.name])).emit(task)
 

@@ -316,7 +316,7 @@ class TreeLoops(RunLoops):
         values += [n for n in sizes if isinstance(n, Value)]
         captured = {v.name: v for v in values if v.name.startswith("%")}
 
-        def body(inner: Function, task: Value, *arguments: Value) -> None:
+        def body(inner: Function, task: Value, slot: Value, *arguments: Value) -> None:
             passed = dict(zip(captured, arguments, strict=True))
 
             def value(outer: Value) -> Value:
@@ -331,7 +331,7 @@ class TreeLoops(RunLoops):
                 if buffer not in local:
                     continue
                 if isinstance(count, Value):
-                    area = inner.params[-1] * value(count)
+                    area = slot * value(count)
                     pointers[buffer] = inner.element(pointers[buffer], area, I8)
                 else:
                     pointers[buffer] = inner.alloca(storage_type(buffer.dtype), max(count, 1))

@@ -17,14 +17,14 @@ def parallel(
     captured: Sequence[Value],
     body: Callable[..., None],
 ) -> None:
-    """`body(f, task, *captured)` for each task from 0 up to `tasks`, in any order, at a time.
+    """`body(f, task, slot, *captured)` for each task from 0 up to `tasks`, in any order, at a time.
 
     `f` is the function of the body, in which each captured value of `function` is a value. The
     number of tasks has to follow from the work alone, so that results do not depend on threads.
-    Where the pool is busy, as inside another parallel loop, the calling thread runs all tasks. The
-    third parameter of `f` is the slot of its thread, of which there are `slots(function)`; the last
-    one is memory of the thread, for what is too large for the stack. If a signal has ended the
-    loop, `function` leaves its innermost attempt, if it is in one.
+    Where the pool is busy, as inside another parallel loop, the calling thread runs all tasks. Each
+    thread has a `slot`, of which there are `slots(function)`, and memory for what is too large for
+    its stack. If a signal has ended the loop, `function` leaves its innermost attempt, if it is in
+    one.
     """
     module = function.module
     outlined = module.function(
@@ -32,7 +32,7 @@ def parallel(
         [(POINTER, "context"), (I64, "task"), (I64, "slot"), (POINTER, "scratch")],
     )
     outlined.flags = function.flags
-    context, task, _, scratch = outlined.params
+    context, task, slot, scratch = outlined.params
     outlined.stack.extend(scratch.name)
     function.optimised = False  # what takes time are the tasks
     start = function.length()
@@ -43,7 +43,7 @@ def parallel(
         source = outlined.element(context, 8 * offset, I8)
         inside.append(outlined.load(value.type, source, 8))
         offset += _words(value)
-    body(outlined, task, *inside)
+    body(outlined, task, slot, *inside)
     outlined.ret()
     run = function.load(POINTER, _pool(function))
     count = function.index(tasks)
