@@ -222,19 +222,30 @@ def _power_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
     return masked(g * y * R.log(a), R.not_equal(a, 0))
 
 
+def _atan2_gradient(g: Any, a: Any, b: Any) -> Any:
+    """g * a / (a * a + b * b), where the squares may be too large or too small."""
+    scale = 1 / R.maximum(R.abs(a), R.abs(b))
+    return g * (a * scale) / (R.square(a * scale) + R.square(b * scale)) * scale
+
+
+def _chosen(g: Any, a: Any, b: Any, is_other: Any) -> Any:
+    """The gradient of an operand that is chosen unless `is_other`; equal ones get half of it."""
+    return R.where(R.equal(a, b), g * 0.5, masked(g, R.logical_not(is_other)))
+
+
 BINARY = family(
     _arithmetic(
         "add",
         "x1 + x2",
         sign="+",
         commutative=True,
-        gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: g),
+        gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: g, exact=True),
     ),
     _arithmetic(
         "subtract",
         "x1 - x2",
         sign="-",
-        gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: -g),
+        gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: -g, exact=True),
     ),
     _arithmetic(
         "multiply",
@@ -252,6 +263,7 @@ BINARY = family(
     _arithmetic(
         "power",
         "x1 to the power x2, on integers modulo their range",
+        precision_policy=2,
         sign="**",
         gradient=elementwise(_power_base, _power_exponent),
     ),
@@ -277,24 +289,26 @@ BINARY = family(
         "atan2",
         "the angle of the point (x2, x1) from the positive x axis, in [-pi, pi], of floats",
         gradient=elementwise(
-            lambda g, a, b, y: g * b / (a * a + b * b),
-            lambda g, a, b, y: -g * a / (a * a + b * b),
+            lambda g, a, b, y: _atan2_gradient(g, b, a),
+            lambda g, a, b, y: _atan2_gradient(-g, a, b),
         ),
     ),
     _arithmetic(
         "maximum",
         "the larger one; NaN if one is",
         gradient=elementwise(
-            lambda g, a, b, y: masked(g, R.logical_not(R.less(a, b))),
-            lambda g, a, b, y: masked(g, R.less(a, b)),
+            lambda g, a, b, y: _chosen(g, a, b, R.less(a, b)),
+            lambda g, a, b, y: _chosen(g, a, b, R.less(b, a)),
+            exact=True,
         ),
     ),
     _arithmetic(
         "minimum",
         "the smaller one; NaN if one is",
         gradient=elementwise(
-            lambda g, a, b, y: masked(g, R.logical_not(R.greater(a, b))),
-            lambda g, a, b, y: masked(g, R.greater(a, b)),
+            lambda g, a, b, y: _chosen(g, a, b, R.greater(a, b)),
+            lambda g, a, b, y: _chosen(g, a, b, R.greater(b, a)),
+            exact=True,
         ),
     ),
     _arithmetic("logical_and", "whether both are other than 0"),

@@ -27,6 +27,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     require_integer,
     shape_text,
 )
+from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -135,7 +136,7 @@ def _gradient_cumprod_backward(
     "relax.grad.cumprod_backward",
     pure=True,
     legalize=by_te("cumprod_grad", "cumprod_backward"),
-    gradient=_gradient_cumprod_backward,
+    gradient=gradient_in_float32(_gradient_cumprod_backward),
 )
 def cumprod_backward(
     output_grad: TensorStructInfo, data: TensorStructInfo, axis: int, exclusive: bool = False
@@ -173,7 +174,7 @@ def _gradient_linear_recurrence(
     "relax.grad.linear_recurrence",
     pure=True,
     legalize=by_te("linear_recurrence", "linear_recurrence"),
-    gradient=_gradient_linear_recurrence,
+    gradient=gradient_in_float32(_gradient_linear_recurrence),
 )
 def linear_recurrence(
     factors: TensorStructInfo,

@@ -27,6 +27,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shown,
     tensor,
 )
+from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.tir import ops
 
@@ -142,7 +143,12 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
     ]
 
 
-@register("relax.vision.multibox_transform_loc", pure=True, legalize=_legalize, gradient=_gradient)
+@register(
+    "relax.vision.multibox_transform_loc",
+    pure=True,
+    legalize=_legalize,
+    gradient=gradient_in_float32(_gradient),
+)
 def multibox_transform_loc(
     cls_pred: TensorStructInfo,
     loc_pred: TensorStructInfo,

@@ -39,6 +39,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shown,
     te_kernel,
 )
+from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.relax.op.gather import (
     fields_of,
     gather_elements,
@@ -145,7 +146,7 @@ def _check_reduction(data: TensorStructInfo, reduction: Reduction) -> None:
     pure=True,
     adapt=_plain_update,
     legalize=by_te("scatter_elements"),
-    gradient=_gradient_scatter_elements,
+    gradient=gradient_in_float32(_gradient_scatter_elements),
 )
 def scatter_elements(
     data: TensorStructInfo,
@@ -219,7 +220,7 @@ def _gradient_scatter_nd(var: Var, call: Call, gradient: Expr, builder: BlockBui
     "relax.scatter_nd",
     pure=True,
     legalize=legalize_at_positions("scatter_nd"),
-    gradient=_gradient_scatter_nd,
+    gradient=gradient_in_float32(_gradient_scatter_nd),
 )
 def scatter_nd(
     data: TensorStructInfo,

@@ -36,6 +36,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     with_dtype,
 )
 from relaxpy.ir.relax.op.definition.sharding import broadcast_axes
+from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.relax.op.sorting import SMALL, comparable, order
 from relaxpy.ir.relax.op.statistical import extremum_gradient, reduced
 from relaxpy.ir.te import topi
@@ -57,6 +58,7 @@ _where_gradient = elementwise(
     None,
     lambda g, condition, x1, x2, y: masked(g, condition),
     lambda g, condition, x1, x2, y: masked(g, R.logical_not(condition)),
+    exact=True,
 )
 
 
@@ -177,7 +179,9 @@ def _gradient_median(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     return [extremum_gradient(g, x, y, call)]
 
 
-@register("relax.median", pure=True, runtime=_middle, gradient=_gradient_median)
+@register(
+    "relax.median", pure=True, runtime=_middle, gradient=gradient_in_float32(_gradient_median)
+)
 def median(
     x: TensorStructInfo, axis: tuple[int, ...] | None = None, keepdims: bool = False
 ) -> TensorStructInfo | TupleStructInfo:

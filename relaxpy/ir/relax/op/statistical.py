@@ -24,6 +24,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     tensor,
 )
 from relaxpy.ir.relax.op.definition.sharding import reduced_axes
+from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.te.topi.shapes import reduced_sizes
 
 
@@ -138,32 +139,32 @@ REDUCTIONS = family(
     _mean(
         "mean",
         "The sum along axes over the number of elements, on integers rounded toward zero.",
-        gradient=of_operand(_mean_gradient),
+        gradient=gradient_in_float32(of_operand(_mean_gradient)),
     ),
     _mean(
         "variance",
         "The mean of the squared distances from the mean along axes, likewise.",
-        gradient=of_operand(_variance_gradient),
+        gradient=gradient_in_float32(of_operand(_variance_gradient)),
     ),
     _mean(
         "std",
         "The square root of the variance along axes, likewise.",
-        gradient=of_operand(_std_gradient),
+        gradient=gradient_in_float32(of_operand(_std_gradient)),
     ),
     _reduction(
         "max",
         "The largest element along axes; NaN where there is one.",
-        gradient=of_operand(extremum_gradient),
+        gradient=gradient_in_float32(of_operand(extremum_gradient)),
     ),
     _reduction(
         "min",
         "The smallest element along axes; NaN where there is one.",
-        gradient=of_operand(extremum_gradient),
+        gradient=gradient_in_float32(of_operand(extremum_gradient)),
     ),
     _reduction(
         "prod",
         "The product of the elements along axes; of Booleans, whether all are true.",
-        gradient=of_operand(_prod_gradient),
+        gradient=gradient_in_float32(of_operand(_prod_gradient)),
     ),
 )
 """The operators of this family by their names without `relax.`"""

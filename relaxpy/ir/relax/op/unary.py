@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.relax.nodes import PrimStructInfo, StructInfo, TensorStructInfo
@@ -61,12 +62,22 @@ Errors:
     )
 
 
+def _asinh_gradient(g: Any, x: Any, y: Any) -> Any:
+    """g / sqrt(x * x + 1), where the square may be too large."""
+    scale = 1 / R.maximum(R.abs(x), 1)
+    return g * scale * R.rsqrt(R.square(x * scale) + R.square(scale))
+
+
 _number, _test = _rows(_infer_same), _rows(_infer_test, result="as x, Bool")
 _float = _rows(_infer_float, "any, float dtype", error=", or holds no floats")
 _negative = _rows(_infer_negative, "any but Booleans", error=", or holds Booleans")
 
 UNARY = family(
-    _number("abs", "The absolute value |x|.", gradient=elementwise(lambda g, x, y: g * R.sign(x))),
+    _number(
+        "abs",
+        "The absolute value |x|.",
+        gradient=elementwise(lambda g, x, y: g * R.sign(x), exact=True),
+    ),
     _number(
         "bitwise_not",
         "The bits of x, each inverted.",
@@ -79,26 +90,28 @@ UNARY = family(
     _number("trunc", "The nearest integer to x not farther from 0."),
     _number("sign", "1 where x is positive, -1 where it is negative, else 0; NaN where it is NaN."),
     _number("square", "x * x.", gradient=elementwise(lambda g, x, y: g * x * 2)),
-    _negative("negative", "-x.", gradient=elementwise(lambda g, x, y: -g)),
+    _negative("negative", "-x.", gradient=elementwise(lambda g, x, y: -g, exact=True)),
     _float(
         "acos",
         "The angle in [0, pi] whose cosine is x.",
-        gradient=elementwise(lambda g, x, y: -g * R.rsqrt(1 - x * x)),
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: -g * R.rsqrt((1 - x) * (1 + x))),
     ),
     _float(
         "acosh",
         "The number not below 0 whose hyperbolic cosine is x.",
-        gradient=elementwise(lambda g, x, y: g * R.rsqrt(x * x - 1)),
+        gradient=elementwise(lambda g, x, y: g * R.rsqrt(x - 1) * R.rsqrt(x + 1)),
     ),
     _float(
         "asin",
         "The angle in [-pi/2, pi/2] whose sine is x.",
-        gradient=elementwise(lambda g, x, y: g * R.rsqrt(1 - x * x)),
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g * R.rsqrt((1 - x) * (1 + x))),
     ),
     _float(
         "asinh",
         "The number whose hyperbolic sine is x.",
-        gradient=elementwise(lambda g, x, y: g * R.rsqrt(x * x + 1)),
+        gradient=elementwise(_asinh_gradient),
     ),
     _float(
         "atan",
@@ -108,25 +121,50 @@ UNARY = family(
     _float(
         "atanh",
         "The number whose hyperbolic tangent is x.",
-        gradient=elementwise(lambda g, x, y: g / (1 - x * x)),
+        gradient=elementwise(lambda g, x, y: g / ((1 - x) * (1 + x))),
     ),
     _float("cos", "The cosine of x radians.", gradient=elementwise(lambda g, x, y: -g * R.sin(x))),
-    _float("cosh", "(exp(x) + exp(-x)) / 2.", gradient=elementwise(lambda g, x, y: g * R.sinh(x))),
+    _float(
+        "cosh",
+        "(exp(x) + exp(-x)) / 2.",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g * R.sinh(x)),
+    ),
     _float(
         "erf",
         "2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.",
         legalize=by_te("erf", "erf"),
         gradient=elementwise(lambda g, x, y: g * R.exp(-x * x) * (2 / math.sqrt(math.pi))),
     ),
-    _float("exp", "e to the power x.", gradient=elementwise(lambda g, x, y: g * y)),
-    _float("log", "The natural logarithm of x.", gradient=elementwise(lambda g, x, y: g / x)),
-    _float("rsqrt", "1 / sqrt(x).", gradient=elementwise(lambda g, x, y: g * y / x * -0.5)),
+    _float(
+        "exp", "e to the power x.", precision_policy=2, gradient=elementwise(lambda g, x, y: g * y)
+    ),
+    _float(
+        "log",
+        "The natural logarithm of x.",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g / x),
+    ),
+    _float(
+        "rsqrt",
+        "1 / sqrt(x).",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g * y / x * -0.5),
+    ),
     _float("sigmoid", "1 / (1 + exp(-x)).", gradient=elementwise(lambda g, x, y: g * y * (1 - y))),
     _float("sin", "The sine of x radians.", gradient=elementwise(lambda g, x, y: g * R.cos(x))),
-    _float("sinh", "(exp(x) - exp(-x)) / 2.", gradient=elementwise(lambda g, x, y: g * R.cosh(x))),
+    _float(
+        "sinh",
+        "(exp(x) - exp(-x)) / 2.",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g * R.cosh(x)),
+    ),
     _float("sqrt", "The square root of x.", gradient=elementwise(lambda g, x, y: g / y * 0.5)),
     _float(
-        "tan", "The tangent of x radians.", gradient=elementwise(lambda g, x, y: g * (1 + y * y))
+        "tan",
+        "The tangent of x radians.",
+        precision_policy=2,
+        gradient=elementwise(lambda g, x, y: g * (1 + y * y)),
     ),
     _float("tanh", "sinh(x) / cosh(x).", gradient=elementwise(lambda g, x, y: g * (1 - y * y))),
     _test("isfinite", "Whether x is neither an infinity nor NaN."),
@@ -143,7 +181,9 @@ UNARY = family(
     precision_policy=1,
     pure=True,
     legalize=by_te("clip", "tir_clip"),
-    gradient=elementwise(lambda g, x, low, high, y: masked(g, R.equal(x, y)), None, None),
+    gradient=elementwise(
+        lambda g, x, low, high, y: masked(g, R.equal(x, y)), None, None, exact=True
+    ),
 )
 def clip(x: TensorStructInfo, min: PrimStructInfo, max: PrimStructInfo) -> TensorStructInfo:
     """x where it lies between `min` and `max`, else the nearer of the two.

@@ -63,10 +63,13 @@ def pairs(operands: Sequence[rx.Expr], grads: Sequence[rx.Expr]) -> list[tuple[r
     return out
 
 
-def gradient_program(case: Case, *, symbolic: bool) -> tuple[IRModule, list[int], list[str]]:
+def gradient_program(
+    case: Case, *, symbolic: bool, floats: str = "float64"
+) -> tuple[IRModule, list[int], list[str]]:
     """A function from the inputs and the gradients of the results to gradients of inputs.
 
-    Beside it, the positions of these inputs, and the datatypes of the results.
+    Beside it, the positions of these inputs, and the datatypes of the results. `floats` is the
+    datatype of all floats.
     """
     sizes: dict[int, Any] = {}
     params = []
@@ -75,7 +78,7 @@ def gradient_program(case: Case, *, symbolic: bool) -> tuple[IRModule, list[int]
             sizes.setdefault(n, tir.Var(f"n{n}", "int64")) if symbolic and n > 1 else n
             for n in array.shape
         ]
-        dtype = "float64" if array.dtype.kind == "f" else array.dtype
+        dtype = floats if array.dtype.kind == "f" else array.dtype
         params.append(rx.Var(f"x{k}", rx.TensorStructInfo(tuple(shape), DataType(dtype))))  # type: ignore[arg-type]
     builder = BlockBuilder()
     call = case.call(*params)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -9,8 +10,8 @@ import relaxpy
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.transform import DecomposeOpsForInference, DecomposeOpsForTraining
-from relaxpy.script import ir as I, relax as R, tir as T
-from tests.ir.relax.transform.before_after import check, stays
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from tests.ir.relax.transform.before_after import check, leaves, stays
 
 BOTH = (DecomposeOpsForInference, DecomposeOpsForTraining)
 TARGETS = ("numpy", "reference")
@@ -87,25 +88,89 @@ def test_batch_normalisation_in_training(target: str) -> None:
         np.testing.assert_allclose(one, 0.75 * old + 0.25 * now, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_layer_normalisation_in_training(target: str) -> None:
-    @I.ir_module
-    class Mod:
-        @R.function
-        def main(
-            x: R.Tensor((2, 3, 4), "float32"),
-            gamma: R.Tensor((3, 4), "float32"),
-            beta: R.Tensor((3, 4), "float32"),
-        ):
-            y = R.nn.layer_norm(x, gamma, beta, axes=[-2, -1], epsilon=1e-3, center=False)
-            return y
+def same_values(step: Any, mod: Any, *args: Any) -> None:
+    """The pass removes a norm, and leaves the values as they are, up to rounding."""
+    after = step(mod)
+    assert "_norm" not in after.script()
+    rtol = max(2 * float(ml_dtypes.finfo(args[0].dtype).eps), 1e-5)
+    for target in TARGETS:
+        found, expected = (relaxpy.compile(m, target=target)["main"](*args) for m in (after, mod))
+        for one, other in zip(leaves(found), leaves(expected), strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_allclose(
+                one.astype("float64"), other.astype("float64"), rtol=rtol, atol=rtol
+            )
 
-    after = DecomposeOpsForTraining()(Mod)
-    assert "layer_norm" not in after.script()
-    args = numbers(2, 3, 4), numbers(3, 4, seed=1), numbers(3, 4, seed=2)
-    found, expected = (relaxpy.compile(mod, target=target)["main"](*args) for mod in (after, Mod))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    stays(DecomposeOpsForInference(), Mod)
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("shape", "axes", "center"),
+    [
+        ((2, 3, 4), [-2, -1], False),
+        ((3, 3), [0], True),
+        ((3, 3), [1, 0], True),
+        ((2, 4, 3), [1], True),
+        ((2, 4, 3), [2, -3], True),
+        ((3, 1), [-2], True),
+    ],
+)
+def test_layer_normalisation_in_training(
+    shape: tuple[int, ...], axes: list[int], center: bool, dtype: str
+) -> None:
+    mod = from_source(f"""
+@I.ir_module
+class Mod:
+    @R.function
+    def main(
+        x: R.Tensor({shape}, "{dtype}"),
+        gamma: R.Tensor({tuple(shape[axis] for axis in axes)}, "{dtype}"),
+        beta: R.Tensor({tuple(shape[axis] for axis in axes)}, "{dtype}"),
+    ):
+        y = R.nn.layer_norm(x, gamma, beta, axes={axes}, epsilon=1e-3, center={center})
+        return y
+""")
+    sizes = [shape[axis] for axis in axes]
+    args = 1000 * numbers(*shape), numbers(*sizes, seed=1), numbers(*sizes, seed=2)
+    same_values(DecomposeOpsForTraining(), mod, *(a.astype(dtype) for a in args))
+    stays(DecomposeOpsForInference(), mod)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("step", BOTH)
+def test_batch_normalisation_of_narrow_floats_computes_in_float32(step: Any, dtype: str) -> None:
+    vector = f'R.Tensor((3,), "{dtype}")'
+    mod = from_source(f"""
+@I.ir_module
+class Mod:
+    @R.function
+    def main(x: R.Tensor((2, 3), "{dtype}"), g: {vector}, b: {vector}, m: {vector}, v: {vector}):
+        y = R.nn.batch_norm(
+            x, g, b, m, v, axis=1, epsilon=1e-8, training={step is DecomposeOpsForTraining}
+        )
+        return y
+""")
+    x = np.array([[1e-2, 3000, 1], [1e-2, -3000, 1]])
+    vectors = [1, 1, 1], [0, 0.5, 0], [0, 1, 0], [0, 1, 0]
+    same_values(step(), mod, *(np.array(a, dtype) for a in (x, *vectors)))
+
+
+@pytest.mark.parametrize("step", BOTH)
+@pytest.mark.parametrize(
+    "moment", ['R.Tensor(dtype="float32")', 'R.Tensor(ndim=1, dtype="float32")']
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_moments_of_unknown_shape_are_not_decomposed(step: Any, moment: str, place: int) -> None:
+    vector = 'R.Tensor((3,), "float32")'
+    mean, var = (moment if k == place else vector for k in (0, 1))
+    mod = from_source(f"""
+@I.ir_module
+class Mod:
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32"), g: {vector}, b: {vector}, m: {mean}, v: {var}):
+        y = R.nn.batch_norm(x, g, b, m, v, axis=1, training=False)
+        return y
+""")
+    stays(step(), mod)
 
 
 @pytest.mark.parametrize("step", BOTH)

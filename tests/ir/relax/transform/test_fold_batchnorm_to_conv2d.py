@@ -147,6 +147,12 @@ def test_other_normalisations_stay(mod: IRModule) -> None:
     assert FoldBatchnormToConv2D()(mod) is mod
 
 
+def test_narrow_floats_are_not_folded() -> None:
+    mod = from_source(program().script().replace("float32", "float16"))
+    assert isinstance(mod, IRModule)
+    assert FoldBatchnormToConv2D()(mod) is mod
+
+
 def test_an_unknown_datatype_is_not_folded() -> None:
     text = program(CONV, NORM, STATIC).script().replace(', dtype="float32"', "")
     mod = from_source(text)

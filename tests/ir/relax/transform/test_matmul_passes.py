@@ -21,13 +21,20 @@ def numbers(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
 
 
-def program(params: str, lines: str, *, inputs: int | None = None, pure: bool = True) -> IRModule:
-    """A function of tensors `name:size,size` of float32, with its last line returned."""
+def program(
+    params: str,
+    lines: str,
+    *,
+    inputs: int | None = None,
+    pure: bool = True,
+    dtype: str = "float32",
+) -> IRModule:
+    """A function of tensors `name:size,size` of one datatype, with its last line returned."""
     typed = []
     for param in params.split():
         name, sizes = param.split(":")
         dims = "".join(f"{s if s.isdigit() else repr(s)}, " for s in sizes.split(","))
-        typed.append(f'{name}: R.Tensor(({dims}), "float32")')
+        typed.append(f'{name}: R.Tensor(({dims}), "{dtype}")')
     attr = "" if inputs is None else f'R.func_attr({{"num_input": {inputs}}})'
     text = f"""
 @I.ir_module
@@ -270,3 +277,64 @@ def test_terms_are_not_used_after_an_effect_that_may_change_them() -> None:
     params = "x:2,3 a:3,4 b:3,4"
     lines = 'w = a + b; _ = R.print(a, format="{}"); y = x @ w'
     stays(ExpandMatmulOfSum(), program(params, lines, pure=False))
+
+
+#: Programs, whose first and last products may have a wider datatype.
+PRODUCTS = [
+    (AdjustMatmulOrder(), "x:1,2 a:2,64 b:64,2", "p = R.matmul(a, b{0}); y = R.matmul(x, p{1})"),
+    (AdjustMatmulOrder(), "x:2,1 a:2,64 b:64,2", "p = R.matmul(a, b{0}); y = R.matmul(p, x{1})"),
+    (
+        AdjustMatmulOrder(),
+        "x:1,2 a:2,64 b:64,2",
+        "p = R.matmul(a, b{0}); q = R.permute_dims(p); y = R.matmul(x, q{1})",
+    ),
+    (ExpandMatmulOfSum(), "x:1,2 a:2,2 b:2,2", "w = a + b; y = R.matmul(x, w{1})"),
+    (
+        ExpandMatmulOfSum(),
+        "x:1,2 a:2,2 b:2,2",
+        "w = a + b; t = R.permute_dims(w); y = R.matmul(x, t{1})",
+    ),
+    (
+        ReorderTakeAfterMatmul(),
+        "x:2,3 a:3,5",
+        "w = R.take(a, R.const([4, 0]), axis=-1); y = R.matmul(x, w{1})",
+    ),
+    (
+        ReorderTakeAfterMatmul(),
+        "x:2,1,3 a:4,3,5",
+        "w = R.take(a, R.const([3, 1]), axis=0); y = R.matmul(x, w{1})",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide", "first", "last"),
+    [
+        ("int8", "int32", False, False),
+        ("int8", "int32", False, True),
+        ("int8", "int32", True, True),
+        ("uint8", "uint32", False, True),
+        ("float16", "float32", False, True),
+        ("float16", "float32", True, True),
+    ],
+)
+@pytest.mark.parametrize(("step", "params", "lines"), PRODUCTS)
+def test_products_wrap_and_overflow_where_the_program_says(
+    step: Any, params: str, lines: str, dtype: str, wide: str, first: bool, last: bool
+) -> None:
+    out = f', out_dtype="{wide}"'
+    lines = lines.format(out if first else "", out if last else "")
+    if first and lines.startswith("p ="):  # the other factor has that datatype, too
+        lines = lines.replace("(x, ", "(z, ").replace(", x, ", ", z, ")
+        lines = f'z = R.astype(x, "{wide}"); {lines}'
+    mod = program(params, lines, dtype=dtype)
+    largest = 40000 if dtype == "float16" else np.iinfo(dtype).max - 20
+    args = []
+    for param in params.split():
+        name, sizes = param.split(":")
+        args.append(np.full(list(map(int, sizes.split(","))), 1 if name == "x" else largest, dtype))
+    with np.errstate(over="ignore"):
+        before, after = (
+            relaxpy.compile(m, target="reference")["main"](*args) for m in (mod, step(mod))
+        )
+    np.testing.assert_array_equal(after, before)

@@ -13,7 +13,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.transform import ToMixedPrecision
-from relaxpy.script import ir as I, relax as R
+from relaxpy.script import from_source, ir as I, relax as R
 
 RANDOM = np.random.default_rng(0)
 
@@ -123,32 +123,38 @@ def test_what_follows_stays_narrow_unless_an_operand_is_wide() -> None:
     assert_mixed(Before, After, (2, 3), (3, 4), (4,))
 
 
-def test_a_constant_out_of_range_stays_wide() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
-            with R.dataflow():
-                lv = R.matmul(x, w, out_dtype="float32")
-                gv = R.multiply(lv, R.const(65536.0, "float32"))
-                R.output(gv)
-            return gv
-
-    @I.ir_module
-    class After:
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
-            with R.dataflow():
-                x1 = R.astype(x, "float16")
-                w1 = R.astype(w, "float16")
-                sums = R.matmul(x1, w1, out_dtype="float32")
-                lv = R.astype(sums, "float16")
-                lv1 = R.astype(lv, "float32")
-                gv = R.multiply(lv1, R.const(65536.0, "float32"))
-                R.output(gv)
-            return gv
-
-    assert_structural_equal(ToMixedPrecision()(Before), After)
+@pytest.mark.parametrize(
+    ("line", "follows"),
+    [
+        ('R.multiply(lv, R.const(65536.0, "float32"))', False),
+        ('R.multiply(lv, R.const(65504.0, "float32"))', True),
+        ('R.add(lv, R.const(1e-8, "float32"))', False),
+        ('R.add(lv, R.const(1e-5, "float32"))', False),
+        ('R.add(lv, R.const(0.0, "float32"))', True),
+        ('R.add(lv, R.const([1.0, 1e-6, 0.0, 2.0], "float32"))', True),
+        ('R.add(lv, R.const([1.0, 1e-9, 0.0, 2.0], "float32"))', False),
+        ('R.power(lv, R.const(3.0, "float32"))', False),
+        ("R.exp(lv)", False),
+    ],
+)
+def test_constants_out_of_range_and_functions_that_leave_it_stay_wide(
+    line: str, follows: bool
+) -> None:
+    mod = from_source(f"""
+@I.ir_module
+class Before:
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
+        with R.dataflow():
+            lv = R.matmul(x, w, out_dtype="float32")
+            gv = {line}
+            R.output(gv)
+        return gv
+""")
+    calls = [b.value for b in ToMixedPrecision()(mod)["main"].body.blocks[0].bindings]
+    name = line.split("(")[0].replace("R.", "relax.")
+    [call] = [c for c in calls if c.op.name == name]
+    assert (call.struct_info.dtype == "float16") is follows
 
 
 def test_tuples() -> None:

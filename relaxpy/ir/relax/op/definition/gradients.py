@@ -28,6 +28,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     same,
     tensor_sinfo,
 )
+from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -170,11 +171,12 @@ def of_operand(derivative: Callable[[Expr, Expr, Expr, Call], Any]) -> Gradient:
     return rule
 
 
-def elementwise(*derivatives: Derivative) -> Gradient:
+def elementwise(*derivatives: Derivative, exact: bool = False) -> Gradient:
     """The rule of an operator on elements, from one function for each operand.
 
     It returns the gradient of the operand from that of the result, the operands, and the result,
-    before sums over broadcasts; None for an operand without a gradient.
+    before sums over broadcasts; None for an operand without a gradient. Those that are `exact`
+    only select or negate, so that narrow floats need no float32.
     """
 
     def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> Sequence[Expr]:
@@ -188,4 +190,4 @@ def elementwise(*derivatives: Derivative) -> Gradient:
                 out.append(unbroadcast(derivative(gradient, *call.args, var), operand))
         return out
 
-    return rule
+    return rule if exact else gradient_in_float32(rule)

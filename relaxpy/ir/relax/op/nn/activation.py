@@ -27,6 +27,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shown,
 )
 from relaxpy.ir.relax.op.definition.sharding import same_axes
+from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.te import topi
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 
 
 def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
-    """That of TVM, 1 at 0: a model whose parameters begin with zeros can learn."""
-    return R.where(R.less(x, 0), const(0, x.struct_info.dtype), g)
+    return R.where(R.less_equal(x, 0), const(0, x.struct_info.dtype), g)
 
 
 @register(
@@ -74,12 +74,18 @@ Errors:
 """
 
 
+_FAR = 40
+"""Beyond this distance from 0, the slopes of activations are 0 and 1 within rounding."""
+
+
 def _gradient_gelu(g: Any, x: Any, y: Any, call: Call) -> Any:
+    x = R.clip(x, -_FAR, _FAR)
     density = R.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
     return g * (0.5 + 0.5 * R.erf(x * math.sqrt(0.5)) + x * density)
 
 
 def _gradient_gelu_tanh(g: Any, x: Any, y: Any, call: Call) -> Any:
+    x = R.clip(x, -_FAR, _FAR)
     scale, square = math.sqrt(2 / math.pi), x * x
     power = R.tanh(scale * x * (1 + 0.044715 * square))
     slope = scale * (1 + 3 * 0.044715 * square)
@@ -88,7 +94,7 @@ def _gradient_gelu_tanh(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 def _gradient_silu(g: Any, x: Any, y: Any, call: Call) -> Any:
     share = R.sigmoid(x)
-    return g * (share + y * (1 - share))
+    return g * share * (1 + R.clip(x, -_FAR, _FAR) * (1 - share))
 
 
 _activation = Rows(
@@ -101,13 +107,19 @@ _activation = Rows(
 )
 
 ACTIVATIONS = family(
-    _activation("nn.gelu", "x * (1 + erf(x / sqrt(2))) / 2.", gradient=of_operand(_gradient_gelu)),
+    _activation(
+        "nn.gelu",
+        "x * (1 + erf(x / sqrt(2))) / 2.",
+        gradient=gradient_in_float32(of_operand(_gradient_gelu)),
+    ),
     _activation(
         "nn.gelu_tanh",
         "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2.",
-        gradient=of_operand(_gradient_gelu_tanh),
+        gradient=gradient_in_float32(of_operand(_gradient_gelu_tanh)),
     ),
-    _activation("nn.silu", "x * sigmoid(x).", gradient=of_operand(_gradient_silu)),
+    _activation(
+        "nn.silu", "x * sigmoid(x).", gradient=gradient_in_float32(of_operand(_gradient_silu))
+    ),
 )
 gelu, gelu_tanh, silu = ACTIVATIONS.values()
 
@@ -122,7 +134,7 @@ def _gradient_leakyrelu(g: Any, x: Any, y: Any, call: Call) -> Any:
     layout=same_layout,
     pure=True,
     legalize=by_te("nn.leaky_relu", "leaky_relu"),
-    gradient=of_operand(_gradient_leakyrelu),
+    gradient=gradient_in_float32(of_operand(_gradient_leakyrelu)),
 )
 def leakyrelu(data: TensorStructInfo, alpha: float = 0.01) -> TensorStructInfo:
     """data where it is positive, else alpha * data.
@@ -139,13 +151,14 @@ def leakyrelu(data: TensorStructInfo, alpha: float = 0.01) -> TensorStructInfo:
 
 def _gradient_selu(g: Any, x: Any, y: Any, call: Call) -> Any:
     scale, alpha = topi.nn.SELU_SCALE, topi.nn.SELU_ALPHA
-    return g * R.where(R.greater(x, 0), R.full_like(x, scale), y + scale * alpha)
+    below = R.exp(R.minimum(x, 0)) * (scale * alpha)
+    return g * R.where(R.greater(x, 0), R.full_like(x, scale), below)
 
 
 SELU = _activation(
     "nn.selu",
     "1.0507 * x where x is positive, else 1.7581 * (exp(x) - 1).",
-    gradient=of_operand(_gradient_selu),
+    gradient=gradient_in_float32(of_operand(_gradient_selu)),
 )
 (selu,) = family(SELU).values()
 
@@ -161,7 +174,7 @@ def _gradient_softplus(g: Any, x: Any, y: Any, call: Call) -> Any:
     layout=same_layout,
     pure=True,
     legalize=by_te("nn.softplus"),
-    gradient=of_operand(_gradient_softplus),
+    gradient=gradient_in_float32(of_operand(_gradient_softplus)),
 )
 def softplus(
     data: TensorStructInfo, beta: float = 1.0, threshold: float = 20.0
@@ -195,7 +208,7 @@ def _gradient_prelu(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     layout=along("axis"),
     pure=True,
     legalize=by_te("nn.prelu"),
-    gradient=_gradient_prelu,
+    gradient=gradient_in_float32(_gradient_prelu),
 )
 def prelu(data: TensorStructInfo, alpha: TensorStructInfo, axis: int = 1) -> TensorStructInfo:
     """data where it is positive, else alpha * data, with a slope for each channel.

@@ -29,6 +29,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     tensor,
     tensor_sinfo,
 )
+from relaxpy.ir.relax.op.definition.widening import gradient_in_float32, legalization_in_float32
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
@@ -69,7 +70,7 @@ def _gradient_cross_entropy(
     "relax.nn.cross_entropy_with_logits",
     pure=True,
     legalize=by_te(_cross_entropy, "cross_entropy_with_logits"),
-    gradient=_gradient_cross_entropy,
+    gradient=gradient_in_float32(_gradient_cross_entropy),
 )
 def cross_entropy_with_logits(
     predictions: TensorStructInfo, labels: TensorStructInfo
@@ -210,7 +211,12 @@ def _check_nll(
             )
 
 
-@register("relax.nn.nll_loss", pure=True, legalize=_legalize_nll_loss, gradient=_gradient_nll_loss)
+@register(
+    "relax.nn.nll_loss",
+    pure=True,
+    legalize=_legalize_nll_loss,
+    gradient=gradient_in_float32(_gradient_nll_loss),
+)
 def nll_loss(
     predictions: TensorStructInfo,
     targets: TensorStructInfo,
@@ -274,8 +280,8 @@ def _gradient_nll_backward(
 @register(
     "relax.grad.nll_loss_backward",
     pure=True,
-    legalize=_legalize_nll_backward,
-    gradient=_gradient_nll_backward,
+    legalize=legalization_in_float32(_legalize_nll_backward),
+    gradient=gradient_in_float32(_gradient_nll_backward),
 )
 def nll_loss_backward(
     output_grad: TensorStructInfo,

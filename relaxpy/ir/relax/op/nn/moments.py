@@ -36,6 +36,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shown,
     tensor,
 )
+from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.relax.op.nn.normalization import standardized, through_moments
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
@@ -129,7 +130,7 @@ def _gradient_batch_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
     layout=along("axis"),
     pure=True,
     legalize=by_te("nn.batch_norm", "batch_norm"),
-    gradient=_gradient_batch_norm,
+    gradient=gradient_in_float32(_gradient_batch_norm),
 )
 def batch_norm(
     data: TensorStructInfo,
@@ -202,7 +203,7 @@ def _gradient_instance_norm(
     precision_policy=1,
     pure=True,
     legalize=by_te("nn.instance_norm", "instance_norm", axes="axis"),
-    gradient=_gradient_instance_norm,
+    gradient=gradient_in_float32(_gradient_instance_norm),
 )
 def instance_norm(
     data: TensorStructInfo,
@@ -261,7 +262,7 @@ def _gradient_group_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
     precision_policy=1,
     pure=True,
     legalize=by_te("nn.group_norm", "group_norm"),
-    gradient=_gradient_group_norm,
+    gradient=gradient_in_float32(_gradient_group_norm),
 )
 def group_norm(
     data: TensorStructInfo,

@@ -24,6 +24,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     tensor,
 )
 from relaxpy.ir.relax.op.definition.sharding import whole_along_axis
+from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -65,11 +66,15 @@ def _gradient_log_softmax(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 
 NORMALIZED = family(
-    _along("nn.softmax", "exp(x - m) / sum(exp(x - m))", gradient=of_operand(_gradient_softmax)),
+    _along(
+        "nn.softmax",
+        "exp(x - m) / sum(exp(x - m))",
+        gradient=gradient_in_float32(of_operand(_gradient_softmax)),
+    ),
     _along(
         "nn.log_softmax",
         "x - m - log(sum(exp(x - m)))",
-        gradient=of_operand(_gradient_log_softmax),
+        gradient=gradient_in_float32(of_operand(_gradient_log_softmax)),
     ),
 )
 softmax, log_softmax = NORMALIZED.values()
@@ -107,7 +112,7 @@ def _normalized(
     return data if decided else tensor(None, data.dtype, data.vdevice, data.ndim)
 
 
-class _Axes:
+class NormalizedAxes:
     """The axes of a normalisation in the order of its parameters, and the remaining axes."""
 
     def __init__(self, call: Call) -> None:
@@ -117,7 +122,9 @@ class _Axes:
         self._ascending = sorted(range(len(self.axes)), key=self.axes.__getitem__)
 
     def beside_data(self, parameter: Any) -> Any:
-        """Permute and expand a parameter to the rank and the axis order of the data."""
+        """Permute and expand a parameter to broadcast along its axes of the data."""
+        if self.axes == tuple(range(len(self.others), len(self.others) + len(self.axes))):
+            return parameter
         if self._ascending != list(range(len(self.axes))):
             parameter = R.permute_dims(parameter, self._ascending)
         return R.expand_dims(parameter, self.others) if self.others else parameter
@@ -147,7 +154,7 @@ def through_moments(g: Any, normal: Any, inverse: Any, axes: Sequence[int]) -> A
 
 def _gradient_layer_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     x, gamma, beta = cast("Any", call.args)
-    along = _Axes(call)
+    along = NormalizedAxes(call)
     centered, inverse = standardized(x, along.axes, call.attrs["epsilon"])
     normal = centered * inverse
     g = gradient * along.beside_data(gamma) if call.attrs["scale"] else gradient
@@ -160,7 +167,7 @@ def _gradient_layer_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
 
 def _gradient_rms_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     x, weight = cast("Any", call.args)
-    along = _Axes(call)
+    along = NormalizedAxes(call)
 
     def mean(value: Any) -> Any:
         return R.mean(value, along.axes, keepdims=True)
@@ -180,7 +187,7 @@ def _gradient_rms_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     precision_policy=1,
     pure=True,
     legalize=by_te("nn.layer_norm", "layer_norm", axes="axis"),
-    gradient=_gradient_layer_norm,
+    gradient=gradient_in_float32(_gradient_layer_norm),
 )
 def layer_norm(
     data: TensorStructInfo,
@@ -210,7 +217,7 @@ def layer_norm(
     precision_policy=1,
     pure=True,
     legalize=by_te("nn.rms_norm", "rms_norm", axes="axis"),
-    gradient=_gradient_rms_norm,
+    gradient=gradient_in_float32(_gradient_rms_norm),
 )
 def rms_norm(
     data: TensorStructInfo,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import reduce
+from typing import cast
 
 from typing_extensions import override
 
@@ -18,11 +19,12 @@ from relaxpy.ir.relax.dpl.constructors import is_op, wildcard
 from relaxpy.ir.relax.dpl.pattern import DFPattern
 from relaxpy.ir.relax.dpl.rewriter import ExprPatternRewriter
 from relaxpy.ir.relax.nodes import Call, Expr, Function, Var, VarBinding
+from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
 from relaxpy.ir.relax.transform.algebra.products import (
+    have_one_dtype,
     is_transposition,
     known_early,
-    product,
     shape_of,
     transposed,
 )
@@ -40,7 +42,8 @@ class AdjustMatmulOrder(Pass):
     has other uses is computed anyway, so that it costs nothing. If it depends on symbolic sizes
     which order is better, the order is the one that is better for one matrix of each stack, or else
     stays; the attribute `tir_var_upper_bound` of a function, a mapping from names, bounds sizes.
-    Rounding may differ.
+    Products that round or wrap in different datatypes stay. Rounding may differ, and with it the
+    overflow of what is computed between.
 
     Example:
         @I.ir_module
@@ -93,6 +96,8 @@ class AdjustMatmulOrder(Pass):
                     if all(factor in early for factor in pair):
                         return None
                     factors[first : first + 2] = [transposed(factor) for factor in pair]
+            if not have_one_dtype(expr, *factors, *(matches[p] for p in inner if p in matches)):
+                return None
             is_left = left in matches or left_permuted in matches
             stays = any(matches.get(pattern) in shared for pattern in computed)
             return _adjusted(expr, factors, early, upper, is_left=is_left, inner_stays=stays)
@@ -132,8 +137,8 @@ def _adjusted(
     if any(shape_of(factor) is None for factor in factors) or not _associative(*factors):
         return None
     known = [factor in early for factor in factors]
-    left_inner, right_inner = product(a, b, expr), product(b, c, expr)
-    left, right = product(left_inner, c, expr), product(a, right_inner, expr)
+    left_inner, right_inner = R.matmul(a, b), R.matmul(b, c)
+    left, right = R.matmul(left_inner, c), R.matmul(a, right_inner)
     if all(known):
         return None
     if known[1] and (known[0] or known[2]):
@@ -148,14 +153,13 @@ def _adjusted(
             prefers_left = _is_less(upper, *costs)
     if prefers_left is None or prefers_left is is_left:
         return None
-    return left if prefers_left else right
+    return cast("Expr", left if prefers_left else right)
 
 
 def _associative(a: Expr, b: Expr, c: Expr) -> bool:
     """Whether the order does not matter: a vector makes a matrix of the stack next to it."""
     ndims = [len(shape_of(factor) or ()) for factor in (a, b, c)]
-    dtypes = {info.dtype for info in map(tensor_sinfo, (a, b, c)) if info is not None}
-    return len(dtypes) == 1 and (min(ndims) >= 2 or ndims[1] == 2)
+    return min(ndims) >= 2 or ndims[1] == 2
 
 
 def _total(numbers: Iterable[tir.PrimExpr]) -> tir.PrimExpr:

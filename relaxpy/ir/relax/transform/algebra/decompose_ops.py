@@ -31,6 +31,8 @@ from relaxpy.ir.relax.nodes import (
     const,
 )
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.definition.widening import narrowed, widened
+from relaxpy.ir.relax.op.nn.normalization import NormalizedAxes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.find_function import find_function
@@ -43,7 +45,8 @@ class DecomposeOpsForInference(Pass):
 
     Its other two results are these themselves. `tensor_to_shape` becomes a call of a packed
     function, whose result is cast to a shape of new variables. If `func_name` is not None, only
-    this function changes. A normalisation of unknown rank or datatype stays.
+    this function changes. A normalisation of unknown rank or datatype stays, and one by vectors of
+    unknown shape.
 
     Example:
         @I.ir_module
@@ -103,7 +106,7 @@ class DecomposeOpsForTraining(Pass):
 
     Its other two results are the updated moving mean and variance. `layer_norm` and
     `tensor_to_shape` are decomposed, too. If `func_name` is not None, only this function changes.
-    A normalisation of unknown rank or datatype stays.
+    A normalisation of unknown rank or datatype stays, and one by vectors of unknown shape.
 
     Example:
         @I.ir_module
@@ -155,7 +158,10 @@ class DecomposeOpsForTraining(Pass):
 
 
 Decomposition: TypeAlias = Callable[[PrecedingBindings, Call], "Expr | None"]
-"""Binds operands, and returns the new value of a call, or None if it stays."""
+"""Binds operands, and returns the new value of a call, or None if it stays.
+
+Floats narrower than float32 are float32 in the call, as in the operator; its value is rounded.
+"""
 
 
 def _decomposed(
@@ -186,9 +192,14 @@ class _Decomposing(BindingRewriter):
             return None
         rule = self.rules.get(call.op) if isinstance(call.op, Op) else None
         new = PrecedingBindings(binding, block)
-        value = None if rule is None else rule(new, call)
+        if rule is None:
+            return None
+        wide = widened(call, new.bound)
+        value = rule(new, wide)
         if value is None:
             return None
+        if wide is not call:
+            value = narrowed(value, call.struct_info)
         var = type(binding.var)(binding.var.name_hint, None, binding.var.span)
         self._images[binding.var] = var
         last = new.bindings[-1]
@@ -198,11 +209,13 @@ class _Decomposing(BindingRewriter):
 
 
 def _known(call: Call) -> TensorStructInfo | None:
-    """The struct info of the data, if its rank and datatype are known and all operands have it."""
+    """The struct info of the data, if its rank, and the datatype and shapes of others are known."""
     sinfos = [arg.struct_info for arg in call.args]
     tensors = [sinfo for sinfo in sinfos if isinstance(sinfo, TensorStructInfo)]
     data = tensors[0]
     if len(tensors) < len(sinfos) or len({sinfo.dtype for sinfo in tensors}) > 1:
+        return None
+    if any(sinfo.get_shape() is None for sinfo in tensors[1:]):
         return None
     return None if data.ndim < 0 or data.dtype.is_void else data
 
@@ -232,7 +245,7 @@ def _scaled(
     call: Call,
     centered: Expr,
     variance: Expr,
-    beside: Callable[[Expr], Expr] = lambda vector: vector,
+    beside: Callable[[Expr], Expr],
 ) -> Expr:
     """Numbers divided by their standard deviation, times gamma and plus beta if `call` says so."""
     x, *vectors = call.args[:3]
@@ -274,7 +287,9 @@ def _layer_norm(new: PrecedingBindings, call: Call) -> Expr | None:
         return None
     x, axes = call.args[0], call.attrs["axes"]
     centered = new.bound(R.subtract(x, new.bound(R.mean(x, axes, keepdims=True))))
-    return _scaled(new, call, centered, new.bound(R.variance(x, axes, keepdims=True)))
+    along = NormalizedAxes(call)
+    variance = new.bound(R.variance(x, axes, keepdims=True))
+    return _scaled(new, call, centered, variance, lambda v: new.bound(along.beside_data(v)))
 
 
 def _tensor_to_shape(new: PrecedingBindings, call: Call) -> Expr | None:

@@ -27,14 +27,13 @@ from relaxpy.ir.relax.nodes import (
     is_call_of,
 )
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.unused import without_unused
 from relaxpy.ir.relax.transform.algebra.products import (
     has_same_sizes,
+    have_one_dtype,
     known_early,
-    product,
 )
 
 _Term: TypeAlias = tuple[Expr, tuple[Attr, ...]]
@@ -46,7 +45,8 @@ class ExpandMatmulOfSum(Pass):
     """x @ (a + b) -> x @ a + x @ b, and the same for the transposed sum.
 
     A sum stays if it can be computed before the function is called, from its weights alone: see
-    `relax.analysis.computable_at_compile_time`. Rounding may differ.
+    `relax.analysis.computable_at_compile_time`, and if the product has another datatype. Rounding
+    may differ.
 
     Example:
         @I.ir_module
@@ -162,8 +162,8 @@ class _Expanding(BindingRewriter):
     def _expanded(self, old: VarBinding, call: Call, block: BindingBlock) -> Rewritten:
         """The bindings of the products with the terms of a sum, and of their sum."""
         x, factor = call.args
-        sinfo = tensor_sinfo(call)
-        dtype = None if sinfo is None else sinfo.dtype
+        if not have_one_dtype(call, x, factor):
+            return None
         kind = DataflowVar if isinstance(block, DataflowBlock) else Var
         bindings: list[Binding] = []
 
@@ -177,13 +177,13 @@ class _Expanding(BindingRewriter):
         waiting: list[_Term] = [(factor, ())]
         while True:
             term = expr, axes = waiting.pop()
-            key = (x, dtype, *term)
+            key = (x, *term)
             terms = self._terms(term)
-            missing = [t for t in terms if (x, dtype, *t) not in self.known]
+            missing = [t for t in terms if (x, *t) not in self.known]
             if missing:
                 waiting += (term, *reversed(missing))
             elif terms:
-                total = R.add(*(self.known[x, dtype, *t] for t in terms))
+                total = R.add(*(self.known[x, *t] for t in terms))
                 if not waiting:
                     return [*bindings, replace(old, value=replace(total, span=call.span))]
                 bound(key, total)
@@ -191,4 +191,4 @@ class _Expanding(BindingRewriter):
                 return None
             else:
                 permuted = bound(term, R.permute_dims(expr, *axes)) if axes else expr
-                bound(key, product(x, permuted, call))
+                bound(key, R.matmul(x, permuted))

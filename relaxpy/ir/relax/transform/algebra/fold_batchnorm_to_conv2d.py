@@ -8,6 +8,7 @@ from typing import Any, cast
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -32,6 +33,8 @@ from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from relaxpy.ir.tir.layout import Layout
 
+_DATATYPES = {DataType("float32"), DataType("float64")}
+
 
 @dataclass(frozen=True)
 class FoldBatchnormToConv2D(Pass):
@@ -39,7 +42,7 @@ class FoldBatchnormToConv2D(Pass):
 
     The convolution has no other use than the normalisation, of which only the first result is used.
     A normalisation with `training=True`, which is the default, stays: it uses the mean and variance
-    of the batch.
+    of the batch. So does one of narrower floats than float32, which computes in float32.
 
     Example:
         @I.ir_module
@@ -125,14 +128,14 @@ class _Folding(BindingRewriter):
 
 
 def _can_be_folded(conv: Call, norm: Call) -> bool:
-    """Whether moving moments of channels, which are one axis, are used in one known datatype."""
+    """Whether moving moments of channels, which are one axis, are used in float32 or float64."""
     if norm.attrs["training"]:
         return False
     sinfos = [arg.struct_info for arg in (conv.args[1], *norm.args)]
     if not all(isinstance(s, TensorStructInfo) for s in sinfos):
         return False
     dtypes = {cast("TensorStructInfo", sinfo).dtype for sinfo in sinfos}
-    if len(dtypes) > 1 or any(dtype.is_void for dtype in dtypes):
+    if len(dtypes) > 1 or not dtypes <= _DATATYPES:
         return False
     out, kernel = _out_layout(conv), Layout.of(cast("str", conv.attrs["kernel_layout"]))
     axis = cast("int", norm.attrs["axis"]) % len(out)

@@ -23,13 +23,11 @@ def known_early(mod: IRModule) -> set[Expr]:
     return known
 
 
-def product(x: Expr, y: Expr, like: Expr) -> Call:
-    """The product of matrices, with the datatype that another product has."""
-    sinfo = tensor_sinfo(like)
-    dtypes = {info.dtype for info in map(tensor_sinfo, (x, y)) if info is not None}
-    if sinfo is None or sinfo.dtype.is_void or dtypes == {sinfo.dtype}:
-        return cast("Call", R.matmul(x, y))
-    return cast("Call", R.matmul(x, y, out_dtype=sinfo.dtype))
+def have_one_dtype(*tensors: Expr) -> bool:
+    """Whether tensors have one known datatype, so that all round and wrap alike."""
+    dtypes = {None if sinfo is None else sinfo.dtype for sinfo in map(tensor_sinfo, tensors)}
+    [dtype, *others] = dtypes
+    return not others and dtype is not None and not dtype.is_void
 
 
 def shape_of(expr: Expr) -> tuple[tir.PrimExpr, ...] | None:

@@ -17,7 +17,7 @@ from relaxpy.ir.relax.dpl.rewriter import ExprPatternRewriter
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
-from relaxpy.ir.relax.transform.algebra.products import product, shape_of
+from relaxpy.ir.relax.transform.algebra.products import shape_of
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _reordered(expr: Call, x: Expr, take: Call) -> Expr | None:
         return None
     axis %= table_ndim
     if axis == table_ndim - 1 == 1:
-        whole = product(x, table, expr)
+        whole = _product(x, table, expr)
         return cast("Expr", R.take(whole, indices, axis=ndim - 1, mode=mode))
     sizes, x_sizes = shape_of(table), shape_of(x)
     if x_ndim != 3 or table_ndim != 3 or axis != 0 or sizes is None or x_sizes is None:
@@ -89,5 +89,14 @@ def _reordered(expr: Call, x: Expr, take: Call) -> Expr | None:
     count, rows, columns = sizes
     matrix = R.reshape(R.permute_dims(table, (1, 0, 2)), ShapeExpr((rows, count * columns)))
     shape = ShapeExpr((x_sizes[0], x_sizes[1], count, columns))
-    chosen = R.take(R.reshape(product(x, matrix, expr), shape), indices, axis=2, mode=mode)
+    chosen = R.take(R.reshape(_product(x, matrix, expr), shape), indices, axis=2, mode=mode)
     return cast("Expr", R.einsum((chosen,), "ijik->ijk"))
+
+
+def _product(x: Expr, y: Expr, like: Expr) -> Call:
+    """The product of matrices, with the datatype that another product has."""
+    sinfo = tensor_sinfo(like)
+    dtypes = {info.dtype for info in map(tensor_sinfo, (x, y)) if info is not None}
+    if sinfo is None or sinfo.dtype.is_void or dtypes == {sinfo.dtype}:
+        return cast("Call", R.matmul(x, y))
+    return cast("Call", R.matmul(x, y, out_dtype=sinfo.dtype))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from typing_extensions import override
@@ -45,8 +45,7 @@ from relaxpy.ir.relax.rewrite.results import with_derived_results
 
 ALWAYS, FOLLOW = 0, 1
 NARROW, WIDE = DataType("float16"), DataType("float32")
-_LARGEST: Final = 65504.0
-"""The largest float16."""
+_LIMITS: Final = np.finfo(np.float16)
 _WRAP_PARAM = Op("relax.wrap_param")
 Precision: TypeAlias = "DataType | tuple[Precision, ...] | None"
 """The datatype of a tensor, or those of the fields of a tuple; None where any will do."""
@@ -58,10 +57,11 @@ class ToMixedPrecision(Pass):
 
     The precision policy of an operator decides. Operands of matrix products and convolutions become
     float16; their sums are of `out_dtype`, and their results are stored in float16. Operators that
-    follow use float16 if all operands have it or are constants in its range. All others use what
-    the program says. Parameters, results of blocks, and code outside of blocks keep their
-    datatypes. Parameters in `fp16_input_names` become float16, but not those of local functions and
-    of functions that the module mentions, whose arguments stay as they are.
+    follow use float16 if all operands have it or are constants in its range, and scalars that are
+    not subnormal in it, as an epsilon may be. All others use what the program says. Parameters,
+    results of blocks, and code outside of blocks keep their datatypes. Parameters in
+    `fp16_input_names` become float16, but not those of local functions and of functions that the
+    module mentions, whose arguments stay as they are.
 
     Example:
         @I.ir_module
@@ -385,13 +385,20 @@ def _fits_narrow(arg: Expr) -> bool:
         data = np.asarray(arg.data)
         if data.dtype == np.float16:
             return True
-        return data.dtype.kind in "fi" and bool(np.all(np.abs(data.astype("float64")) <= _LARGEST))
+        return data.dtype.kind in "fi" and _is_in_range(data.astype("float64"))
     if isinstance(arg, Tuple):
         return all(map(_fits_narrow, arg.fields))
     sinfo = arg.struct_info
     if isinstance(sinfo, TupleStructInfo):
         return all(isinstance(f, TensorStructInfo) and f.dtype == NARROW for f in sinfo.fields)
     return not isinstance(sinfo, TensorStructInfo) or sinfo.dtype == NARROW
+
+
+def _is_in_range(data: np.ndarray[Any, Any]) -> bool:
+    """Whether float16 has numbers of these sizes, and all digits of a scalar, as an epsilon."""
+    sizes = np.abs(data)
+    least = _LIMITS.tiny if data.size == 1 else _LIMITS.smallest_subnormal
+    return bool(np.all((sizes == 0) | ((sizes >= least) & (sizes <= _LIMITS.max))))
 
 
 def _with_sums(call: Call, out_dtype: str) -> Expr:
