@@ -201,7 +201,7 @@ class ValueCheck(PassInstrument):
         found = self._outcomes(after, expected)
         rtol = self._rtol
         if rtol is None:
-            rtol = EPSILONS * max(_rounding(before), _rounding(after))
+            rtol = EPSILONS * max(rounding_of(before), rounding_of(after))
         for name, was in expected.items():
             now = found.get(name)
             if now is None or not was.is_comparable(now.params):
@@ -260,7 +260,7 @@ def _copied(value: Value) -> Value:
     return value.copy() if hasattr(value, "copy") and hasattr(value, "dtype") else value
 
 
-def _rounding(mod: IRModule) -> float:
+def rounding_of(mod: IRModule) -> float:
     """The largest relative error of one rounding to a datatype of the module's variables."""
     sinfos = {
         var.struct_info

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz import pass_sequences
 from tests.fuzz.graphs import run, write
 from tests.fuzz.seed import COUNT, SEED
 
@@ -30,3 +31,10 @@ def test_programs_do_what_their_twins_do(batch: int, tmp_path: Path) -> None:
 def test_programs_are_the_same_for_one_seed() -> None:
     assert write("a") == write("a")
     assert write("a") != write("b")
+
+
+@pytest.mark.rule("OPT-1", "OPT-2")
+@pytest.mark.parametrize("k", range(-(-COUNT // 8)))
+def test_sequences_of_passes_compute_what_the_reference_does(k: int) -> None:
+    seed = f"{SEED}.{k}"
+    assert pass_sequences.run(seed) is None, seed

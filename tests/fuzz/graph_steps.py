@@ -370,20 +370,28 @@ def move(b: Body) -> None:
                 shape=shape,
             )
         case "concat" if rank and len(str(x.shape)) < 40:
+            axis = b.rng.randrange(rank)
+            others = (*x.shape[:axis], *x.shape[axis + 1 :])
             y = b.pick(
-                lambda t: t.dtype == x.dtype and t.shape[1:] == x.shape[1:] and len(t.shape) == rank
+                lambda t: (
+                    (t.dtype, len(t.shape)) == (x.dtype, rank)
+                    and (*t.shape[:axis], *t.shape[axis + 1 :]) == others
+                )
             )
             assert y is not None
-            first, second = x.shape[0], y.shape[0]
+            first, second = x.shape[axis], y.shape[axis]
+            axis -= b.rng.choice((0, rank))
             both_known = isinstance(first, int) and isinstance(second, int)
             size = first + second if both_known else f"({first} + {second})"  # type: ignore[operator]
             quarters = None if None in (x.quarters, y.quarters) else max(x.quarters, y.quarters)  # type: ignore[type-var]
-            twin_ = f"t.place(lambda v, w: np.concatenate((v, w)), {x.name}, {y.name})"
+            twin_ = f"t.place(lambda v, w: np.concatenate((v, w), {axis}), {x.name}, {y.name})"
+            shape = list(x.shape)
+            shape[axis] = size
             b.bind(
                 x,
-                f"R.concat(({x.name}, {y.name}))",
+                f"R.concat(({x.name}, {y.name}), {axis})",
                 twin_,
-                shape=(size, *x.shape[1:]),
+                shape=tuple(shape),
                 reach=max(x.reach, y.reach),
                 quarters=quarters,
             )
@@ -402,6 +410,17 @@ def move(b: Body) -> None:
                 twin_,
                 shape=(size, *x.shape[1:]),
             )
+        case "slice" if rank and isinstance(x.shape[0], str) and len(x.shape[0]) < 40:
+            size = x.shape[0]  # the first or last of the elements of a symbolic axis, in two ways
+            first, last = b.rng.choice((("0", size), (size, f"{size} + {size}")))
+            name = b.source.fresh("c")
+            twin_ = f"t.place(lambda v: np.concatenate((v, v)), {x.name})"
+            b.line(f"{name} = R.concat(({x.name}, {x.name}))", f"{name} = {twin_}")
+            cut = f"[0], [{first}], [{last}], assume_inbound={b.rng.random() < 0.5}"
+            vague = b.bind(x, f"R.strided_slice({name}, {cut})", x.name)
+            sinfo = sinfo_text(x.dtype, x.shape)
+            b.tensors.remove(vague)
+            b.bind(x, f"R.match_cast({vague.name}, {sinfo})", x.name)
         case "split" if (
             rank and isinstance(x.shape[-1], int) and x.shape[-1] % 2 == 0 and x.shape[-1]
         ):
@@ -413,6 +432,24 @@ def move(b: Body) -> None:
             )
             shape = (*x.shape[:-1], half)
             b.tuples.append((name, (replace(x, shape=shape), replace(x, shape=shape))))
+
+
+def unchanged(b: Body) -> None:
+    """A call whose result is its operand, or equal to it."""
+    x = b.pick()
+    if x is None:
+        return
+    rank, sizes = len(x.shape), ", ".join(map(str, x.shape))
+    axis = b.rng.randrange(-rank, rank) if rank else 0
+    calls = [f'R.astype({x.name}, "{x.dtype}")', f'R.wrap_param({x.name}, "{x.dtype}")']
+    calls += [f"R.permute_dims({x.name}, {list(range(rank))})", f"R.tile({x.name}, {[1] * rank})"]
+    calls.append(f"R.broadcast_to({x.name}, R.shape([{sizes}]))")
+    if rank:
+        calls += [f"R.repeat({x.name}, 1, {axis})", f"R.concat(({x.name},), {axis})"]
+        calls.append(f"R.roll({x.name}, 0, {axis})")
+        end = f"[{x.shape[0]}], assume_inbound=True"
+        calls.append(f"R.strided_slice({x.name}, [0], [0], {end})")
+    b.bind(x, b.rng.choice(calls), x.name)
 
 
 def tuples(b: Body) -> None:
@@ -482,11 +519,15 @@ def overwrite(b: Body) -> None:
     python = f't.binary("add", {x.name}, {x.name})'
     b.line(f"{new.name} = R.add({x.name}, {x.name})", f"{new.name} = {python}")
     source = new.name
+    if b.rng.random() < 0.3:  # through calls that may return their operand
+        source = b.source.fresh("o")
+        call = b.rng.choice(("astype", "wrap_param"))
+        b.line(f'{source} = R.{call}({new.name}, "float32")', f"{source} = {new.name}")
     if b.rng.random() < 0.5:
         b.bind(new, f"R.negative({new.name})", f't.unary("negative", {new.name})')
     if b.rng.random() < 0.5:  # through a tuple
         pair = b.source.fresh("t")
-        b.line(f"{pair} = ({x.name}, {new.name})")
+        b.line(f"{pair} = ({x.name}, {source})")
         source = b.source.fresh("o")
         b.line(f"{source} = {pair}[1]")
     sinfo = sinfo_text("float32", x.shape)
@@ -693,7 +734,21 @@ def call(b: Body) -> None:
 
 FLOWING: list[Callable[[Body], None]] = [
     *(unary, unary, binary, binary, binary, binary, choose, convert, reduction, reduction),
-    *(product, softmax, move, move, move, tuples, cast, kernel, helper, call, call, call),
+    *(
+        product,
+        softmax,
+        move,
+        move,
+        move,
+        unchanged,
+        tuples,
+        cast,
+        kernel,
+        helper,
+        call,
+        call,
+        call,
+    ),
     *(overwrite, recursion),
 ]
 """The kinds of statement that a dataflow block may have."""

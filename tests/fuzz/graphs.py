@@ -1,5 +1,7 @@
 """Random graph programs beside their twins in NumPy: `python -m tests.fuzz.graphs COUNT [SEED]`.
 
+It also runs half as many sequences of passes (`pass_sequences.py`).
+
 A program is written twice at once, as Relax and as plain Python over `tests.fuzz.twin`, which share
 no code. Each runs several times. What is varied, each by itself:
 
@@ -230,14 +232,24 @@ def failures(
             yield name, program, traceback.format_exc()
 
 
+def is_decorated(program: Program) -> bool:
+    """Whether functions outside of the module take part, which only Python reads."""
+    return not program.relax.startswith(f"{HEADER}\n@I.ir_module")
+
+
 def main(count: int, seed: str) -> int:
-    """Report failures of `count` programs; 1 if there are any."""
+    """Report failures of `count` programs, and half as many pass sequences; 1 if there are any."""
+    from tests.fuzz import pass_sequences
+
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, program, what in failures(count, seed, Path(folder)):
             bad += 1
             print(f"--- {name}\n{program.relax}\n{program.python}\n{what}", flush=True)
-    print(f"{count} programs from seed {seed}, {bad} failures")
+    for name, what in pass_sequences.failures(count // 2, seed):
+        bad += 1
+        print(f"--- passes {name}\n{what}", flush=True)
+    print(f"{count} programs and {count // 2} pass sequences from seed {seed}, {bad} failures")
     return int(bad > 0)
 
 
