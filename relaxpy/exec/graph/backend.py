@@ -11,7 +11,6 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.container import release
 from relaxpy.exec.graph.emit import GraphEmitter, constants_name
 from relaxpy.exec.graph.program import Constant, Graph
 from relaxpy.exec.graph.read import GraphReader
@@ -131,8 +130,7 @@ def link_graph(
     for index, constant in enumerate(constants):
         data, mark = np.require(constant.data, requirements=["C", "A"]), 0
         if constant.packing is not None:
-            data, mark = constant.packing.packed(data), MARK
-            release(constant.data)
+            data, mark = constant.packing.shared(data), MARK
         kept.append(data)
         ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
     last = _Fallback(fallback, kept)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.exec.native.values import packing
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.ir.op import Op
 from relaxpy.script import from_source
@@ -21,11 +24,12 @@ def packed(monkeypatch: pytest.MonkeyPatch) -> list[Packing]:
     found: list[Packing] = []
     plain = Packing.packed
 
-    def record(packing: Packing, data: np.ndarray) -> np.ndarray:
-        found.append(packing)
-        return guarded(plain(packing, data), at_end=True)
+    def record(how: Packing, data: np.ndarray) -> np.ndarray:
+        found.append(how)
+        return guarded(plain(how, data), at_end=True)
 
     monkeypatch.setattr(Packing, "packed", record)
+    monkeypatch.setattr(packing, "_SHARED", WeakValueDictionary())
     return found
 
 
@@ -182,6 +186,22 @@ def test_any_number_of_rows_of_bytes(packed: list[Packing], dtypes: tuple[str, s
             wanted = values.astype("int32") @ weight.astype("int32")
             np.testing.assert_array_equal(main(guarded(values, at_end=True)), wanted)
     assert len(packed) == 2
+
+
+def test_equal_constants_are_packed_once(packed: list[Packing], tmp_path: Path) -> None:
+    text = graph(parameters(x=(60, 300), w=(70, 300)), "R.linear(x, w)")
+    x, w = numbers((60, 300)), numbers((70, 300), seed=1)
+    executables = [relaxpy.compile(bound(text, w=w.copy()), target="native") for _ in range(2)]
+    executables[0].save(tmp_path / "model.exe")
+    executables.append(relaxpy.load_executable(tmp_path / "model.exe"))
+    assert len(packed) == 1
+    relaxpy.compile(bound(text, w=w + 1), target="native")
+    assert len(packed) == 2
+    results = [executable["main"](x) for executable in executables]
+    assert all((result == results[0]).all() for result in results)
+    del executables, results
+    gc.collect()
+    assert not packing._SHARED
 
 
 def test_order_of_the_elements() -> None:

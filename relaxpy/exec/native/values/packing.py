@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from relaxpy.dataclass import dataclass
+from relaxpy.exec.container import digest, release
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _ALIGNMENT = 64
@@ -46,6 +48,15 @@ class Packing:
     columns: tuple[int, int]
     joined: Joined | None = None
 
+    def shared(self, data: Array) -> Array:
+        """A packed copy, of which there is one for equal elements, as long as it is used."""
+        key = digest(data), data.dtype.name, data.shape, self
+        found = _SHARED.get(key)
+        if found is None:
+            found = _SHARED.setdefault(key, self.packed(data))
+        release(data)
+        return found
+
     def packed(self, data: Array) -> Array:
         """A copy of the elements of `data`, which is contiguous, in this order."""
         axes = (*self.over, self.columns)
@@ -58,6 +69,9 @@ class Packing:
             part = source[..., first : first + width]
             target[block, ..., : part.shape[-1]] = part
         return target if self.joined is None else _joined(target, self.joined)
+
+
+_SHARED: Final[WeakValueDictionary[tuple[object, ...], Array]] = WeakValueDictionary()
 
 
 def _joined(blocks: Array, how: Joined) -> Array:
