@@ -5,17 +5,20 @@ Modules are imported by the commands that need them, so that `--help` does not l
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relaxpy.cli.programs import STDIN, read_file
-from relaxpy.cli.show import show_error, show_os_error
+from relaxpy.cli.programs import STDIN, ProgramFile, ProgramSource, files_in, program_source
+from relaxpy.cli.show import FORMATS, show_error, show_os_error
 from relaxpy.cli.usage import UsageError
-from relaxpy.errors import MisuseError, RelaxpyError, counted
+from relaxpy.cli.watch import watch
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, counted
 
 if TYPE_CHECKING:
     from relaxpy.exec.executable import EntryPoint, Executable
@@ -28,31 +31,44 @@ def check(options: Namespace) -> int:
 
     It is 2 if a file cannot be read, also if others are then checked.
     """
-    errors = unread = 0
-    for path in options.files:
+    if options.watch:
+        return watch(options.files, lambda: _check(options))
+    return _check(options)
+
+
+def _check(options: Namespace) -> int:
+    found: list[tuple[str, Diagnostic]] = []
+    read = unread = 0
+    for path in (file for given in options.files for file in files_in(given)):
         name = path
         try:
-            file = read_file(path)
-            name = file.name
-            file.program()
+            source = program_source(path, options.imported)
+            name = source.name
+            source.program()
         except OSError as error:
             show_os_error(error)
             unread += 1
+            continue
         except UsageError as error:
             show_error(error, sys.stderr, "relaxpy")
             unread += 1
+            continue
         except RelaxpyError as error:
-            show_error(error, sys.stdout, name)
-            errors += len(error.diagnostics)
-    read = len(options.files) - unread
-    if read and not options.quiet:
+            if options.format == "text":
+                show_error(error, sys.stdout, name)
+            found += ((name, diagnostic) for diagnostic in error.diagnostics)
+        read += 1
+    if options.format != "text":
+        print(FORMATS[options.format](found))
+    elif (read or not unread) and not options.quiet:
+        errors = len(found)
         print(f"{counted(errors, 'error') if errors else 'no errors'} in {counted(read, 'file')}")
-    return 2 if unread else int(errors > 0)
+    return 2 if unread else int(bool(found))
 
 
 def print_(options: Namespace) -> int:
     """Print the program in normal form."""
-    _write(read_file(options.file).program(), options.output)
+    _write(_source(options).program(), options.output)
     return 0
 
 
@@ -67,8 +83,8 @@ def opt(options: Namespace) -> int:
     from relaxpy.ir.pass_infra.reproducer import read_header
     from relaxpy.ir.transform import get_pipeline
 
-    file = read_file(options.file)
-    header = read_header(file.text) or {}
+    file = _source(options)
+    header = (read_header(file.text) if isinstance(file, ProgramFile) else None) or {}
     text = options.passes
     if options.pipeline is None and text is None:
         text = header.get("passes")
@@ -141,13 +157,15 @@ def profile(options: Namespace) -> int:
     function = _function(executable, options.function)
     args = arguments(function, options.inputs, options.dim, options.random)
     name = function.signature.name
-    print(executable.profile(*args, function=name, repeat=options.repeat))
+    found = executable.profile(*args, function=name, repeat=options.repeat)
+    print(json.dumps([asdict(row) for row in found], indent=2) if options.json else found)
     return 0
 
 
 def report(options: Namespace) -> int:
     """Print how each kernel runs."""
-    print(_executable(options).report())
+    found = _executable(options).report()
+    print(json.dumps([asdict(row) for row in found], indent=2) if options.json else found)
     return 0
 
 
@@ -212,6 +230,10 @@ def explain_rule(options: Namespace) -> int:
     return 0
 
 
+def _source(options: Namespace) -> ProgramSource:
+    return program_source(options.file, options.imported)
+
+
 def _executable(options: Namespace) -> Executable:
     from relaxpy.ir.core.target import target_kind
 
@@ -219,7 +241,7 @@ def _executable(options: Namespace) -> Executable:
         target_kind(options.target)
     except MisuseError as error:
         raise UsageError(error.diagnostics) from None
-    return read_file(options.file).executable(options.target, options.pipeline)
+    return _source(options).executable(options.target, options.pipeline)
 
 
 def _function(executable: Executable, name: str | None) -> EntryPoint:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relaxpy.cli.usage import UsageError
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, close_names
 from relaxpy.exec.runtime.random_inputs import dimension_names, random_values
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.relax import nodes as rx
@@ -154,7 +154,12 @@ def _typed(value: object, sinfo: rx.StructInfo | None) -> object:
 def _sizes(
     params: Sequence[rx.Var], values: Mapping[str, object], dims: Sequence[str]
 ) -> dict[str, int]:
-    """The values of dimensions by name: those in `dims`, and those of inputs."""
+    """The values of dimensions by name: those in `dims`, and those of inputs.
+
+    Errors:
+        UsageError: an element of `dims` is not the name and the size of a dimension.
+    """
+    known = list(dict.fromkeys(name for param in params for name in dimension_names(param)))
     sizes: dict[str, int] = {}
     for param in params:
         for dim, size in _dimensions(param.struct_info, values.get(param.name_hint)):
@@ -164,6 +169,12 @@ def _sizes(
         name, _, text = word.partition("=")
         if not text.isdecimal() or len(text) > 18:
             raise UsageError(f"--dim takes NAME=SIZE, found {word!r:.60}", hint="write --dim n=4")
+        if name not in known:
+            raise UsageError(
+                f"no parameter has a dimension {name!r:.60}",
+                hint=close_names(name, known)
+                or (f"the dimensions are {', '.join(known)}" if known else "omit --dim"),
+            )
         sizes[name] = int(text)
     return sizes
 

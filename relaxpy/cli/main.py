@@ -6,19 +6,20 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from relaxpy import __version__
 from relaxpy.cli import commands
-from relaxpy.cli.show import show_error, show_os_error, shown_warnings
+from relaxpy.cli.show import FORMATS, show_error, show_os_error, shown_warnings
 from relaxpy.cli.usage import UsageError
-from relaxpy.errors import RelaxpyError, UnknownNameError
+from relaxpy.errors import RelaxpyError, UnknownNameError, close_names
 
 _HELP: Final = """Check, transform, compile and run Relax programs.
 
 A program is a file of TVMScript, of which nothing is executed as Python; a module in JSON; or a
-saved executable. A dash stands for standard input."""
+saved executable. A dash stands for standard input. With --import, or written as FILE.py:NAME or
+package.module:NAME, it is imported as Python does it, so its code runs."""
 _EXIT_CODES: Final = """exit codes:
   0  success
   1  the program or its input is wrong, or it failed while it ran
@@ -74,7 +75,10 @@ def _prepare_streams() -> None:
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = _parser()
+    parser, known = _parser()
+    command = next(iter(sys.argv[1:] if argv is None else argv), "")
+    if command not in known and (close := close_names(command, known)):
+        parser.error(f"there is no command {command!r}; {close}")
     options, rest = parser.parse_known_args(argv)
     # Inputs may follow options, which argparse does not allow for a list that may be empty.
     if rest and hasattr(options, "inputs") and not any(word.startswith("-") for word in rest):
@@ -84,7 +88,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
+    """The parser, and the names of the commands."""
     parser = argparse.ArgumentParser(
         "relaxpy",
         description=_HELP,
@@ -104,8 +109,21 @@ def _parser() -> argparse.ArgumentParser:
         return command
 
     command = add("check", commands.check, "report the errors of programs")
-    command.add_argument("files", nargs="+", metavar="FILE", help="a program, or - (stdin)")
+    command.add_argument(
+        "files", nargs="+", metavar="FILE", help="a program, a folder, or - (stdin)"
+    )
     command.add_argument("-q", "--quiet", action="store_true", help="print errors only")
+    command.add_argument(
+        "--format",
+        choices=("text", *FORMATS),
+        default="text",
+        help="text (the default), a list in JSON, or annotations of GitHub's workflows",
+    )
+    command.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="--format json"
+    )
+    command.add_argument("--watch", action="store_true", help="check again after each change")
+    _add_import(command)
 
     command = add(
         "print", commands.print_, "print a program in normal form, in colour on a terminal"
@@ -160,9 +178,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_compiled(command)
     _add_inputs(command)
     command.add_argument("--repeat", type=_count, default=5, metavar="N", help="calls (default: 5)")
+    command.add_argument("--json", action="store_true", help="print a list in JSON")
 
     command = add("report", commands.report, "print how each kernel runs, and why")
     _add_compiled(command)
+    command.add_argument("--json", action="store_true", help="print a list in JSON")
 
     command = add("source", commands.source, "print the generated code")
     _add_compiled(command)
@@ -179,11 +199,21 @@ def _parser() -> argparse.ArgumentParser:
     add("doctor", commands.doctor, "print what decides how fast programs run here")
     command = add("explain", commands.explain_rule, "explain rules that errors cite")
     command.add_argument("rules", nargs="+", metavar="RULE", help="such as DER-36")
-    return parser
+    return parser, listed.choices
 
 
 def _add_file(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", metavar="FILE", help="a program, or - for standard input")
+    _add_import(command)
+
+
+def _add_import(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--import",
+        dest="imported",
+        action="store_true",
+        help="import FILE as Python does, which runs its code, in place of only reading it",
+    )
 
 
 def _add_program_output(command: argparse.ArgumentParser) -> None:

@@ -1,14 +1,22 @@
-"""The programs in files: TVMScript, which is read and never run, JSON, and saved executables."""
+"""The programs in files: TVMScript, which is read and never run, JSON, and saved executables.
+
+Where the user asks for it, a file is imported as a Python module.
+"""
 
 from __future__ import annotations
 
+import ast
 import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from typing_extensions import override
 
 from relaxpy.cli.usage import UsageError
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, WellFormedError
+from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
 
 if TYPE_CHECKING:
     from relaxpy.exec.container import Container
@@ -16,7 +24,30 @@ if TYPE_CHECKING:
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.relax.nodes import BaseFunc
 
-STDIN = "-"
+STDIN: Final = "-"
+SUFFIX: Final = ".py"
+"""The end of the name of a file of TVMScript or Python."""
+_MARKS: Final = ("R.function", "T.prim_func", "I.ir_module", "R.rewriter")
+"""What occurs in the text of a file with a program."""
+
+
+def program_source(path: str, imported: bool = False) -> ProgramSource:
+    """What the command line names: a file that is read, or a module that is imported.
+
+    A module is imported if `imported`, or if it is named as `module:attribute`.
+
+    Errors:
+        As for `read_file`.
+    """
+    return ImportedFile(path) if imported or is_reference(path) else read_file(path)
+
+
+def is_reference(text: str) -> bool:
+    """Whether `text` is `module:attribute` or `file.py:attribute`, and not an existing file."""
+    module, colon, attribute = text.rpartition(":")
+    names = (*module.removesuffix(SUFFIX).split("."), *attribute.split("."))
+    is_name = module.endswith(SUFFIX) or all(name.isidentifier() for name in names)
+    return bool(colon) and is_name and not Path(text).exists()
 
 
 def read_file(path: str) -> ProgramFile:
@@ -64,19 +95,91 @@ def _saved(path: str, name: str) -> Container | None:
     return Container.read(Path(path)) if is_container(start) else None
 
 
+def _is_of_a_program(statement: ast.stmt) -> bool:
+    """Whether a text that is only read may have the statement at its top level."""
+    match statement:
+        case ast.FunctionDef() | ast.ClassDef() | ast.Expr(value=ast.Constant()):
+            return True
+        case ast.ImportFrom(module=module):
+            return (module or "").startswith(("relaxpy.script", "tvm.script"))
+        case _:
+            return False
+
+
+def files_in(path: str) -> Iterator[str]:
+    """The path itself; of a folder, the files in and below it that have programs.
+
+    Hidden folders are left out.
+    """
+    if path == STDIN or is_reference(path) or not Path(path).is_dir():
+        yield path
+        return
+    for file in sorted(Path(path).rglob(f"*{SUFFIX}")):
+        if any(part.startswith(".") for part in file.relative_to(path).parts):
+            continue
+        text = file.read_text(encoding="utf-8", errors="replace")
+        if any(f"@{mark}" in text for mark in _MARKS):
+            yield str(file)
+
+
+class ProgramSource(ABC):
+    """What a program is taken from, with the name that errors without a position show."""
+
+    __slots__ = ()
+
+    name: str
+
+    @abstractmethod
+    def program(self) -> IRModule | BaseFunc:
+        """The well-formed module or function.
+
+        Errors:
+            ParseError, StructInfoError, WellFormedError: with all diagnostics of the program.
+            UsageError: there is no program.
+        """
+
+    def module(self) -> IRModule:
+        """The program as a module, which a single function is made. Errors: as for `program`."""
+        from relaxpy.ir.module import IRModule
+
+        program = self.program()
+        return program if isinstance(program, IRModule) else IRModule.from_expr(program)
+
+    def executable(self, target: str | None = None, pipeline: str | None = None) -> Executable:
+        """The program compiled for `target`.
+
+        Errors:
+            As for `program` and `relaxpy.compile`.
+        """
+        from relaxpy.exec.compile import compile
+
+        return compile(self.program(), target, relax_pipeline=pipeline or "default")
+
+
 @dataclass(frozen=True, slots=True)
-class ProgramFile:
+class ProgramFile(ProgramSource):
     """The text of a file, which is JSON if it begins with a brace, or a saved executable."""
 
     name: str
     text: str
     saved: Container | None = None
 
+    def _note(self) -> str | None:
+        """What to do about a text with statements that only Python executes; else None."""
+        try:
+            statements = ast.parse(self.text).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        if all(_is_of_a_program(statement) for statement in statements):
+            return None
+        return f"{self.name} is read, not executed; to import it as Python does, write --import"
+
     @property
     def is_json(self) -> bool:
         """Whether this is a module in JSON."""
         return self.text.lstrip().startswith("{")
 
+    @override
     def program(self) -> IRModule | BaseFunc:
         """The well-formed module or function; of a saved executable, the module that runs.
 
@@ -100,7 +203,10 @@ class ProgramFile:
         else:
             from relaxpy.script.read import from_source
 
-            program = from_source(self.text, filename=self.name)
+            try:
+                program = from_source(self.text, filename=self.name)
+            except RelaxpyError as error:
+                raise error.noted(self._note()) from None
         if not isinstance(program, (IRModule, BaseFunc)):
             raise UsageError(f"{self.name} has a {type(program).__name__}, not a program")
         diagnostics = check_well_formed(program) if self.is_json else []
@@ -108,13 +214,7 @@ class ProgramFile:
             raise WellFormedError(diagnostics)
         return program
 
-    def module(self) -> IRModule:
-        """The program as a module, which a single function is made. Errors: as for `program`."""
-        from relaxpy.ir.module import IRModule
-
-        program = self.program()
-        return program if isinstance(program, IRModule) else IRModule.from_expr(program)
-
+    @override
     def executable(self, target: str | None = None, pipeline: str | None = None) -> Executable:
         """The program compiled for `target`; a saved executable has its own target.
 
@@ -122,13 +222,26 @@ class ProgramFile:
             UsageError: a saved executable is given a target or a pipeline.
             As for `program` and `relaxpy.compile`.
         """
-        from relaxpy.exec.compile import compile, executable_of_saved
+        from relaxpy.exec.compile import executable_of_saved
 
         if self.saved is None:
-            return compile(self.program(), target, relax_pipeline=pipeline or "default")
+            return ProgramSource.executable(self, target, pipeline)
         if target is not None or pipeline is not None:
             raise UsageError(
                 f"{self.name} is a saved executable, which is compiled for its own target",
                 hint="omit --target and --pipeline",
             )
         return executable_of_saved(self.saved)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFile(ProgramSource):
+    """A Python module, by its file or name, that is imported when its program is needed."""
+
+    name: str
+
+    @override
+    def program(self) -> IRModule | BaseFunc:
+        from relaxpy.cli.imported import import_program
+
+        return import_program(self.name)

@@ -1,6 +1,7 @@
 """The command line, mostly through `main`, which is what the command calls."""
 
 import io
+import json
 import os
 import re
 import shlex
@@ -19,6 +20,7 @@ from relaxpy.ir import assert_structural_equal, load_json
 from relaxpy.script import from_source
 
 ROOT = Path(__file__).parents[2]
+IMPORTS = "from relaxpy.script import ir as I, relax as R"
 MODEL = """
 @I.ir_module
 class Model:
@@ -45,7 +47,7 @@ W = np.linspace(-1, 1, 8, dtype="float32").reshape(4, 2)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RELAXPY_TARGET", "numpy")  # which compiles in less time
-    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "model.py").write_text(IMPORTS + MODEL)
     (tmp_path / "flaws.py").write_text(FLAWS)
     np.save(tmp_path / "x.npy", X)
     np.savez(tmp_path / "both.npz", x=X, w=W)
@@ -223,7 +225,7 @@ def test_report_source_and_profile(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"\n{kernel} " in out
     code, out, err = command("source model.py --kind llvm", capsys)
     assert (code, out) == (1, "")
-    assert err.startswith(f"{kernel}: the kernel {kernel!r} has no llvm source")
+    assert err.startswith(f"{kernel}: error: the kernel {kernel!r} has no llvm source")
 
 
 def test_listings(capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,7 +262,7 @@ def test_files_after_one_that_cannot_be_read_are_checked(
     ("line", "code", "message"),
     [
         ("check missing.py", 2, "relaxpy: missing.py: No such file"),
-        ("check .", 2, "relaxpy: .: Is a directory"),
+        ("print .", 2, "relaxpy: .: Is a directory"),
         ("print flaws.py", 1, "flaws.py:9:"),
         ("check x.npy", 2, "x.npy is not a text in UTF-8"),
         ("opt model.py --pipeline defaul", 2, "did you mean 'default'?"),
@@ -389,7 +391,7 @@ def test_damaged_files_of_arrays_are_refused(
 def test_two_inputs_for_a_parameter_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ("x=x.npy x=x.npy", "x=x.npy both.npz"):
         code, _, err = command(f"run model.py {words}", capsys)
-        assert (code, err) == (2, "relaxpy: there are two inputs for x\n")
+        assert (code, err) == (2, "relaxpy: error: there are two inputs for x\n")
 
 
 VALUES = """
@@ -436,7 +438,7 @@ def test_what_a_program_lacks_is_no_wrong_command(
     (folder / "packed.py").write_text(text)
     code, _, err = command("run packed.py", capsys)
     assert code == 1
-    assert err.startswith("packed.py:3:12: no packed function is registered as 'missing'")
+    assert err.startswith("packed.py:3:12: error: no packed function is registered as 'missing'")
 
 
 @pytest.mark.parametrize("seed", ["-1", "x", "1.5", "9" * 5000])
@@ -455,7 +457,7 @@ def test_a_damaged_executable_is_a_file_that_cannot_be_read(
     for name in ("run", "report", "check", "print"):
         code, out, err = command(f"{name} half.exe", capsys)
         assert (code, out) == (2, "")
-        assert err.startswith("relaxpy: the executable in half.exe is damaged: ")
+        assert err.startswith("relaxpy: error: the executable in half.exe is damaged: ")
 
 
 def test_an_executable_of_the_older_format_is_compiled_again(
@@ -464,7 +466,7 @@ def test_an_executable_of_the_older_format_is_compiled_again(
     (folder / "old.exe").write_text('{"format": "relaxpy-executable", "version": 1}')
     code, _, err = command("run old.exe", capsys)
     assert code == 2
-    assert err.startswith("relaxpy: old.exe is an executable of an older format\n")
+    assert err.startswith("relaxpy: error: old.exe is an executable of an older format\n")
     assert "compile the program again" in err
 
 
@@ -482,7 +484,7 @@ def test_an_executable_does_not_replace_its_program(
     code, _, err = command("compile model.py -o ./model.py", capsys)
     assert code == 2
     assert "is the program" in err
-    assert (folder / "model.py").read_text() == MODEL
+    assert (folder / "model.py").read_text() == IMPORTS + MODEL
 
 
 @pytest.mark.parametrize(
@@ -490,8 +492,8 @@ def test_an_executable_does_not_replace_its_program(
     [
         ("print model.py >&-", 0, ""),
         ("check missing.py 2>&-", 2, ""),
-        ("check - <&-", 2, "relaxpy: standard input is closed"),
-        ("check - <x.npy", 2, "relaxpy: <stdin> is not a text in UTF-8"),
+        ("check - <&-", 2, "relaxpy: error: standard input is closed"),
+        ("check - <x.npy", 2, "relaxpy: error: <stdin> is not a text in UTF-8"),
         ("PYTHONIOENCODING=ascii check wide.py", 1, "wide.py:8:142: "),
     ],
 )
@@ -508,3 +510,152 @@ def test_streams_may_be_closed_and_have_any_encoding(
     )
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
     assert message in done.stdout + done.stderr
+
+
+SCRIPT = f"""
+import numpy as np
+import relaxpy
+from relaxpy.script import ir as I, relax as R
+
+D = 4
+{MODEL.replace("4, 2", "D, 2")}
+
+@R.function(private=True)
+def half(x: R.Tensor(("n", D), "float32")):
+    return x
+
+if __name__ == "__main__":
+    raise SystemExit("the file runs as a script")
+"""
+
+
+@pytest.fixture
+def script(folder: Path) -> Path:
+    path = folder / "first.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+@pytest.mark.usefixtures("script")
+def test_a_file_that_imports_is_read_or_imported(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = command("check first.py", capsys)
+    assert code == 1
+    assert out.startswith("first.py:2:1: error: a text imports nothing but the namespaces\n")
+    assert (
+        "note: first.py is read, not executed; to import it as Python does, write --import" in out
+    )
+    code, out, _ = command("check flaws.py", capsys)
+    assert code == 1
+    assert "--import" not in out
+    for line in ("check --import first.py", "check first.py:Model", "check first:Model"):
+        assert command(line, capsys)[:2] == (0, "no errors in 1 file\n")
+    expected = np.maximum(X @ W, 0)
+    for program in ("--import first.py", "first.py:Model"):
+        code, _, err = command(f"run {program} both.npz -o y.npy", capsys)
+        assert (code, err) == (0, "")
+        np.testing.assert_allclose(np.load("y.npy"), expected, rtol=1e-5)
+    code, out, _ = command("print first:half", capsys)
+    assert code == 0
+    assert 'main(x: R.Tensor(("n", 4), dtype="float32")):\n    return x\n' in out
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "code", "message"),
+    [
+        ("", "check --import first.py", 2, "relaxpy: error: first.py has no program"),
+        (MODEL, "check first.py:Modle", 2, "first.py has no 'Modle'\n  hint: did you mean Model?"),
+        (MODEL, "check first.py:np.pi", 2, "first.py has no 'np.pi'"),
+        ("n = 3", "check first.py:n", 2, "first.py:n is a int, not a program"),
+        (MODEL, "check nothing:Model", 2, "relaxpy: error: there is no module 'nothing' here"),
+        (MODEL, "check --import nothing.py", 2, "relaxpy: nothing.py: No such file or directory"),
+        (f"{MODEL}\nOther = R.function", "check first.py", 1, "write --import"),
+        (
+            f"{MODEL}\n{MODEL.replace('Model', 'Other')}",
+            "check --import first.py",
+            2,
+            "first.py has several modules: Model, Other\n  hint: name one of them: first.py:Model",
+        ),
+        (
+            "import nowhere",
+            "check --import first.py",
+            1,
+            "first.py:2:1: error: first.py cannot be imported: ModuleNotFoundError: No module",
+        ),
+        ("x = (1 +", "check --import first.py", 1, "first.py cannot be imported: SyntaxError"),
+        ("raise SystemExit(3)", "run --import first.py", 1, "cannot be imported: SystemExit: 3"),
+        (MODEL.replace("(4, 2)", "(5, 2)"), "run --import first.py", 1, "[DER-36]"),
+    ],
+)
+def test_files_that_cannot_be_imported(
+    text: str, line: str, code: int, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "first.py").write_text(f"{IMPORTS}\n{text.lstrip()}")
+    found, out, err = command(line, capsys)
+    assert found == code
+    assert message in out + err
+    assert "Traceback" not in err
+
+
+def test_errors_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    for line in ("check --json model.py flaws.py", "check --format json model.py flaws.py"):
+        code, out, err = command(line, capsys)
+        first, second = json.loads(out)
+        assert (code, err) == (1, "")
+        assert (first["file"], first["line"], first["rule"]) == ("flaws.py", 9, "DER-36")
+        assert (second["file"], second["line"]) == ("flaws.py", 18)
+        assert set(first) == {
+            *("file", "line", "column", "end_line", "end_column"),
+            *("rule", "message", "notes", "hint"),
+        }
+    assert json.loads(command("check --json model.py", capsys)[1]) == []
+    code, out, _ = command("check --format github flaws.py", capsys)
+    first, second = out.splitlines()
+    assert code == 1
+    assert first.startswith("::error file=flaws.py,line=9,col=")
+    assert ",title=DER-36::relax.matmul: " in first
+    assert "%0Ahint: " in second
+    rows = json.loads(command("report model.py --json", capsys)[1])
+    assert {(row["kernel"], row["backend"]) for row in rows} == {("fused_matmul_relu", "numpy")}
+    rows = json.loads(command("profile model.py both.npz --json", capsys)[1])
+    assert "fused_matmul_relu" in [row["name"] for row in rows]
+
+
+def test_check_goes_into_folders(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "package" / ".hidden").mkdir(parents=True)
+    (folder / "package" / "good.py").write_text(MODEL)
+    (folder / "package" / "plain.py").write_text("import os\n")
+    (folder / "package" / ".hidden" / "flaws.py").write_text(FLAWS)
+    assert command("check package", capsys)[:2] == (0, "no errors in 1 file\n")
+    code, out, _ = command("check .", capsys)
+    assert code == 1
+    assert out.endswith("\n2 errors in 3 files\n")
+
+    changes = iter([lambda: None, lambda: (folder / "package" / "good.py").write_text(FLAWS)])
+
+    def sleep(seconds: float) -> None:
+        try:
+            next(changes)()
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr("relaxpy.cli.watch.time.sleep", sleep)
+    code, out, _ = command("check --watch package", capsys)
+    assert (code, out.count("no errors in 1 file\n"), out.count("2 errors in 1 file\n")) == (
+        1,
+        1,
+        1,
+    )
+    assert command("check --watch -", capsys)[0] == 2
+
+
+def test_misspelt_commands_and_dimensions(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = command("chek model.py", capsys)
+    assert code == 2
+    assert err.endswith("relaxpy: error: there is no command 'chek'; did you mean 'check'?\n")
+    code, _, err = command("run model.py --random 0 --dim n=2 --dim m=3", capsys)
+    assert (code, err) == (
+        2,
+        "relaxpy: error: no parameter has a dimension 'm'\n  hint: the dimensions are n\n",
+    )
