@@ -28,6 +28,7 @@ from relaxpy.ir.relax.nodes import (
     const,
 )
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.definition.widening import is_narrow, narrowed
 from relaxpy.ir.tir.expr import IntImm
 
 
@@ -36,7 +37,8 @@ class Optimizer(ABC):
 
     `state` is the list of arrays that the first step takes: the number of steps so far (int64),
     then those of the optimiser: scalars, and an array like the parameter for each of its `slots`.
-    `dtype` is the datatype of the parameters.
+    `dtype` is the datatype of the parameters, or float32 if that is narrower: steps are computed,
+    and the state is kept, in this one.
     """
 
     name: ClassVar[str]
@@ -71,7 +73,7 @@ class Optimizer(ABC):
         if len(set(params)) < len(params):
             raise MisuseError("a parameter is there twice", about=params)
         self.param_list = tuple(params)
-        self.dtype = sinfos[0].dtype
+        self.dtype = DataType("float32") if is_narrow(sinfos[0]) else sinfos[0].dtype
         shapes = [static_shape(var) for var in params]
         zeros = [np.zeros(shape, self.dtype.numpy()) for _ in self.slots for shape in shapes]
         state = [np.array(0, "int64"), *self.initial_scalars(), *zeros]
@@ -137,17 +139,20 @@ class Optimizer(ABC):
                 step.state(first_slot + number * count + k, f"{step.name}_{suffix}")
                 for number, suffix in enumerate(self.slots)
             ]
+            if is_narrow(declared.struct_info):
+                param, gradient = (step.emit(R.astype(v, self.dtype)) for v in (param, gradient))
             if self.weight_decay:
                 decay = step.emit(R.multiply(self.number(self.weight_decay), param))
                 gradient = step.emit(R.add(decay, gradient), f"{step.name}_grad_new")
             new = self.updated(step, param, gradient, slots)
+            new = narrowed(new, declared.struct_info)
             new_params.append(step.emit(new, f"{step.name}_new"))
         scalars, saved = step.saved[:first_slot], step.saved[first_slot:]
         by_slot = [var for slot in range(len(self.slots)) for var in saved[slot :: len(self.slots)]]
         return step.results(new_params, [*scalars, *by_slot])
 
     def number(self, value: float) -> Constant:
-        """A constant of the datatype of the parameters."""
+        """A constant of the datatype in which steps are computed."""
         return const(value, str(self.dtype))
 
 

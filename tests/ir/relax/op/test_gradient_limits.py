@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -17,6 +18,12 @@ INF = np.inf
 
 def gradients(function: Any, *operands: Any) -> Any:
     """The gradients of the sum of a call, by all operands of floats."""
+    with np.errstate(all="ignore"):
+        return [g.tolist() for g in weighted_gradients(function, 1, *operands)]
+
+
+def weighted_gradients(function: Any, weight: float, *operands: Any) -> Any:
+    """The gradients of a multiple of the sum of a call, by all operands of floats."""
     builder = relax.BlockBuilder()
     params = [
         relax.Var(f"x{k}", R.Tensor(np.shape(x), str(np.asarray(x).dtype)))
@@ -24,12 +31,12 @@ def gradients(function: Any, *operands: Any) -> Any:
     ]
     with builder.function("main", params):
         with builder.dataflow():
-            out = builder.emit_output(R.sum(builder.emit(function(*params))))
+            total = builder.emit(R.sum(builder.emit(function(*params))))
+            out = builder.emit_output(total if weight == 1 else R.multiply(total, weight))
         builder.emit_func_output(out)
     floats = [p for p in params if p.struct_info.dtype.is_float]  # type: ignore[union-attr]
     module = relax.transform.Gradient("main", floats)(builder.get())
-    _, grads = relaxpy.compile(module)["main_adjoint"](*operands)
-    return [g.tolist() for g in grads]
+    return relaxpy.compile(module)["main_adjoint"](*operands)[1]
 
 
 def test_log_add_exp_of_infinities() -> None:
@@ -109,3 +116,117 @@ def test_a_number_keeps_its_digits(function: Any, expected: list[Any]) -> None:
             out = builder.emit_output(function(x))
         builder.emit_func_output(out)
     assert relaxpy.compile(builder.get())["main"](np.zeros(1)).tolist() == expected
+
+
+COUNT = 70_000
+ZEROS = R.const(np.zeros(COUNT, "int64"))
+
+
+def as_scores(x: Any) -> Any:
+    return R.reshape(x, (COUNT, 1))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("function", "count", "slope"),
+    [
+        (R.mean, COUNT, 1 / COUNT),
+        (R.max, COUNT, 1 / COUNT),
+        (R.min, COUNT, 1 / COUNT),
+        (R.median, COUNT, 1 / COUNT),
+        (R.std, COUNT, 0),
+        (R.prod, COUNT, 1),
+        (R.nn.softmax, COUNT, 0),
+        (lambda x: R.nn.nll_loss(as_scores(x), ZEROS), COUNT, -1 / COUNT),
+        (
+            lambda x: R.nn.cross_entropy_with_logits(as_scores(x), as_scores(R.ones_like(x))),
+            COUNT,
+            -1 / COUNT,
+        ),
+        (lambda x: R.nn.avg_pool1d(R.reshape(x, (1, 1, COUNT)), COUNT), COUNT, 1 / COUNT),
+        (lambda x: R.take(x, ZEROS, axis=0), 1, COUNT),
+        (lambda x: R.gather_elements(R.broadcast_to(x, (COUNT,)), ZEROS), 1, COUNT),
+        (lambda x: R.gather_nd(x, R.expand_dims(ZEROS, 1)), 1, COUNT),
+        (lambda x: R.index_tensor(x, (ZEROS,)), 1, COUNT),
+        (lambda x: R.broadcast_to(x, (COUNT,)), 1, COUNT),
+        (lambda x: R.tile(x, COUNT), 1, COUNT),
+        (lambda x: R.repeat(x, COUNT), 1, COUNT),
+        (lambda x: R.add(x, R.zeros((COUNT,), x.struct_info.dtype)), 1, COUNT),
+        (lambda x: R.multiply(x, R.ones((COUNT,), x.struct_info.dtype)), 1, COUNT),
+        (lambda x: R.where(R.full((COUNT,), True, "bool"), x, x), 1, COUNT),
+        (
+            lambda x: R.scatter_elements(
+                x, R.const(np.zeros(COUNT, "int64")), R.ones_like(x), reduction="mean"
+            ),
+            COUNT,
+            None,
+        ),
+    ],
+)
+def test_counts_that_are_no_narrow_floats(
+    function: Any, count: int, slope: float | None, dtype: str
+) -> None:
+    weight = 0.5 if slope is not None and slope > 1 else 1000.0
+    x = np.ones(count, dtype)
+    [found] = weighted_gradients(function, weight, x)
+    if slope is None:
+        [expected] = weighted_gradients(function, weight, x.astype("float32"))
+    else:
+        expected = np.full(count, slope * weight)
+    eps = float(ml_dtypes.finfo(dtype).eps)
+    np.testing.assert_allclose(found.astype("float64"), expected, rtol=eps, atol=eps**2)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+@pytest.mark.parametrize(
+    ("function", "x", "slopes"),
+    [
+        (R.abs, [-1, -0.0, 0, 2], [-1, 0, 0, 1]),
+        (R.nn.relu, [-1, -0.0, 0, 2], [0, 0, 0, 1]),
+        (lambda x: R.clip(x, -1, 2), [-2, -1, 0, 2, 3], [0, 1, 1, 1, 0]),
+        (R.nn.relu6, [-1, 0, 6, 7], [0, 1, 1, 0]),
+        (lambda x: R.nn.leakyrelu(x, 0.25), [-1, 0, 1], [0.25, 0.25, 1]),
+        (lambda x: R.maximum(x, R.ones_like(x)), [0, 1, 2], [0, 0.5, 1]),
+        (lambda x: R.minimum(x, R.ones_like(x)), [0, 1, 2], [1, 0.5, 0]),
+        (lambda x: R.maximum(x, x), [0, 1], [1, 1]),
+        (R.max, [1, 1, 0, 1, 1], [0.25, 0.25, 0, 0.25, 0.25]),
+        (R.min, [1, 0, 0], [0, 0.5, 0.5]),
+        (R.median, [1, 0, 0], [0, 0.5, 0.5]),
+        (R.sqrt, [0, 4], [INF, 0.25]),
+        (
+            lambda x: R.power(x, R.const([1, 2, 3, 0], x.struct_info.dtype)),
+            [0, 0, 0, 0],
+            [1, 0, 0, 0],
+        ),
+        (R.prod, [2, 0, 3], [0, 6, 0]),
+    ],
+)
+def test_gradients_at_kinks_are_those_of_pytorch(
+    function: Any, x: list[float], slopes: list[float], dtype: str
+) -> None:
+    assert gradients(function, np.array(x, dtype)) == [slopes]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "function", [R.nn.gelu, R.nn.gelu_tanh, R.nn.silu, R.nn.selu, R.nn.softplus]
+)
+def test_slopes_of_activations_far_from_zero(function: Any, dtype: str) -> None:
+    largest = float(ml_dtypes.finfo(dtype).max)
+    right = 1.0507009873554805 if function is R.nn.selu else 1
+    [found] = gradients(function, np.array([-INF, -largest, -60000, 60000, largest, INF], dtype))
+    np.testing.assert_allclose(found, [0, 0, 0, right, right, right], rtol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_slopes_whose_squares_overflow(dtype: str) -> None:
+    limits = ml_dtypes.finfo(dtype)
+    large, eps = float(limits.max) / 64, float(limits.eps)
+    x = np.array([-large, large], dtype)
+    for function, slope in ((R.asinh, 1 / large), (R.acosh, 1 / large)):
+        [found] = gradients(function, abs(x))
+        np.testing.assert_allclose(found, [slope, slope], rtol=2 * eps, atol=float(limits.tiny))
+    found = gradients(R.atan2, x, abs(x))
+    half = 0.5 / large
+    expected = [[half, half], [half, -half]]
+    np.testing.assert_allclose(found, expected, rtol=2 * eps, atol=float(limits.tiny))

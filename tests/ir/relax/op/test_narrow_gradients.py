@@ -18,9 +18,14 @@ SCALES = {"float16": (1.0, 300.0, 1e-3), "bfloat16": (1.0, 1e18, 1e-18)}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One row of each operator; all rows with `--whole-table`."""
     if "case" in metafunc.fixturenames:
-        drawn = draw(metafunc.config, COMPARED, lambda case: case.operator, least=1)
-        metafunc.parametrize("case", drawn, ids=[case.name for case in drawn])
+        rows = [(case, dtype) for case in COMPARED for dtype in SCALES]
+        drawn = draw(metafunc.config, rows, lambda row: row[0].operator, least=1)
+        if not metafunc.config.getoption("--whole-table"):
+            drawn = list({row[0].operator: row for row in drawn}.values())
+        ids = [f"{case.name}-{dtype}" for case, dtype in drawn]
+        metafunc.parametrize(("case", "dtype"), drawn, ids=ids)
 
 
 def narrow(x: Any, dtype: str, scale: float = 1.0) -> Any:
@@ -31,7 +36,6 @@ def narrow(x: Any, dtype: str, scale: float = 1.0) -> Any:
     return np.clip(x.astype("float64") * scale, -largest, largest).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", SCALES)
 def test_the_gradient_is_rounded_once(case: Case, dtype: str) -> None:
     runs, results = [], []
     for floats in (dtype, "float32"):

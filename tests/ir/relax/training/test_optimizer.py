@@ -123,6 +123,30 @@ def test_the_form_of_a_step() -> None:
     assert_structural_equal(found, MomentumSGD)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("optimizer", [SGD(0.01), MomentumSGD(0.01, 0.9), Adam(0.01)])
+def test_steps_of_narrow_parameters_are_those_of_float32_rounded(
+    optimizer: Optimizer, dtype: str
+) -> None:
+    steps, states = [], []
+    for floats in (dtype, "float32"):
+        step = relaxpy.compile(optimizer.init(variables(floats)).get_function())
+        steps.append(step[optimizer.name])
+        assert optimizer.state is not None
+        states.append(tuple(optimizer.state))
+    params = np.linspace(-1, 1, 9).reshape(3, 3).astype(dtype), np.ones(3, dtype)
+    for size in (1e-4, 0, 300, 1e-7):
+        gradients = np.full((3, 3), size, dtype), np.array([0, size, -size], dtype)
+        found, states[0] = steps[0](params, gradients, states[0])
+        wide = (tuple(x.astype("float32") for x in xs) for xs in (params, gradients))
+        expected, states[1] = steps[1](*wide, states[1])
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(x, y.astype(dtype))
+        for x, y in zip(*states, strict=True):
+            np.testing.assert_array_equal(x, y, strict=True)
+        params = found
+
+
 def test_the_state_of_adam_has_the_datatype_of_the_parameters() -> None:
     built = Adam(0.1).init(variables("float64"))
     assert built.dtype == "float64"
