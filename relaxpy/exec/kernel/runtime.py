@@ -27,7 +27,7 @@ from relaxpy.exec.kernel.arguments import (
 from relaxpy.exec.kernel.foreign import OutOfMemory, call_external, constant, overlay
 from relaxpy.exec.kernel.products import contract, dot, matmul, stays_finite
 from relaxpy.exec.kernel.row_blocks import blocks
-from relaxpy.exec.kernel.special import erf
+from relaxpy.exec.kernel.special import erf, exp10, ldexp, pow, rsqrt, sigmoid
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.exec.runtime.settings import without_warnings
 from relaxpy.exec.runtime.values import empty as new_tensor, memory_bytes
@@ -48,13 +48,18 @@ __all__ = [
     "contract",
     "dot",
     "erf",
+    "exp10",
     "fail",
+    "ldexp",
     "matmul",
     "overlap",
     "overlay",
+    "pow",
     "raise_shape_error",
     "rollback",
+    "rsqrt",
     "scalar",
+    "sigmoid",
     "small",
     "stays_finite",
     "types",
@@ -91,7 +96,19 @@ def positions(start: int, stop: int, dtype: Any) -> Array:
             return np.arange(start, stop, dtype=dtype)
     except MemoryError:
         pass
-    raise RuntimeCheckError(
+    raise _too_many(count)
+
+
+def broadcast_to(value: Any, shape: tuple[int, ...]) -> Array:
+    """`value` for each iteration of loops over `shape`. Errors: as `positions`."""
+    try:
+        return np.broadcast_to(value, shape)
+    except ValueError:  # of 2**63 bytes and more, although this is a view
+        raise _too_many(math.prod(shape)) from None
+
+
+def _too_many(count: int) -> RuntimeCheckError:
+    return RuntimeCheckError(
         f"a loop of {count} iterations needs more memory than there is: NumPy runs it on arrays",
         hint="the target 'native' needs none",
     )
@@ -520,44 +537,6 @@ def bool_remainder(a: Any, b: Any, where: Any = True, out: Array | None = None) 
     """The remainder of `bool_quotient`, with its errors."""
     _check_divisor(b, where)
     return np.logical_and(a, np.logical_not(b), out=out)
-
-
-def exp10(x: Any, out: Array | None = None) -> Any:
-    """10 to the power x."""
-    return np.power(_like(10, x), x, out=out)
-
-
-def pow(x: Any, y: Any, out: Array | None = None) -> Any:
-    """x to the power y. NumPy replaces one exponent of 0.5 by the root, which is -0.0 of -0.0."""
-    roots = np.equal(y, 0.5)
-    if np.any(roots):
-        differs = np.logical_and(roots, np.logical_or(x == 0, x == -math.inf))
-        x = np.where(differs, np.abs(x), x) if np.any(differs) else x
-    return np.power(x, y, out)
-
-
-def rsqrt(x: Any, out: Array | None = None) -> Any:
-    """1 / sqrt(x)."""
-    root = np.sqrt(x, out)
-    if isinstance(root, np.floating):
-        return type(root)(1) / root
-    return np.reciprocal(root, out)
-
-
-def sigmoid(x: Any, out: Array | None = None) -> Any:
-    """1 / (1 + exp(-x)). If exp overflows to infinity, the result is 0, as it should be."""
-    power = np.exp(np.negative(x, out), out)
-    return np.reciprocal(np.add(_like(1, x), power, out), out)
-
-
-def _like(value: float, x: Any) -> Any:
-    dtype = x.dtype if isinstance(x, np.ndarray) else np.asarray(x).dtype
-    return dtype.type(value)
-
-
-def ldexp(x: Any, exponent: Any, out: Array | None = None) -> Any:
-    """x times 2 to the power `exponent`, which may be a float with an integer value."""
-    return np.ldexp(x, np.asarray(exponent).astype(np.int32), out=out)
 
 
 def popcount(x: Any, out: Array | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""The error function over arrays, which NumPy does not have."""
+"""Functions of floats over arrays that NumPy does not have, or not as C has them."""
 
 from __future__ import annotations
 
@@ -93,3 +93,38 @@ def erf(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
     if array.dtype != np.float32:
         out[...] = result.reshape(out.shape)
     return out
+
+
+def exp10(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
+    """10 to the power x."""
+    return np.power(_like(10, x), x, out=out)
+
+
+def pow(x: Any, y: Any, out: npt.NDArray[Any] | None = None) -> Any:
+    """x to the power y. NumPy replaces one exponent of 0.5 by the root, which is -0.0 of -0.0."""
+    roots = np.equal(y, 0.5)
+    if np.any(roots):
+        differs = np.logical_and(roots, np.logical_or(x == 0, x == -math.inf))
+        x = np.where(differs, np.abs(x), x) if np.any(differs) else x
+    return np.power(x, y, out)
+
+
+def rsqrt(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
+    """1 / sqrt(x)."""
+    return np.reciprocal(np.sqrt(x, out), out)
+
+
+def sigmoid(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
+    """1 / (1 + exp(-x)). If exp overflows to infinity, the result is 0, as it should be."""
+    power = np.exp(np.negative(x, out), out)
+    return np.reciprocal(np.add(_like(1, x), power, out), out)
+
+
+def _like(value: float, x: Any) -> Any:
+    dtype = x.dtype if isinstance(x, np.ndarray) else np.asarray(x).dtype
+    return dtype.type(value)
+
+
+def ldexp(x: Any, exponent: Any, out: npt.NDArray[Any] | None = None) -> Any:
+    """x times 2 to the power `exponent`, which may be a float with an integer value."""
+    return np.ldexp(x, np.asarray(exponent).astype(np.int32), out=out)

@@ -19,6 +19,7 @@ from relaxpy.errors import (
     counted,
 )
 from relaxpy.exec.kernel.arguments import check_layout, reinterpreted, rollback, scalar
+from relaxpy.exec.runtime.counts import with_checked_counts
 from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import (
     Scalar,
@@ -105,7 +106,7 @@ def run_prim_func(
         CompileError: an intrinsic is not supported.
     """
     with np.errstate(all="ignore"):
-        return KernelRun(func, name, call_global).run(args)
+        return KernelRun(with_checked_counts(func), name, call_global).run(args)
 
 
 def _conjuncts(condition: tir.PrimExpr) -> Iterator[tir.PrimExpr]:

@@ -136,7 +136,7 @@ class ArrayEmitter:
         if value.dims == self.variables:
             return value.node
         shape = tuple(self.scope.index(a.extent) for a in self.layout)
-        return call("np.broadcast_to", value.node, shape)
+        return call("rt.broadcast_to", value.node, shape)
 
     def store(self, expr: PrimExpr, out: Output) -> None:
         """Store `expr` to `out`; NumPy converts values while it stores them."""

@@ -152,7 +152,7 @@ class ContractionEmitter:
         node = value.node
         if not self._axes(factor) <= value.dims:
             # A factor may mention an axis on which its value does not depend.
-            node = call("np.broadcast_to", node, tuple(self.scope.index(a.extent) for a in layout))
+            node = call("rt.broadcast_to", node, tuple(self.scope.index(a.extent) for a in layout))
         wide = self._wide()
         if wide is not self.dtype:
             node = call(attribute(node, "astype"), dtype_name(wide))

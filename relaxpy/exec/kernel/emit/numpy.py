@@ -300,6 +300,8 @@ class NumpyEmitter:
                 return self._arg_extreme(run, extreme)
             case _:
                 assert isinstance(statement, Assignment)
+        if statement.target in self.form.unused:
+            return []
         match run.idiom:
             case Contraction() as product:
                 return self._contract(run, statement, product)
@@ -378,8 +380,6 @@ class NumpyEmitter:
     def _reduce(self, run: Run, statement: Assignment) -> list[ast.stmt]:
         update = statement.update
         assert update is not None
-        if self.form.unused.get(statement.target) is statement:
-            return []
         inside = self._emitter(run.axes, statement)
         if statement.guards and not inside.is_inside(statement.target, statement.indices):
             # If the guards do not hold, the indices may be out of bounds.

@@ -1,0 +1,91 @@
+"""Counts of iterations and elements of a kernel that may be outside the range of int64."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from functools import reduce
+
+from relaxpy.ir.core.dtype import FLOAT64
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import LT, Add, Cast, IntImm, Mul, PrimExpr, StringImm, Sub, Var
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    DeclBuffer,
+    For,
+    SeqStmt,
+    Stmt,
+)
+
+
+def with_checked_counts(func: PrimFunc) -> PrimFunc:
+    """`func`, with assertions that no count of iterations or elements is 2**63 or more (PX-9).
+
+    Counts over dimensions of arguments are those of memory that exists, and not tested.
+    """
+    scalars = {p for p in func.params if p.dtype == "int64"}
+    dimensions = {s for b in func.buffer_map.values() for s in b.shape if isinstance(s, Var)}
+    known, scalars = scalars | dimensions, scalars - dimensions
+    if not scalars:
+        return func
+    body = func.body
+    for sizes in dict.fromkeys(_counts(func.body, ())):
+        variables = {v for size in sizes for v in walk(size) if isinstance(v, Var)}
+        if _may_overflow(sizes) and scalars & variables and variables <= known:
+            count = reduce(operator.mul, (ops.maximum(_real(s), 0.0) for s in sizes))
+            shown = " * ".join(map(str, sizes))
+            message = f"the size {shown} is outside the range of int64 [PX-9]"
+            body = AssertStmt(LT(count, ops.const(2.0**63, FLOAT64)), StringImm(message), body)
+    return func if body is func.body else func.with_body(body)
+
+
+def _may_overflow(sizes: tuple[PrimExpr, ...]) -> bool:
+    """Whether this is a product, or a sum of variables."""
+    nodes = [node for size in sizes for node in walk(size)]
+    products = any(isinstance(node, Mul) for node in nodes)
+    return products or sum(isinstance(node, Var) for node in nodes) > 1
+
+
+def _real(size: PrimExpr) -> PrimExpr:
+    """`size` in float64, where it does not wrap around."""
+    match size:
+        case Add(a=a, b=b) | Sub(a=a, b=b) | Mul(a=a, b=b):
+            return type(size)(_real(a), _real(b))
+        case _:
+            return Cast(FLOAT64, size)
+
+
+def _counts(stmt: Stmt, outer: tuple[PrimExpr, ...]) -> Iterator[tuple[PrimExpr, ...]]:
+    """The sizes whose product is a count, of statements that run under no condition."""
+    match stmt:
+        case SeqStmt(seq=seq):
+            for child in seq:
+                yield from _counts(child, outer)
+        case For(extent=extent, body=body):
+            inner = outer if isinstance(extent, IntImm) else (*outer, extent)
+            if inner is not outer:
+                yield inner
+            yield from _counts(body, inner)
+        case BlockRealize(block=block):
+            yield from _counts(block, outer)
+        case Block(alloc_buffers=buffers, body=body):
+            yield from filter(None, map(_elements, buffers))
+            yield from _counts(body, outer)
+        case Allocate(extents=extents, body=body):
+            yield tuple(e for e in extents if not isinstance(e, IntImm))
+            yield from _counts(body, outer)
+        case AttrStmt(body=body) | DeclBuffer(body=body):
+            yield from _counts(body, outer)
+        case _:
+            return
+
+
+def _elements(buffer: Buffer) -> tuple[PrimExpr, ...]:
+    return tuple(size for size in buffer.shape if not isinstance(size, IntImm))

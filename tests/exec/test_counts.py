@@ -1,0 +1,74 @@
+"""Sizes of loops that are outside the range of int64 are errors, whether or not memory has them."""
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.native.machine_code.machine import obstacle
+from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.script import from_source
+
+TARGETS = ["reference", "numpy", *(["native"] if obstacle() is None else [])]
+VALUES = {
+    "R.sum(R.ones(R.shape([n * m]), 'float32'))": 0,
+    "R.max(R.zeros(R.shape([n * m, 1]), 'int8'))": -128,
+    "R.sum(R.abs(R.full(R.shape([2, n * m]), R.const(1, 'int16'), 'int16')))": 0,
+    "R.argmax(R.zeros(R.shape([n * m * 4]), 'float32'))": None,
+    "R.sum(R.broadcast_to(R.const(1, 'float32'), R.shape([n * m])))": 0,
+    "R.mean(R.exp(R.ones(R.shape([n * m]), 'float64')))": None,
+}
+OVERFLOWS = [(2**32, 2**32), (2**62, 4), (2**63 - 1, 2), (3, 2**62)]
+
+
+@pytest.mark.rule("PX-9")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("value", VALUES)
+def test_the_shape_of_what_is_only_reduced_may_not_overflow(value: str, target: str) -> None:
+    text = f"""
+    @R.function
+    def main(s: R.Shape(["n", "m"])):
+        n = T.int64()
+        m = T.int64()
+        y = {value}
+        return y
+    """
+    program = relaxpy.compile(relaxpy.IRModule({"main": from_source(text)}), target=target)
+    for sizes in OVERFLOWS:
+        with pytest.raises(RuntimeCheckError, match="PX-9"):
+            program["main"](ShapeTuple(sizes))
+    if VALUES[value] is not None:
+        assert program["main"](ShapeTuple((0, 2**40))) == VALUES[value]
+    assert program["main"](ShapeTuple((3, 2))).shape == ()
+
+
+@pytest.mark.rule("PX-9")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "loops",
+    ["for i in range(n * m)", "for i, j in T.grid(n, m)", "for i in T.parallel(n * 8 * m)"],
+)
+def test_the_number_of_iterations_of_a_kernel_may_not_overflow(loops: str, target: str) -> None:
+    kernel = from_source(
+        "@T.prim_func\ndef f(n: T.int64, m: T.int64, C: T.Buffer((1,), 'int64')):\n"
+        f"    {loops}:\n        C[0] = C[0] + T.int64(1)\n"
+    )
+    run = relaxpy.compile(kernel, target=target)["f"]
+    for sizes in OVERFLOWS:
+        count = np.zeros(1, "int64")
+        with pytest.raises(RuntimeCheckError, match="PX-9"):
+            run(*map(np.int64, sizes), count)
+        assert count[0] == 0
+    run(np.int64(-(2**40)), np.int64(2**40), count)
+    assert count[0] == 0
+    run(np.int64(3), np.int64(2), count)
+    assert count[0] in (6, 48)
+
+
+def test_loops_that_arrays_cannot_have_are_refused_on_numpy() -> None:
+    kernel = from_source(
+        "@T.prim_func\ndef f(n: T.int64, m: T.int64, C: T.Buffer((1,), 'int64')):\n"
+        "    for i in range(n * m):\n        C[0] = C[0] + T.int64(1)\n"
+    )
+    with pytest.raises(RuntimeCheckError, match="a loop of 4611686018427387904 iterations"):
+        relaxpy.compile(kernel, "numpy")["f"](np.int64(2**31), np.int64(2**31), np.zeros(1, "i8"))
