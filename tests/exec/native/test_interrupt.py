@@ -104,6 +104,21 @@ def main(n: T.int64, A: T.Buffer((64, 1000), "float32"), C: T.Buffer((64,), "flo
     for t, k, i in T.grid(n, 1000, 63):
         C[i + 1] = C[i + 1] + A[i, k] * C[i]
 """,
+    "one long iteration": """
+@T.prim_func
+def main(n: T.int64, A: T.Buffer((64, 1000), "float32"), C: T.Buffer((64,), "float32")):
+    for t, i in T.grid(2, n):
+        C[0] = C[0] * T.float32(0.5) + A[t, 0]
+""",
+    "long iterations of a while loop": """
+@T.prim_func
+def main(n: T.int64, A: T.Buffer((64, 1000), "float32"), C: T.Buffer((64,), "float32")):
+    C[1] = T.float32(0)
+    while C[1] < T.float32(3):
+        C[1] = C[1] + T.float32(1)
+        for i in range(n):
+            C[0] = C[0] * T.float32(0.5) + A[i % 64, 0]
+""",
     "statements in order": """
 @T.prim_func
 def main(n: T.int64, A: T.Buffer((64, 1000), "float32"), C: T.Buffer((64,), "float32")):

@@ -47,7 +47,8 @@ programs = {
     "few rows": graph("R.matmul(x, R.permute_dims(w))", x=floats(3, 4000), w=floats(20, 4000)),
     "bytes": graph('R.matmul(x, w, out_dtype="int32")', x=bytes_(300, 1100), w=bytes_(1100, 130)),
     "images": graph(
-        "R.nn.relu(R.nn.conv2d(x, w, padding=(1, 1)))", x=floats(1, 32, 20, 20), w=floats(32, 32, 3, 3)
+        "R.nn.relu(R.nn.conv2d(x, w, padding=(1, 1)))",
+        x=floats(1, 32, 20, 20), w=floats(32, 32, 3, 3),
     ),
     "attention": graph(
         "R.nn.attention(q, k, v)",

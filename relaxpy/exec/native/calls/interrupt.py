@@ -1,7 +1,8 @@
 """Lets signals of Python interrupt loops of native code that may take long, or never end.
 
-Such are `while` loops, and outer loops that are not tasks of the thread pool, which looks for
-signals between these (`pool.py`). Every 256th iteration looks at the clock. Once a second it lets
+Such are `while` loops, and loops that are not in tasks of the thread pool, which looks for signals
+between these (`pool.py`). Long loops run in stretches. After some thousand iterations of any of
+the loops, the next one to end a stretch or its body looks at the clock. Once a second it lets
 Python run the handlers of signals that have arrived. If one of them raises, as that of Ctrl-C does,
 all loops end, the kernel reports that it failed, and the entry of the kernel returns the exception
 to Python. Buffers then hold what had been computed. As everywhere in Python, handlers run in the
@@ -13,9 +14,9 @@ from __future__ import annotations
 from typing import Final
 
 from relaxpy.exec.native.calls.interpreter import declare_python, python_text
-from relaxpy.exec.native.llvm.function import I32, I64, Function
+from relaxpy.exec.native.llvm.function import I32, I64, Function, Operand
 
-_ITERATIONS: Final = 256
+_ITERATIONS: Final = 1 << 12
 _POLL: Final = f"""\
 define internal i32 @relaxpy.poll(ptr %second) nounwind {{
 entry:
@@ -55,14 +56,15 @@ class Interrupt:
         for word in (self._second, self._count):
             f.store(f.const(I64, 0), word)
 
-    def poll(self) -> None:
-        """Look for signals, once in many iterations."""
+    def poll(self, iterations: Operand = 1) -> None:
+        """Look for signals, once in many iterations, of which these have been made."""
         f = self.function
-        count = f.load(I64, self._count) + 1
+        count = f.load(I64, self._count) + iterations
         f.store(count, self._count)
-        due = f.compare("eq", f.arithmetic("and", count, _ITERATIONS - 1), 0)
+        due = f.compare("sge", count, _ITERATIONS)
 
         def look() -> None:
+            f.store(f.const(I64, 0), self._count)
             status = f.new(I32, f"call i32 @relaxpy.poll({self._second})")
             f.leave(f.compare("ne", status, 0))
 

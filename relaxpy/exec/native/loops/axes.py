@@ -10,7 +10,7 @@ from itertools import pairwise
 from relaxpy.exec.kernel.nest.bounds import bounds_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.calls.interrupt import Interrupt
-from relaxpy.exec.native.llvm.function import I8, I128, Function, Value
+from relaxpy.exec.native.llvm.function import I8, I64, I128, Function, Operand, Value
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import Program
 from relaxpy.exec.native.values.expressions import Values
@@ -18,6 +18,10 @@ from relaxpy.exec.native.values.frame import Lanes
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir.expr import PrimExpr
 
+_STRETCH = 1 << 12
+"""The iterations of a loop between which signals may end it."""
+_SHORT = 1 << 10
+"""The most iterations of loops in each other that signals do not end."""
 _TESTED = 8
 """The iterations in which an obligation is tested at once."""
 
@@ -40,6 +44,8 @@ class Loops:
         """Whether it is that of a task that tests obligations, so that another one may fail."""
         self.interrupt: Interrupt | None = None
         """What ends loops that may take long if a signal of Python arrives."""
+        self._inside = 1
+        """The iterations of the enclosing loops that signals do not end."""
 
     def where(self, tests: Sequence[PrimExpr], body: Callable[[], None]) -> None:
         """`body` if all of `tests` hold."""
@@ -83,15 +89,51 @@ class Loops:
                 self.listen()
             return result
 
-        results = self.function.loop(start, stop, 1, carried, inside)
+        make = self.function.loop if listens else self.stretches
+        results = make(start, stop, 1, carried, inside)
         frame.pin(results)
         frame.forget()
         return results
 
-    def listen(self) -> None:
+    def listen(self, iterations: Operand = 1) -> None:
         """Leave if a signal of Python has arrived; in tasks, the thread pool looks for these."""
         if self.interrupt is not None and self.interrupt.function is self.function:
-            self.interrupt.poll()
+            self.interrupt.poll(iterations)
+
+    def stretches(
+        self,
+        start: Operand,
+        stop: Operand,
+        step: int,
+        carried: Sequence[Value],
+        body: Callable[..., Sequence[Value] | None],
+    ) -> list[Value]:
+        """A loop of the function in stretches, between which signals may end it if it is long."""
+        f = self.function
+        if self.interrupt is None or self.interrupt.function is not f:
+            return f.loop(start, stop, step, carried, body)
+        inside = self._inside
+        if isinstance(start, int) and isinstance(stop, int):
+            self._inside *= max(1, (stop - start) // step)
+            if self._inside <= _SHORT:
+                results = f.loop(start, stop, step, carried, body)
+                self._inside = inside
+                return results
+        self._inside = 1
+        end, first_of_all = f.index(stop), f.index(start)
+
+        def stretch(first: Value, *values: Value) -> list[Value]:
+            first.multiple = min(first_of_all.multiple, f.const(I64, _STRETCH * step).multiple)
+            count = f.intrinsic("smin", end - first, _STRETCH * step)
+            results = f.loop(first, first + count, step, values, body)
+            self.listen(count)
+            return [first + count, *results]
+
+        results = f.while_loop(
+            [first_of_all, *carried], lambda first, *_: f.compare("slt", first, end), stretch
+        )
+        self._inside = inside
+        return results[1:]
 
     def require(self, obligations: Sequence[Obligation], depth: int = 0) -> None:
         """Leave where an obligation does not hold, after the first `depth` of their axes.
@@ -265,7 +307,7 @@ class Loops:
         cuts = self.cuts(axis, strides)
         values = list(carried)
         for (low, high), step in zip(pairwise(cuts), strides, strict=False):
-            values = f.loop(low, high, step, values, full(step))
+            values = self.stretches(low, high, step, values, full(step))
             frame.pin(values)
         low, high = map(f.index, cuts[-2:])
         # As a loop, it would add to an index that may be close to the greatest number.

@@ -228,7 +228,9 @@ class RunLoops(Loops):
             with frame.conditionally():
                 self.iterations((across,), lambda: self._columns(run, along))
 
-        f.branch(has_square, lambda: f.loop(start, stop, side, (), squares) and None, one_by_one)
+        f.branch(
+            has_square, lambda: self.stretches(start, stop, side, (), squares) and None, one_by_one
+        )
         frame.forget()
 
     def _square(
@@ -304,7 +306,7 @@ class RunLoops(Loops):
         if any(m.initial is not None for m in members):
             self.chunks(along, count, 1, begin, ())
         start, blocks, stop = self.cuts(row, [_SWEPT_ROWS])
-        f.loop(
+        self.stretches(
             start,
             blocks,
             _SWEPT_ROWS,

@@ -152,7 +152,7 @@ class TreeLoops(RunLoops):
                 self.frame.settle(indices)
                 self._recurrence(run, before, [{outer.var: index} for index in indices])
 
-        f.loop(start, last, CHAINS, (), lambda index: chains(index, CHAINS))
+        self.stretches(start, last, CHAINS, (), lambda index: chains(index, CHAINS))
         f.loop(last, stop, 1, (), lambda index: chains(index, 1))
         self.frame.forget()
 
@@ -221,7 +221,7 @@ class TreeLoops(RunLoops):
                 else:
                     self._sequence(tile.body)
 
-        f.loop(start, stop, count, (), lambda index: block(index))
+        self.stretches(start, stop, count, (), lambda index: block(index))
         frame.forget()
         del self.proofs[tile.low]
 
