@@ -2,133 +2,14 @@
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
+from tests.fuzz.graph_body import INTS, LARGEST, REACH, Body, Tensor, extent_of, sinfo_text
+from tests.fuzz.graph_moves import move, unchanged
 from tests.fuzz.twin import COMPARISONS, FLOATS, SLOPES
-
-INTS = ("int8", "uint8", "int16", "int32", "int64")
-DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-LARGEST = 5
-"""The largest size of a symbolic dimension."""
-REACH = 200.0
-"""Floats stay below it, so that none of 16 bits overflows."""
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """A variable of a program: sizes are numbers or text over the symbolic ones.
-
-    Its elements are multiples of 2**-`quarters`, if that is not None, and at most `reach` large.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int | str, ...]
-    reach: float = REACH
-    quarters: int | None = None
-
-    @property
-    def exact(self) -> bool:
-        """Whether every rounding up to here is known to change nothing."""
-        if self.dtype not in FLOATS:
-            return True
-        return (
-            self.quarters is not None and self.reach * 2**self.quarters <= 2 ** DIGITS[self.dtype]
-        )
-
-    @property
-    def is_float(self) -> bool:
-        return self.dtype in FLOATS
-
-
-def sinfo_text(dtype: str, shape: tuple[int | str, ...], *, binds: bool = False) -> str:
-    """The text of a tensor's struct info; one that `binds` symbols quotes them."""
-    sizes = "".join(f"{s!r}, " if binds else f"{s}, " for s in shape)
-    return f'R.Tensor(({sizes}), "{dtype}")'
-
-
-@dataclass
-class Body:
-    """The statements of one function, in both languages."""
-
-    source: Source
-    tensors: list[Tensor]
-    indent: str
-    impure: bool
-    symbols: tuple[str, ...]
-    depth: int = 0
-    alone: bool = False
-    """Whether the function is of no module, whose kernels and functions it then does not call."""
-    dataflow: bool = False
-    """Whether these are the statements of a dataflow block."""
-    relax: list[str] = field(default_factory=list)
-    python: list[str] = field(default_factory=list)
-    tuples: list[tuple[str, tuple[Tensor, ...]]] = field(default_factory=list)
-
-    @property
-    def rng(self) -> random.Random:
-        return self.source.rng
-
-    def line(self, relax: str, python: str | None = None) -> None:
-        self.relax.append(self.indent + relax)
-        self.python.append(self.indent + (relax if python is None else python))
-
-    def bind(self, like: Tensor, relax: str, python: str, **changes: Any) -> Tensor:
-        made = replace(like, name=self.source.fresh(), **changes)
-        if not made.exact:
-            made = replace(made, quarters=None)
-        self.line(f"{made.name} = {relax}", f"{made.name} = {python}")
-        self.tensors.append(made)
-        return made
-
-    def pick(self, accept: Callable[[Tensor], bool] = lambda t: True) -> Tensor | None:
-        found = [t for t in self.tensors if accept(t)]
-        return self.rng.choice(found) if found else None
-
-    def fill(self, count: int) -> None:
-        """Add so many statements, as far as there are any that fit."""
-        for _ in range(10 * count):
-            before = len(self.relax)
-            self.rng.choice(FLOWING if self.dataflow else STEPS)(self)
-            count -= len(self.relax) > before
-            if count <= 0:
-                return
-
-
-@dataclass
-class Source:
-    """A whole program while it is written."""
-
-    rng: random.Random
-    counter: int = 0
-    helpers: list[tuple[str, str]] = field(default_factory=list)
-    functions: list[tuple[str, str]] = field(default_factory=list)
-    decorated: list[tuple[str, str]] = field(default_factory=list)
-    callable: list[tuple[str, tuple[Tensor, ...], Tensor]] = field(default_factory=list)
-    kernels: set[str] = field(default_factory=set)
-
-    def fresh(self, stem: str = "v") -> str:
-        self.counter += 1
-        return f"{stem}{self.counter}"
-
-    def parameter(self, symbols: tuple[str, ...]) -> Tensor:
-        dtype = self.rng.choice((*FLOATS, *FLOATS, *INTS, "bool"))
-        rank = self.rng.choice((0, 1, 2, 2, 2, 3))
-        shape = tuple(self.rng.choice((*symbols, *symbols, 1, 2, 3, 0)) for _ in range(rank))
-        return Tensor(self.fresh("x"), dtype, shape, *extent_of(dtype))
-
-
-def extent_of(dtype: str) -> tuple[float, int]:
-    if dtype in FLOATS:
-        return 3.0, 2
-    return {"bool": 1, "uint8": 255}.get(dtype, 127.0), 0
-
 
 # The kinds of statement: each adds one, or nothing where it does not fit.
 
@@ -338,120 +219,6 @@ def softmax(b: Body) -> None:
         b.bind(x, f"R.nn.softmax({x.name})", f"t.softmax({x.name}, -1)", reach=1, quarters=None)
 
 
-def move(b: Body) -> None:
-    """Elements in other places."""
-    x = b.pick()
-    if x is None:
-        return
-    rank = len(x.shape)
-    match b.rng.choice(("permute", "expand", "flatten", "concat", "stack", "slice", "split")):
-        case "permute" if rank:
-            axes = b.rng.sample(range(rank), rank)
-            shape = tuple(x.shape[a] for a in axes)
-            twin_ = f"t.place(lambda v: v.transpose({axes}), {x.name})"
-            b.bind(x, f"R.permute_dims({x.name}, {axes})", twin_, shape=shape)
-        case "expand" if rank < 4:
-            axis = b.rng.randrange(rank + 1)
-            shape = (*x.shape[:axis], 1, *x.shape[axis:])
-            twin_ = f"t.place(lambda v: np.expand_dims(v, {axis}), {x.name})"
-            b.bind(x, f"R.expand_dims({x.name}, {axis})", twin_, shape=shape)
-        case "flatten" if rank:
-            sizes = " * ".join(map(str, x.shape))
-            if all(isinstance(s, int) for s in x.shape):
-                sizes = str(np.prod(x.shape, dtype=int))
-            shape = (int(sizes) if sizes.isdigit() else f"({sizes})" if rank > 1 else sizes,)
-            twin_ = f"t.place(lambda v: v.reshape(-1), {x.name})"
-            b.bind(
-                x,
-                b.rng.choice((f"R.flatten({x.name})", f"R.reshape({x.name}, (-1,))"))
-                if 0 not in x.shape
-                else f"R.flatten({x.name})",
-                twin_,
-                shape=shape,
-            )
-        case "concat" if rank and len(str(x.shape)) < 40:
-            axis = b.rng.randrange(rank)
-            others = (*x.shape[:axis], *x.shape[axis + 1 :])
-            y = b.pick(
-                lambda t: (
-                    (t.dtype, len(t.shape)) == (x.dtype, rank)
-                    and (*t.shape[:axis], *t.shape[axis + 1 :]) == others
-                )
-            )
-            assert y is not None
-            first, second = x.shape[axis], y.shape[axis]
-            axis -= b.rng.choice((0, rank))
-            both_known = isinstance(first, int) and isinstance(second, int)
-            size = first + second if both_known else f"({first} + {second})"  # type: ignore[operator]
-            quarters = None if None in (x.quarters, y.quarters) else max(x.quarters, y.quarters)  # type: ignore[type-var]
-            twin_ = f"t.place(lambda v, w: np.concatenate((v, w), {axis}), {x.name}, {y.name})"
-            shape = list(x.shape)
-            shape[axis] = size
-            b.bind(
-                x,
-                f"R.concat(({x.name}, {y.name}), {axis})",
-                twin_,
-                shape=tuple(shape),
-                reach=max(x.reach, y.reach),
-                quarters=quarters,
-            )
-        case "stack" if rank < 4:
-            axis = b.rng.randrange(rank + 1)
-            shape = (*x.shape[:axis], 2, *x.shape[axis:])
-            twin_ = f"t.place(lambda v: np.stack((v, v), {axis}), {x.name})"
-            b.bind(x, f"R.stack([{x.name}, {x.name}], {axis})", twin_, shape=shape)
-        case "slice" if rank and isinstance(x.shape[0], int) and x.shape[0]:
-            first, last, step = b.rng.choice(((0, 1, 1), (0, x.shape[0], 2), (-1, -9, -1)))
-            size = len(range(x.shape[0])[first:last:step])
-            twin_ = f"t.place(lambda v: v[{first}:{last}:{step}], {x.name})"
-            b.bind(
-                x,
-                f"R.strided_slice({x.name}, [0], [{first}], [{last}], [{step}])",
-                twin_,
-                shape=(size, *x.shape[1:]),
-            )
-        case "slice" if rank and isinstance(x.shape[0], str) and len(x.shape[0]) < 40:
-            size = x.shape[0]  # the first or last of the elements of a symbolic axis, in two ways
-            first, last = b.rng.choice((("0", size), (size, f"{size} + {size}")))
-            name = b.source.fresh("c")
-            twin_ = f"t.place(lambda v: np.concatenate((v, v)), {x.name})"
-            b.line(f"{name} = R.concat(({x.name}, {x.name}))", f"{name} = {twin_}")
-            cut = f"[0], [{first}], [{last}], assume_inbound={b.rng.random() < 0.5}"
-            vague = b.bind(x, f"R.strided_slice({name}, {cut})", x.name)
-            sinfo = sinfo_text(x.dtype, x.shape)
-            b.tensors.remove(vague)
-            b.bind(x, f"R.match_cast({vague.name}, {sinfo})", x.name)
-        case "split" if (
-            rank and isinstance(x.shape[-1], int) and x.shape[-1] % 2 == 0 and x.shape[-1]
-        ):
-            name, half = b.source.fresh("s"), x.shape[-1] // 2
-            b.line(
-                f"{name} = R.split({x.name}, 2, -1)",
-                f"{name} = [t.place(lambda v: np.split(v, 2, -1)[0], {x.name}),"
-                f" t.place(lambda v: np.split(v, 2, -1)[1], {x.name})]",
-            )
-            shape = (*x.shape[:-1], half)
-            b.tuples.append((name, (replace(x, shape=shape), replace(x, shape=shape))))
-
-
-def unchanged(b: Body) -> None:
-    """A call whose result is its operand, or equal to it."""
-    x = b.pick()
-    if x is None:
-        return
-    rank, sizes = len(x.shape), ", ".join(map(str, x.shape))
-    axis = b.rng.randrange(-rank, rank) if rank else 0
-    calls = [f'R.astype({x.name}, "{x.dtype}")', f'R.wrap_param({x.name}, "{x.dtype}")']
-    calls += [f"R.permute_dims({x.name}, {list(range(rank))})", f"R.tile({x.name}, {[1] * rank})"]
-    calls.append(f"R.broadcast_to({x.name}, R.shape([{sizes}]))")
-    if rank:
-        calls += [f"R.repeat({x.name}, 1, {axis})", f"R.concat(({x.name},), {axis})"]
-        calls.append(f"R.roll({x.name}, 0, {axis})")
-        end = f"[{x.shape[0]}], assume_inbound=True"
-        calls.append(f"R.strided_slice({x.name}, [0], [0], {end})")
-    b.bind(x, b.rng.choice(calls), x.name)
-
-
 def tuples(b: Body) -> None:
     """A tuple made, or a field of one taken."""
     if b.tuples and b.rng.random() < 0.6:
@@ -582,7 +349,7 @@ def inner(b: Body, tensors: list[Tensor], count: int, **changes: Any) -> Body:
         tuples=list(b.tuples),
         **changes,
     )
-    found.fill(count)
+    fill(found, count)
     return found
 
 
@@ -730,6 +497,16 @@ def call(b: Body) -> None:
         b.bind(made, f"R.maximum({text}, {text})", python)
     else:
         b.bind(made, text, text.removeprefix("cls."))
+
+
+def fill(body: Body, count: int) -> None:
+    """Add so many statements, as far as there are any that fit."""
+    for _ in range(10 * count):
+        before = len(body.relax)
+        body.rng.choice(FLOWING if body.dataflow else STEPS)(body)
+        count -= len(body.relax) > before
+        if count <= 0:
+            return
 
 
 FLOWING: list[Callable[[Body], None]] = [

@@ -35,8 +35,9 @@ import numpy as np
 import relaxpy
 from relaxpy import IRModule
 from tests.fuzz import twin
+from tests.fuzz.graph_body import LARGEST, Body, Source, Tensor, extent_of, sinfo_text
 from tests.fuzz.graph_kernels import KERNELS
-from tests.fuzz.graph_steps import LARGEST, Body, Source, Tensor, extent_of, sinfo_text
+from tests.fuzz.graph_steps import fill
 from tests.fuzz.seed import SEED
 from tests.fuzz.twin import agree, kind
 
@@ -83,7 +84,7 @@ def _function(
             for p in wanted
         ]
     body = Body(source, list(params), "    " if alone else "        ", impure, symbols, alone=alone)
-    body.fill(count)
+    fill(body, count)
     return tuple(params), body
 
 

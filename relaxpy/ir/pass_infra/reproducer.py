@@ -92,6 +92,8 @@ def _written(failure: _Failure, folder: Path, context: Mapping[str, object]) -> 
     """Write the file of a failure, and return a note that says where it is, or why it is not."""
     assert failure.error is not None
     assert failure.mod is not None
+    if not isinstance(failure.mod, IRModule):  # one of Relay
+        return f"there is no reproducer of a {type(failure.mod).__name__}"
     try:
         size = sum(c.data.nbytes for c in _constants(failure.mod))
         if size > _LARGEST:
