@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import pass_sequences
+from tests.fuzz import calls, pass_sequences
 from tests.fuzz.graphs import run, write
 from tests.fuzz.seed import COUNT, SEED
 
@@ -31,6 +31,7 @@ def test_programs_do_what_their_twins_do(batch: int, tmp_path: Path) -> None:
 def test_programs_are_the_same_for_one_seed() -> None:
     assert write("a") == write("a")
     assert write("a") != write("b")
+    assert calls.write("a").script() == calls.write("a").script() != calls.write("b").script()
 
 
 @pytest.mark.rule("OPT-1", "OPT-2")
