@@ -10,7 +10,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeStructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import of_operand, require_shape
-from relaxpy.ir.relax.op.definition.layouts import attribute_layout
+from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
 from relaxpy.ir.relax.op.definition.parameter import number_literal
 from relaxpy.ir.relax.op.definition.registry import R, enter
 from relaxpy.ir.relax.op.definition.rules import Legalize, literal_shape, refuse, te_kernel, tensor
@@ -247,7 +247,7 @@ for _letters in ("HW", "DHW"):
             precision_policy=1,
             adapt=_complete(_count),
             legalize=_legalize_resize(_count),
-            layout=attribute_layout("layout", result="layout", desirable=True),
+            layout=AttributeLayout(("layout",), "layout", desirable=True),
             gradient=_gradient_resize(_count),
         )
     )

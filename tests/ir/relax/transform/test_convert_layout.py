@@ -584,14 +584,29 @@ def test_an_alias_has_the_layout_of_its_value() -> None:
             MisuseError,
             "the desired data_layout of relax.nn.conv2d arranges the axes of 'NCHW', found 'NWC'",
         ),
+        (
+            {"relax.nn.conv2d": ["NHWC", "OHWX"]},
+            MisuseError,
+            "the desired kernel_layout of relax.nn.conv2d arranges the axes of 'OIHW', found",
+        ),
+        (
+            {"relax.nn.conv2d": ["NHWC", "OHWI", "NHC"]},
+            MisuseError,
+            "the desired out_layout of relax.nn.conv2d arranges the axes of 'NCHW', found 'NHC'",
+        ),
+        (
+            {"relax.image.resize2d": ["NHC"]},
+            MisuseError,
+            "the desired layout of relax.image.resize2d arranges the axes of 'NCHW', found 'NHC'",
+        ),
     ],
 )
 def test_a_layout_that_cannot_be_desired_is_refused(
     desired: Any, error: type[RelaxpyError], message: str
 ) -> None:
-    mod = main(CONV, "lv = R.nn.conv2d(x, w)", "gv = R.nn.relu(lv)")
-    with pytest.raises(error, match=message):
-        ConvertLayout(desired)(mod)
+    for lines in (("lv = R.nn.conv2d(x, w)", "gv = R.nn.relu(lv)"), ("gv = R.tanh(x)",)):
+        with pytest.raises(error, match=message):
+            ConvertLayout(desired)(main(CONV, *lines))
 
 
 DESIRED: list[Mapping[str, Sequence[str]]] = [

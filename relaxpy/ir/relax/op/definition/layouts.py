@@ -16,7 +16,6 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -165,16 +164,6 @@ Following: TypeAlias = Callable[[Call, str], "InferredLayouts | None"]
 """A rule by the call and the layout of its first operand; None if it does not apply."""
 
 
-def _require_undesired(call: Call, desired: Desired) -> None:
-    name = cast("Op", call.op).name
-    if name in desired:
-        raise MisuseError(
-            f"{name} takes the layouts of its operands, found a desired one",
-            hint="desire layouts of convolutions and of image.resize2d",
-            about=desired,
-        )
-
-
 def following(rule: Following, *, blocks: bool = False) -> LayoutRule:
     """The rule of an operator that follows the layout of its first operand.
 
@@ -182,7 +171,6 @@ def following(rule: Following, *, blocks: bool = False) -> LayoutRule:
     """
 
     def infer(call: Call, desired: Desired, known: Mapping[Var, Layouts]) -> Any:
-        _require_undesired(call, desired)
         layout = layouts_of(call.args[0], known)
         if not isinstance(layout, str):
             return None
@@ -402,7 +390,6 @@ def elementwise_layout(
     taken before others that are as frequent, if all operands have its axes, and can be divided in
     such blocks.
     """
-    _require_undesired(call, desired)
     sinfos = [arg.struct_info for arg in call.args]
     if not all(isinstance(s, (TensorStructInfo, PrimStructInfo)) for s in sinfos):
         return None
@@ -450,7 +437,6 @@ def concat_layout(
 
     A layout with blocks is taken if all tensors can be divided in such blocks.
     """
-    _require_undesired(call, desired)
     fields = _joined(call, known)
     if not fields or call.attrs["axis"] is None:
         return None
@@ -470,7 +456,6 @@ def stack_layout(
     call: Call, desired: Desired, known: Mapping[Var, Layouts]
 ) -> InferredLayouts | None:
     """The rule of an operator that joins tensors along a new axis, which stays where it is."""
-    _require_undesired(call, desired)
     fields = _joined(call, known)
     layout = _unblocked(fields[0][0]) if fields else None
     if fields is None or layout is None or initial_layout(len(layout) + 1) is None:
@@ -508,7 +493,8 @@ def _layout_for(attribute: str, desired: str) -> str | None:
     return layout if _rank(layout) == len(names) else None
 
 
-def attribute_layout(*operands: str, result: str, desirable: bool = False) -> LayoutRule:
+@dataclass(frozen=True, slots=True)
+class AttributeLayout:
     """The rule of an operator whose attributes name the layouts of `operands` and of its `result`.
 
     If it is `desirable`, the desired layouts are those of the operands, and of the result unless it
@@ -516,12 +502,22 @@ def attribute_layout(*operands: str, result: str, desirable: bool = False) -> La
     blocks; otherwise, the operands keep the layouts that they have, without blocks.
     """
 
-    def infer(call: Call, desired: Desired, known: Mapping[Var, Layouts]) -> InferredLayouts | None:
-        wanted = desired.get(cast("Op", call.op).name)
-        if not desirable:
-            _require_undesired(call, desired)
-        names = (*operands, result) if result not in operands else operands
-        attrs = {k: cast("str", call.attrs[k] or call.attrs[names[0]]) for k in names}
+    operands: tuple[str, ...]
+    result: str
+    desirable: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes."""
+        distinct = self.result not in self.operands
+        return (*self.operands, self.result) if distinct else self.operands
+
+    def __call__(
+        self, call: Call, desired: Desired, known: Mapping[Var, Layouts]
+    ) -> InferredLayouts | None:
+        """The layouts of a call."""
+        wanted, operands, result = desired.get(cast("Op", call.op).name), self.operands, self.result
+        attrs = {k: cast("str", call.attrs[k] or call.attrs[operands[0]]) for k in self.names}
         if wanted is not None:
             taken = _desired_layouts(call, attrs, operands, wanted)
             if taken is not None:
@@ -538,8 +534,6 @@ def attribute_layout(*operands: str, result: str, desirable: bool = False) -> La
         new = {name: _relabeled(attrs[name], x) for name, x in zip(operands, plain, strict=True)}
         new[result] = _relabeled(attrs[result], plain[0])
         return InferredLayouts(plain, plain[0], _changed(call, attrs, new))
-
-    return infer
 
 
 def _changed(call: Call, old: Mapping[str, str], new: Mapping[str, str]) -> Mapping[str, Any]:
@@ -559,38 +553,13 @@ def _takes_blocks(call: Call, layout: str, attrs: Mapping[str, str]) -> bool:
 def _desired_layouts(
     call: Call, attrs: Mapping[str, str], operands: Sequence[str], wanted: Sequence[str]
 ) -> InferredLayouts | None:
-    """The desired layouts in place of those in `attrs`, if blocks are known to divide the tensors.
-
-    Errors:
-        MisuseError: there are too few or too many layouts, or one has other axes.
-    """
-    op = cast("Op", call.op).name
-    counts = {len(operands), len(attrs)}
-    if len(wanted) not in counts:
-        raise MisuseError(
-            f"the desired layouts of {op} are {' or '.join(map(str, sorted(counts)))} "
-            f"({', '.join(attrs)}), found {list(wanted)}",
-            about=wanted,
-        )
+    """The desired layouts in place of those in `attrs`, if blocks divide the tensors."""
     targets = dict(zip(attrs, [*wanted, wanted[0]], strict=False))
     tensors = [*(arg.struct_info for arg in call.args[: len(operands)]), call.struct_info]
     layouts: list[str] = []
     for (name, attribute), sinfo in zip(attrs.items(), tensors, strict=False):
-        _require_same_axes(op, name, attribute, targets[name])
         layout = _layout_for(attribute, targets[name])
         if layout is None or not fills_layout(sinfo, layout):
             return None
         layouts.append(layout)
     return InferredLayouts(layouts[: len(operands)], layouts[-1], _changed(call, attrs, targets))
-
-
-def _require_same_axes(op: str, name: str, attribute: str, target: str) -> None:
-    """Errors: MisuseError if a desired layout has other axes than the attribute."""
-    axes = [
-        {axis for axis in Layout.of(text).names if axis.isupper()} for text in (attribute, target)
-    ]
-    if axes[0] != axes[1]:
-        raise MisuseError(
-            f"the desired {name} of {op} arranges the axes of {attribute!r}, found {target!r}",
-            about=target,
-        )

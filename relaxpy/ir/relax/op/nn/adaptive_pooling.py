@@ -9,7 +9,7 @@ from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, shape_like
-from relaxpy.ir.relax.op.definition.layouts import attribute_layout
+from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter
 from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
@@ -146,7 +146,7 @@ def _register_adaptive(count: int) -> OpDef:
             adapt=_adapted(count),
             unmake=shortest,
             legalize=_legalize_adaptive(count),
-            layout=attribute_layout("layout", result="out_layout"),
+            layout=AttributeLayout(("layout",), "out_layout"),
             gradient=_gradient_adaptive(count),
             precision_policy=1,
         )

@@ -14,7 +14,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     no_gradient,
     shape_like,
 )
-from relaxpy.ir.relax.op.definition.layouts import attribute_layout
+from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, find, register
 from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
@@ -235,7 +235,7 @@ def with_dtypes(call: Call, *rules: Callable[[Expr, DataType | None], Any] | Non
 
 # ---- convolutions
 
-_LAYOUT = attribute_layout("data_layout", "kernel_layout", result="out_layout", desirable=True)
+_LAYOUT = AttributeLayout(("data_layout", "kernel_layout"), "out_layout", desirable=True)
 
 
 def _conv(x: Tensor, w: Tensor, *attrs: Any, dtype: str) -> Tensor:

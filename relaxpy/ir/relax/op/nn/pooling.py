@@ -10,7 +10,7 @@ from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
-from relaxpy.ir.relax.op.definition.layouts import attribute_layout
+from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter
 from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
@@ -238,7 +238,7 @@ def _register_pool(count: int, kind: Kind) -> OpDef:
             adapt=completed(count),
             unmake=shortest,
             legalize=_legalize_pool(count, kind),
-            layout=attribute_layout("layout", result="out_layout"),
+            layout=AttributeLayout(("layout",), "out_layout"),
             gradient=_gradient_pool(count, kind),
             precision_policy=1,
         )

@@ -12,7 +12,7 @@ from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import apply_column
+from relaxpy.ir.op_record import apply_column, is_of_relaxpy
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.variables import occurring_vars
@@ -35,6 +35,7 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
 )
 from relaxpy.ir.relax.op.definition.layouts import (
+    AttributeLayout,
     InferredLayouts,
     Layouts,
     has_blocks,
@@ -42,7 +43,7 @@ from relaxpy.ir.relax.op.definition.layouts import (
     layouts_of,
     units,
 )
-from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
+from relaxpy.ir.relax.op.definition.registry import OpDef, R, find, with_all_attributes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.ir.tir import expr as tir
@@ -120,12 +121,54 @@ class ConvertLayout(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        for name in self.desired_layouts:
-            if Op.get(name).record.layout is None:
+        for name, layouts in self.desired_layouts.items():
+            operator = find(Op.get(name))
+            if operator is None:
                 raise MisuseError(f"{name} is computed in one layout only", about=name)
+            _require_desirable(operator, layouts)
         desired = dict(self.desired_layouts)
         mod = normalize_module(mod)
         return normalize_module(map_functions(mod, Function, lambda f: _Blocks(desired).expr(f)))
+
+
+def _require_desirable(operator: OpDef, wanted: Sequence[str]) -> None:
+    """Check the desired layouts of an operator; a rule of a user takes what it wants.
+
+    Errors:
+        MisuseError: the operator is computed in one layout, or in those of its operands; there are
+            too few or too many layouts, or one has other axes.
+    """
+    rule, name = operator.record.layout, operator.name
+    if rule is None:
+        raise MisuseError(f"{name} is computed in one layout only", about=name)
+    if not isinstance(rule, AttributeLayout) or not rule.desirable:
+        if is_of_relaxpy(rule):
+            raise MisuseError(
+                f"{name} takes the layouts of its operands, found a desired one",
+                hint="desire layouts of convolutions and of image.resize2d",
+                about=wanted,
+            )
+        return
+    counts = {len(rule.operands), len(rule.names)}
+    if len(wanted) not in counts:
+        raise MisuseError(
+            f"the desired layouts of {name} are {' or '.join(map(str, sorted(counts)))} "
+            f"({', '.join(rule.names)}), found {list(wanted)}",
+            about=wanted,
+        )
+    defaults = {p.name: p.default for p in operator.parameters}
+    for attribute, target in zip(rule.names, wanted, strict=False):
+        default = str(defaults[attribute] or defaults[rule.operands[0]])
+        if _primal_axes(target) != _primal_axes(default):
+            raise MisuseError(
+                f"the desired {attribute} of {name} arranges the axes of {default!r}, found "
+                f"{target!r}",
+                about=target,
+            )
+
+
+def _primal_axes(layout: str) -> set[str]:
+    return {axis for axis in Layout.of(layout).names if axis.isupper()}
 
 
 class _Blocks(BindingRewriter):
@@ -210,7 +253,7 @@ class _Converter:
         """The layouts of a call by the rule of its operator, if that applies.
 
         Errors:
-            MisuseError: a desired layout does not fit the operator, or the rule returns none.
+            MisuseError: the rule returns something else.
         """
         assert isinstance(call.op, Op)
         rule = call.op.record.layout
