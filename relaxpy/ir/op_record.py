@@ -63,10 +63,35 @@ class CallKind(Enum):
         return self in packed or self is CallKind.DPS_PACKED
 
     @property
+    def mutates(self) -> bool:
+        """Whether the callee stores results in operands."""
+        return self in (CallKind.INPLACE_KERNEL, CallKind.INPLACE_PACKED)
+
+    @property
     def has_outputs(self) -> bool:
         """Whether `sinfo_args` describe outputs that the callee writes."""
         kernels = (CallKind.KERNEL, CallKind.INPLACE_KERNEL, CallKind.LOCAL_KERNEL)
         return self in kernels or self is CallKind.DPS_PACKED
+
+
+class Memory(Enum):
+    """The memory of the result of a call, or of each field if it is a tuple."""
+
+    NEW = "new"
+    COPY = "new, with the elements of the first operand, in any order; a back end may share it"
+    VIEW = "that of the first operand, as another tensor"
+    SAME = "that of the first operand, which is the result"
+    ANY = "new, or any that an operand refers to"
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no mutation of an operand or of the result can be seen in the other one."""
+        return self in (Memory.NEW, Memory.COPY)
+
+    @property
+    def is_of_operand(self) -> bool:
+        """Whether the result may lie in the memory of the first operand, and in no other."""
+        return self in (Memory.COPY, Memory.VIEW, Memory.SAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +99,8 @@ class Allocation:
     """The operands of an allocating operator that are the shape and the datatype.
 
     A new tensor has its own memory, or is placed in `planned` storage. With `storage`, the result
-    is the memory itself; with `in_bytes`, the shape is its size.
+    is the memory itself, which the operator `killer` releases; with `in_bytes`, the shape is its
+    size.
     """
 
     shape: int
@@ -82,6 +108,7 @@ class Allocation:
     planned: bool = False
     storage: bool = False
     in_bytes: bool = False
+    killer: str = ""
 
 
 class Columns(TypedDict, total=False):
@@ -104,6 +131,10 @@ class Columns(TypedDict, total=False):
     calls_out: bool
     calls: CallKind | None
     allocates: Allocation | None
+    memory: Memory | Callable[[Call], Memory] | None
+    releases: bool
+    in_place: bool
+    takes_twice: bool
     runtime: Callable[..., Any] | None
     adapt: Callable[[dict[str, Any]], None] | None
     variant: Callable[[dict[str, Any]], str | None] | None
@@ -140,6 +171,10 @@ def check_columns(columns: Columns) -> None:
             raise MisuseError(f"an operator has no column {name!r}", hint=hint, about=name)
         if name in _FUNCTIONS and value is not None and not callable(value):
             raise MisuseError(f"column {name} is a function, found {value!r:.60}", about=value)
+        if name == "memory" and not (value is None or isinstance(value, Memory) or callable(value)):
+            raise MisuseError(
+                f"column memory is a Memory or a function, found {value!r:.60}", about=value
+            )
 
 
 def apply_column(
@@ -216,6 +251,15 @@ class OpRecord:
     """The kind of callee, if the first operand is a callee."""
     allocates: Allocation | None = None
     """The operands that describe the allocated memory, if the operator allocates."""
+    memory: Memory | Callable[[Call], Memory] | None = None
+    """The memory of the result, or a function of the call that returns it. Without one, it is new
+    if relaxpy implements the operator, and any if a user does (EV-16)."""
+    releases: bool = False
+    """Whether a call declares that its operand is not used any more."""
+    in_place: bool = False
+    """Whether passes write the result into an operand: each element depends on one of each."""
+    takes_twice: bool = False
+    """Whether every tensor may be both operands, so that such a call never fails."""
     runtime: Callable[..., Any] | None = None
     """The implementation on run-time values: operands by position, attributes by keyword."""
     calls_out: bool = False
@@ -226,6 +270,22 @@ class OpRecord:
     """Returns the name of another operator, if the arguments build a call of that one."""
     unmake: Callable[[Call], CallArguments] | None = None
     """Returns the arguments of `function` that rebuild a call."""
+
+    def result_memory(self, call: Call) -> Memory:
+        """The memory of the result of a call of this operator."""
+        if self.calls is not None:
+            is_new = self.calls.has_outputs and not self.calls.mutates
+            return Memory.NEW if is_new else Memory.ANY
+        if isinstance(self.memory, Memory):
+            return self.memory
+        if self.memory is not None:
+            result = apply_column(self.name, "memory", self.memory, call=call)
+            assert isinstance(result, Memory)
+            return result
+        implementations = (self.function, self.legalize, self.runtime)
+        if all(f is None or is_of_relaxpy(f) for f in implementations) and self.function:
+            return Memory.NEW
+        return Memory.ANY
 
     @property
     def is_of_relaxpy(self) -> bool:

@@ -7,8 +7,7 @@ from typing import Final
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax.analysis.effects import computes, returns_operand
+from relaxpy.ir.op_record import CallKind, Memory
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import (
     BindingBlock,
@@ -26,15 +25,6 @@ from relaxpy.ir.relax.nodes import (
 
 EXTERNAL: Final = -1
 """The number of all memory of which nothing is known."""
-
-_VIEWS: Final = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("expand_dims", "squeeze", "reshape", "permute_dims", "flatten"),
-        *("memory.view", "memory.ensure_zero_offset"),
-    )
-)
-"""Operators whose result may be in the memory of the first operand."""
 
 Memories = frozenset[int]
 
@@ -112,15 +102,17 @@ class Aliases:
         return frozenset().union(*memories) if memories else frozenset((EXTERNAL,))
 
     def _of_operator(self, call: Call, op: Op) -> Memories:
-        kind = op.record.calls
-        if kind is CallKind.INPLACE_KERNEL:
+        if op.record.calls is CallKind.INPLACE_KERNEL:
             return self._in_place(call)
-        if returns_operand(op) or op.name in _VIEWS:
-            return self._memories(call.args[0])
-        is_new = computes(call) or kind is CallKind.DPS_PACKED or op.record.allocates is not None
-        if is_new or not call.args:
+        memory = op.record.result_memory(call)
+        if memory is Memory.NEW or not call.args:
             return self._new(call.struct_info)
-        return self._of_function(call, call.args[0], call.args[1:])
+        if memory is Memory.ANY:
+            return self._of_function(call, call.args[0], call.args[1:])
+        operand, result = call.args[0].struct_info, call.struct_info
+        if isinstance(operand, TupleStructInfo) or not isinstance(result, TupleStructInfo):
+            return self._memories(call.args[0])
+        return self._memories(Tuple((call.args[0],) * len(result.fields)))
 
     def _in_place(self, call: Call) -> Memories:
         """The memory of the outputs of a kernel, some of which are operands."""

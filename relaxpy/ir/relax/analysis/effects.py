@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import CallKind
+from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
@@ -29,18 +28,6 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
-
-_MUTATING: Final = (CallKind.INPLACE_KERNEL, CallKind.INPLACE_PACKED)
-_KERNEL_CALLS: Final = ("relax.call_tir", "relax.call_tir_with_grad")
-
-_TOTAL: Final = tuple(f"relax.{n}" for n in ("add", "subtract", "multiply", "maximum", "minimum"))
-"""Operators that every tensor and itself are operands of."""
-
-
-_IDENTITIES: Final = tuple(
-    f"relax.grad.{n}" for n in ("no_grad", "start_checkpoint", "end_checkpoint")
-)
-"""Operators with a legalisation whose result is the operand itself."""
 
 
 class Effects:
@@ -92,7 +79,10 @@ def mutates(binding: Binding) -> bool:
     It is declared pure, since only it and what comes before it uses those operands.
     """
     call = binding.value
-    return isinstance(call, Call) and isinstance(call.op, Op) and call.op.record.calls in _MUTATING
+    if not isinstance(call, Call) or not isinstance(call.op, Op):
+        return False
+    kind = call.op.record.calls
+    return kind is not None and kind.mutates
 
 
 def cast_may_fail(cast: MatchCast) -> bool:
@@ -121,7 +111,7 @@ def may_fail(binding: Binding) -> bool:
         return False
     if not isinstance(value.op, Op) or not value.op.has_attr("FLegalize"):
         return True
-    if value.op.name in _TOTAL and value.args[0] is value.args[1]:
+    if value.op.record.takes_twice and value.args[0] is value.args[1]:
         return not isinstance(value.args[0].struct_info, TensorStructInfo)
     return not (_is_known_sinfo(value.struct_info) and all(map(_is_known, value.args)))
 
@@ -146,9 +136,11 @@ def _is_known_sinfo(sinfo: StructInfo | None) -> bool:
             return False
 
 
-def returns_operand(op: Op) -> bool:
-    """Whether the result of an operator is its first operand (EV-16)."""
-    return op.name in _IDENTITIES
+def memory_of(value: Expr) -> Memory | None:
+    """The memory of the result of a call of an operator; None for any other value."""
+    if not isinstance(value, Call) or not isinstance(value.op, Op):
+        return None
+    return value.op.record.result_memory(value)
 
 
 def computes(value: Expr) -> bool:
@@ -156,7 +148,7 @@ def computes(value: Expr) -> bool:
 
     No mutation of an operand or of the result can then be seen in the other one (OPT-11).
     """
-    if not isinstance(value, Call) or not isinstance(value.op, Op) or returns_operand(value.op):
+    if not isinstance(value, Call) or not isinstance(value.op, Op):
         return False
     record = value.op.record
-    return record.pure is True and (record.legalize is not None or value.op.name in _KERNEL_CALLS)
+    return record.pure is True and record.result_memory(value).is_new

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
@@ -24,11 +23,6 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
-
-_ELEMENTWISE: Final = frozenset(
-    f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "nn.silu", "nn.relu")
-)
-"""The operators that are done in place, of which each element depends on one of each operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +50,7 @@ def inplace_candidates(block: DataflowBlock, inputs: Iterable[Var]) -> list[Inpl
         call = binding.value
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             continue
-        if call.op.name not in _ELEMENTWISE:
+        if not call.op.record.in_place:
             continue
         large, same = [], []
         for position in reversed(range(len(call.args))):

@@ -237,6 +237,8 @@ BINARY = family(
     _arithmetic(
         "add",
         "x1 + x2",
+        takes_twice=True,
+        in_place=True,
         sign="+",
         commutative=True,
         gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: g, exact=True),
@@ -244,12 +246,16 @@ BINARY = family(
     _arithmetic(
         "subtract",
         "x1 - x2",
+        takes_twice=True,
+        in_place=True,
         sign="-",
         gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: -g, exact=True),
     ),
     _arithmetic(
         "multiply",
         "x1 * x2",
+        takes_twice=True,
+        in_place=True,
         sign="*",
         commutative=True,
         gradient=elementwise(lambda g, a, b, y: g * b, lambda g, a, b, y: g * a),
@@ -257,6 +263,7 @@ BINARY = family(
     _arithmetic(
         "divide",
         "x1 / x2, on integers rounded toward zero",
+        in_place=True,
         sign="/",
         gradient=elementwise(lambda g, a, b, y: g / b, lambda g, a, b, y: -g * y / b),
     ),
@@ -296,6 +303,7 @@ BINARY = family(
     _arithmetic(
         "maximum",
         "the larger one; NaN if one is",
+        takes_twice=True,
         gradient=elementwise(
             lambda g, a, b, y: _chosen(g, a, b, R.less(a, b)),
             lambda g, a, b, y: _chosen(g, a, b, R.less(b, a)),
@@ -305,6 +313,7 @@ BINARY = family(
     _arithmetic(
         "minimum",
         "the smaller one; NaN if one is",
+        takes_twice=True,
         gradient=elementwise(
             lambda g, a, b, y: _chosen(g, a, b, R.greater(a, b)),
             lambda g, a, b, y: _chosen(g, a, b, R.greater(b, a)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxpy.ir.op_record import Allocation
+from relaxpy.ir.op_record import Allocation, Memory
 from relaxpy.ir.relax.nodes import (
     Call,
     ObjectStructInfo,
@@ -50,7 +50,11 @@ def alloc_tensor(
 
 
 @register(
-    "relax.builtin.stop_lift_params", sharding=same_axes, pure=True, gradient=identity_gradient
+    "relax.builtin.stop_lift_params",
+    sharding=same_axes,
+    pure=True,
+    memory=Memory.SAME,
+    gradient=identity_gradient,
 )
 def stop_lift_params(x: TensorStructInfo) -> TensorStructInfo:
     """The tensor; what it is computed from is not lifted out of the function beyond here.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from relaxpy.errors import StructInfoTypeError, counted
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import CallKind
+from relaxpy.ir.op_record import CallKind, Memory
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -53,7 +53,7 @@ def _infer_make(call: Call, ctx: Context) -> StructInfo:
     return ObjectStructInfo()
 
 
-@register("relax.make_closure", pure=True, infer=_infer_make)
+@register("relax.make_closure", pure=True, infer=_infer_make, memory=Memory.ANY)
 def make_closure(func: Expr, args: Operands) -> Call:
     """`func` with its last arguments bound: calling the closure takes those before them.
 

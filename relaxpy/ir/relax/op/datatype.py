@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from relaxpy.ir.core.dtype import FLOAT32, DataType
+from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax.nodes import Call, Constant, Expr, TensorStructInfo, Var, const
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
 from relaxpy.ir.relax.op.definition.layouts import same_layout
@@ -71,6 +72,13 @@ def _legalize_wrap_param(builder: BlockBuilder, call: Call) -> Expr:
     return data if _has_datatype(builder, data, dtype) else astype(data, dtype)
 
 
+def _memory_of_wrap_param(call: Call) -> Memory:
+    sinfo, dtype = tensor_sinfo(call.args[0]), call.attrs["dtype"]
+    if sinfo is None or sinfo.dtype.is_void or sinfo.dtype == dtype:
+        return Memory.SAME
+    return Memory.NEW
+
+
 def _has_datatype(builder: BlockBuilder, x: Expr, dtype: object) -> bool:
     sinfo = builder.struct_info_of(x)
     return isinstance(sinfo, TensorStructInfo) and sinfo.dtype == dtype
@@ -80,11 +88,12 @@ def _has_datatype(builder: BlockBuilder, x: Expr, dtype: object) -> bool:
     "relax.wrap_param",
     layout=same_layout,
     pure=True,
+    memory=_memory_of_wrap_param,
     legalize=_legalize_wrap_param,
     gradient=_gradient,
 )
 def wrap_param(data: TensorStructInfo, dtype: DataType = FLOAT32) -> TensorStructInfo:
-    """A parameter of a model, converted to `dtype` as by astype.
+    """A parameter of a model, converted to `dtype` as by astype; itself if it has the datatype.
 
     Shapes:
         data    any

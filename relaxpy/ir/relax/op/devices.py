@@ -7,6 +7,7 @@ from typing import Any
 from relaxpy.dataclass import replace
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.global_info import VDevice
+from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import identity_gradient, of_operand
 from relaxpy.ir.relax.op.definition.registry import R, register
@@ -18,7 +19,9 @@ def _gradient_to_vdevice(g: Any, x: Any, y: Any, call: Call) -> Any:
     return g if source is None else R.to_vdevice(g, source)
 
 
-@register("relax.to_vdevice", pure=True, gradient=of_operand(_gradient_to_vdevice))
+@register(
+    "relax.to_vdevice", pure=True, memory=Memory.SAME, gradient=of_operand(_gradient_to_vdevice)
+)
 def to_vdevice(data: TensorStructInfo, dst_vdevice: VDevice) -> TensorStructInfo:
     """The tensor on another device; a string names it, as in "cuda:0".
 
@@ -29,7 +32,7 @@ def to_vdevice(data: TensorStructInfo, dst_vdevice: VDevice) -> TensorStructInfo
     return replace(data, vdevice=dst_vdevice)
 
 
-@register("relax.hint_on_device", pure=True, gradient=identity_gradient)
+@register("relax.hint_on_device", pure=True, memory=Memory.SAME, gradient=identity_gradient)
 def hint_on_device(
     data: TensorStructInfo, dst_vdevice: Device, memory_scope: str = "global"
 ) -> TensorStructInfo:

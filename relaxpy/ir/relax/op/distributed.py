@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError, StructInfoTypeError
-from relaxpy.ir.op_record import CallKind
+from relaxpy.ir.op_record import CallKind, Memory
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.nodes.distributed import (
     DeviceMesh,
@@ -58,7 +58,7 @@ def run_alone(
     return x.copy()
 
 
-@register("relax.dist.annotate_sharding", pure=True, gradient=identity_gradient)
+@register("relax.dist.annotate_sharding", pure=True, memory=Memory.SAME, gradient=identity_gradient)
 def annotate_sharding(
     input: TensorStructInfo, device_mesh: DeviceMesh, placement: Placement
 ) -> TensorStructInfo:
@@ -83,7 +83,7 @@ def _gradient_redistribute(
     return [R.dist.redistribute(gradient, sinfo.device_mesh, sinfo.placement)]
 
 
-@register("relax.dist.redistribute", pure=True, gradient=_gradient_redistribute)
+@register("relax.dist.redistribute", pure=True, memory=Memory.SAME, gradient=_gradient_redistribute)
 def redistribute(
     input: DTensorStructInfo, device_mesh: DeviceMesh, placement: Placement
 ) -> DTensorStructInfo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -41,7 +42,13 @@ def _no_gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) ->
     return [no_grad(call.args[0])]
 
 
-@register("relax.grad.no_grad", pure=True, legalize=_legalize_identity, gradient=_no_gradient)
+@register(
+    "relax.grad.no_grad",
+    pure=True,
+    memory=Memory.SAME,
+    legalize=_legalize_identity,
+    gradient=_no_gradient,
+)
 def no_grad(input: StructInfo) -> StructInfo:
     """The input, to which no gradient is propagated.
 
@@ -77,8 +84,15 @@ Rule:
 """
 _checkpoints = Rows(_checkpoint, _DOC, lambda name: _legalize_identity)
 start_checkpoint, end_checkpoint = family(
-    _checkpoints("grad.start_checkpoint", "a checkpoint begins", gradient=_through_checkpoint),
-    _checkpoints("grad.end_checkpoint", "a checkpoint ends", gradient=_through_checkpoint),
+    *(
+        _checkpoints(
+            f"grad.{name}_checkpoint",
+            f"a checkpoint {name}s",
+            memory=Memory.SAME,
+            gradient=_through_checkpoint,
+        )
+        for name in ("start", "end")
+    )
 ).values()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.op_record import Columns
+from relaxpy.ir.op_record import Columns, Memory
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -257,6 +257,7 @@ def _reshape_back(g: Any, x: Any, y: Any, call: Call) -> Any:
     sharding=reshaped_axes,
     precision_policy=1,
     pure=True,
+    memory=Memory.COPY,
     legalize=_legalize_reshape,
     adapt=_resolve_shape,
     gradient=of_operand(_reshape_back),
@@ -291,6 +292,7 @@ def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorSt
     sharding=reshaped_axes,
     precision_policy=1,
     pure=True,
+    memory=Memory.COPY,
     legalize=_legalize_reshape,
     gradient=of_operand(_reshape_back),
 )
@@ -349,6 +351,7 @@ def _gradient_expand_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
     layout=expanded_layout,
     precision_policy=1,
     pure=True,
+    memory=Memory.COPY,
     legalize=by_te(_expanded, "expand_dims"),
     gradient=of_operand(_gradient_expand_dims),
 )
@@ -384,6 +387,7 @@ def _legalize_squeeze(builder: BlockBuilder, call: Call) -> Expr:
     layout=squeezed_layout,
     precision_policy=1,
     pure=True,
+    memory=Memory.COPY,
     legalize=_legalize_squeeze,
     gradient=of_operand(_reshape_back),
 )
@@ -431,6 +435,7 @@ def _gradient_permute_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
     layout=permuted_layout,
     precision_policy=1,
     pure=True,
+    memory=Memory.COPY,
     legalize=by_te("transpose"),
     gradient=of_operand(_gradient_permute_dims),
 )

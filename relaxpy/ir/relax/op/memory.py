@@ -8,7 +8,7 @@ from relaxpy.dataclass import replace
 from relaxpy.ir.arith.prove import always
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import Allocation
+from relaxpy.ir.op_record import Allocation, Memory
 from relaxpy.ir.relax.nodes import (
     DERIVATIONS,
     Call,
@@ -74,7 +74,9 @@ def tensor_in(shape: Expr, sinfo: ShapeStructInfo, dtype: Expr) -> TensorStructI
     "relax.memory.alloc_storage",
     pure=True,
     adapt=datatype_by_name,
-    allocates=Allocation(shape=0, dtype=3, storage=True, in_bytes=True),
+    allocates=Allocation(
+        shape=0, dtype=3, storage=True, in_bytes=True, killer="relax.memory.kill_storage"
+    ),
 )
 def alloc_storage(
     size: ShapeStructInfo,
@@ -90,7 +92,13 @@ def alloc_storage(
     return ObjectStructInfo()
 
 
-@register("relax.memory.alloc_tensor", pure=True, adapt=datatype_by_name, allocates=IN_STORAGE)
+@register(
+    "relax.memory.alloc_tensor",
+    pure=True,
+    adapt=datatype_by_name,
+    allocates=IN_STORAGE,
+    memory=Memory.VIEW,
+)
 def alloc_tensor(
     storage: StructInfo,
     offset: PrimStructInfo,
@@ -108,19 +116,19 @@ def alloc_tensor(
     return tensor_in(call.args[2], shape, call.args[3])
 
 
-@register("relax.memory.kill_storage")
+@register("relax.memory.kill_storage", releases=True)
 def kill_storage(storage: ObjectStructInfo) -> TupleStructInfo:
     """Unit: nothing uses the storage any more."""
     return UNIT
 
 
-@register("relax.memory.kill_tensor")
+@register("relax.memory.kill_tensor", releases=True)
 def kill_tensor(tensor: TensorStructInfo) -> TupleStructInfo:
     """Unit: nothing uses the tensor any more."""
     return UNIT
 
 
-@register("relax.memory.ensure_zero_offset", pure=True)
+@register("relax.memory.ensure_zero_offset", pure=True, memory=Memory.SAME)
 def ensure_zero_offset(data: TensorStructInfo) -> TensorStructInfo:
     """The tensor, at the beginning of its memory.
 
@@ -152,7 +160,13 @@ def _with_literal_datatype(builder: BlockBuilder, call: Call) -> Call:
     return Call(call.op, args, call.attrs, span=call.span)
 
 
-@register("relax.memory.view", pure=True, adapt=_fill_absent, normalize=_with_literal_datatype)
+@register(
+    "relax.memory.view",
+    pure=True,
+    adapt=_fill_absent,
+    normalize=_with_literal_datatype,
+    memory=Memory.VIEW,
+)
 def view(
     data: TensorStructInfo,
     shape: ShapeStructInfo | None = None,

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from relaxpy.dataclass import replace
 from relaxpy.errors import StructInfoTypeError
-from relaxpy.ir.op_record import Allocation, CallKind
+from relaxpy.ir.op_record import Allocation, CallKind, Memory
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -47,7 +47,7 @@ class MakeShapeCode(IntEnum):
     "relax.vm.alloc_storage",
     pure=True,
     adapt=global_scope,
-    allocates=Allocation(shape=0, dtype=2, storage=True),
+    allocates=Allocation(shape=0, dtype=2, storage=True, killer="relax.vm.kill_object"),
 )
 def alloc_storage(
     shape: ShapeStructInfo,
@@ -63,7 +63,13 @@ def alloc_storage(
     return ObjectStructInfo()
 
 
-@register("relax.vm.alloc_tensor", pure=True, adapt=datatype_by_name, allocates=IN_STORAGE)
+@register(
+    "relax.vm.alloc_tensor",
+    pure=True,
+    adapt=datatype_by_name,
+    allocates=IN_STORAGE,
+    memory=Memory.VIEW,
+)
 def alloc_tensor(
     storage: StructInfo,
     offset: PrimStructInfo,
@@ -82,7 +88,7 @@ def alloc_tensor(
     return sinfo if shape.values is not None else replace(sinfo, shape=None, ndim=shape.ndim)
 
 
-@register("relax.vm.kill_object")
+@register("relax.vm.kill_object", releases=True)
 def kill_object(obj: StructInfo) -> TupleStructInfo:
     """Unit: nothing uses the value any more."""
     return UNIT

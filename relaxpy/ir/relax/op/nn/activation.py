@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
+from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var, const
 from relaxpy.ir.relax.op.definition.gradients import (
     of_operand,
@@ -44,6 +45,7 @@ def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
     layout=same_layout,
     precision_policy=1,
     pure=True,
+    in_place=True,
     legalize=by_te("nn.relu"),
     gradient=of_operand(_gradient_relu),
 )
@@ -118,7 +120,10 @@ ACTIVATIONS = family(
         gradient=gradient_in_float32(of_operand(_gradient_gelu_tanh)),
     ),
     _activation(
-        "nn.silu", "x * sigmoid(x).", gradient=gradient_in_float32(of_operand(_gradient_silu))
+        "nn.silu",
+        "x * sigmoid(x).",
+        in_place=True,
+        gradient=gradient_in_float32(of_operand(_gradient_silu)),
     ),
 )
 gelu, gelu_tanh, silu = ACTIVATIONS.values()
@@ -252,6 +257,7 @@ def _gradient_dropout(var: Var, call: Call, gradient: Expr, builder: BlockBuilde
     layout=same_layout,
     precision_policy=1,
     pure=True,
+    memory=Memory.SAME,
     legalize=_legalize_dropout,
     gradient=_gradient_dropout,
 )

@@ -95,16 +95,6 @@ class EliminateCommonSubexpr(Pass):
         return normalize_module(map_functions(mod, Function, merged))
 
 
-#: Each evaluation returns memory of its own, whose elements are not defined.
-_ALLOCATIONS = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("builtin.alloc_tensor", "memory.alloc_storage", "memory.alloc_tensor"),
-        *("vm.alloc_storage", "vm.alloc_tensor"),
-    )
-)
-
-
 class _Eliminator(BindingRewriter):
     """The first bindings of values: `lasting` ones never change, `computed` ones by effects."""
 
@@ -178,8 +168,8 @@ class _Eliminator(BindingRewriter):
             return None
         if self.call_only and not isinstance(value, Call):
             return None
-        if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in _ALLOCATIONS:
-            return None
+        if isinstance(value, Call) and isinstance(value.op, Op) and value.op.record.allocates:
+            return None  # each evaluation returns new memory, whose elements are not defined
         is_new = isinstance(binding, VarBinding) and _is_new(value)
         table = self.computed if is_new else self.lasting
         key = structural_hash(value)

@@ -24,17 +24,10 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Var,
     VarBinding,
-    is_call_of,
 )
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.rewrite.map_bindings import Rewritten, with_bindings
 from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter
-
-_STORAGE_KILLERS = {
-    "relax.memory.alloc_storage": "relax.memory.kill_storage",
-    "relax.vm.alloc_storage": "relax.vm.kill_object",
-}
-_KILLERS = ("relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object")
 
 
 @dataclass(frozen=True)
@@ -119,7 +112,8 @@ def _killers(seq: SeqExpr) -> dict[object, list[VarBinding]]:
             for var in _used(binding):
                 if var in bound:
                     last[var] = _key(binding)
-            if is_call_of(binding.value, *_KILLERS):
+            value = binding.value
+            if isinstance(value, Call) and isinstance(value.op, Op) and value.op.record.releases:
                 for var in _used(binding):
                     bound.pop(var, None)
             killer = _killer(binding)
@@ -141,9 +135,10 @@ def _used(binding: Binding) -> Iterable[Var]:
 
 def _killer(binding: Binding) -> str | None:
     """The operator that releases the value of a binding."""
-    for name, killer in _STORAGE_KILLERS.items():
-        if is_call_of(binding.value, name):
-            return killer
-    var = binding.var
+    value, var = binding.value, binding.var
+    if isinstance(value, Call) and isinstance(value.op, Op):
+        allocation = value.op.record.allocates
+        if allocation is not None and allocation.storage:
+            return allocation.killer
     tensor = var is not None and isinstance(var.struct_info, TensorStructInfo)
     return "relax.memory.kill_tensor" if tensor else None

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.analysis.effects import memory_of
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.nodes import (
     Binding,
@@ -29,8 +31,6 @@ Tensors: TypeAlias = "frozenset[Var] | tuple[Tensors, ...]"
 """The allocations whose memory a value may refer to; a tuple has those of each field."""
 
 _NONE: Tensors = frozenset()
-_VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset")
-_RELEASES = ("relax.memory.kill_tensor", "relax.vm.kill_object")
 
 
 class Lifetimes:
@@ -86,7 +86,7 @@ class Lifetimes:
             return isinstance(value, (Var, Tuple, TupleGetItem))
         if is_call_of(value, "relax.vm.call_tir_dyn"):
             return self._is_kernel(value.args[0])
-        if is_call_of(value, *_VIEWS, *_RELEASES):
+        if _is_view(value) or (isinstance(value.op, Op) and value.op.record.releases):
             return True
         return isinstance(value.op, ExternFunc) or self._is_kernel(value.op)
 
@@ -124,10 +124,16 @@ class Lifetimes:
             case TupleGetItem(tuple_value=tuple_value, index=index):
                 tensors = self._value(tuple_value)
                 return tensors[index] if isinstance(tensors, tuple) else tensors
-            case Call() if is_call_of(value, *_VIEWS):
+            case Call() if _is_view(value):
                 return self._value(value.args[0])
             case _:
                 return _NONE
+
+
+def _is_view(call: Call) -> bool:
+    """Whether the result of a call may lie in the memory of its first operand."""
+    memory = memory_of(call)
+    return memory is not None and memory.is_of_operand
 
 
 def _is_allocation(value: Expr) -> bool:
