@@ -399,8 +399,20 @@ def test_results_that_are_not_tensors() -> None:
     x = rx.Var("x", tensor(2))
     with pytest.raises(MisuseError, match="returns tensors, found int 3"):
         BlockBuilder().call_te(lambda t: 3, x)
-    with pytest.raises(MisuseError, match="returns tensor x twice, or does not compute it"):
-        BlockBuilder().call_te(lambda t: t, x)
+
+
+def test_results_that_are_operands_or_the_same_are_copies() -> None:
+    x = rx.Var("x", tensor(2))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit_te(lambda t: (e := topi.exp(t), t, e), x))
+    argument = np.arange(2, dtype="float32")
+    first, second, third = compile(builder.get())["main"](argument)
+    np.testing.assert_allclose(first, np.exp(argument), rtol=1e-6)
+    np.testing.assert_array_equal(second, argument)
+    np.testing.assert_array_equal(third, first)
+    for one, other in ((second, argument), (first, third)):
+        assert not np.shares_memory(one, other)
 
 
 def test_a_fault_of_a_legalisation_stands_where_the_call_does() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxpy.ir.relax.analysis.effects import Effects, computes
+from relaxpy.ir.relax.analysis.effects import Effects, computes, memory_of
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.nodes import Binding, DataflowBlock, SeqExpr, Tuple, TupleGetItem, Var
 
@@ -46,7 +46,9 @@ class Escapes:
             for user_run, binding in self._users.get(waiting.pop(), ()):
                 if binding is None or user_run != run:
                     return True
-                if isinstance(binding.value, (Var, Tuple, TupleGetItem)):
+                memory = memory_of(binding.value)
+                is_alias = memory is not None and memory.is_of_operand and not memory.is_new
+                if is_alias or isinstance(binding.value, (Var, Tuple, TupleGetItem)):
                     if binding.var is not None and binding.var not in seen:
                         seen.add(binding.var)
                         waiting.append(binding.var)

@@ -35,6 +35,7 @@ from relaxpy.ir.relax.op.call import call_tir, call_tir_with_grad
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
+from relaxpy.ir.te.topi.elementwise import identity
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.iteration import IterVar
@@ -262,7 +263,7 @@ def _add_kernel(
                 about=output,
             )
         if output in arguments.params or output in outputs[:k]:
-            raise MisuseError(f"{name} returns tensor {output.name} twice, or does not compute it")
+            outputs = (*outputs[:k], identity(output), *outputs[k + 1 :])
     func = create_prim_func([*arguments.params, *outputs], "int64").without_attr("global_symbol")
     scalars = _unbound_shape_vars(func)
     if scalars:

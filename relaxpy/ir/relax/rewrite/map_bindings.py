@@ -47,6 +47,7 @@ class BindingRewriter:
     def __init__(self) -> None:
         self._images: dict[Node, Node] = {}
         self._values: dict[Expr, Expr] = {}
+        self._originals: dict[Var, Var] = {}
 
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
         """What replaces a binding of `block`, whose branches or body are rewritten already.
@@ -56,6 +57,14 @@ class BindingRewriter:
         Bindings, of which there may be none, go into the same block. Blocks stay separate.
         """
         return None
+
+    def original_of(self, var: Var) -> Var:
+        """The variable of the program before rewriting that a variable in `step` stands for.
+
+        A variable is replaced where its struct info mentions others that are replaced. Tables of
+        the program before rewriting have the original.
+        """
+        return self._originals.get(var, var)
 
     def value_of(self, expr: Expr) -> Expr | None:
         """The value that a variable is bound to, if all that it mentions is visible here."""
@@ -112,6 +121,7 @@ class BindingRewriter:
         seen = self._with_images(binding)
         if binding.var is not None and seen.var is not None and seen.var is not binding.var:
             self._images[binding.var] = seen.var
+            self._originals[seen.var] = binding.var
         value = self.expr(seen.value)
         if value is not seen.value:
             seen = replace(seen, value=value)

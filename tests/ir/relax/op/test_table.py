@@ -11,14 +11,19 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.compile import compile
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.effects import memory_of
 from tests.fuzz.seed import SEED
-from tests.ir.relax.op.cases import CASES, Case
+from tests.ir.relax.op.cases import CASES, Array, Case
 from tests.ir.relax.op.comparison import Definition, check, define, is_float
 from tests.ir.relax.op.variants import (
     KNOWLEDGE,
@@ -100,8 +105,9 @@ def problems(case: Case, given: list[Example], knowledge: str, target: str) -> I
     for group in groups.values():
         if not group[0].taken:
             continue
+        mod = module(case, group[0].inputs.arrays, knowledge)
         try:
-            main = compile(module(case, group[0].inputs.arrays, knowledge), target)["main"]
+            main = compile(mod, target)["main"]
         except RelaxpyError as refusal:
             if group[0].definition is not None:
                 yield f"{group[0].inputs.label}: {refusal}"
@@ -111,6 +117,8 @@ def problems(case: Case, given: list[Example], knowledge: str, target: str) -> I
             try:
                 with np.errstate(all="ignore"):
                     found = main(*example.inputs.arrays)
+                if returns_new(mod) and shares(found, example.inputs.arrays):
+                    yield f"{example.inputs.label}: the result lies in the memory of an operand"
                 # Sizes that only a rule of struct info refuses may go unnoticed at run time.
                 if example.definition is not None and example.taken:
                     check(found, example.definition, case.roundings)
@@ -121,6 +129,18 @@ def problems(case: Case, given: list[Example], knowledge: str, target: str) -> I
                 yield f"{example.inputs.label}: {difference}"
             if before != [x.tobytes() for x in example.inputs.arrays]:
                 yield f"{example.inputs.label}: an operand was changed"
+
+
+def returns_new(mod: IRModule) -> bool:
+    """Whether the result of all calls in `main` is declared to be new memory."""
+    calls = [node for node in walk(mod["main"]) if isinstance(node, rx.Call)]
+    return all(memory is None or memory.is_new for memory in map(memory_of, calls))
+
+
+def shares(found: Any, operands: tuple[Array, ...]) -> bool:
+    """Whether a result, or a field of it, lies in the memory of an operand."""
+    fields = found if isinstance(found, tuple) else (found,)
+    return any(np.shares_memory(a, b) for a in fields for b in operands)
 
 
 def compare(case: Case, dtype: str, ways: list[tuple[str, str]]) -> list[str]:

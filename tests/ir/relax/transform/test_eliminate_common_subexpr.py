@@ -5,6 +5,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax.transform import EliminateCommonSubexpr
 from relaxpy.script import ir as I, relax as R, tir as T
 from tests.ir.relax.transform.before_after import check, stays
@@ -24,6 +25,41 @@ class Allocated:
 
 def test_memory_that_is_allocated_twice_stays_so() -> None:
     stays(EliminateCommonSubexpr(), Allocated)
+
+
+@I.ir_module
+class ShapesByVariables:
+    @R.function
+    def main(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor(ndim=2, dtype="float32")):
+        with R.dataflow():
+            s = R.shape_of(x)
+            t = R.shape_of(x)
+            a = R.collapse_sum_to(y, s)
+            b = R.collapse_sum_to(y, t)
+            c = R.negative(a)
+            d = R.negative(b)
+            e = R.add(c, d)
+            R.output(b, e, t)
+        f = R.collapse_sum_to(y, t)
+        g = R.add(e, R.multiply(b, f))
+        return g
+
+
+@pytest.mark.parametrize("call_only", [False, True])
+def test_shapes_in_struct_info_are_merged_before_what_has_them(call_only: bool) -> None:
+    after = EliminateCommonSubexpr(call_only=call_only)(ShapesByVariables)
+    kept = [
+        b.value.op.name
+        for block in after["main"].body.blocks
+        for b in block.bindings
+        if isinstance(b.value, rx.Call)
+    ]
+    assert kept.count("relax.shape_of") == kept.count("relax.negative") == 1
+    y = np.arange(8, dtype="float32").reshape(2, 4)
+    total = y.sum(0)
+    for mod in (ShapesByVariables, after):
+        found = relaxpy.compile(mod, target="reference")["main"](X, y)
+        np.testing.assert_array_equal(found, total * total - 2 * total)
 
 
 @I.ir_module

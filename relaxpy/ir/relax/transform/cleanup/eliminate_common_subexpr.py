@@ -106,7 +106,9 @@ class _Eliminator(BindingRewriter):
         self._home: dict[Var, Escapes] = {}
         self._escaping: dict[Var, bool] = {}
         self._firsts: dict[Var, Var] = {}
-        self._local: set[Var] = set()
+        #: The variables whose images are visible only in the dataflow block, and what they become
+        #: outside of it.
+        self._local: dict[Node, Node] = {}
 
     @override
     def function(self, func: Function) -> Function:
@@ -139,8 +141,7 @@ class _Eliminator(BindingRewriter):
         for table, new in zip(outer, inner, strict=True):
             for key, bindings in new.maps[0].items():
                 table[key] = tuple(b for b in bindings if not isinstance(b.var, DataflowVar))
-        for var in self._local:
-            del self._images[var]
+        self._images |= self._local
         self._local.clear()
         return after
 
@@ -148,8 +149,10 @@ class _Eliminator(BindingRewriter):
     def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
         if not isinstance(binding.value, Function) or not self._local:
             return super().binding(binding, block)
-        hidden: dict[Node, Node] = {var: self._images.pop(var) for var in self._local}  # WF-11
-        local, self._local = self._local, set()
+        hidden: dict[Node, Node] = {var: self._images[var] for var in self._local}
+        local = self._local
+        self._images |= self._local  # WF-11
+        self._local = {}
         after = super().binding(binding, block)
         self._images |= hidden
         self._local = local
@@ -181,9 +184,10 @@ class _Eliminator(BindingRewriter):
         assert first.var is not None
         if is_new and self._both_escape(first.var, var):
             return None
-        self._images[var] = first.var
+        original = self.original_of(var)
+        self._images[original] = first.var
         if isinstance(first.var, DataflowVar) and not isinstance(var, DataflowVar):
-            self._local.add(var)
+            self._local[original] = var
             table[key] = (*known, binding)
         return VarBinding(var, first.var, binding.span)
 
@@ -199,7 +203,8 @@ class _Eliminator(BindingRewriter):
 
     def _escapes(self, var: Var) -> bool:
         if var not in self._escaping:
-            self._escaping[var] = self._home[var].escapes(var)
+            original = self.original_of(var)
+            self._escaping[var] = self._home[original].escapes(original)
         return self._escaping[var]
 
 

@@ -141,7 +141,8 @@ class _Folder(BindingRewriter):
         if isinstance(value, Constant):
             var = binding.var
             assert self.escapes is not None
-            if self.uses[var] == 1 or not self.escapes.escapes(var):
+            original = self.original_of(var)
+            if self.uses[original] == 1 or not self.escapes.escapes(original):
                 return value
             return None if value is binding.value else VarBinding(var, value, binding.span)
         return None if value is binding.value else value

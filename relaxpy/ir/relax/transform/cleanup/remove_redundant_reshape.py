@@ -9,7 +9,7 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.relax.analysis.effects import Effects, may_fail
+from relaxpy.ir.relax.analysis.effects import Effects, computes, may_fail
 from relaxpy.ir.relax.analysis.escapes import Escapes
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import (
@@ -81,6 +81,8 @@ class _Shorter(BindingRewriter):
         self.effects = effects
         self.operands: dict[Expr, Expr] = {}
         self.escapes: Escapes | None = None
+        #: The variables that stand for a variable that escapes.
+        self.escaping: set[Expr] = set()
         #: Reshapes that need not be kept, and those of them that lost a user.
         self.removable: set[Expr] = set()
         self.passed_over: set[Expr] = set()
@@ -124,7 +126,13 @@ class _Shorter(BindingRewriter):
     def _both_escape(self, first: Expr, second: Var) -> bool:
         assert isinstance(first, Var)
         assert self.escapes is not None
-        return self.escapes.escapes(first) and self.escapes.escapes(second)
+        value = self.value_of(first)
+        one = value is None or not computes(value) or first in self.escaping
+        one = one or self.escapes.escapes(self.original_of(first))
+        other = self.escapes.escapes(self.original_of(second))
+        if other and not one:
+            self.escaping.add(first)
+        return one and other
 
 
 def _has_shape_of(operand: Expr, result: Var) -> bool:

@@ -19,6 +19,7 @@ from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
     Call,
+    Constant,
     DataflowBlock,
     DataTypeImm,
     Expr,
@@ -107,11 +108,24 @@ class _Explicit(LoweringRewriter):
                 span=call.span,
                 hint="apply ToNonDataflow first",
             )
-        inputs = operand_tuple(call.args[1]).fields
+        literals, inputs = _bound_literals(call)
         allocations, outputs = _outputs(call, inputs)
         new = [allocation.var for allocation in allocations]
         direct = VarBinding(Var("_"), _direct_call(call, (*inputs, *new)), binding.span)
-        return [*allocations, direct, replace(binding, value=_result(call, outputs))]
+        return [*literals, *allocations, direct, replace(binding, value=_result(call, outputs))]
+
+
+def _bound_literals(call: Call) -> tuple[list[VarBinding], list[Expr]]:
+    """Bindings of literals that a call overwrites, which have one value each; and the operands."""
+    inputs = list(operand_tuple(call.args[1]).fields)
+    literals: list[VarBinding] = []
+    indices = call.attrs.get("inplace_indices", ())
+    assert isinstance(indices, tuple)
+    for index in indices:
+        if index >= 0 and isinstance(literal := inputs[index], Constant):
+            literals.append(VarBinding(Var("literal"), literal, call.span))
+            inputs[index] = literals[-1].var
+    return literals, inputs
 
 
 def _outputs(call: Call, inputs: Sequence[Expr]) -> tuple[list[VarBinding], list[Expr]]:

@@ -30,9 +30,15 @@ def _padded(x: Array, widths: tuple[int, ...], mode: str, value: float = 0.0) ->
 
 def cases() -> Iterator[Case]:
     x = floats(2, 3, 5)
-    widths = ((0, 0, 1, 2, 2, 3), (0, 0, 0, 0, 4, 0), (1, 1, 0, 2, 0, 0), (0, 0, -1, 2, 1, -2))
+    widths = (
+        (0,) * 6,
+        (0, 0, 1, 2, 2, 3),
+        (0, 0, 0, 0, 4, 0),
+        (1, 1, 0, 2, 0, 0),
+        (0, 0, -1, 2, 1, -2),
+    )
     for mode in ("constant", *_MODES):
-        for chosen in widths:
+        for chosen in (*widths, (0,) * 6):
             yield Case(
                 "relax.nn.pad",
                 f"{mode} {chosen}",
