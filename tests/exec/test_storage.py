@@ -3,6 +3,7 @@
 import hashlib
 import json
 import mmap
+import pickle
 import stat
 import struct
 import tracemalloc
@@ -129,6 +130,27 @@ def test_nothing_copies_the_constants(tmp_path: Path, target: str) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < weight.nbytes
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_has_the_constants_as_they_are(protocol: int) -> None:
+    found = pickle.loads(pickle.dumps(constants(WEIGHTS), protocol))["main"]()
+    for value, again in zip(WEIGHTS, found, strict=True):
+        assert (value.dtype, value.shape) == (again.dtype, again.shape)
+        assert value.tobytes() == again.tobytes()
+
+
+def test_large_constants_stay_out_of_the_pickle() -> None:
+    data = np.random.default_rng(0).random((256, 256))
+    data.flags.writeable = False
+    buffers: list[pickle.PickleBuffer] = []
+    text = pickle.dumps(constants([data]), 5, buffer_callback=buffers.append)
+    assert len(text) < 10_000
+    [one] = buffers
+    assert np.shares_memory(np.frombuffer(one, np.uint8), data)
+    module = pickle.loads(text, buffers=[data])._program.module
+    [again] = [node.data for node in walk(module["main"]) if isinstance(node, relax.Constant)]
+    assert np.shares_memory(again, data)
 
 
 def test_a_file_is_replaced_while_it_is_mapped(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -689,3 +690,25 @@ def test_numbers_of_very_many_digits_are_refused(make, exponent: int):
     with pytest.raises(MisuseError) as caught:
         make(-(10**exponent))
     assert len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_a_literal_copies_only_arrays_that_can_change(dtype: str | None) -> None:
+    data = np.arange(6, dtype="float32")
+    literal = rx.const(data, dtype)
+    view = data.view()
+    view.flags.writeable = False
+    of_view = rx.const(view, dtype)
+    data[0] = 7
+    assert literal.data[0] == of_view.data[0] == 0
+    data.flags.writeable = False
+    assert np.shares_memory(rx.const(data, dtype).data, data)
+    main = rx.Function([x := rx.Var("x", rx.TensorStructInfo((6,), "float32"))], x)
+    bound = main.bind_params({"x": data})
+    assert isinstance(bound.body, rx.SeqExpr)
+    assert isinstance(bound.body.body, rx.Constant)
+    assert np.shares_memory(bound.body.body.data, data)
+    tracemalloc.start()
+    rx.const(np.zeros(1 << 17, "float64"))
+    assert tracemalloc.get_traced_memory()[1] < (1 << 20) + (1 << 19) + (1 << 18)
+    tracemalloc.stop()

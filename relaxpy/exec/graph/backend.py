@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from typing_extensions import override
@@ -24,6 +24,7 @@ from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.exec.native.values.packing import MARK
+from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.relax import nodes as rx
 
 
@@ -124,18 +125,42 @@ def link_graph(
     entry: StaticEntry | None,
     fallback: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """The function of a library that runs a Relax function, and calls `fallback` if it cannot."""
-    kept: list[np.ndarray[Any, Any]] = []
-    table = library[constants_name(symbol)] if constants else 0
-    for index, constant in enumerate(constants):
-        data, mark = np.require(constant.data, requirements=["C", "A"]), 0
-        if constant.packing is not None:
-            data, mark = constant.packing.shared(data), MARK
-        kept.append(data)
-        ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
-    last = _Fallback(fallback, kept)
-    make = partial(make_builtin if entry is None else entry.builtin, library, symbol)
-    return make(WithCopies(partial(make, last), last))
+    """The function of a library that runs a Relax function, and calls `fallback` if it cannot.
+
+    Large constants are packed when it is first called: a program that is compiled to be saved needs
+    no copy of them.
+    """
+
+    def linked() -> Callable[..., Any]:
+        kept: list[np.ndarray[Any, Any]] = []
+        table = library[constants_name(symbol)] if constants else 0
+        for index, constant in enumerate(constants):
+            data, mark = np.require(constant.data, requirements=["C", "A"]), 0
+            if constant.packing is not None:
+                data, mark = constant.packing.shared(data), MARK
+            kept.append(data)
+            ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
+        last = _Fallback(fallback, kept)
+        make = partial(make_builtin if entry is None else entry.builtin, library, symbol)
+        return make(WithCopies(partial(make, last), last))
+
+    packed = sum(constant.data.nbytes for constant in constants if constant.packing is not None)
+    return linked() if packed < _LARGE else _Unlinked(Late(linked))
+
+
+_LARGE: Final = 1 << 24
+"""Bytes of constants that are not packed before they are needed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unlinked:
+    """A function that is linked when it is first called."""
+
+    linked: Late[Callable[..., Any]]
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """The result of the function."""
+        return self.linked()(*args, **keywords)
 
 
 def _exports(symbol: str, constants: Sequence[object], entry: StaticEntry | None) -> list[str]:

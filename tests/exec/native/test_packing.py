@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.errors import FunctionSignatureError
+from relaxpy.exec.graph import backend
 from relaxpy.exec.native.values import packing
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.ir.op import Op
@@ -202,6 +205,30 @@ def test_equal_constants_are_packed_once(packed: list[Packing], tmp_path: Path) 
     del executables, results
     gc.collect()
     assert not packing._SHARED
+
+
+def test_large_constants_are_packed_by_the_first_call(
+    packed: list[Packing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "_LARGE", 300 * 70 * 4)
+    text = graph(parameters(x=(60, 300), w=(70, 300)), "R.linear(x, w)")
+    x, w = numbers((60, 300)), numbers((70, 300), seed=1)
+    first = relaxpy.compile(bound(text, w=w), target="native")
+    first.save(tmp_path / "model.exe")
+    second = relaxpy.load_executable(tmp_path / "model.exe", native_code=True)
+    assert not packed
+    for executable in (first, second):
+        np.testing.assert_allclose(executable["main"](x), x @ w.T, rtol=1e-4, atol=1e-4)
+        strided = np.asfortranarray(x)
+        assert (executable["main"](strided) == executable["main"](x)).all()
+        with pytest.raises(FunctionSignatureError, match=r"main.*x"):
+            executable["main"](x[1:])
+    assert len(packed) == 1
+    with ThreadPoolExecutor(4) as pool:
+        third = relaxpy.compile(bound(text, w=w + 1), target="native")["main"]
+        results = list(pool.map(lambda _: third(x), range(4)))
+    assert len(packed) == 2
+    assert all((result == results[0]).all() for result in results)
 
 
 def test_order_of_the_elements() -> None:

@@ -443,7 +443,7 @@ def const(value: object, dtype: str | None = None) -> Constant:
         raise MisuseError(MASKED, about=value)
     target = DataType(dtype) if dtype else None
     if isinstance(value, np.ndarray) and target is not None:
-        data = value.astype(target.numpy())
+        data = value.astype(target.numpy(), copy=False)
     else:
         try:
             data = _array(value, target)
@@ -462,6 +462,8 @@ def const(value: object, dtype: str | None = None) -> Constant:
             rule="VAL-1",
             about=value,
         )
+    if data is not value:
+        data.flags.writeable = False  # a copy, of which the literal needs no other one
     return Constant(data)
 
 
@@ -485,7 +487,7 @@ def _narrowed(data: Array, value: object) -> Array:
 def _array(value: object, dtype: DataType | None) -> Array:
     """An array of `value`, which may contain "nan", "inf", "-inf" and bits as strings."""
     if dtype is None:
-        return np.array(value)
+        return value if isinstance(value, np.ndarray) else np.array(value)
     with np.errstate(over="ignore"):  # floats that are too large become infinite
         try:
             if dtype.is_float and dtype.family != "float":  # NumPy's own floats accept strings
