@@ -157,6 +157,20 @@ class Before:
     assert (call.struct_info.dtype == "float16") is follows
 
 
+def test_a_product_with_another_datatype_stays() -> None:
+    mod = from_source("""
+@I.ir_module
+class Mod:
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
+        with R.dataflow():
+            gv = R.matmul(x, w, out_dtype="float64")
+            R.output(gv)
+        return gv
+""")
+    assert ToMixedPrecision()(mod) is mod
+
+
 def test_tuples() -> None:
     @I.ir_module
     class Before:

@@ -370,13 +370,12 @@ def _differs(present: Precision, to: Precision) -> bool:
 
 
 def _is_contraction(call: Call) -> bool:
-    """Whether a call is of an operator that always uses float16, on tensors that can be cast."""
+    """Whether a call always uses float16: its operands and result are tensors that can be cast."""
     policy = call.op.record.precision_policy if isinstance(call.op, Op) else None
-    return policy == ALWAYS and all(
-        _precision(arg) is not None
-        for arg in call.args
-        if isinstance(arg.struct_info, TensorStructInfo)
+    tensors = (
+        value for value in (call, *call.args) if isinstance(value.struct_info, TensorStructInfo)
     )
+    return policy == ALWAYS and all(_precision(tensor) is not None for tensor in tensors)
 
 
 def _fits_narrow(arg: Expr) -> bool:
