@@ -10,6 +10,7 @@ from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.gc_pause import gc_paused
+from relaxpy.ir.core.budget import MAX_CHARACTERS
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.script import ir, relax, tir
@@ -31,7 +32,6 @@ from relaxpy.script.parser.source.report import Report, docstring_removed
 from relaxpy.script.parser.source.scope import BUILTINS, Scope
 from relaxpy.script.parser.source.text import Program, parse_text
 
-MAX_TEXT = 16_000_000
 _NAMESPACES = {"ir": ir, "relax": relax, "tir": tir, "tirx": tir}
 _USUAL = {"I": ir, "R": relax, "T": tir}
 _IMPORTED_FROM = ("relaxpy.script", "tvm.script", "tvm.script.parser")
@@ -67,7 +67,7 @@ def from_source(
     for name in extra_vars or ():
         if not isinstance(name, str):
             raise ParseError(f"a name in extra_vars is a string, found {name!r:.60}", about=name)
-    program = parse_text(text.removeprefix("\ufeff"), filename or "<string>", limit=MAX_TEXT)
+    program = parse_text(text.removeprefix("\ufeff"), filename or "<string>", limit=MAX_CHARACTERS)
     names = dict(_USUAL | _NAMESPACES if extra_vars is None else extra_vars)
     with collecting_errors(program) as report:
         return _Text(program, names, check_well_formed).read(report)

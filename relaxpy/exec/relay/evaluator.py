@@ -14,6 +14,7 @@ from relaxpy.exec.relay.values import (
     FieldTypes,
     FunctionValue,
     RefValue,
+    TypeArgs,
     check_value,
     from_python,
     value_text,
@@ -103,9 +104,10 @@ class Evaluator:
                 )
             types = ty.arg_types
         values = tuple(from_python(a, t) for a, t in zip(args, types, strict=True))
+        type_args: TypeArgs = {}  # all arguments agree on them
         for number, (value, expected) in enumerate(zip(values, types, strict=True), 1):
             if expected is not None:
-                check_value(value, expected, f"argument {number}", "RLY-12", None)
+                check_value(value, expected, f"argument {number}", "RLY-12", None, type_args)
         return run(self._apply(callee, values, None))
 
     def _apply(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, RuntimeCheckError, Span
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relay.analysis.variables import all_type_vars
 from relaxpy.ir.relay.expr import Constant, Constructor
 from relaxpy.ir.relay.infer.solver import substitute
 from relaxpy.ir.relay.ty import (
@@ -26,6 +27,8 @@ from relaxpy.ir.relay.ty import (
 )
 
 _MAX_SHOWN = 1_000
+TypeArgs: TypeAlias = dict[TypeVar, Any]
+"""What type parameters stand for: a datatype, shape or size; or a value of the type."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -122,11 +125,13 @@ def _listed(values: Sequence[Any]) -> list[Any]:
     return listed
 
 
-def mismatch(value: Any, ty: Type) -> str | None:
+def mismatch(value: Any, ty: Type, type_args: TypeArgs | None = None) -> str | None:
     """Return what is wrong with a value of a type, or None; sizes of `?` are free (RLY-88).
 
-    The fields of instances and the contents of cells are checked too, shared ones once.
+    The fields of instances and the contents of cells are checked too, shared ones once. Parameters
+    of the type are those of `type_args`, which receives those that it does not have.
     """
+    type_args = {} if type_args is None else type_args
     fields_of = FieldTypes()
     visited: set[tuple[int, int]] = set()
     stack: list[tuple[Any, Type]] = [(value, ty)]
@@ -138,7 +143,7 @@ def mismatch(value: Any, ty: Type) -> str | None:
         fits = True
         match expected:
             case TensorType():
-                error = _tensor_mismatch(part, expected)
+                error = _tensor_mismatch(part, expected, type_args)
                 if error is not None:
                     return error
             case TupleType(fields=fields):
@@ -153,6 +158,9 @@ def mismatch(value: Any, ty: Type) -> str | None:
                 stack += [(part.value, content)] if fits else ()
             case FuncType():
                 fits = isinstance(part, FunctionValue)
+            case TypeVar(name_hint=name) if _differ(type_args.setdefault(expected, part), part):
+                known = value_text(type_args[expected])
+                return f"expected the type of {known}, which is {name}, found {value_text(part)}"
             case _:
                 pass
         if not fits:
@@ -181,28 +189,70 @@ class FieldTypes:
         return self._known[key][1]
 
 
-def _tensor_mismatch(value: Any, ty: TensorType) -> str | None:
+def _differ(one: Any, other: Any) -> bool:
+    """Return whether no type has both values, as far as values show their types."""
+    visited: set[tuple[int, int]] = set()
+    stack = [(one, other)]
+    while stack:
+        a, b = stack.pop()
+        if a is b or (id(a), id(b)) in visited:
+            continue
+        visited.add((id(a), id(b)))
+        match a, b:
+            case np.ndarray(), np.ndarray():
+                if (a.dtype, a.shape) != (b.dtype, b.shape):
+                    return True
+            case tuple(), tuple() if len(a) == len(b):
+                stack += zip(a, b, strict=True)
+            case ConstructorValue(), ConstructorValue() if a.constructor is b.constructor:
+                stack += zip(a.fields, b.fields, strict=True)
+            case ConstructorValue(), ConstructorValue():
+                if a.constructor.belong_to != b.constructor.belong_to:
+                    return True
+            case RefValue(), RefValue():
+                stack.append((a.value, b.value))
+            case FunctionValue(), FunctionValue():
+                continue
+            case _:
+                return True
+    return False
+
+
+def _tensor_mismatch(value: Any, ty: TensorType, type_args: TypeArgs) -> str | None:
     if not isinstance(value, np.ndarray):
         return f"expected {ty}, found {value_text(value)}"
+
+    def is_free(expected: Any, actual: object) -> bool:
+        """Return whether a component of the type is free to be `actual`."""
+        if isinstance(expected, TypeVar):
+            return bool(type_args.setdefault(expected, actual) == actual)
+        return bool(expected == actual) or isinstance(expected, UnknownDim)
+
     found = TensorType(value.shape, DataType(value.dtype))
-    if not isinstance(ty.dtype, TypeVar) and found.dtype != ty.dtype:
-        return f"expected {ty}, found {found}"
-    if not isinstance(ty.shape, tuple):
+    components = [(ty.dtype, found.dtype), (ty.shape, found.shape)]
+    if isinstance(ty.shape, tuple) and len(ty.shape) == value.ndim:
+        components[1:] = zip(ty.shape, value.shape, strict=True)
+    if all(is_free(*component) for component in components):
         return None
-    fits = len(ty.shape) == value.ndim and all(
-        dim == size or isinstance(dim, (UnknownDim, TypeVar))
-        for dim, size in zip(ty.shape, value.shape, strict=True)
-    )
-    return None if fits else f"expected {ty}, found {found}"
+    known = {p: a for p, a in type_args.items() if p in all_type_vars(ty)}
+    where = ", ".join(f"{param.name_hint} = {value}" for param, value in known.items())
+    return f"expected {ty}{f' with {where}' if where else ''}, found {found}"
 
 
-def check_value(value: Any, ty: Type, what: str, rule: str, span: Span | None) -> None:
-    """Check that a value has a type.
+def check_value(
+    value: Any,
+    ty: Type,
+    what: str,
+    rule: str,
+    span: Span | None,
+    type_args: TypeArgs | None = None,
+) -> None:
+    """Check that a value has a type, whose parameters are those of `type_args`.
 
     Errors:
         RuntimeCheckError: it has not.
     """
-    error = mismatch(value, ty)
+    error = mismatch(value, ty, type_args)
     if error is not None:
         raise RuntimeCheckError(f"{what}: {error}", rule=rule, span=span)
 

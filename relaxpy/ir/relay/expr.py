@@ -24,6 +24,7 @@ from relaxpy.ir.relay.ty import (
     TypeCall,
     TypeRelation,
     TypeVar,
+    check_identifier,
     check_instance,
     check_name,
     nodes_tuple,
@@ -50,7 +51,7 @@ class GlobalVar(RelayExpr):
     span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_name(self.name_hint, "the name of a global function")
+        check_identifier(self.name_hint, "the name of a global function", allows_keywords=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +323,7 @@ class Constructor(RelayExpr):
     span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_name(self.name_hint, "the name of a constructor")
+        check_identifier(self.name_hint, "the name of a constructor")
         check_instance(self.belong_to, GlobalTypeVar, "the name of a data type")
         set_fields(self, inputs=nodes_tuple(self.inputs, Type, "types"))
 

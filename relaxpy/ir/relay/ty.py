@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import field
 from enum import IntEnum
@@ -54,10 +55,44 @@ class Type(Node):
         return type_text(self)
 
 
+#: Words of Relay text, and the datatypes: names that its declarations cannot have.
+_KEYWORDS = re.compile(
+    r"_|fn|fun|if|else|let|def|type|extern|match|True|False|ref|ref_read|ref_write|Constant|meta"
+    r"|Tensor|where|free_var|bool|(u?int|float|bfloat|float8_e|float4_e|float6_e)\w*"
+)
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
 def check_name(value: object, what: str) -> None:
     """Errors: MisuseError (also TypeError) unless `value` is a non-empty string."""
     if not isinstance(value, str) or not value:
         raise MisuseError(f"{what} is a non-empty string, found {value!r:.60}", about=value)
+
+
+def check_identifier(value: object, what: str, *, allows_keywords: bool = False) -> None:
+    """Check a name that Relay text repeats as it is (RLY-60).
+
+    Errors:
+        MisuseError (also TypeError): it is not an identifier, or a word of Relay text.
+    """
+    check_name(value, what)
+    assert isinstance(value, str)
+    if not _IDENTIFIER.fullmatch(value):
+        raise MisuseError(
+            f"{what} consists of letters, digits and _ and does not begin with a digit, found "
+            f"{value!r:.60}",
+            rule="RLY-60",
+            about=value,
+        )
+    if not allows_keywords and is_keyword(value):
+        raise MisuseError(
+            f"{what} is not a word of Relay text, found {value!r}", rule="RLY-60", about=value
+        )
+
+
+def is_keyword(name: str) -> bool:
+    """Return whether Relay text gives this name a meaning, so that no declaration can have it."""
+    return _KEYWORDS.fullmatch(name) is not None
 
 
 def check_instance(value: object, kind: type[Node] | tuple[type[Node], ...], what: str) -> None:
@@ -119,7 +154,7 @@ class GlobalTypeVar(Type):
     span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_name(self.name_hint, "the name of a data type")
+        check_identifier(self.name_hint, "the name of a data type")
         set_fields(self, kind=as_kind(self.kind))
 
     @override

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, Span, close_names
+from relaxpy.ir.core.budget import Budget
 from relaxpy.ir.core.trampoline import Task
 from relaxpy.ir.relay import expr as rl, ty
 from relaxpy.script.relay.lexer import Token, Tokens
@@ -55,12 +56,16 @@ class Scope:
     @contextmanager
     def with_type_params(self, params: Iterable[ty.TypeVar]) -> Iterator[None]:
         """Open a scope of type parameters."""
-        outer = self.type_params
-        self.type_params = {**outer, **{p.name_hint: p for p in params}}
+        table = self.type_params
+        new = {param.name_hint: param for param in params}
+        hidden = {name: table[name] for name in new if name in table}
+        table.update(new)
         try:
             yield
         finally:
-            self.type_params = outer
+            for name in new:
+                del table[name]
+            table.update(hidden)
 
     @contextmanager
     def definition(self) -> Iterator[None]:
@@ -75,8 +80,9 @@ class Scope:
 class Cursor:
     """The next token, and the checks of what may stand there."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: Tokens, budget: Budget) -> None:
         self.tokens = tokens
+        self.budget = budget
         self.items = tokens.items
         self.index = 0
         end = len(tokens.text.rstrip())

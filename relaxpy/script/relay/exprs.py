@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.budget import MAX_DEPTH
 from relaxpy.ir.core.trampoline import Task
 from relaxpy.ir.relay import expr as rl, ty
 from relaxpy.ir.relay.op.registry import Op, is_op_name, list_op_names
@@ -381,8 +382,12 @@ class Exprs:
                 related = [p.type_annotation for p in params if p.type_annotation is not None]
                 constraints = types.where(related, result)
             cursor.expect("{", "RLY-11", "and the body of the function")
+            cursor.budget.depth -= 1
+            if cursor.budget.depth < 0:
+                raise cursor.error(first, f"functions nested more than {MAX_DEPTH} deep", "RLY-5")
             with scope.nested(params):
                 body = yield self.sequence()
+            cursor.budget.depth += 1
             cursor.expect("}", "RLY-11", "after the body of the function")
         span = cursor.span(first)
         return rl.Function(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from relaxpy.errors import ParseError, Source, Span
+from relaxpy.ir.core.budget import MAX_CHARACTERS, MAX_TOKENS
 
 _TOKEN: Final = re.compile(
     r"""
@@ -49,7 +51,9 @@ class Tokens:
         self.text = text
         self._lines = [0, *(m.end() for m in re.finditer(r"\r\n|\n|\r", text))]
         self.metadata: tuple[str, int] | None = None
-        self.items: list[Token] = list(self._tokens())
+        self.items: list[Token] = list(islice(self._tokens(), MAX_TOKENS + 1))
+        if len(self.items) > MAX_TOKENS:
+            raise ParseError(f"the text has more than {MAX_TOKENS} tokens, which are not read")
         self.closing = self._matched()
 
     def span(self, start: int, end: int) -> Span:
@@ -71,6 +75,10 @@ class Tokens:
     def _tokens(self) -> Iterator[Token]:
         text, position, newline, previous = self.text, 0, True, ""
         while position < len(text):
+            if position > MAX_CHARACTERS:
+                raise ParseError(
+                    f"the program has more than {MAX_CHARACTERS} characters, which are not read"
+                )
             match = _TOKEN.match(text, position)
             if previous == "." and text[position].isdigit():
                 match = _INDEX.match(text, position)

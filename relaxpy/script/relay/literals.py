@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Final
 
 import numpy as np
 
+from relaxpy.errors import ParseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relay import expr as rl
 from relaxpy.script.relay.cursor import Cursor, Scope
 from relaxpy.script.relay.lexer import Token
+from relaxpy.script.relay.printer import MAX_DIGITS
 from relaxpy.script.relay.types import Types, datatype
 
 _SUFFIXES: Final = {"i": "int32", "f": "float32"} | {
@@ -19,7 +22,9 @@ _SUFFIXES: Final = {"i": "int32", "f": "float32"} | {
     for bits in (16, 32, 64)
 }
 _LITERALS: Final = {"True": True, "False": False, "None": None, "nullptr": None}
-_MAX_ELEMENTS: Final = 1 << 26
+_MAX_DEPTH: Final = 50
+MAX_DIMENSIONS: Final = 32
+"""The dimensions of an array in every version of NumPy."""
 
 
 class Literals:
@@ -30,14 +35,18 @@ class Literals:
         self.scope = scope
         self.types = types
 
-    def attribute_value(self) -> object:
+    def attribute_value(self, depth: int = 0) -> object:
         """Return the value of an attribute: a number, Boolean, string, list or None."""
         cursor = self.cursor
         token = cursor.token
+        if depth > _MAX_DEPTH:
+            raise cursor.error(token, f"lists nested more than {_MAX_DEPTH} deep", "RLY-71")
         if cursor.accept("["):
-            return tuple(cursor.listed("]", self.attribute_value, "RLY-71"))
-        if cursor.at("(") or cursor.at("meta"):
-            return self._bracketed_attribute()
+            return tuple(cursor.listed("]", lambda: self.attribute_value(depth + 1), "RLY-71"))
+        if cursor.at("meta"):
+            return self._attribute_entry()
+        if cursor.accept("("):
+            return self._bracketed_attribute(depth + 1)
         if token.kind == "string":
             cursor.take()
             return self._string(token)
@@ -53,17 +62,19 @@ class Literals:
             return token.text
         raise cursor.unexpected("a number, Boolean, string, list or None", "RLY-71")
 
-    def _bracketed_attribute(self) -> object:
+    def _attribute_entry(self) -> object:
+        """Return an entry of the metadata: a number that no literal can write, or an array."""
+        data = self.meta(self.cursor.take()).data
+        return data.item() if data.ndim == 0 and data.dtype == "float64" else data
+
+    def _bracketed_attribute(self, depth: int) -> object:
         cursor = self.cursor
-        if cursor.at("meta"):
-            return self.meta(cursor.take()).data
-        cursor.take()
-        value = self.attribute_value()
+        value = self.attribute_value(depth)
         if not cursor.at(","):
             cursor.expect(")", "RLY-71")
             return value
         cursor.take()
-        return (value, *cursor.listed(")", self.attribute_value, "RLY-71"))
+        return (value, *cursor.listed(")", lambda: self.attribute_value(depth), "RLY-71"))
 
     def _string(self, token: Token) -> str:
         try:
@@ -81,8 +92,9 @@ class Literals:
         suffix = letters if letters in _SUFFIXES else ""
         digits = text.removesuffix(suffix) if suffix else text
         whole = digits.isdigit()
-        if len(digits) > 400:
-            raise self.cursor.error(token, "this number has more than 400 digits", "RLY-62")
+        if len(digits) > MAX_DIGITS:
+            message = f"this number has more than {MAX_DIGITS} digits"
+            raise self.cursor.error(token, message, "RLY-62")
         value: int | float = int(digits) if whole else float(digits)
         value = -value if negative else value
         if not suffix:
@@ -138,12 +150,21 @@ class Literals:
         sizes = [d for d in shape if isinstance(d, int)]
         if len(sizes) < len(shape):
             raise cursor.error(first, "the shape of a constant consists of integers", "RLY-64")
-        if int(np.prod(sizes, dtype=object)) > _MAX_ELEMENTS:
-            raise cursor.error(first, f"a constant has at most {_MAX_ELEMENTS} elements", "RLY-64")
-        data = _filled(number, tuple(sizes), dtype)
-        if data is None:
+        if len(sizes) > MAX_DIMENSIONS:
+            raise cursor.error(
+                first,
+                f"a constant has at most {MAX_DIMENSIONS} dimensions, found {len(sizes)}",
+                "RLY-64",
+            )
+        element = _element(number, dtype)
+        if element is None:
             raise cursor.error(value, f"{number} does not fit {dtype}", "RLY-64")
-        return rl.Constant(data, span=cursor.span(first))
+        span = cursor.span(first)
+        try:
+            cursor.budget.spend_bytes(math.prod(sizes) * element.itemsize)
+        except ParseError as error:
+            raise error.located(span) from None
+        return rl.Constant(np.full(sizes, element), span=span)
 
     def meta(self, first: Token) -> rl.Constant:
         """`meta[relay.Constant][i]` (RLY-65)."""
@@ -159,7 +180,8 @@ class Literals:
             raise cursor.error(
                 kind, f"there is no table {kind.text}", "RLY-65", "the table is relay.Constant"
             )
-        if not index.text.isdigit() or int(index.text[:9]) >= len(constants):
+        number = index.text.lstrip("0") or "0"
+        if not index.text.isdigit() or len(number) > 9 or int(number) >= len(constants):
             raise cursor.error(
                 index,
                 f"there is no entry {index.text} among {len(constants)} constants",
@@ -167,7 +189,7 @@ class Literals:
                 "entries are listed after #[metadata], or passed as init_meta_table",
                 last=index,
             )
-        entry = constants[int(index.text)]
+        entry = constants[int(number)]
         return rl.Constant(entry.data, span=cursor.span(first))
 
 
@@ -178,8 +200,8 @@ def _as_float(value: float) -> float:
         return float("inf")
 
 
-def _filled(value: float, shape: tuple[int, ...], dtype: DataType) -> rl.Array | None:
-    """Return the array whose elements are all `value`; None if it does not fit the datatype."""
+def _element(value: float, dtype: DataType) -> rl.Array | None:
+    """Return `value` as an array of rank 0; None if it does not fit the datatype."""
     try:
         with np.errstate(all="ignore"):
             element = np.array(value, str(dtype))
@@ -189,4 +211,4 @@ def _filled(value: float, shape: tuple[int, ...], dtype: DataType) -> rl.Array |
         return None
     if np.isinf(element.astype("float64")) and np.isfinite(_as_float(value)):
         return None
-    return np.full(shape, element)
+    return element

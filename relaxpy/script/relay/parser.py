@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, ParseError, RelaxpyError
 from relaxpy.gc_pause import gc_paused
+from relaxpy.ir.core.budget import Budget
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.trampoline import run
 from relaxpy.ir.relay import expr as rl, ty
@@ -22,6 +24,7 @@ from relaxpy.ir.relay.module import RelayModule
 from relaxpy.script.relay.cursor import Cursor, Scope
 from relaxpy.script.relay.exprs import Exprs
 from relaxpy.script.relay.lexer import Token, Tokens
+from relaxpy.script.relay.literals import MAX_DIMENSIONS
 from relaxpy.script.relay.types import Types
 
 _DECLARATIONS = {"def": "globalname", "data": "name", "type": "name"}
@@ -54,7 +57,8 @@ def parse(
     """
     if not isinstance(init_module, RelayModule | None):
         raise MisuseError(f"init_module is a module, found {init_module!r:.60}", about=init_module)
-    program = read(source, source_name, init_module, init_meta_table)
+    budget = Budget()
+    program = read(source, source_name, init_module, init_meta_table, budget)
     module = RelayModule() if init_module is None else init_module.clone()
     for data in program.data_types:
         module[data.header] = data
@@ -62,7 +66,7 @@ def parse(
         module[var] = function
     if program.expr is not None:
         module = RelayModule.from_expr(program.expr, module.functions, module.type_definitions)
-    return infer_module(module)
+    return infer_module(module, budget)
 
 
 def fromtext(source: str, source_name: str = "from_string") -> RelayModule:
@@ -91,13 +95,15 @@ def read(
     source_name: str,
     init_module: RelayModule | None = None,
     init_meta_table: Mapping[str, Sequence[object]] | None = None,
+    budget: Budget | None = None,
 ) -> Program:
     """Read a text without checking its types."""
     if not isinstance(source, str):
         raise MisuseError(f"the source is a string, found {source!r:.60}", about=source)
     if "\0" in source:
         raise ParseError("the text contains a null character", rule="RLY-58")
-    return _Reader(Tokens(source, str(source_name)), init_module, init_meta_table).program()
+    cursor = Cursor(Tokens(source, str(source_name)), budget or Budget())
+    return _Reader(cursor, init_module, init_meta_table).program()
 
 
 class _Declaration(NamedTuple):
@@ -114,11 +120,11 @@ class _Reader:
 
     def __init__(
         self,
-        tokens: Tokens,
+        cursor: Cursor,
         module: RelayModule | None,
         meta_table: Mapping[str, Sequence[object]] | None,
     ) -> None:
-        self.cursor = Cursor(tokens)
+        self.cursor = cursor
         self.scope = Scope()
         self.types = Types(self.cursor, self.scope)
         self.exprs = Exprs(self.cursor, self.scope, self.types)
@@ -363,13 +369,20 @@ def _constant(entry: object) -> rl.Constant:
         case {"dtype": str() as name, "shape": list() as shape, "data": str() as text}:
             if not all(type(dim) is int and 0 <= dim < 1 << 40 for dim in shape):
                 raise MisuseError("a shape consists of integers >= 0", rule="RLY-65")
-            dtype = np.dtype(str(DataType(name)))
+            element = DataType(name)
+            if element.lanes != 1 or element.family == "handle" or not str(element):
+                raise MisuseError(f"no tensor has the datatype {name!r}", rule="RLY-65")
+            if len(shape) > MAX_DIMENSIONS:
+                raise MisuseError(f"a shape has at most {MAX_DIMENSIONS} dimensions", rule="RLY-65")
+            dtype = element.numpy()
             try:
                 data = base64.b64decode(text, validate=True)
             except (binascii.Error, ValueError):
                 raise MisuseError("the data of an entry is not base64", rule="RLY-65") from None
-            if int(np.prod(shape, dtype=object)) * dtype.itemsize != len(data):
+            if math.prod(shape) * dtype.itemsize != len(data):
                 raise MisuseError(f"{len(data)} bytes do not fill {shape} of {name}", rule="RLY-65")
+            if not data and math.prod(dim or 1 for dim in shape) >= 1 << 62:
+                raise MisuseError(f"no tensor has the shape {shape}", rule="RLY-65")
             return rl.Constant(np.frombuffer(data, dtype.newbyteorder("<")).reshape(shape))
         case _:
             raise MisuseError(

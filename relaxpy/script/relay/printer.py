@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -13,14 +13,14 @@ import numpy as np
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.gc_pause import gc_paused
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scope, Scopes, is_atom
 from relaxpy.ir.relay.analysis.variables import all_type_vars, free_vars
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.op.registry import Op
-from relaxpy.ir.relay.ty import FuncType, Type, TypeData, TypeVar
+from relaxpy.ir.relay.ty import FuncType, Type, TypeData, TypeVar, is_keyword
 from relaxpy.ir.relay.type_text import parameter_text, type_text
 
 HEADER: Final = '#[version = "0.0.5"]'
@@ -33,7 +33,10 @@ _SUFFIXES: Final = {
     "float64": "f64",
 }
 _NAME: Final = re.compile(r"[^A-Za-z0-9_]")
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_TYPE: Final = 100_000
+_MAX_FLOAT: Final = float(np.finfo("float32").max)
+MAX_DIGITS: Final = 400
 
 Annotate = Callable[[rl.RelayExpr], str]
 
@@ -57,10 +60,10 @@ def text(
 
 
 class _Names:
-    """Unique names: the first free of `x`, `x1`, `x2` and so on."""
+    """Unique names: the first free of `x`, `x1`, `x2` and so on; keywords are never free."""
 
-    def __init__(self) -> None:
-        self.taken: set[str] = set()
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self.taken: set[str] = {*taken}
         self.next: dict[str, int] = {}
         self.names: dict[object, str] = {}
 
@@ -76,7 +79,7 @@ class _Names:
         if not stem[:1].isascii() or not stem[:1].isalpha():
             stem = f"v{stem}"
         name, number = stem, self.next.get(stem, 0)
-        while name in self.taken:
+        while name in self.taken or is_keyword(name):
             number += 1
             name = f"{stem}{number}"
         self.next[stem] = number
@@ -91,6 +94,7 @@ class _Printer:
         self.annotate = annotate
         self.variables = _Names()
         self.type_params = _Names()
+        self.data_types: list[str] = []
         self.numbers: dict[int, int] = {}
         self.count = 0
         self.constants: list[rl.Constant] = []
@@ -101,9 +105,10 @@ class _Printer:
         """Return the text of a node."""
         if isinstance(node, RelayModule):
             sections = [HEADER]
+            self.data_types = [header.name_hint for header in node.type_definitions]
             sections += [self.data_type(data) for data in node.type_definitions.values()]
             for var, function in node.functions.items():
-                self.variables, self.type_params = _Names(), _Names()
+                self.variables, self.type_params = _Names(), _Names(self.data_types)
                 sections.append(self.definition(var.name_hint, function))
             out = (
                 "\n\n".join([f"{sections[0]}\n{sections[1]}", *sections[2:]])
@@ -141,7 +146,7 @@ class _Printer:
 
     def data_type(self, data: TypeData) -> str:
         """Return the declaration of a data type (RLY-77)."""
-        self.type_params = _Names()
+        self.type_params = _Names(self.data_types)
         head = f"{data.header.name_hint}{self.parameters(data.type_vars)}"
         if not data.constructors:
             return f"extern type {head}"
@@ -285,12 +290,12 @@ class _Printer:
         """Return the text of an attribute."""
         if value is None or isinstance(value, bool):
             return str(value)
-        if isinstance(value, (int, np.integer)):
+        if isinstance(value, (int, np.integer)) and abs(int(value)) < 10**MAX_DIGITS:
             return str(int(value))
         if isinstance(value, (float, np.floating)):
             number = float(value)
             if np.isfinite(number):
-                return f"{number!r}f"
+                return f"{number!r}{'f' if abs(number) < _MAX_FLOAT else ''}"
             return self.constant(rl.Constant(np.array(number)))
         if isinstance(value, str):
             return json.dumps(str(value))
@@ -298,8 +303,12 @@ class _Printer:
             return f"[{', '.join(map(self.attribute, value))}]"
         if isinstance(value, np.ndarray):
             return self.constant(rl.Constant(value))
+        reason = {
+            Attrs: "Relay text has no dictionaries",
+            int: f"numbers of Relay text have at most {MAX_DIGITS} digits",
+        }.get(type(value), "attributes are numbers, strings, arrays, lists of them, and None")
         raise MisuseError(
-            f"an attribute of type {type(value).__name__} has no text", rule="RLY-71", about=value
+            f"the attribute {value!r:.60} cannot be printed: {reason}", rule="RLY-71", about=value
         )
 
     def constant(self, constant: rl.Constant) -> str:
@@ -343,7 +352,7 @@ class _Printer:
     def function(self, function: rl.Function, head: str) -> Task[list[str]]:
         """Return the lines of a function (RLY-11, RLY-74, RLY-76)."""
         params = [self.variable(p) for p in function.params]
-        params += [f"{name}={self.attribute(v)}" for name, v in function.attrs.items()]
+        params += [f"{_key(name)}={self.attribute(v)}" for name, v in function.attrs.items()]
         result = "" if function.ret_type is None else f" -> {self.type(function.ret_type)}"
         where = ", ".join(map(self.type, function.constraints))
         opening = (
@@ -417,6 +426,21 @@ def _bracketed(node: rl.RelayExpr, lines: list[str]) -> list[str]:
     if isinstance(node, (rl.Let, rl.Match)) and len(lines) > 1:
         return ["(", *_indented(lines), ")"]
     return lines
+
+
+def _key(name: str) -> str:
+    """Return the name of an attribute.
+
+    Errors:
+        MisuseError: Relay text has no such names.
+    """
+    if not all(map(_IDENTIFIER.fullmatch, name.split("."))):
+        raise MisuseError(
+            f"an attribute called {name!r:.60} cannot be printed: names consist of letters, digits "
+            "and _, joined by dots",
+            rule="RLY-71",
+        )
+    return name
 
 
 def _listed(patterns: tuple[rl.Pattern, ...]) -> Iterator[rl.Pattern | str]:

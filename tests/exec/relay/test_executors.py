@@ -147,3 +147,45 @@ def test_types_may_nest_more_deeply_than_the_stack() -> None:
     machine = relay.create_executor("vm", mod=relay.parse(f"def @main{text[2:]}"))
     assert machine.evaluate()(3) == 3
     assert [row.method for row in machine.report()] == ["evaluated"]
+
+
+@pytest.mark.rule("RLY-16")
+@pytest.mark.parametrize("kind", ["debug", "vm", "graph"])
+@pytest.mark.parametrize(
+    ("signature", "shapes", "wrong"),
+    [
+        ("fn<n: ShapeVar>(%x: Tensor[(n, n), float32]) { %x }", ["2,2f"], ["2,3f"]),
+        (
+            "fn<n: ShapeVar>(%x: Tensor[(n,), float32], %y: Tensor[(n,), float32])"
+            " -> Tensor[(n,), float32] { add(%x, %y) }",
+            ["2f", "2f"],
+            ["2f", "1f"],
+        ),
+        (
+            "fn<t: BaseType>(%x: Tensor[(2,), t], %y: Tensor[(2,), t]) { %x }",
+            ["2i", "2i"],
+            ["2f", "2i"],
+        ),
+        (
+            "fn<s: Shape>(%x: Tensor[s, float32], %y: Tensor[s, int32]) { %x }",
+            ["2,3f", "2,3i"],
+            ["2,3f", "3,2i"],
+        ),
+        ("fn<t: Type>(%x: t, %y: t) { %x }", ["2f", "2f"], ["2f", "3f"]),
+        ("fn<t: Type>(%x: t, %y: (t, t)) { %x }", ["2f", "2f 2f"], ["2f", "2f 1f"]),
+        ("fn<t: Type>(%x: t, %y: t) { %x }", ["2f 1i", "2f 1i"], ["2f 1i", "1i 2f"]),
+    ],
+)
+def test_all_arguments_agree_on_the_type_parameters(
+    kind: str, signature: str, shapes: list[str], wrong: list[str]
+) -> None:
+    def argument(text: str) -> object:
+        if " " in text:
+            return tuple(map(argument, text.split()))
+        shape = tuple(map(int, text[:-1].split(",")))
+        return np.ones(shape, {"f": "float32", "i": "int32"}[text[-1]])
+
+    function = relay.create_executor(kind, mod=relay.parse(signature)).evaluate()
+    function(*map(argument, shapes))
+    with pytest.raises(RuntimeCheckError, match="RLY-12"):
+        function(*map(argument, wrong))

@@ -188,3 +188,64 @@ def test_negative_zeros_keep_their_sign() -> None:
         function = relay.Function([], relay.const(-0.0, dtype))
         read = relay.parse(relay.IRModule.from_expr(function).astext())
         assert np.signbit(read["main"].body.data)
+
+
+@pytest.mark.rule("RLY-111")
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(float("inf"), float("-inf"), 1e300, -1e-300, 0.1, 1e16, -0.0, -7, 10**300, None, True),
+        *('it"s\n', (1, (2.5, None), "x"), ()),
+    ],
+)
+@pytest.mark.parametrize("key", ["k", "Compiler", "a.b", "fn"])
+def test_attributes_of_functions_read_back_equal(key: str, value: object) -> None:
+    x = relay.var("x", shape=(2,), dtype="float32")
+    module = relay.IRModule.from_expr(relay.Function([x], x).with_attr(key, value))
+    module = relay.transform.InferType()(module)
+    assert structural_equal(relay.parse(module.astext()), module)
+
+
+def test_attributes_that_are_not_numbers_read_back() -> None:
+    x = relay.var("x", shape=(2,), dtype="float32")
+    for value in (float("inf"), float("nan")):
+        module = relay.IRModule.from_expr(relay.Function([x], relay.clip(x, value, value)))
+        text = relay.transform.InferType()(module).astext()
+        assert relay.parse(text).astext() == text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("k", {"a": 1}, "Relay text has no dictionaries"),
+        ("k", 10**500, "at most 400 digits"),
+        *((key, 1, "names consist of letters") for key in ("", "a b", "é", "0", "\n", "a.", ".a")),
+    ],
+)
+def test_attributes_that_no_text_can_have_are_refused(key: str, value: object, reason: str) -> None:
+    x = relay.var("x", shape=(2,), dtype="float32")
+    with pytest.raises(MisuseError, match=reason):
+        relay.Function([x], x).with_attr(key, value).astext()
+
+
+@pytest.mark.rule("RLY-60")
+@pytest.mark.parametrize("name", ["fused.add", "a b", "é", "0", "\n", "1a", "a-b"])
+def test_names_of_declarations_are_those_that_text_can_have(name: str) -> None:
+    data = relay.GlobalTypeVar("D")
+    for build in (relay.GlobalVar, relay.GlobalTypeVar, lambda n: relay.Constructor(n, [], data)):
+        with pytest.raises(MisuseError, match="consists of letters, digits and _"):
+            build(name)
+
+
+@pytest.mark.rule("RLY-60")
+@pytest.mark.parametrize("name", ["fn", "_", "Tensor", "int32", "bool", "True", "ref", "match"])
+def test_keywords_name_global_functions_and_variables_only(name: str) -> None:
+    data = relay.GlobalTypeVar("D")
+    for build in (relay.GlobalTypeVar, lambda n: relay.Constructor(n, [], data)):
+        with pytest.raises(MisuseError, match="is not a word of Relay text"):
+            build(name)
+    param = relay.TypeVar(name)
+    x = relay.Var(name, relay.TupleType([param, relay.TensorType((), "int32")]))
+    module = relay.IRModule({relay.GlobalVar(name): relay.Function([x], x, type_params=[param])})
+    module = relay.transform.InferType()(module)
+    assert structural_equal(relay.parse(module.astext()), module)

@@ -1,5 +1,7 @@
 """Reading of Relay text, in both formats."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -402,3 +404,58 @@ def test_deep_and_long_text_is_read(text: str) -> None:
 def test_types_and_patterns_nest_as_deeply_as_expressions(text: str) -> None:
     module = relay.parse(text)
     assert structural_equal(relay.parse(module.astext()), module)
+
+
+def _polymorphic(depth: int) -> str:
+    """Functions each of which applies the one before twice: the last type has 2**depth levels."""
+    lets = ["let %f0 = fn(%x) { (%x, %x) };"]
+    lets += [f"let %f{i + 1} = fn(%x) {{ %f{i}(%f{i}(%x)) }};" for i in range(depth)]
+    return "\n".join(lets) + f"%f{depth}"
+
+
+def _entry(dtype: str, shape: list[int], data: str = "") -> str:
+    table = {"relay.Constant": [{"dtype": dtype, "shape": shape, "data": data}]}
+    return f"meta[relay.Constant][0]\n#[metadata]\n{json.dumps(table)}"
+
+
+HOSTILE = {
+    "536870912 bytes of constants": [
+        "(" + ",".join(["Constant(1, (67108864,), float64)"] * 3) + ")",
+        "Constant(1, (1000000, 1000000), int8)",
+        "Constant(1, (999999999, 999999999, 0, 999999999), int8), Constant(1, (1000000000,), int8)",
+    ],
+    "visits more than 3000000 nodes of types": [_polymorphic(40)],
+    "functions nested more than 1000 deep": [
+        "fn() { " * 20_000 + "1" + " }" * 20_000,
+        "".join(f"fn<t{i}>() {{ " for i in range(20_000)) + "1" + " }" * 20_000,
+    ],
+    "lists nested more than 50 deep": [
+        f"reshape(1, newshape={'[' * 20_000}1{']' * 20_000})",
+        f"reshape(1, newshape={'(' * 20_000}1{',)' * 20_000})",
+    ],
+    "at most 32 dimensions": [
+        f"Constant(1, ({'1, ' * 65}), float32)",
+        _entry("float32", [1] * 65, "AACAPw=="),
+    ],
+    "no tensor has the datatype": [
+        _entry(dtype, [], "AACAPw==") for dtype in ("handle", "float32x4", "void", "")
+    ],
+    "no tensor has the shape": [_entry("float32", [0, 10**12, 10**12])],
+    "there is no entry": [f"meta[relay.Constant][{i}]" for i in ("0000000000", "1" * 5000, "7i64")],
+    "is not JSON": ["1\n#[metadata]\n" + "[" * 20_000],
+    "more than 1000000 tokens": ["1 + " * 600_000 + "1"],
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("reason", "text"), [(reason, text) for reason, texts in HOSTILE.items() for text in texts]
+)
+def test_hostile_text_is_refused_before_it_takes_time_or_memory(reason: str, text: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        relay.parse(text)
+
+
+def test_entries_of_the_metadata_may_have_leading_zeros() -> None:
+    module = relay.parse(_entry("float32", [], "AACAPw==").replace("[0]", "[0000000000]", 1))
+    assert module["main"].body.data == 1  # type: ignore[attr-defined]

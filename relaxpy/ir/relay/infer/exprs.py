@@ -284,7 +284,7 @@ class ExprInference:
                 self.solver.unify(hole, _as_kind(arg, hole.kind))
             except UnifyError as error:
                 self.report(f"a type argument: {error}", "RLY-17", span)
-        mono: FuncType = substitute(
+        mono: FuncType = self.solver.substitute(
             replace(ty, type_params=()), dict(zip(ty.type_params, holes, strict=True))
         )
         for constraint in mono.type_constraints:
@@ -487,7 +487,7 @@ class ExprInference:
             self.new_params[id(function)] = (*own.values(), *params)
             self.renamings[id(function)] = dict(own)
             all_params = (*ty.type_params, *own.values(), *params)
-            completed = substitute(replace(completed, type_params=all_params), dict(own))
+            completed = solver.substitute(replace(completed, type_params=all_params), dict(own))
         self.types[id(function)] = completed
         return completed
 

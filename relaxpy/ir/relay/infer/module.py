@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from relaxpy.dataclass import replace
 from relaxpy.errors import Diagnostic, RelayTypeError, Span
 from relaxpy.gc_pause import gc_paused
+from relaxpy.ir.core.budget import Budget
 from relaxpy.ir.core.trampoline import run
 from relaxpy.ir.relax.call_graph import strongly_connected
 from relaxpy.ir.relay import expr as rl
@@ -21,13 +22,15 @@ from relaxpy.ir.relay.ty import FuncType, IncompleteType, TypeKind, TypeVar
 
 
 @gc_paused
-def infer_module(module: RelayModule) -> RelayModule:
+def infer_module(module: RelayModule, budget: Budget | None = None) -> RelayModule:
     """Return a module whose expressions have types; the module itself if all had them.
+
+    A `budget` limits the nodes of types that are visited.
 
     Errors:
         RelayTypeError: the module is not well-typed; all errors are reported.
     """
-    inference = ExprInference(module, Solver(module.get_global_type_vars()))
+    inference = ExprInference(module, Solver(module.get_global_type_vars(), budget))
     functions = module.functions_by_name
     graph = {name: tuple(global_names(function)) for name, function in functions.items()}
     for group in strongly_connected(graph):

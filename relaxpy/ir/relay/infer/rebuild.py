@@ -11,7 +11,7 @@ from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.infer.exprs import ExprInference
-from relaxpy.ir.relay.infer.solver import Completion, substitute
+from relaxpy.ir.relay.infer.solver import Completion
 from relaxpy.ir.relay.op.registry import Op
 from relaxpy.ir.relay.ty import Type, TypeVar
 
@@ -69,7 +69,7 @@ class Rebuild:
 
     def complete(self, ty: Any) -> Any:
         """Return a type without holes, with the type parameters of this function."""
-        return substitute(self._complete(ty), self.renaming)
+        return self.inference.solver.substitute(self._complete(ty), self.renaming)
 
     def type_of(self, node: rl.RelayExpr) -> Type:
         """Return the completed type of an expression."""

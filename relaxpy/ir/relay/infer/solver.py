@@ -10,6 +10,7 @@ import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import Span
+from relaxpy.ir.core.budget import Budget
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
 from relaxpy.ir.core.traverse import children, map_children
@@ -57,11 +58,15 @@ class Solver:
     """The holes that are filled so far, and the relations that wait for others.
 
     `levels` number the nested functions in which holes were created, as in Remy's algorithm: a
-    function that is generalised owns the holes of its level.
+    function that is generalised owns the holes of its level. A `budget` limits the nodes of
+    types that are visited.
     """
 
-    def __init__(self, type_names: Sequence[GlobalTypeVar] = ()) -> None:
+    def __init__(
+        self, type_names: Sequence[GlobalTypeVar] = (), budget: Budget | None = None
+    ) -> None:
         self.type_names = {name.name_hint: name for name in type_names}
+        self.budget = budget
         self.filled: dict[IncompleteType, Component] = {}
         self.levels: dict[IncompleteType, int] = {}
         self.literals: dict[IncompleteType, tuple[int | float, ...]] = {}
@@ -75,6 +80,11 @@ class Solver:
     def named_type(self, name: str) -> GlobalTypeVar | None:
         """Return the data type of the module that has this name."""
         return self.type_names.get(name)
+
+    def visit(self, count: int) -> None:
+        """Count nodes of types that were visited."""
+        if self.budget is not None:
+            self.budget.spend_type_nodes(count)
 
     def hole(self, kind: TypeKind = TypeKind.Type, span: Span | None = None) -> IncompleteType:
         """Return a new hole of the current level."""
@@ -120,6 +130,7 @@ class Solver:
                     stack += children(current)
             elif isinstance(current, tuple):
                 stack += current
+        self.visit(1 + len(visited))
         if not found:
             self._closed.update(visited)
         return list(found)
@@ -127,6 +138,10 @@ class Solver:
     def complete(self, root: Component) -> Component:
         """Return a type or component with all its filled holes replaced."""
         return Completion(self)(root)
+
+    def substitute(self, ty: Any, table: Mapping[Any, Component], *, bound: bool = False) -> Any:
+        """Return a type with type parameters replaced, as `substitute` does."""
+        return substitute(ty, table, bound=bound, visit=self.visit)
 
     def unify_dtype(self, one: object, other: object) -> None:
         """Make two datatypes equal."""
@@ -152,6 +167,7 @@ class Solver:
                 self._fill(b, a)
             else:
                 stack += reversed(self._pairs(a, b))
+        self.visit(len(visited))
 
     def _pairs(self, a: Component, b: Component) -> list[tuple[Component, Component]]:
         """Return the pairs of components that must be equal for two types to be so."""
@@ -184,7 +200,8 @@ class Solver:
         if a.type_params:
             if [p.kind for p in a.type_params] != [p.kind for p in b.type_params]:
                 raise UnifyError(f"{a} is not {b}")
-            b = substitute(b, dict(zip(b.type_params, a.type_params, strict=True)), bound=True)
+            renaming = dict(zip(b.type_params, a.type_params, strict=True))
+            b = self.substitute(b, renaming, bound=True)
         if a.type_constraints != b.type_constraints:
             raise UnifyError(f"{a} is not {b}")
         pairs = list(zip(a.arg_types, b.arg_types, strict=True))
@@ -260,6 +277,7 @@ class Completion:
     def __call__(self, root: Component) -> Component:
         """Return the completed type or component."""
         done = self.done
+        known = len(done)
         stack: list[tuple[Any, bool]] = [(root, False)]
         while stack:
             value, ready = stack.pop()
@@ -273,6 +291,7 @@ class Completion:
                 continue
             done[id(value)] = _rebuilt(value, done) if target is value else done[id(target)]
             self.alive.append(value)
+        self.solver.visit(len(done) - known)
         return done[id(root)]
 
 
@@ -346,10 +365,16 @@ def check_literal(number: float, dtype: object) -> None:
         raise UnifyError(f"the literal {number} does not fit {dtype}")
 
 
-def substitute(ty: Any, table: Mapping[Any, Component], *, bound: bool = False) -> Any:
+def substitute(
+    ty: Any,
+    table: Mapping[Any, Component],
+    *,
+    bound: bool = False,
+    visit: Callable[[int], None] | None = None,
+) -> Any:
     """Return a type with type parameters replaced; with `bound`, where a function binds them too.
 
-    Shared types stay shared.
+    Shared types stay shared. `visit` receives the number of nodes that were visited.
     """
     if not table:
         return ty
@@ -371,4 +396,6 @@ def substitute(ty: Any, table: Mapping[Any, Component], *, bound: bool = False) 
             done.setdefault(id(param), param)
         done[id(value)] = _rebuilt(value, done)
         keep.append(value)
+    if visit is not None:
+        visit(len(done))
     return done[id(ty)]

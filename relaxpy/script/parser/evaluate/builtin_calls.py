@@ -83,6 +83,19 @@ def _bool(evaluator: Evaluator, value: object, *, node: ast.Call) -> object:
     return _condition(evaluator, value, value, node)
 
 
+def _sum(evaluator: Evaluator, values: object, start: object = 0, *, node: ast.Call) -> object:
+    """Add the members one by one, so that the size of each partial result is checked."""
+    members = list(evaluator.iterable(values, node))
+    if all(isinstance(value, (int, float)) for value in (start, *members)):
+        return sum(members, start)  # type: ignore[call-overload]
+    if isinstance(start, str):
+        raise evaluator.error(node, "sum adds no strings", hint="write ''.join(...) or an f-string")
+    total = start
+    for value in members:
+        total = evaluator.binary(ast.Add(), total, value, node)
+    return total
+
+
 def _conditions(evaluator: Evaluator, values: object, node: ast.Call) -> Iterator[PrimExpr | bool]:
     if isinstance(values, Expr):
         _condition(evaluator, values, values, node)
@@ -107,4 +120,5 @@ REPLACEMENTS: Mapping[int, Callable[..., object]] = {
     id(any): _any,
     id(all): _all,
     id(bool): _bool,
+    id(sum): _sum,
 }

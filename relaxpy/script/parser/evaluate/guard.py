@@ -13,6 +13,8 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import argument_node
+from relaxpy.errors import ParseError
+from relaxpy.ir.core.budget import MAX_CHARACTERS, MAX_STEPS, Budget
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children
@@ -33,13 +35,12 @@ from relaxpy.script.parser.source.scope import BUILTINS, FromText, ModuleRef
 if TYPE_CHECKING:
     from relaxpy.script.parser.evaluate.evaluator import Evaluator
 
-MAX_STEPS = 3_000_000
 MAX_BITS = 4096
 MAX_ITEMS = 100_000
 PER_CALL = 5  # steps for a call or a constant that is derived and bound
+PER_LAMBDA = 20  # steps for a call of a function of the text, which opens a scope
 PER_FIELD = 100  # steps for a field of its result
 PER_OPERAND = 10  # steps for a member of a Python value that is an argument of an operator
-MAX_CHARACTERS = 16_000_000
 CHARACTERS_PER_STEP = 16  # of a string that is an argument
 MAX_KEYS = 10_000  # of a dict or set, other than strings
 MAX_COLLISIONS = 16  # keys of one hash
@@ -155,7 +156,7 @@ class TextGuard(Guard):
         self._weights: dict[PrimExpr, int] = {}
         self._depths: dict[int, tuple[Iterator[object], int]] = {}  # of iterators, kept alive
         self._depth = 0  # of the result of the last call, if that is an iterator
-        self._steps = 0
+        self._budget = Budget()
 
     @override
     def name(self, name: str, node: ast.expr, at: Evaluator) -> None:
@@ -223,6 +224,8 @@ class TextGuard(Guard):
             return
         if not isinstance(function, (rx.Expr, FromText)) and id(function) not in self._callable:
             raise at.error(node.func, _OUT_OF_REACH)
+        if isinstance(function, FromText):
+            self.step(node, at, PER_LAMBDA)
         if function is round:
             for digits in (*args[1:], *kwargs.values()):
                 if isinstance(digits, int) and abs(digits) > MAX_BITS:
@@ -383,9 +386,10 @@ class TextGuard(Guard):
 
     @override
     def step(self, node: ast.expr, at: Evaluator, size: int = 1) -> None:
-        self._steps += size
-        if self._steps > MAX_STEPS:
-            raise at.error(node, f"parsing the text takes more than {MAX_STEPS} steps")
+        try:
+            self._budget.spend_steps(size)
+        except ParseError as error:
+            raise error.located(at.span(node)) from None
 
     @override
     def derivation(self, expr: rx.Expr, node: ast.expr, at: Evaluator) -> None:

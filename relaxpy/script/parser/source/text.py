@@ -18,12 +18,12 @@ from typing import Protocol
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import ParseError, Source, Span
+from relaxpy.ir.core.budget import MAX_TOKENS
 from relaxpy.screen import ipython
 
 MAX_DEPTH = 90
-#: The tokens of a text and the characters of one expression in a string: the syntax tree of a token
-#: takes up to 1,800 bytes while Python makes it.
-MAX_TOKENS = 1_000_000
+#: The characters of one expression in a string: the syntax tree of a token takes up to 1,800 bytes
+#: while Python makes it, and MAX_TOKENS limits those of a text.
 MAX_QUOTED = 100_000
 #: The fields of an f-string, times its characters: before 3.12, Python looks for each of them from
 #: the beginning of the string.

@@ -1,0 +1,65 @@
+"""The limits on reading one text: steps, bytes, nodes of types, and depth.
+
+All readers of text that may be hostile count with a budget: `from_source`, the reader of Relay text
+and `load_json`. The limits are such that a text which reaches one takes about fifteen seconds.
+"""
+
+from __future__ import annotations
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError
+
+#: Characters, other than those of data that the text itself contains.
+MAX_CHARACTERS = 16_000_000
+MAX_TOKENS = 1_000_000
+MAX_STEPS = 3_000_000
+#: Bytes of arrays that are filled with one value, so that a short text can ask for many.
+MAX_BYTES = 1 << 29
+#: Nodes of types that are visited or created while the types of the text are inferred.
+MAX_TYPE_NODES = 3_000_000
+#: Functions inside of each other.
+MAX_DEPTH = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class Budget:
+    """What is left of the limits for one text; errors are of the class `error`."""
+
+    steps: int = MAX_STEPS
+    bytes: int = MAX_BYTES
+    type_nodes: int = MAX_TYPE_NODES
+    depth: int = MAX_DEPTH
+    error: type[ParseError] | type[MisuseError] = ParseError
+
+    def spend_steps(self, count: int = 1) -> None:
+        """Count units of work.
+
+        Errors:
+            `error`: there have been more than MAX_STEPS.
+        """
+        self.steps -= count
+        if self.steps < 0:
+            raise self._exceeded(f"takes more than {MAX_STEPS} steps")
+
+    def spend_bytes(self, count: int) -> None:
+        """Count the bytes of an array before it is created.
+
+        Errors:
+            `error`: there have been more than MAX_BYTES.
+        """
+        self.bytes -= count
+        if self.bytes < 0:
+            raise self._exceeded(f"takes more than {MAX_BYTES} bytes of constants")
+
+    def spend_type_nodes(self, count: int) -> None:
+        """Count nodes of types.
+
+        Errors:
+            `error`: there have been more than MAX_TYPE_NODES.
+        """
+        self.type_nodes -= count
+        if self.type_nodes < 0:
+            raise self._exceeded(f"visits more than {MAX_TYPE_NODES} nodes of types")
+
+    def _exceeded(self, what: str) -> RelaxpyError:
+        return self.error(f"parsing the text {what}")
