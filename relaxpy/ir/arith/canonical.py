@@ -35,6 +35,7 @@ from relaxpy.ir.arith.rules import (
     signs,
     sums,
     vectors,
+    wrapping,
 )
 from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_stack_space
 from relaxpy.ir.core.dtype import DataType
@@ -77,6 +78,7 @@ class Canonical:
     is_negative = signs.is_negative
     is_nonzero = signs.is_nonzero
     junction = junctions.simplify
+    may_wrap = wrapping.may_wrap
     negation = logic.negation
     quotient = division.quotient
     residue = residues.of_expr
@@ -99,6 +101,7 @@ class Canonical:
         self._polys: dict[tir.PrimExpr, Poly] = {}
         self._simple: dict[tir.PrimExpr, tir.PrimExpr] = {}
         self._bounds: dict[tir.PrimExpr, Interval] = {}
+        self.ranges: dict[tir.PrimExpr, tuple[Interval, bool]] = {}
         self.atom_bounds: dict[tir.PrimExpr, Interval] = {}
         self.atom_residues: dict[tir.PrimExpr, Residue] = {}
 
@@ -295,6 +298,15 @@ class Canonical:
         return self.remember(self._simple, expr, self._simplify) if result is None else result
 
     def _simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
+        if not self.facts.bounds or not expr.dtype.is_int:
+            return self._rewritten(expr)
+        if not (expr.dtype.is_bool and self.may_wrap(expr)):
+            result = self._rewritten(expr)
+            if not self.may_wrap(result):
+                return result
+        return self.over_simple_operands(expr)
+
+    def _rewritten(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         if is_integer(expr.dtype):
             canonical = self.written(self.poly(expr), expr.dtype)
             return expr if canonical is None else canonical

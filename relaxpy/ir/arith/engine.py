@@ -24,6 +24,7 @@ class Engine(Protocol):
     """
 
     facts: Facts
+    ranges: dict[tir.PrimExpr, tuple[Interval, bool]]
     atom_bounds: dict[tir.PrimExpr, Interval]
     atom_residues: dict[tir.PrimExpr, Residue]
 

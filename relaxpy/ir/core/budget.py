@@ -14,9 +14,9 @@ MAX_CHARACTERS = 16_000_000
 MAX_TOKENS = 1_000_000
 MAX_STEPS = 3_000_000
 #: Bytes of arrays that are filled with one value, so that a short text can ask for many.
-MAX_BYTES = 1 << 29
+MAX_BYTES = 1 << 28
 #: Nodes of types that are visited or created while the types of the text are inferred.
-MAX_TYPE_NODES = 3_000_000
+MAX_TYPE_NODES = 1_000_000
 #: Functions inside of each other.
 MAX_DEPTH = 1_000
 

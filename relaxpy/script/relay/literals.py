@@ -161,7 +161,7 @@ class Literals:
             raise cursor.error(value, f"{number} does not fit {dtype}", "RLY-64")
         span = cursor.span(first)
         try:
-            cursor.budget.spend_bytes(math.prod(sizes) * element.itemsize)
+            cursor.budget.spend_bytes(element.itemsize * math.prod(d or 1 for d in sizes))
         except ParseError as error:
             raise error.located(span) from None
         return rl.Constant(np.full(sizes, element), span=span)

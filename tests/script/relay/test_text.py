@@ -419,12 +419,12 @@ def _entry(dtype: str, shape: list[int], data: str = "") -> str:
 
 
 HOSTILE = {
-    "536870912 bytes of constants": [
+    "268435456 bytes of constants": [
         "(" + ",".join(["Constant(1, (67108864,), float64)"] * 3) + ")",
         "Constant(1, (1000000, 1000000), int8)",
         "Constant(1, (999999999, 999999999, 0, 999999999), int8), Constant(1, (1000000000,), int8)",
     ],
-    "visits more than 3000000 nodes of types": [_polymorphic(40)],
+    "visits more than 1000000 nodes of types": [_polymorphic(40)],
     "functions nested more than 1000 deep": [
         "fn() { " * 20_000 + "1" + " }" * 20_000,
         "".join(f"fn<t{i}>() {{ " for i in range(20_000)) + "1" + " }" * 20_000,

@@ -280,7 +280,8 @@ COMPARISONS: Mapping[type[PrimExpr], type[ast.cmpop]] = {
 def _may_wrap(value: PrimExpr) -> bool:
     """Whether `value` contains a load, or an operation that may wrap.
 
-    Operations on less than 32 bits and on unsigned integers may wrap.
+    Operations on less than 32 bits, on unsigned integers and on literals near the ends of their
+    datatype may wrap.
     """
     return any(
         isinstance(node, BufferLoad)
@@ -288,6 +289,7 @@ def _may_wrap(value: PrimExpr) -> bool:
             isinstance(node, (Cast, BinaryOpExpr))
             and (1 < node.dtype.bits < 32 or (node.dtype.family == "uint" and node.dtype.bits > 1))
         )
+        or (isinstance(node, IntImm) and abs(node.value) >> max(node.dtype.bits - 8, 8))
         for node in walk(value)
     )
 
