@@ -28,6 +28,7 @@ from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
+from relaxpy.ir.core.budget import MAX_STEPS, Budget, written_out
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.tensor import Tensor
@@ -51,7 +52,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Store: TypeAlias = Callable[[Array], int]
 FORMAT = "relaxpy-ir"
 VERSION = 1
-_LIMIT = 4_000_000
+_MAX_WRITTEN_OUT = 4_000_000
 _DIGITS = 40
 _MAX_PRIM_EXPR = 100_000
 #: Nodes that later traversals visit once per use, so that shared ones count at each use; and nodes
@@ -121,13 +122,18 @@ class _Kind:
     counted: bool = False
     max_count: int = 0
 
+    def written_out(self, values: list[object], counts: list[int]) -> int:
+        """Count the counted nodes in a row, by those of the rows before it."""
+        counted, limit = self.counted, self.max_count
+        return written_out(self.name, values, counts, counted=counted, limit=limit)
+
 
 def _kind(name: str, kind: type[Node]) -> _Kind:
     result = _uncounted_kind(name, kind)
     counted = issubclass(kind, _COUNTED) and not issubclass(kind, tir.Var)
     if not counted and not issubclass(kind, _CONTAINERS):
         return result
-    max_count = _MAX_PRIM_EXPR if issubclass(kind, tir.PrimExpr) else _LIMIT
+    max_count = _MAX_PRIM_EXPR if issubclass(kind, tir.PrimExpr) else _MAX_WRITTEN_OUT
     return replace(result, counted=counted, max_count=max_count)
 
 
@@ -234,7 +240,7 @@ def add_kinds(
     for name, kind in kinds.items():
         result = _uncounted_kind(name, kind)
         if issubclass(kind, counted):
-            result = replace(result, counted=True, max_count=_LIMIT)
+            result = replace(result, counted=True, max_count=_MAX_WRITTEN_OUT)
         _BY_NAME[name] = _BY_TYPE[kind] = result
 
 
@@ -278,6 +284,7 @@ class _Writer:
         self.index: dict[int, int] = {}
         self.kinds: dict[str, int] = {}
         self.rows: list[list[object]] = []
+        self.counts: list[int] = []
 
     def add(self, root: Node) -> int:
         """Add `root` and all nodes in it, children first; return the index of its row."""
@@ -289,6 +296,7 @@ class _Writer:
                 continue
             if self.external is not None and node._variable and node is not root:
                 self.rows.append([-1, len(self.external)])
+                self.counts.append(0)
                 self.external.append(node)
                 index[id(node)] = len(self.rows) - 1
                 continue
@@ -301,7 +309,9 @@ class _Writer:
                     stack += [(c, None) for c in reversed(operands)]
                     continue
             number = self.kinds.setdefault(kind.name, len(self.kinds))
-            self.rows.append([number, *map(self.value, values)])
+            row = [number, *map(self.value, values)]
+            self.counts.append(kind.written_out(row[1:], self.counts))
+            self.rows.append(row)
             index[id(node)] = len(self.rows) - 1
         return index[id(root)]
 
@@ -388,7 +398,14 @@ def _frozen(value: object) -> object:
 
 
 def _json_text(writer: _Writer, node: object) -> str:
-    return json.dumps(_table(writer, node), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_table(writer, node), separators=(",", ":"), allow_nan=False)
+    _check_size(text)
+    return text
+
+
+def _check_size(text: str) -> None:
+    """Check that a text has few enough lists and tables, each of which is a step."""
+    Budget(error=MisuseError).spend_steps(text.count("[") + text.count("{"))
 
 
 def _table(writer: _Writer, node: object) -> dict[str, object]:
@@ -478,28 +495,8 @@ class _Reader:
                 raise MisuseError(f"not a saved node: {row!r:.60}")
         if len(values) != len(kind.fields):
             raise MisuseError(f"a {kind.name} has {len(kind.fields)} fields, found {len(values)}")
-        self.counts.append(self._count(kind, values))
+        self.counts.append(kind.written_out(values, self.counts))
         self.nodes.append(kind.build(*map(self.value, values)))
-
-    def _count(self, kind: _Kind, values: list[object]) -> int:
-        """Count the counted nodes in a node with these fields, shared ones once per use."""
-        if kind.max_count == 0:
-            return 0
-        count, worklist = int(kind.counted), list(values)
-        while worklist:
-            value = worklist.pop()
-            if isinstance(value, dict):
-                value = value.get("table")
-            if isinstance(value, list):
-                worklist += value
-            elif type(value) is int and 0 <= value < len(self.counts):
-                count += self.counts[value]
-        if count > kind.max_count:
-            raise MisuseError(
-                f"a {kind.name} has {count} nodes, with shared ones once per use: more than "
-                f"{kind.max_count}"
-            )
-        return count
 
 
 def _known_kind(entry: object) -> _Kind:
@@ -561,6 +558,8 @@ def load_table(table: object, arrays: Sequence[Array]) -> Any:
 
 def _read(saved: object, variables: tuple[Node, ...], arrays: Sequence[Array] = ()) -> Any:
     """The node in a text, or in a table."""
+    if isinstance(saved, str):
+        _check_size(saved)
     try:
         hook = unique_members
         table = json.loads(saved, object_pairs_hook=hook) if isinstance(saved, str) else saved
@@ -571,7 +570,7 @@ def _read(saved: object, variables: tuple[Node, ...], arrays: Sequence[Array] = 
                 f"expected a program of version {VERSION}, found {table.get('version')!r}"
             )
         kinds, rows, root = table.get("kinds"), table.get("nodes"), table.get("root")
-        if not isinstance(rows, list) or len(rows) > _LIMIT or not isinstance(kinds, list):
+        if not isinstance(rows, list) or len(rows) > MAX_STEPS or not isinstance(kinds, list):
             raise MisuseError("the table of nodes is missing or too large")
         reader = _Reader(kinds, variables, arrays)
         for row in rows:

@@ -229,7 +229,7 @@ def _tensor_mismatch(value: Any, ty: TensorType, type_args: TypeArgs) -> str | N
         return bool(expected == actual) or isinstance(expected, UnknownDim)
 
     found = TensorType(value.shape, DataType(value.dtype))
-    components = [(ty.dtype, found.dtype), (ty.shape, found.shape)]
+    components: list[tuple[Any, Any]] = [(ty.dtype, found.dtype), (ty.shape, found.shape)]
     if isinstance(ty.shape, tuple) and len(ty.shape) == value.ndim:
         components[1:] = zip(ty.shape, value.shape, strict=True)
     if all(is_free(*component) for component in components):

@@ -63,3 +63,31 @@ class Budget:
 
     def _exceeded(self, what: str) -> RelaxpyError:
         return self.error(f"parsing the text {what}")
+
+
+def written_out(
+    name: str, values: list[object], counts: list[int], *, counted: bool, limit: int
+) -> int:
+    """Count the counted nodes in a saved node with these fields, shared ones once per use.
+
+    With a limit of 0, nothing is counted.
+
+    Errors:
+        MisuseError: they are more than the limit.
+    """
+    if limit == 0:
+        return 0
+    count, worklist = int(counted), list(values)
+    while worklist:
+        value = worklist.pop()
+        if isinstance(value, dict):
+            value = value.get("table")
+        if isinstance(value, list):
+            worklist += value
+        elif type(value) is int and 0 <= value < len(counts):
+            count += counts[value]
+    if count > limit:
+        raise MisuseError(
+            f"a {name} has {count} nodes when it is written out without sharing: more than {limit}"
+        )
+    return count

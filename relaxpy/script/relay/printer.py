@@ -76,10 +76,10 @@ class _Names:
 
     def _free(self, hint: str) -> str:
         stem = _NAME.sub("_", hint)
-        if not stem[:1].isascii() or not stem[:1].isalpha():
+        if not stem[:1].isascii() or not stem[:1].isalpha() or is_keyword(stem):
             stem = f"v{stem}"
         name, number = stem, self.next.get(stem, 0)
-        while name in self.taken or is_keyword(name):
+        while name in self.taken:
             number += 1
             name = f"{stem}{number}"
         self.next[stem] = number

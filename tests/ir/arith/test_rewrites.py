@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import product
 
 import pytest
 
@@ -11,6 +12,7 @@ from relaxpy.arith import Analyzer, ConstIntBound
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from tests.fuzz.integers import Integers
+from tests.fuzz.scalars import NoValueError, evaluate
 from tests.ir.arith.boxes import holds, points, value
 
 E = tir.PrimExpr
@@ -457,3 +459,32 @@ def test_random_expressions_keep_their_values(seed: int) -> None:
             assert bound.min_value <= number <= bound.max_value
             apart = number - known.base
             assert apart % known.coeff == 0 if known.coeff else apart == 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bounds", "build"),
+    [
+        ("int32", [(2**31 - 8, 2**31 - 4), (-4, 5)], lambda a, b: (a + b) // -8),
+        ("int32", [(-(2**31), -(2**31) + 3), (-3, 3)], lambda a, b: (a + b) // -4),
+        ("int8", [(6, 15), (6, 15)], lambda a, b: (a - a) * a > a - 54 + a * a),
+        ("int8", [(120, 127), (-5, 7)], lambda a, b: a - 100 > b - 90),
+        ("int8", [(100, 127), (-27, 0)], lambda a, b: (a + b) // 16 * 16 + (a + b) % 16),
+        ("int8", [(0, 127), (0, 127)], lambda a, b: a * 3 // 3 <= b),
+    ],
+)
+def test_no_rewriting_overflows_where_the_original_does_not(
+    dtype: str, bounds: list[tuple[int, int]], build: Callable[..., tir.PrimExpr]
+) -> None:
+    variables = [tir.Var(name, dtype) for name in "ab"]
+    analyzer = Analyzer()
+    for var, (low, high) in zip(variables, bounds, strict=True):
+        analyzer.update(var, ConstIntBound(low, high))
+    expr = build(*variables)
+    found = analyzer.simplify(expr)
+    for values in product(*(range(low, high + 1) for low, high in bounds)):
+        env = dict(zip(variables, values, strict=True))
+        try:
+            expected = evaluate(expr, env)
+        except NoValueError:  # the original overflows
+            continue
+        assert evaluate(found, env) == expected, (found, values)

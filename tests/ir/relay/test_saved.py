@@ -95,3 +95,11 @@ def test_ill_typed_programs_are_refused() -> None:
     i = saved.index('"dtype":"int32"')
     with pytest.raises(RelaxpyError):
         load_json(saved[:i] + '"dtype":"float32"' + saved[i + len('"dtype":"int32"') :])
+
+
+def test_what_load_refuses_is_not_saved() -> None:
+    lets = ["let %f0 = fn(%x) { (%x, %x) };"]
+    lets += [f"let %f{i + 1} = fn(%x) {{ %f{i}(%f{i}(%x)) }};" for i in range(12)]
+    module = relay.parse("\n".join(lets) + "%f12")
+    with pytest.raises(RelaxpyError, match="nodes when it is written out without sharing"):
+        save_json(module)
