@@ -222,7 +222,7 @@ class ProgramFile(ProgramSource):
             UsageError: a saved executable is given a target or a pipeline.
             As for `program` and `relaxpy.compile`.
         """
-        from relaxpy.exec.compile import executable_of_saved
+        from relaxpy.exec.compile import load_saved
 
         if self.saved is None:
             return ProgramSource.executable(self, target, pipeline)
@@ -231,7 +231,7 @@ class ProgramFile(ProgramSource):
                 f"{self.name} is a saved executable, which is compiled for its own target",
                 hint="omit --target and --pipeline",
             )
-        return executable_of_saved(self.saved)
+        return load_saved(self.saved, self.name)
 
 
 @dataclass(frozen=True, slots=True)

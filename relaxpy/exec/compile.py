@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import CompileError, MisuseError, WellFormedError
+from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError
 from relaxpy.exec.container import Container, Sections, damaged
 from relaxpy.exec.executable import (
     DirectEntryPoint,
@@ -156,7 +156,7 @@ def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> 
         MisuseError (also TypeError, ValueError): `path` is not a path.
         OSError: the file cannot be read.
     """
-    return _load(Container.read(as_path(path)), str(path), native_code=native_code)
+    return load_saved(Container.read(as_path(path)), str(path), native_code=native_code)
 
 
 @lru_cache(maxsize=4)
@@ -166,7 +166,7 @@ def executable_of_saved(saved: Container) -> Executable:
     Errors:
         MisuseError (also ValueError): it is not an executable.
     """
-    return _load(saved, "the pickle")
+    return load_saved(saved, "the pickle")
 
 
 def saved_module(saved: Container, source: str) -> IRModule:
@@ -178,7 +178,8 @@ def saved_module(saved: Container, source: str) -> IRModule:
     """
     try:
         module = load_table(saved.content.get("module"), saved.arrays)
-    except MisuseError as error:
+        target_kind(str(saved.content.get("target")))
+    except RelaxpyError as error:
         raise damaged(source, error.diagnostic.message) from None
     if not isinstance(module, IRModule):
         raise damaged(source, f"it contains a {type(module).__name__}, not a module")
@@ -188,8 +189,11 @@ def saved_module(saved: Container, source: str) -> IRModule:
     return module
 
 
-def _load(saved: Container, source: str, *, native_code: bool = False) -> Executable:
-    """Compile the program of a saved form, which messages call `source`."""
+def load_saved(saved: Container, source: str, *, native_code: bool = False) -> Executable:
+    """Compile the program of a saved form, which messages call `source`.
+
+    Errors: as for `load_executable`.
+    """
     content, module = saved.content, saved_module(saved, source)
     code = load_code(content.get("native"), saved.arrays, source) if native_code else LoadedCode()
     requested = target_kind(str(content.get("target")))

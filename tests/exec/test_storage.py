@@ -285,6 +285,13 @@ def module_in_file(module: relaxpy.IRModule, array: object = 0) -> bytes:
     )
 
 
+@pytest.mark.parametrize("target", ["unheard", "", None, 1, ["numpy"], {"kind": "numpy"}])
+def test_a_forged_target_is_refused(tmp_path: Path, target: object) -> None:
+    content = {"target": target, "module": save_table(Scaled, lambda data: 0)}
+    table = {"content": content, "sections": [["float32", [2], digest(bytes(8)).hex()]]}
+    refused(tmp_path / "forged.exe", forged(table, bytes(8)))
+
+
 def test_a_forged_program_is_checked(tmp_path: Path) -> None:
     x = relax.Var("x", relax.ObjectStructInfo())
     module = relaxpy.IRModule({"main": relax.Function([], relax.SeqExpr([], x))})
