@@ -48,6 +48,7 @@ def specialized(func: PrimFunc, param_map: Mapping[Var, ExprLike | Buffer]) -> P
         if not isinstance(param, Var) or param not in func.params:
             raise MisuseError(f"{param!r:.60} is not a parameter of the function", about=param_map)
         values.enter(param, value)
+    values.check()
     params = [p for p in func.params if p not in values.values and p not in values.pointers]
     buffers = {p: b for p, b in func.buffer_map.items() if p in params}
     body = values.with_pointers(func.body)
@@ -86,6 +87,21 @@ class _Values:
         self.func = func
         self.values: dict[Var, PrimExpr] = {}
         self.pointers: dict[Var, PrimExpr] = {}
+        self._derived: list[tuple[Buffer, PrimExpr, Buffer, PrimExpr]] = []
+
+    def check(self) -> None:
+        """Check that what is computed from variables has their values.
+
+        Errors:
+            MisuseError: a dimension of a buffer is another one.
+        """
+        for old, old_value, new, new_value in self._derived:
+            if prove_equal(substitute(old_value, self.values), new_value) is not True:
+                raise MisuseError(
+                    f"buffer {old.name} has `{old_value}`, found `{new_value}`; only a variable "
+                    "dimension can be specialised",
+                    about=new,
+                )
 
     def enter(self, param: Var, value: ExprLike | Buffer) -> None:
         buffer = self.func.buffer_of(param)
@@ -126,12 +142,8 @@ class _Values:
         for old_value, new_value in zip(old_values, new_values, strict=True):
             if isinstance(old_value, Var):
                 self.assign(old_value, ops.cast_to(new_value, old_value.dtype))
-            elif prove_equal(old_value, new_value) is not True:
-                raise MisuseError(
-                    f"buffer {old.name} has `{old_value}`, found `{new_value}`; only a variable "
-                    "dimension can be specialised",
-                    about=new,
-                )
+            else:
+                self._derived.append((old, old_value, new, new_value))
         if any(new is buffer for buffer in self.func.buffer_map.values()):
             self.assign(old.data, new.data)
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import TransformError
-from relaxpy.relax.transform import SpecializePrimFuncBasedOnCallSite
+from relaxpy import IRModule
+from relaxpy.relax.transform import LegalizeOps, SpecializePrimFuncBasedOnCallSite
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.transform import PassContext
 
 
 @I.ir_module
@@ -64,24 +65,72 @@ def test_functions_of_a_group_are_not_callers() -> None:
     assert SpecializePrimFuncBasedOnCallSite()(grouped)["halves"].attrs.get("scoped") is None
 
 
-def test_a_tensor_of_unknown_shape_is_an_error() -> None:
-    mod = from_source(
-        """
-        @I.ir_module
-        class Module:
-            @T.prim_func(private=True)
-            def same(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    y[i] = x[i]
+KERNEL = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def same(a: T.handle, b: T.handle):
+        n = T.int64()
+        x = T.match_buffer(a, (n,), "float32")
+        y = T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            y[i] = x[i]
 
-            @R.function
-            def main(x: R.Tensor(ndim=1, dtype="float32")):
-                cls = Module
-                return R.call_tir(cls.same, (x,), out_sinfo=R.Tensor((4,), "float32"))
-        """
+    @T.prim_func(private=True)
+    def numbers(b: T.handle, n: T.int64):
+        y = T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            y[i] = T.Cast("float32", i)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), v: R.Tensor(ndim=1, dtype="float32")):
+        cls = Module
+        {}
+        return y
+"""
+ONE = "z = R.call_tir(cls.same, (x,), out_sinfo=R.Tensor((4,), 'float32'))"
+CALL = 'R.call_tir(cls.same, ({},), out_sinfo=R.Tensor(({},), "float32"))'
+
+
+@pytest.mark.rule("OPT-1")
+@pytest.mark.parametrize(
+    ("body", "specialised"),
+    [
+        ([f"y = {CALL.format('x', 4)}"], True),
+        ([ONE, f"y = {CALL.format('z', 4)}"], True),
+        ([f"y = {CALL.format('v', 4)}"], False),
+        (
+            [ONE, "w = R.concat((x, z))", f"y = {CALL.format('w', 8)}"],
+            False,
+        ),
+        ([ONE, "y = (z, cls.same)"], False),
+        (
+            [
+                'y = R.call_tir(cls.numbers, R.tuple(), out_sinfo=R.Tensor((4,), "float32"),'
+                " tir_vars=R.shape([4]))"
+            ],
+            False,
+        ),
+    ],
+)
+def test_kernels_are_specialised_where_all_calls_agree(body: list[str], specialised: bool) -> None:
+    mod = from_source(KERNEL.format("\n        ".join(body)))
+    x = np.arange(4, dtype="float32")
+    with PassContext(check="values", check_inputs={"main": (x, x)}):
+        after = SpecializePrimFuncBasedOnCallSite()(mod)
+    assert ("scoped" in after.script()) == specialised
+
+
+@pytest.mark.parametrize(
+    "call", ["R.split(x, 3, axis=1)", "R.split(x, [1], axis=1)", "R.flatten(x)"]
+)
+def test_shapes_computed_from_shape_variables_are_specialised(call: str) -> None:
+    mod = from_source(
+        f'@R.function\ndef main(x: R.Tensor((2, "n"), "float32")):\n    return {call}'
     )
-    with pytest.raises(TransformError, match=r"a tensor of known shape, found R\.Tensor"):
-        SpecializePrimFuncBasedOnCallSite()(mod)
+    legal = LegalizeOps()(IRModule.from_expr(mod))
+    with PassContext(check="values"):
+        assert "scoped" in SpecializePrimFuncBasedOnCallSite()(legal).script()
 
 
 def test_a_device_with_another_memory_scope_is_an_error() -> None:

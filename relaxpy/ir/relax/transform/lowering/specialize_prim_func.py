@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import TransformError
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
@@ -68,41 +67,50 @@ class SpecializePrimFuncBasedOnCallSite(Pass):
                 cls = After
                 return R.call_tir(cls.relu, (x,), out_sinfo=R.Tensor((4,), "float32"))
 
-    Errors:
-        TransformError: the shape or datatype of a tensor is unknown, or a kernel does not fit.
+    A kernel stays as it is if one of its uses is not such a call or differs from another, if a call
+    passes values of shape variables, or if the shape or datatype of a tensor is unknown.
 
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        changed = mod.clone()
+        calls: dict[GlobalVar, list[Call]] = {}
+        kept: set[rx.Expr] = set()
         for func in mod.functions.values():
             if not isinstance(func, Function) or func.attrs.get("Primitive", 0):
                 continue
             for node in walk(func.body):
-                if is_call_of(node, "relax.call_tir"):
-                    target = node.args[0]
-                    assert isinstance(target, GlobalVar)
-                    kernel = mod[target]
-                    if isinstance(kernel, PrimFunc):
-                        changed[target] = _specialized(kernel, node)
+                used = list(children(node))
+                if is_call_of(node, "relax.call_tir") and isinstance(node.args[0], GlobalVar):
+                    calls.setdefault(node.args[0], []).append(node)
+                    used.remove(node.args[0])
+                kept.update(child for child in used if isinstance(child, GlobalVar))
+        changed = mod.clone()
+        for target, sites in calls.items():
+            kernel = mod[target]
+            if isinstance(kernel, PrimFunc) and target not in kept:
+                versions = [_specialized(kernel, call) for call in sites]
+                if all(structural_equal(version, versions[0]) for version in versions[1:]):
+                    changed[target] = versions[0]
         return mod if changed.functions == mod.functions else changed
 
 
 def _specialized(kernel: PrimFunc, call: Call) -> PrimFunc:
-    """The kernel for the tensors of a call of it."""
+    """The kernel for the tensors of a call of it; itself if not all of them are known."""
     [result] = call.sinfo_args
     results = result.fields if isinstance(result, TupleStructInfo) else (result,)
     tensors: list[tuple[StructInfo | None, rx.Expr | None]] = [
         (arg.struct_info, arg) for arg in operand_tuple(call.args[1]).fields
     ]
     tensors += ((sinfo, None) for sinfo in results)
+    if len(call.args) > 2 or not all(_is_known(sinfo) for sinfo, _ in tensors):
+        return kernel
     buffers: dict[Var, Buffer] = {}
     scopes: dict[Var, Var] = {}
     for param, (sinfo, arg) in zip(kernel.params, tensors, strict=False):
         name = arg.name_hint if isinstance(arg, rx.Var) else param.name
-        old, new = kernel.buffer_of(param), _buffer(sinfo, name, call)
+        old, new = kernel.buffer_of(param), _buffer(sinfo, name)
         if old is not None:
             buffers[param] = new
             if old.scope() != new.scope():
@@ -113,18 +121,16 @@ def _specialized(kernel: PrimFunc, call: Call) -> PrimFunc:
     return specialized.with_attr("scoped", 1)
 
 
-def _buffer(sinfo: StructInfo | None, name: str, call: Call) -> Buffer:
-    """A buffer for a tensor, in the memory scope of its device.
+def _is_known(sinfo: StructInfo | None) -> bool:
+    if not isinstance(sinfo, TensorStructInfo):
+        return False
+    return isinstance(sinfo.shape, ShapeExpr) and bool(sinfo.dtype)
 
-    Errors:
-        TransformError: the shape or datatype is unknown.
-    """
-    shape = sinfo.shape if isinstance(sinfo, TensorStructInfo) else None
-    if not isinstance(sinfo, TensorStructInfo) or not isinstance(shape, ShapeExpr):
-        raise TransformError(
-            f"SpecializePrimFuncBasedOnCallSite: expected a tensor of known shape, found {sinfo}",
-            span=call.span,
-        )
+
+def _buffer(sinfo: StructInfo | None, name: str) -> Buffer:
+    """A buffer for a tensor, in the memory scope of its device."""
+    assert isinstance(sinfo, TensorStructInfo)
+    assert isinstance(sinfo.shape, ShapeExpr)
     device = sinfo.vdevice
     scope = device.memory_scope if isinstance(device, VDevice) else "global"
-    return decl_buffer(shape.values, str(sinfo.dtype), name, scope=scope)
+    return decl_buffer(sinfo.shape.values, str(sinfo.dtype), name, scope=scope)
