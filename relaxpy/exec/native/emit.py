@@ -23,7 +23,7 @@ from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.loops.tree_loops import TreeLoops
 from relaxpy.exec.native.signature import Signature
 from relaxpy.exec.native.threads.parallel import slots
-from relaxpy.exec.native.trees.cost import time_of
+from relaxpy.exec.native.trees.cost import LONG, has_long_tasks, time_of
 from relaxpy.exec.native.trees.program import Program, Tasks, may_fail
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.frame import RefusedError, storage_type
@@ -36,8 +36,6 @@ from relaxpy.ir.tir.ops import int_range
 
 _TASK_BYTES = 1 << 14
 """Up to so many bytes, a local buffer of a task is memory of its thread."""
-_LONG = 10**11
-"""The picoseconds of loops during which signals of Python wait."""
 _MOST_BYTES = 2.0**50
 """The size of a local buffer is less."""
 
@@ -102,7 +100,7 @@ class KernelEmitter:
         self.loops.require(self.program.early)
         fails_late = any(map(may_fail, self.program.trees))
         has_while = any(isinstance(i, WhileLoop) for i in walk_items(self.plan.nest.items))
-        if fails_late:
+        if fails_late or any(map(has_long_tasks, self.program.trees)):
             frame.failure = f.alloca(I8, 1)
             f.store(f.const(I8, 0), frame.failure)
         if has_while or self._is_long():
@@ -133,7 +131,7 @@ class KernelEmitter:
     def _is_long(self) -> bool:
         """Whether the loops outside of tasks may take so long that they listen to signals."""
         times = [time_of(tree, self.plan, ()).constant for tree in self.program.trees]
-        return any(time is None or time > _LONG for time in times)
+        return any(time is None or time > LONG for time in times)
 
     def _overwritten(self) -> list[Buffer]:
         """The arguments that the kernel reads and writes, which NumPy needs as they were.

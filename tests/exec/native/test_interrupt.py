@@ -98,6 +98,16 @@ def main(n: T.int64, A: T.Buffer((64, 1000), "float32"), C: T.Buffer((64,), "flo
                 C[vi] = T.float32(0)
             C[vi] = C[vi] + T.exp(A[vi, vk] * T.Cast("float32", vt))
 """,
+    "one long task": """
+@T.prim_func
+def main(n: T.int64, A: T.Buffer((64, 1000), "float32"), C: T.Buffer((64,), "float32")):
+    for i, t in T.grid(64, n):
+        with T.block("sum"):
+            vi, vt = T.axis.remap("SR", [i, t])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + T.exp(A[vi, 0] * T.Cast("float32", vt))
+""",
     "loops in order": """
 @T.prim_func
 def main(n: T.int64, A: T.Buffer((64, 1000), "float32"), C: T.Buffer((64,), "float32")):

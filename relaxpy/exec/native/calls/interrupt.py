@@ -1,12 +1,12 @@
 """Lets signals of Python interrupt loops of native code that may take long, or never end.
 
-Such are `while` loops, and loops that are not in tasks of the thread pool, which looks for signals
-between these (`pool.py`). Long loops run in stretches. After some thousand iterations of any of
-the loops, the next one to end a stretch or its body looks at the clock. Once a second it lets
-Python run the handlers of signals that have arrived. If one of them raises, as that of Ctrl-C does,
-all loops end, the kernel reports that it failed, and the entry of the kernel returns the exception
-to Python. Buffers then hold what had been computed. As everywhere in Python, handlers run in the
-main thread alone.
+Such are `while` loops, and others that may take long, also in tasks of the thread pool, which
+itself looks for signals between these (`pool.py`). Long loops run in stretches. After some thousand
+iterations of any of the loops, the next one to end a stretch or its body looks at the clock. Once a
+second it lets Python run the handlers of signals that have arrived. If one of them raises, as that
+of Ctrl-C does, all loops end, the kernel reports that it failed, and the entry of the kernel
+returns the exception to Python. Buffers then hold what had been computed. As everywhere in Python,
+handlers run in the main thread alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from relaxpy.exec.native.calls.interpreter import declare_python, python_text
-from relaxpy.exec.native.llvm.function import I32, I64, Function, Operand
+from relaxpy.exec.native.llvm.function import I8, I32, I64, Function, Operand, Value
 
 _ITERATIONS: Final = 1 << 12
 _POLL: Final = f"""\
@@ -45,16 +45,22 @@ declare i64 @time(ptr)"""
 class Interrupt:
     """What leaves the function `f` if a handler raises.
 
-    It is created in a block of the function that runs before its loops.
+    It is created in a block of the function that runs before its loops. In tasks, only the thread
+    with `slot` 0 asks Python; the others leave if the byte at `failure` tells that a task failed.
     """
 
-    def __init__(self, f: Function) -> None:
+    def __init__(
+        self, f: Function, slot: Value | None = None, failure: Value | None = None
+    ) -> None:
         declare_python(f.module)
         f.module.add_text(_POLL)
         self.function = f
         self._second, self._count = f.alloca(I64, 1), f.alloca(I64, 1)
-        for word in (self._second, self._count):
-            f.store(f.const(I64, 0), word)
+        self._slot, self._failure = slot, failure
+        f.store(f.const(I64, 0), self._count)
+        # Tasks are many, and need not ask Python at once.
+        now = f.const(I64, 0) if slot is None else f.new(I64, "call i64 @time(ptr null)")
+        f.store(now, self._second)
 
     def poll(self, iterations: Operand = 1) -> None:
         """Look for signals, once in many iterations, of which these have been made."""
@@ -65,7 +71,17 @@ class Interrupt:
 
         def look() -> None:
             f.store(f.const(I64, 0), self._count)
-            status = f.new(I32, f"call i32 @relaxpy.poll({self._second})")
+            if self._slot is None:
+                [status] = ask()
+            else:
+                [status] = f.branch(f.compare("eq", self._slot, 0), ask, told)
             f.leave(f.compare("ne", status, 0))
+
+        def ask() -> list[Value]:
+            return [f.new(I32, f"call i32 @relaxpy.poll({self._second})")]
+
+        def told() -> list[Value]:
+            assert self._failure is not None
+            return [f.cast("zext", f.load(I8, self._failure), I32.element)]
 
         f.branch(due, look)

@@ -96,7 +96,7 @@ class Loops:
         return results
 
     def listen(self, iterations: Operand = 1) -> None:
-        """Leave if a signal of Python has arrived; in tasks, the thread pool looks for these."""
+        """Leave if a signal of Python has arrived and its handler raises."""
         if self.interrupt is not None and self.interrupt.function is self.function:
             self.interrupt.poll(iterations)
 

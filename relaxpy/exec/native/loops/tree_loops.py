@@ -9,6 +9,7 @@ from functools import partial
 from relaxpy.exec.kernel.nest.nodes import Axis, Store, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
+from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.contraction.operands import Size, ceil_div, combine, digits, total
 from relaxpy.exec.native.llvm.function import BOOL, I8, I64, Function, Value
 from relaxpy.exec.native.loops.items import Items
@@ -305,7 +306,7 @@ class TreeLoops(RunLoops):
 
     def _tasks(self, tree: Tasks) -> None:
         """A parallel loop, in whose tasks all is known that is known here."""
-        frame, f = self.frame, self.function
+        frame, f, is_long = self.frame, self.function, cost.has_long_tasks(tree)
         extents = [self._extent(axis) for axis in tree.outer]
         extents.append(ceil_div(f, self._extent(tree.axis), tree.size))
         blocks = total(f, extents)
@@ -343,10 +344,15 @@ class TreeLoops(RunLoops):
             loops = TreeLoops(self.program, there)
             loops.proofs, loops.in_task = dict(self.proofs), True
             loops.tested = may_fail(tree)
+            if is_long:
+                assert there.failure is not None
+                loops.interrupt = Interrupt(inner, slot, there.failure)
             first = task * size(share)
             last = inner.intrinsic("smin", first + size(share), size(blocks))
 
             def run() -> Sequence[Value]:
+                if is_long:
+                    loops.leave_if_failed()
                 loops.blocks(tree, first, last, [size(n) for n in extents])
                 return ()
 
@@ -360,7 +366,7 @@ class TreeLoops(RunLoops):
 
         rounded = combine(f, "add", blocks, combine(f, "add", share, -1))
         parallel(f, combine(f, "sdiv", rounded, share), list(captured.values()), body)
-        if may_fail(tree):
+        if may_fail(tree) or is_long:
             self.leave_if_failed()
         frame.forget()
 

@@ -6,18 +6,19 @@ data come from the cache that is shared or from memory; others differ by less th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import expressions_of
-from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
+from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import Late, Tasks
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children
+from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, Div, FloorDiv, FloorMod, Mod, PrimExpr, Var
@@ -25,6 +26,8 @@ from relaxpy.ir.tir.expr import Call, Div, FloorDiv, FloorMod, Mod, PrimExpr, Va
 GRAIN = 10_000_000
 """The least time of a task, about that in which a thread wakes."""
 MOST_TASKS = 64
+LONG = 10**11
+"""The time of loops during which signals of Python wait."""
 _BYTE = 60
 _SAME = 5
 _GATHERED = 600
@@ -61,6 +64,33 @@ def time_of(tree: Tree, plan: Plan, without: Sequence[Axis]) -> IndexPoly:
             return sum(times, as_poly(0))
         case _:
             raise AssertionError(f"an unknown tree: {tree}")
+
+
+def has_long_tasks(tree: Tree) -> bool:
+    """Whether a task in `tree` may take so long that it listens to signals."""
+    match tree:
+        case For(body=body):
+            return any(map(has_long_tasks, body))
+        case Tasks(outer=outer, axis=axis, size=size, body=inner, cost=cost):
+            counts = [a.extent.constant for a in (*outer, axis)]
+            blocks = math.prod(n for n in counts if n is not None) // size
+            time = cost.constant
+            if time is None:
+                return any(map(_repeats, runs((inner,))))
+            return time * max(1, blocks // MOST_TASKS) > LONG
+        case _:
+            return False
+
+
+def _repeats(run: Run) -> bool:
+    """Whether a run may have many more iterations than any array that it accesses has elements."""
+    if product_of(run) is not None:
+        return False  # its blocks are tasks that take the same short time
+    axes = {a.var for a in run.loops if a.extent.constant is None}
+    accesses = (access for m in run.assignments for access in m.elements())
+    return not any(
+        axes <= {v for index in indices for v in occurrences(index, Var)} for _, indices in accesses
+    )
 
 
 def _total(trees: Iterable[Tree], plan: Plan, without: Sequence[Axis]) -> IndexPoly:
