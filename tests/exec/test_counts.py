@@ -1,5 +1,6 @@
-"""Sizes of loops that are outside the range of int64 are errors, whether or not memory has them."""
+"""Sizes and shapes that cannot be are the same errors on all targets, with memory or without."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -63,6 +64,33 @@ def test_the_number_of_iterations_of_a_kernel_may_not_overflow(loops: str, targe
     assert count[0] == 0
     run(np.int64(3), np.int64(2), count)
     assert count[0] in (6, 48)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "value",
+    ["R.reshape(x, s)", "R.broadcast_to(x, s)", "R.zeros(s, 'int8')", "R.full(s, R.const(1))"],
+)
+def test_shapes_that_no_tensor_has_are_refused(value: str, target: str) -> None:
+    text = f"""
+    @R.function
+    def main(x: R.Tensor((6,), "float32"), s: R.Shape(ndim=2)):
+        y = {value}
+        return y
+    """
+    program = relaxpy.compile(relaxpy.IRModule({"main": from_source(text)}), target=target)
+    for sizes in [(-1, -1), (-2, -3), (0, -1), (2**62, 4), (-(2**63), 2)]:
+        with pytest.raises(RuntimeCheckError):
+            program["main"](np.ones(6, "float32"), ShapeTuple(sizes))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_integers_of_one_bit_are_not_truth_values(target: str) -> None:
+    text = '@R.function\ndef main(x: R.Tensor((2,), "bool")):\n    return R.logical_not(x)\n'
+    program = relaxpy.compile(relaxpy.IRModule({"main": from_source(text)}), target=target)
+    assert program["main"](np.array([True, False])).tolist() == [False, True]
+    with pytest.raises(RuntimeCheckError, match="its dtype is uint1, not bool"):
+        program["main"](np.array([1, 0]).astype(ml_dtypes.uint1))
 
 
 def test_loops_that_arrays_cannot_have_are_refused_on_numpy() -> None:

@@ -196,7 +196,9 @@ class Matcher:
         if sinfo.ndim not in (-1, value.ndim):
             raise self._fail(at, f"its rank (ndim) is {value.ndim}, not {sinfo.ndim}", "MC-3")
         if not sinfo.dtype.is_void:
-            if sinfo.dtype != DataType(value.dtype.name):
+            found = DataType(value.dtype.name)
+            # The name uint1 means Bool, but not in ml_dtypes.
+            if sinfo.dtype != found or (found.is_bool and value.dtype != np.bool_):
                 raise self._fail(at, f"its dtype is {value.dtype.name}, not {sinfo.dtype}", "MC-3")
             if not value.dtype.isnative:
                 raise self._fail(at, "the bytes of its elements are swapped", "MC-3")

@@ -228,11 +228,13 @@ def _with_inferred_size(sizes: Sizes, old: Sizes, about: object = None) -> Sizes
     """Replace -1 in `sizes` by the size that keeps the number of elements of the shape `old`.
 
     Errors:
-        MisuseError: another size is 0, so that any size would fit.
+        MisuseError: another size is 0, so that any size would fit, or several are -1.
     """
     inferred = [k for k, size in enumerate(sizes) if integer_literal(size) == -1]
     if not inferred:
         return sizes
+    if len(inferred) > 1:
+        raise MisuseError(f"only one size may be -1, found {shape_text(sizes)}", about=about)
     [position] = inferred
     before, after = sizes[:position], sizes[position + 1 :]
     others = product((*before, *after))
