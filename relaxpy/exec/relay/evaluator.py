@@ -62,7 +62,7 @@ class _Closure(FunctionValue):
 
 
 class _TailCall(NamedTuple):
-    """A call in the last place of a function body, which needs no activation of its own."""
+    """A tail call, which replaces the activation of its caller."""
 
     callee: FunctionValue
     args: tuple[Any, ...]

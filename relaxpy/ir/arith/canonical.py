@@ -298,13 +298,10 @@ class Canonical:
         return self.remember(self._simple, expr, self._simplify) if result is None else result
 
     def _simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
-        if not self.facts.bounds or not expr.dtype.is_int:
-            return self._rewritten(expr)
-        if not (expr.dtype.is_bool and self.may_wrap(expr)):
-            result = self._rewritten(expr)
-            if not self.may_wrap(result):
-                return result
-        return self.over_simple_operands(expr)
+        result = self._rewritten(expr)
+        if self.facts.bounds and expr.dtype.is_int and self.may_wrap(result):
+            return self.over_simple_operands(expr)
+        return result
 
     def _rewritten(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         if is_integer(expr.dtype):

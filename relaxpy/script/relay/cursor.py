@@ -123,7 +123,7 @@ class Cursor:
             ParseError: something else stands there.
         """
         if not self.at(text):
-            raise self.unexpected(f"{text}{' ' + where if where else ''}", rule)
+            raise self.unexpected(f"`{text}`{' ' + where if where else ''}", rule)
         return self.take()
 
     def expect_kind(self, kind: str, what: str, rule: str) -> Token:

@@ -353,7 +353,7 @@ class Exprs:
         cursor, scope, types = self.cursor, self.scope, self.types
         type_params = types.type_params()
         with scope.with_type_params(type_params):
-            opening = cursor.expect("(", "RLY-11", "of the parameters")
+            opening = cursor.expect("(", "RLY-11", "before the parameters")
             params: list[rl.Var] = []
             attrs: dict[str, object] = {}
             while not cursor.accept(")"):
@@ -406,7 +406,7 @@ class Exprs:
         tests: list[tuple[rl.RelayExpr, rl.RelayExpr, Token]] = []
         while True:
             token = cursor.take()
-            cursor.expect("(", "RLY-50", "of the condition")
+            cursor.expect("(", "RLY-50", "before the condition")
             condition = yield self.sequence()
             cursor.expect(")", "RLY-50", "after the condition")
             tests.append((condition, (yield from self._block()), token))
@@ -430,10 +430,10 @@ class Exprs:
         cursor, scope = self.cursor, self.scope
         cursor.take()
         complete = not cursor.accept("?")
-        cursor.expect("(", "RLY-78", "of the value")
+        cursor.expect("(", "RLY-78", "before the value")
         data = yield self.sequence()
         cursor.expect(")", "RLY-78", "after the value")
-        cursor.expect("{", "RLY-78", "of the clauses")
+        cursor.expect("{", "RLY-78", "before the clauses")
         clauses: list[rl.Clause] = []
         while not cursor.accept("}"):
             token = cursor.token
@@ -447,7 +447,7 @@ class Exprs:
                 cursor.expect("=>", "RLY-78", "after the pattern")
             with scope.nested(variables.values()):
                 if case:
-                    cursor.expect("{", "RLY-78", "of the clause")
+                    cursor.expect("{", "RLY-78", "before the clause")
                     value = yield self.sequence()
                     cursor.expect("}", "RLY-78", "after the clause")
                     cursor.accept(",")

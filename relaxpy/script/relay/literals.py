@@ -138,7 +138,7 @@ class Literals:
                 cursor.expect_kind("number", "a number", "RLY-64"), negative=negative
             )
         cursor.expect(",", "RLY-64", "and the shape")
-        cursor.expect("(", "RLY-64", "of the shape")
+        cursor.expect("(", "RLY-64", "before the shape")
         shape = cursor.listed(")", self.types.dim, "RLY-64")
         cursor.expect(",", "RLY-64", "and the datatype")
         name = cursor.expect_kind("name", "a datatype", "RLY-64")

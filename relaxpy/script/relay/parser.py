@@ -250,12 +250,12 @@ class _Reader:
             return
         result = ty.TypeCall(data.header, data.type_vars)
         with scope.with_type_params(data.type_vars):
-            cursor.expect("{", "RLY-77", "of the constructors")
+            cursor.expect("{", "RLY-77", "before the constructors")
             while not cursor.accept("}"):
                 token = cursor.expect_kind("name", "the name of a constructor", "RLY-77")
                 fields: list[ty.Type] = []
                 if cursor.accept(":"):
-                    cursor.expect("(", "RLY-77", "of the field types")
+                    cursor.expect("(", "RLY-77", "before the field types")
                     fields = cursor.listed(")", types.type, "RLY-77")
                     cursor.expect("->", "RLY-77", "and the data type")
                     arrow = cursor.token

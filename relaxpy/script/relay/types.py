@@ -65,7 +65,7 @@ class Types:
         cursor = self.cursor
         params = self.type_params()
         with self.scope.with_type_params(params):
-            cursor.expect("(", "RLY-66", "of the argument types")
+            cursor.expect("(", "RLY-66", "before the argument types")
             args = yield from cursor.each(")", self._type, "RLY-66")
             cursor.expect("->", "RLY-66", "and the result type")
             result = yield self._type()

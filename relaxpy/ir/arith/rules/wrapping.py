@@ -1,8 +1,8 @@
 """Arithmetic that may wrap around, as the bounds of its variables show.
 
-Expressions are rewritten as if signed arithmetic never overflowed, as in TVM. Where the bounds of
-all variables are known, and show that a sum or a product may exceed its datatype, no rewriting
-relies on that, and none introduces such a sum or product.
+Expressions are rewritten, and comparisons decided, as if signed arithmetic never overflowed, as in
+TVM. But where the bounds of all variables are known, and show that a sum or a product may exceed
+its datatype, no rewriting introduces it.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from relaxpy.ir.relay.analysis.variables import free_type_vars
 from relaxpy.ir.relay.infer.patterns import bind_pattern
 from relaxpy.ir.relay.infer.places import callee_text, place
 from relaxpy.ir.relay.infer.solver import (
+    OccursError,
     OpenRelation,
     Solver,
     UnifyError,
@@ -86,6 +87,8 @@ class ExprInference:
         except UnifyError as error:
             whole = self.solver.complete(expected), self.solver.complete(actual)
             message = f"{what}: expected {self.text(expected)}, found {self.text(actual)}"
+            if isinstance(error, OccursError):
+                message = f"{what} has an infinite type: it would contain itself"
             note = str(error)
             is_part = note not in ("{} is not {}".format(*pair) for pair in (whole, whole[::-1]))
             self.report(message, rule, span, note=note if is_part else "")

@@ -186,7 +186,7 @@ def _open_hole(hole: IncompleteType, span: Span | None, what: str = "a type") ->
         f"{component} cannot be inferred: nothing determines it",
         "RLY-101",
         span,
-        "annotate it, as in `let %x : List[int32] = Nil;`",
+        "annotate it, as in `%x: Tensor[(2, 3), float32]` or `let %l: List[int32] = Nil;`",
     )
 
 

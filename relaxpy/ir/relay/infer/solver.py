@@ -38,6 +38,10 @@ class UnifyError(RelationError):
     """Two types, or components of them, differ."""
 
 
+class OccursError(UnifyError):
+    """A type would contain itself."""
+
+
 @dataclass(slots=True, eq=False)
 class OpenRelation:
     """A relation that is to be asked: about `args`, at a position of the program.
@@ -214,7 +218,7 @@ class Solver:
         level = self.levels.setdefault(hole, 0)
         for inner in self.holes(value):
             if inner is hole:
-                raise UnifyError(f"the type would contain itself: {_text(value)}")
+                raise OccursError(f"the type would contain itself: {_text(value)}")
             self.levels[inner] = min(self.levels.get(inner, level), level)
         literals = self.literals.get(hole, ())
         if literals and isinstance(value, IncompleteType):
