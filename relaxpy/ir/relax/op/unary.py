@@ -100,7 +100,7 @@ UNARY = family(
     _float(
         "acosh",
         "The number not below 0 whose hyperbolic cosine is x.",
-        gradient=elementwise(lambda g, x, y: g * R.rsqrt(x - 1) * R.rsqrt(x + 1)),
+        gradient=elementwise(lambda g, x, y: g * R.rsqrt(R.abs(x) - 1) * R.rsqrt(R.abs(x) + 1)),
     ),
     _float(
         "asin",
