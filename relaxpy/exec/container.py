@@ -26,7 +26,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.serialize import unique_members
+from relaxpy.ir.serialize import check_size, unique_members
 
 Array: TypeAlias = np.ndarray[Any, Any]
 VERSION: Final = 2
@@ -205,7 +205,8 @@ def _restored(table: str, sections: list[Array]) -> Container:
 def _parsed(table: bytes, source: str) -> tuple[dict[str, Any], _Rows]:
     """The content of a table, and the datatype, shape and hash of each section."""
     try:
-        match json.loads(table, object_pairs_hook=unique_members):
+        check_size(text := table.decode())
+        match json.loads(text, object_pairs_hook=unique_members):
             case {"content": dict() as content, "sections": list() as rows}:
                 return content, [_row(row) for row in rows]
             case _:

@@ -399,11 +399,11 @@ def _frozen(value: object) -> object:
 
 def _json_text(writer: _Writer, node: object) -> str:
     text = json.dumps(_table(writer, node), separators=(",", ":"), allow_nan=False)
-    _check_size(text)
+    check_size(text)
     return text
 
 
-def _check_size(text: str) -> None:
+def check_size(text: str) -> None:
     """Check that a text has few enough lists and tables, each of which is a step."""
     Budget(error=MisuseError).spend_steps(text.count("[") + text.count("{"))
 
@@ -559,7 +559,7 @@ def load_table(table: object, arrays: Sequence[Array]) -> Any:
 def _read(saved: object, variables: tuple[Node, ...], arrays: Sequence[Array] = ()) -> Any:
     """The node in a text, or in a table."""
     if isinstance(saved, str):
-        _check_size(saved)
+        check_size(saved)
     try:
         hook = unique_members
         table = json.loads(saved, object_pairs_hook=hook) if isinstance(saved, str) else saved

@@ -251,6 +251,7 @@ def rows(*rows: object) -> dict[str, object]:
         (forged(b"\xff"), "table cannot be read"),
         (forged(b'{"a":' * 100_000), "table cannot be read"),
         (forged(b'{"content":{},"content":{},"sections":[]}'), "duplicate key"),
+        (forged(b'{"sections":[' + b"[]," * 3_100_000), "more than 3000000 steps"),
         (forged({}), "has no sections"),
         (forged({"content": [], "sections": []}), "has no sections"),
         (forged(rows(1)), "1 is not a section"),
