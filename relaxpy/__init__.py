@@ -121,4 +121,4 @@ if not TYPE_CHECKING:  # it would make a type checker accept every name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__doc__", "__file__", "__name__", "__path__"]

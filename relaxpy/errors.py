@@ -278,7 +278,8 @@ class RelaxpyError(RuntimeError):
             lines.append(f"caused by {type(cause).__name__}: {cause}")
         text = "\n".join(lines)
         plain = str(getattr(ipython(), "colors", "")).lower() == "nocolor"
-        if takes_colour(sys.stdout) and not plain:
+        in_notebook = hasattr(ipython(), "kernel") and not os.environ.get("NO_COLOR")
+        if (takes_colour(sys.stdout) or in_notebook) and not plain:
             text = coloured(text, styled, sys.stdout)
         return text.split("\n")
 

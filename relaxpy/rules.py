@@ -15,6 +15,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.screen import program_html
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Rule:
         text = fill(f"{self.id} ({self.family.title}): {self.sentence}", 88)
         for title, program in self._programs:
             text += f"\n\n{title}:\n\n{indent(program, '    ')}"
-        return f"{text}\n\n{self._more}."
+        return text
 
     __repr__ = __str__
 
@@ -53,8 +54,8 @@ class Rule:
         title = f"<b>{self.id}</b> ({html.escape(self.family.title)}): "
         text = f"<p>{title}{html.escape(self.sentence)}</p>"
         for name, program in self._programs:
-            text += f"<p>{name}:</p><pre>{html.escape(program)}</pre>"
-        return f"{text}<p>{html.escape(self._more)}.</p>"
+            text += f"<p>{name}:</p>{program_html(html.escape(program))}"
+        return text
 
     @property
     def _programs(self) -> tuple[tuple[str, str], ...]:
@@ -63,10 +64,6 @@ class Rule:
             ("A program that breaks it", self.bad),
         )
         return tuple((title, program) for title, program in examples if program is not None)
-
-    @property
-    def _more(self) -> str:
-        return f"More: docs/rules.md, section {self.family.name}"
 
 
 @cache
@@ -90,8 +87,6 @@ def explain(rule: str) -> Rule:
 
     >>> print(explain("DT-6"))
     DT-6 (datatypes): A Boolean element is 1 for true and 0 for false.
-    <BLANKLINE>
-    More: docs/rules.md, section DT.
 
     Errors:
         UnknownNameError (also KeyError): there is no such rule.

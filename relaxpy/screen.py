@@ -50,7 +50,8 @@ def coloured(text: str, styled: Iterable[Sequence[StyledText]], stream: TextIO) 
             for section, style in sections:
                 styled_text.append(section, style)
             rest = after
-    console = Console(file=stream)
+    # A notebook reads the codes of terminals in errors.
+    console = Console(file=stream, force_terminal=True, force_jupyter=False)
     with console.capture() as capture:
         console.print(styled_text.append(rest), soft_wrap=True, end="")
     return capture.get()
@@ -102,6 +103,14 @@ class Table:
             for side, cell in zip(sides, row, strict=True)
         )
         return f"<tr>{''.join(cells)}</tr>"
+
+
+def program_html(code: str) -> str:
+    """Return lines of a program, which are HTML already, in a monospaced font.
+
+    The style sheets of exported notebooks give outputs a proportional one.
+    """
+    return f'<pre style="font-family: monospace; line-height: 1.3">{code}</pre>'
 
 
 class ShownAsTable(ABC):

@@ -19,7 +19,7 @@ ROOMS = {
     "screen": {"dataclass"},
     "errors": {"dataclass", "frames", "screen"},
     "entry": {"errors", "frames"},
-    "rules": {"dataclass", "entry", "errors"},
+    "rules": {"dataclass", "entry", "errors", "screen"},
     "pysource": {"errors"},
     "pytest_plugin": {"errors", "ir"},
     "pytest_helpers": {"ir"},
@@ -86,7 +86,7 @@ FLOORS = {
         relay/dataflow_pattern.py relay/transform relay/to_relax
     """,
     "relaxpy/exec": """
-        runtime python_ast.py report.py blas.py explain.py container.py executable.py
+        runtime python_ast.py report.py blas.py as_module.py explain.py container.py executable.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py reference
@@ -101,7 +101,8 @@ FLOORS = {
         highlight.py
     """,
     "relaxpy/cli": """
-        usage.py show.py programs.py passes.py inputs.py outputs.py commands.py main.py
+        usage.py show.py imported.py programs.py watch.py passes.py inputs.py outputs.py
+        commands.py main.py
     """,
 }
 #: Nodes some of whose methods are performed by a room above, which they import when called.

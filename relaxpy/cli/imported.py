@@ -8,16 +8,29 @@ import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Final
 
-from relaxpy.cli.programs import SUFFIX, is_reference
 from relaxpy.cli.usage import UsageError
 from relaxpy.errors import Diagnostic, RelaxpyError, Source, Span, nearest
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.nodes import BaseFunc
+
+if TYPE_CHECKING:
+    from relaxpy.ir.module import IRModule
+    from relaxpy.ir.relax.nodes import BaseFunc
+
+SUFFIX: Final = ".py"
+"""The end of the name of a file of TVMScript or Python."""
 
 
 class FailedImportError(RelaxpyError, ImportError):
     """The code of a module raised an exception while it was imported."""
+
+
+def is_reference(text: str) -> bool:
+    """Whether `text` is `module:attribute` or `file.py:attribute`, and not an existing file."""
+    module, colon, attribute = text.rpartition(":")
+    names = (*module.removesuffix(SUFFIX).split("."), *attribute.split("."))
+    is_name = module.endswith(SUFFIX) or all(name.isidentifier() for name in names)
+    return bool(colon) and is_name and not Path(text).exists()
 
 
 def import_program(text: str) -> IRModule | BaseFunc:
@@ -30,6 +43,9 @@ def import_program(text: str) -> IRModule | BaseFunc:
         FailedImportError: the code of the module raised an exception.
         RelaxpyError: a program in it is wrong.
     """
+    from relaxpy.ir.module import IRModule
+    from relaxpy.ir.relax.nodes import BaseFunc
+
     path, _, attribute = text.rpartition(":") if is_reference(text) else (text, "", "")
     module = _import(path)
     programs = {
@@ -62,6 +78,9 @@ def import_program(text: str) -> IRModule | BaseFunc:
 def _attribute(
     module: ModuleType, path: str, attribute: str, programs: dict[str, IRModule | BaseFunc]
 ) -> IRModule | BaseFunc:
+    from relaxpy.ir.module import IRModule
+    from relaxpy.ir.relax.nodes import BaseFunc
+
     value: object = module
     for name in attribute.split("."):
         if not hasattr(value, name):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
+from relaxpy.cli.imported import SUFFIX, import_program, is_reference
 from relaxpy.cli.usage import UsageError
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes import BaseFunc
 
 STDIN: Final = "-"
-SUFFIX: Final = ".py"
-"""The end of the name of a file of TVMScript or Python."""
 _MARKS: Final = ("R.function", "T.prim_func", "I.ir_module", "R.rewriter")
 """What occurs in the text of a file with a program."""
 
@@ -40,14 +39,6 @@ def program_source(path: str, imported: bool = False) -> ProgramSource:
         As for `read_file`.
     """
     return ImportedFile(path) if imported or is_reference(path) else read_file(path)
-
-
-def is_reference(text: str) -> bool:
-    """Whether `text` is `module:attribute` or `file.py:attribute`, and not an existing file."""
-    module, colon, attribute = text.rpartition(":")
-    names = (*module.removesuffix(SUFFIX).split("."), *attribute.split("."))
-    is_name = module.endswith(SUFFIX) or all(name.isidentifier() for name in names)
-    return bool(colon) and is_name and not Path(text).exists()
 
 
 def read_file(path: str) -> ProgramFile:
@@ -242,6 +233,4 @@ class ImportedFile(ProgramSource):
 
     @override
     def program(self) -> IRModule | BaseFunc:
-        from relaxpy.cli.imported import import_program
-
         return import_program(self.name)

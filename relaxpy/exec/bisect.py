@@ -10,6 +10,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, TransformError
+from relaxpy.exec.as_module import as_module
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.explain import as_pass, module_diff
@@ -17,9 +18,11 @@ from relaxpy.exec.runtime.differences import EPSILONS, difference, rounding
 from relaxpy.exec.runtime.random_inputs import random_inputs
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument, verify
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.screen import program_html
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,12 +57,12 @@ class Bisection:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return program_html(html.escape(str(self)))
 
 
 @user_facing
 def bisect(
-    mod: IRModule,
+    mod: IRModule | BaseFunc,
     pipeline: str | Pass | Sequence[Pass],
     *args: Value,
     function: str | None = None,
@@ -79,12 +82,10 @@ def bisect(
         UnknownNameError (also KeyError, ValueError): there is no pipeline or function of that name.
         RuntimeCheckError: the program itself fails for these arguments.
     """
-    if not isinstance(mod, IRModule):
-        raise MisuseError(f"bisect takes an IRModule, found {type(mod).__name__}", about=mod)
-    step = as_pass(pipeline)
+    module, step = as_module(mod, "bisect"), as_pass(pipeline)
     inputs: dict[str, tuple[Value, ...]] = {}
     if args or function is not None:
-        original = compile(mod, "reference", relax_pipeline=None)
+        original = compile(module, "reference", relax_pipeline=None)
         name = function or (next(iter(original)) if len(original) == 1 else "main")
         entry = original[name]
         inputs[name] = args or random_inputs(entry, seed=seed)
@@ -92,7 +93,7 @@ def bisect(
     check = ValueCheck(inputs or None, rtol, seed)
     try:
         with PassContext.current().with_instruments([check], check=False, check_inputs=None):
-            step(mod)
+            step(module)
     except ValuesDifferError as error:
         return error.bisection
     except Exception as error:  # whatever a wrong pass raises

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError
+from relaxpy.exec.as_module import as_module
 from relaxpy.exec.container import Container, Sections, damaged
 from relaxpy.exec.executable import (
     DirectEntryPoint,
@@ -86,7 +87,7 @@ def compile(
             as RELAXPY_TARGET may be.
         UnknownNameError (also ValueError): there is no pipeline of that name.
     """
-    module = with_instance(_as_module(mod))
+    module = with_instance(as_module(mod, "compile"))
     requested = target_kind(Target.current() if target is None else target)
     name, not_native = (requested, "") if requested != DEFAULT else default_target()
     if relax_pipeline == "default":
@@ -129,7 +130,7 @@ def build(
     if params is not None and not isinstance(params, Mapping):
         raise MisuseError(f"params are a mapping of values, found {params!r:.60}", about=params)
     if params:
-        module = _as_module(mod).clone()
+        module = as_module(mod, "compile").clone()
         main = module.functions_by_name.get("main")
         if not isinstance(main, rx.Function):
             raise MisuseError("params belong to function main, which is missing", about=params)
@@ -212,31 +213,6 @@ def load_saved(saved: Container, source: str, *, native_code: bool = False) -> E
             reason = error.diagnostic.message
             code = LoadedCode(problem=f"the machine code of the file is not used: {reason}")
     return compiled(*(default_target() if requested == DEFAULT else (requested, "")))
-
-
-def _as_module(mod: object) -> IRModule:
-    if isinstance(mod, IRModule):
-        return mod
-    if isinstance(mod, (rx.Function, PrimFunc)):
-        if "global_symbol" not in mod.attrs:
-            mod = mod.with_attr("global_symbol", "main")
-        return IRModule.from_expr(mod)
-    found, hint = type(mod).__name__, None
-    if isinstance(mod, type):
-        found, hint = (
-            f"the class {mod.__name__}",
-            f"decorate it: @I.ir_module class {mod.__name__}",
-        )
-    elif callable(mod) and hasattr(mod, "__code__"):
-        found, hint = (
-            "a plain Python function",
-            "decorate it with @R.function or @T.prim_func",
-        )
-    elif isinstance(mod, str):
-        found, hint = "a string", "relaxpy.script.from_source(text) reads a program"
-    raise MisuseError(
-        f"compile takes an IRModule or a function, found {found}", about=mod, hint=hint
-    )
 
 
 def _transformed(module: IRModule, pipeline: object) -> IRModule:

@@ -11,12 +11,14 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.exec.as_module import as_module
 from relaxpy.ir import hooks
+from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument, Sequential
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.transform import get_pipeline
-from relaxpy.screen import Table
+from relaxpy.screen import ShownAsTable, Table, program_html
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +57,7 @@ def module_diff(before: IRModule, after: IRModule, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Explanation:
+class Explanation(ShownAsTable):
     """The runs of passes in the order in which they began; `str` is a table.
 
     Units:
@@ -100,20 +102,18 @@ class Explanation:
         ]
 
     @property
+    @override
     def _table(self) -> Table:
         header = ("pass", "ms", "added", "removed", "changed", "functions", "bindings")
         return Table(header, tuple(map(_row, self.runs)), text_columns=1)
 
     @override
-    def __str__(self) -> str:
-        return str(self._table)
-
     def _repr_html_(self) -> str:
         parts = [self._table.html()]
         for run in self._innermost():
             if text := run.diff():
                 summary = f"<summary>{html.escape(run.name)}</summary>"
-                parts.append(f"<details>{summary}<pre>{html.escape(text)}</pre></details>")
+                parts.append(f"<details>{summary}{program_html(html.escape(text))}</details>")
         return "".join(parts)
 
 
@@ -128,9 +128,12 @@ def as_pass(pipeline: str | Pass | Sequence[Pass]) -> Pass:
 
 
 @user_facing
-def explain(mod: IRModule, pipeline: str | Pass | Sequence[Pass] = "default") -> Explanation:
+def explain(
+    mod: IRModule | BaseFunc, pipeline: str | Pass | Sequence[Pass] = "default"
+) -> Explanation:
     """Run a pipeline, by its name or as passes, and return what each pass did.
 
+    A function is made a module with one function.
     The passes run in the current PassContext, without its instruments.
 
     Errors:
@@ -138,9 +141,9 @@ def explain(mod: IRModule, pipeline: str | Pass | Sequence[Pass] = "default") ->
         UnknownNameError (also KeyError, ValueError): there is no pipeline of that name.
         As the passes raise.
     """
-    step, recorder = as_pass(pipeline), _Recorder()
+    module, step, recorder = as_module(mod, "explain"), as_pass(pipeline), _Recorder()
     with PassContext.current().with_instruments([recorder]):
-        step(mod)
+        step(module)
     return Explanation(tuple(run for run in recorder.runs if run is not None))
 
 

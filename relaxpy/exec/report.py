@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.screen import Table
+from relaxpy.screen import ShownAsTable, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class ReportRow:
     threads: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class ExecutionReport(ShownAsTable):
     """One row for each block of each kernel; `str` is a table.
 
     `not_native` is the reason why the default target of this machine is not "native", and `remark`
@@ -45,6 +45,7 @@ class ExecutionReport:
         return len(self.rows)
 
     @property
+    @override
     def _table(self) -> Table:
         columns = [
             ("kernel", [row.kernel for row in self.rows]),
@@ -64,6 +65,7 @@ class ExecutionReport:
         lines = [str(self._table), *self._remarks]
         return "\n".join(lines)
 
+    @override
     def _repr_html_(self) -> str:
         remarks = Table(("remarks",), tuple((text,) for text in self._remarks), text_columns=1)
         return self._table.html() + (remarks.html() if self._remarks else "")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         structural_hash,
     )
     from relaxpy.ir.global_info import DummyGlobalInfo, GlobalInfo, VDevice
+    from relaxpy.ir.make_node import make_node
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.op import Op, register_op_attr
     from relaxpy.ir.relax.nodes import BaseFunc, EnvFunc, GlobalVar
@@ -118,4 +119,4 @@ if not TYPE_CHECKING:  # it would make a type checker accept every name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__doc__", "__file__", "__name__", "__path__"]

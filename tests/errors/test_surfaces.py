@@ -192,7 +192,7 @@ def test_ipython_names_the_cell(cells: dict[str, str]) -> None:
     ]
 
 
-def test_a_notebook_keeps_the_text_alone() -> None:
+def test_a_notebook_shows_errors_in_colour() -> None:
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     texts = [IMPORTS + DEFINED, cell("module"), cell("argument of a call")]
@@ -202,9 +202,11 @@ def test_a_notebook_keeps_the_text_alone() -> None:
     for found in book.cells[1:]:
         [output] = found.outputs
         assert output.output_type == "error"
-        check_short("\n".join(output.traceback))
-        assert "\x1b" not in "".join(output.traceback)
-        assert any(line.startswith(f"{output.ename}: Cell In[") for line in output.traceback)
+        text = "\n".join(output.traceback)
+        assert f"\x1b[35m [{output.evalue.rpartition('[')[2].partition(']')[0]}]" in text
+        plain = re.sub(r"\x1b\[[\d;]*m", "", text)
+        check_short(plain)
+        assert any(line.startswith(f"{output.ename}: Cell In[") for line in plain.splitlines())
 
 
 @pytest.fixture(scope="module")

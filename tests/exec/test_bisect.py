@@ -92,7 +92,7 @@ def test_bisect_names_the_first_wrong_pass(kind: str) -> None:
         assert re.search(problem, found.problem), found.problem
         assert str(found).startswith(f"pass 2, {found.name}: ")
         assert "R.multiply(a, x)" in str(found)  # the program before the pass, or the diff
-        assert "<pre>" in found._repr_html_()
+        assert "<pre " in found._repr_html_()
         if found.function is not None:
             np.testing.assert_array_equal(found.expected[0], 2 * X * X)
 

@@ -1,5 +1,7 @@
 """The passes over Relax programs."""
 
+from relaxpy.exec.bisect import Bisection as Bisection, bisect as bisect
+from relaxpy.exec.explain import Explanation as Explanation, explain as explain
 from relaxpy.ir.relax.dpl.fusion import (
     FusionPattern as FusionPattern,
     PatternCheckContext as PatternCheckContext,

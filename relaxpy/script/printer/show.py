@@ -13,7 +13,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node
-from relaxpy.screen import ipython
+from relaxpy.screen import ipython, program_html
 from relaxpy.script.printer.document import Document
 from relaxpy.script.printer.marks import Marks, has_paths, is_marked
 from relaxpy.script.printer.options import Options
@@ -142,7 +142,7 @@ def _page(text: str) -> str:
     rest = len(lines) - _MAX_LINES
     if rest > 0:
         lines = [*lines[:_MAX_LINES], f"# … and {rest} more lines: print(….script())"]
-    return f'<pre style="line-height: 1.3">{_coloured(chr(10).join(lines))}</pre>'
+    return program_html(_coloured(chr(10).join(lines)))
 
 
 def _coloured(text: str) -> str:
