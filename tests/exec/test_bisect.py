@@ -141,7 +141,7 @@ def test_bisect_allows_for_rounding() -> None:
 
 
 def test_bisect_refuses_what_it_cannot_run() -> None:
-    with pytest.raises(MisuseError, match="bisect takes an IRModule, found list"):
+    with pytest.raises(MisuseError, match="bisect takes an IRModule or a function, found list"):
         bisect([], "default")
     with pytest.raises(MisuseError, match="expected a pipeline or a pass, found 3"):
         bisect(module(), 3)
