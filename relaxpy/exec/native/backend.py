@@ -30,6 +30,7 @@ from relaxpy.exec.native.trees.epilogues import with_epilogues
 from relaxpy.exec.native.trees.flat import with_flat_axes
 from relaxpy.exec.native.trees.joint_memory import without_copies
 from relaxpy.exec.native.trees.program import Program, program_of
+from relaxpy.exec.native.values.failures import FAILURES, FailureTable
 from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.runtime.support import run_kernel
@@ -51,6 +52,8 @@ class NativeBackend:
         """The functions of the kernels that run natively, and their parameters, by Python name."""
         self.packings: dict[str, Mapping[int, Packing]] = {}
         """How the parameters of these kernels may be packed, by their numbers."""
+        self.failures = FailureTable()
+        """The obligations that kernels report."""
         self.objects: dict[str, bytes] = {}
         """The code of `library`, by key."""
         self._library: Library | None = None
@@ -102,14 +105,16 @@ class NativeBackend:
         program = rewritten(program)
         signature = signature_of(program)
         symbol = f"kernel{len(self.claimed)}"
-        before = self.module.copy()
+        before, reported = self.module.copy(), len(self.failures.entries)
         try:
-            emitter = KernelEmitter(self.module, symbol, program, signature)
+            report = partial(self.failures.add, plan.name, plan.func)
+            emitter = KernelEmitter(self.module, symbol, program, signature, report)
             emitter.emit()
             known = len(before.functions)
             check_length(islice(self.module.functions.values(), known, None))
         except BaseException:
             self.module = before
+            del self.failures.entries[reported:]
             raise
         self.claimed[name] = symbol, signature
         self.packings[name] = emitter.packings
@@ -163,6 +168,8 @@ class NativeBackend:
                         exports.append(entry_name(symbol))
             with recorded() as objects:
                 self._library = compile_module(module, exports)
+            if FAILURES in exports:
+                self.failures.connect(self._library)
             self.objects.update(objects)
             self._has_entries = entries
         return self._library
@@ -173,7 +180,7 @@ class NativeBackend:
 
     def exports(self) -> list[str]:
         """The names that a library without entries of kernels exports."""
-        return []
+        return [FAILURES] if self.failures.entries else []
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
         """The LLVM IR or assembly of the kernel of that Python name, if it has any."""

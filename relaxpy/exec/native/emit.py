@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
-from relaxpy.exec.kernel.plan.tree import For, Tile, Tree, runs
+from relaxpy.exec.kernel.plan.tree import For, Tile, Tree
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, size_names
+from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.llvm.function import (
     F64,
@@ -15,7 +16,6 @@ from relaxpy.exec.native.llvm.function import (
     I32,
     I64,
     POINTER,
-    VOID,
     Function,
     Value,
 )
@@ -24,8 +24,10 @@ from relaxpy.exec.native.loops.tree_loops import TreeLoops
 from relaxpy.exec.native.signature import Signature
 from relaxpy.exec.native.threads.parallel import slots
 from relaxpy.exec.native.trees.cost import LONG, has_long_tasks, time_of
+from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import Program, Tasks, may_fail
 from relaxpy.exec.native.values.expressions import Values
+from relaxpy.exec.native.values.failures import Failures
 from relaxpy.exec.native.values.frame import RefusedError, storage_type
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
@@ -43,12 +45,20 @@ _MOST_BYTES = 2.0**50
 class KernelEmitter:
     """Emits `program` as a function `name` whose parameters are those of `signature`.
 
-    The function returns 0, or not if an obligation does not hold. Then what it reads is as before,
-    though it may have written to what it only writes. It also fails if a signal has interrupted it,
-    and an exception of Python is raised.
+    The function returns 0, or not if it cannot go on. Either it has written nothing but what it
+    does not read, or it has raised an exception of Python: that of an obligation, to which `report`
+    gives a number, or that of a signal, which has interrupted it.
     """
 
-    def __init__(self, module: Module, name: str, program: Program, signature: Signature) -> None:
+    def __init__(
+        self,
+        module: Module,
+        name: str,
+        program: Program,
+        signature: Signature,
+        report: Callable[[Obligation], int],
+    ) -> None:
+        self.report = report
         self.program, self.plan, self.signature = program, program.plan, signature
         is_array = [isinstance(p, Array) for p in signature.params]
         params = [(POINTER if array else I64, f"p{n}") for n, array in enumerate(is_array)]
@@ -99,32 +109,29 @@ class KernelEmitter:
             f.leave(test)
         self.loops.require(self.program.early)
         fails_late = any(map(may_fail, self.program.trees))
-        has_while = any(isinstance(i, WhileLoop) for i in walk_items(self.plan.nest.items))
+        if fails_late and not fits_interpreter():
+            raise RefusedError("what it computes may be invalid, which Python has to report")
         if fails_late or any(map(has_long_tasks, self.program.trees)):
-            frame.failure = f.alloca(I8, 1)
-            f.store(f.const(I8, 0), frame.failure)
+            frame.failures = Failures.of_kernel(f, self.report)
+        has_while = any(isinstance(i, WhileLoop) for i in walk_items(self.plan.nest.items))
         if has_while or self._is_long():
             self.loops.interrupt = Interrupt(f)
-        saved = self._overwritten() if fails_late else []
-        size, offsets, kept = self._layout(saved)
+        size, offsets = self._layout()
         memory, *places = f.reserve(size)
-        copies = [f.element(memory, offset, I8) for offset in kept]
         pointers = [f.element(memory, offset, I8) for offset in offsets.values()]
         frame.pointers |= dict(zip(offsets, pointers, strict=True))
         self.loops.share()
-        for buffer, copy in zip(saved, copies, strict=True):
-            self._copy(buffer, copy, frame.pointers[buffer])
 
         def run() -> list[Value]:
             self._trees(pointers)
             return [f.const(I32, 0)]
 
-        def restore() -> list[Value]:
-            for buffer, copy in zip(saved, copies, strict=True):
-                self._copy(buffer, frame.pointers[buffer], copy)
+        def fail() -> list[Value]:
+            if frame.failures is not None:
+                frame.failures.raise_error()
             return [f.const(I32, 1)]
 
-        result = f.attempt(run, restore)
+        result = f.attempt(run, fail)
         f.release(size, *places)
         return result
 
@@ -132,28 +139,6 @@ class KernelEmitter:
         """Whether the loops outside of tasks may take so long that they listen to signals."""
         times = [time_of(tree, self.plan, ()).constant for tree in self.program.trees]
         return any(time is None or time > LONG for time in times)
-
-    def _overwritten(self) -> list[Buffer]:
-        """The arguments that the kernel reads and writes, which NumPy needs as they were.
-
-        Errors:
-            RefusedError: one of them is not contiguous.
-        """
-        root, written = self.program.plan.root, self.program.written
-        read = {root(a.buffer) for run in runs(self.plan.trees) for a in run.statement.reads}
-        result = [b for b in self.plan.func.buffer_map.values() if b in written and b in read]
-        for buffer in result:
-            if buffer.strides:
-                raise RefusedError(
-                    f"what it computes may be invalid, and {buffer.name} has strides"
-                )
-        return result
-
-    def _copy(self, buffer: Buffer, target: Value, source: Value) -> None:
-        f, name = self.function, "llvm.memcpy.p0.p0.i64"
-        f.module.declare(name, VOID, ["ptr", "ptr", "i64", "i1 immarg"])
-        size = self.frame.index(_bytes(buffer))
-        f.put(f"call void @{name}({target}, {source}, {size}, i1 false)")
 
     def _overflows(self, size: IndexPoly) -> Value:
         """Whether the terms of a size are so large that no memory has it, or 64 bits overflow."""
@@ -194,10 +179,10 @@ class KernelEmitter:
         for offset in self.offsets:
             yield f.compare("ne", frame.index(offset), 0)
 
-    def _layout(self, saved: Sequence[Buffer]) -> tuple[Value, dict[Buffer, Value], list[Value]]:
+    def _layout(self) -> tuple[Value, dict[Buffer, Value]]:
         """Where the local buffers are: on the stack, or in a block, whose size is returned.
 
-        The offsets in that are returned, too, and those of as much memory as `saved` have.
+        The offsets in that are returned, too.
         """
         frame, f = self.frame, self.function
         rows = {
@@ -238,16 +223,7 @@ class KernelEmitter:
                 self.loops.scratch[buffer] = size
                 size = size * slots(f)
             total = total + size
-        copies: list[Value] = []
-        for buffer in saved:
-            copies.append(total)
-            total = total + f.arithmetic("and", frame.index(_bytes(buffer)) + 63, -64)
-        return total, offsets, copies
-
-
-def _bytes(buffer: Buffer) -> IndexPoly:
-    """The size of an argument that is contiguous."""
-    return _count(buffer, None) * (storage_type(buffer.dtype).bits // 8)
+        return total, offsets
 
 
 def _count(buffer: Buffer, rows: Tile | None) -> IndexPoly:

@@ -1,12 +1,15 @@
-"""What native code cannot prove is tested; where it fails NumPy runs on the arrays as they were."""
+"""What native code cannot prove is tested, and what does not hold is the error that NumPy finds."""
 
 from __future__ import annotations
+
+import timeit
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import RelaxpyError
+from relaxpy.errors import RelaxpyError, RuntimeCheckError
 from relaxpy.script import from_source
 from tests.exec.native.claims import claim
 
@@ -37,7 +40,7 @@ def test_an_index_that_the_kernel_computes(monkeypatch: pytest.MonkeyPatch) -> N
                 kernel.fails(message, n, a, index, np.full(n, -1, "float32"))
 
 
-def test_arrays_that_are_read_and_written_are_restored_for_numpy(
+def test_an_error_leaves_what_the_statements_before_it_wrote(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kernel = claim(
@@ -51,7 +54,6 @@ def test_arrays_that_are_read_and_written_are_restored_for_numpy(
         'A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64"), C: T.Buffer((9,), "int64")',
     )
     kernel.runs(INT, INT, np.arange(9))
-    # The error comes in the middle of the work, and leaves the same halves on both targets.
     args = INT + np.eye(8, dtype=int)[7], INT, np.arange(9)
     kernel.fails("outside dimension 0 of buffer C", *args, restored=True)
 
@@ -224,3 +226,134 @@ def test_computed_indices_are_tested_once_for_all_rows() -> None:
             executable["main"](x, p, y)
         nothing = np.zeros((0, 4), "float32")
         executable["main"](x[:0], p, nothing)
+
+
+def test_an_index_of_64_bits_without_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = claim(
+        monkeypatch,
+        ["for i in range(8):", "    A[i] = A[i] - T.uint64(1)", "    B[i] = B[i] + C[A[i]]"],
+        'A: T.Buffer((8,), "uint64"), B: T.Buffer((8,), "int64"), C: T.Buffer((9,), "int64")',
+    )
+    kernel.runs(INT.astype("uint64") + 1, INT, np.arange(9))
+    for at in (0, 7):
+        a = np.ones(8, "uint64")
+        a[at] = 0
+        kernel.fails(f"index {2**64 - 1} is outside", a, INT, np.arange(9))
+
+
+# ---- errors after the first write
+
+_LATE = """
+@T.prim_func
+def late(
+    J: T.Buffer((10,), "int64"), A: T.Buffer((10,), "float32"), C: T.Buffer(({n},), "float32")
+):
+    B = T.alloc_buffer((10,), "int64")
+    for i in range(10):
+        B[i] = J[i] * T.int64(2)
+        C[i] = T.float32(1)
+    for i in range(10):
+        C[B[i]] = C[B[i]] + A[i] * C[B[i] + T.int64(1)]
+"""
+_GRAPH = """
+@I.ir_module
+class Module:
+    {kernel}
+
+    @R.function
+    def main(j: R.Tensor((10,), "int64"), a: R.Tensor((10,), "float32")):
+        c = R.call_tir(Module.late, (j, a), out_sinfo=R.Tensor(({n},), "float32"))
+        return c
+
+    @R.function
+    def again(
+        j: R.Tensor((10,), "int64"), a: R.Tensor((10,), "float32"), ends: R.Tensor((), "bool")
+    ) -> R.Tensor(({n},), "float32"):
+        if ends:
+            r = Module.main(j, a)
+        else:
+            k = R.add(j, R.const(1, "int64"))
+            more = R.greater(R.max(k), R.const(100, "int64"))
+            r = Module.again(k, a, more)
+        return r
+"""
+
+
+def _late(n: int, target: str = "native") -> relaxpy.Executable:
+    kernel = _LATE.format(n=n).strip().replace("\n", "\n    ")
+    executable = relaxpy.compile(from_source(_GRAPH.format(kernel=kernel, n=n)), target=target)
+    if target == "native":
+        assert all(row.method.startswith("native") for row in executable.report())
+    return executable
+
+
+@pytest.mark.parametrize("name", ["late", "main"])
+def test_no_argument_is_copied_for_an_error_that_may_come_late(name: str) -> None:
+    """The time of a call does not depend on the size of an array of which it needs ten elements."""
+    times = []
+    for n in (1 << 10, 1 << 24):
+        executable = _late(n)
+        assert "memcpy" not in executable.kernel_source("late", "llvm")
+        args = [np.arange(10), np.ones(10, "float32"), np.zeros(n, "float32")]
+        args = args if name == "late" else args[:2]
+        times.append(min(timeit.repeat(lambda: executable[name](*args), number=50, repeat=5)))  # noqa: B023
+    # A copy of 64 MB takes 10,000 times longer than a call.
+    assert times[1] < 100 * times[0]
+
+
+@pytest.mark.parametrize("name", ["late", "main", "again"])
+def test_an_error_of_a_kernel_in_graphs_and_recursion(name: str) -> None:
+    found = []
+    for target in ("native", "numpy", "reference"):
+        executable = _late(16, target)
+        for wrong in (8, -1, 2**62):
+            j = np.array([*range(4), wrong, *[0] * 4, 99])
+            args = [j, np.ones(10, "float32")]
+            more = {"late": [np.zeros(16, "float32")], "again": [np.array(False)], "main": []}
+            args += more[name]
+            with pytest.raises(RuntimeCheckError) as caught:
+                executable[name](*args)
+            found.append(str(caught.value))
+        executable["main"](np.arange(10) % 7, args[1])
+    assert found[:3] == found[3:6]
+    assert [message.partition("\n  note: called at")[0] for message in found] == found[6:] * 3
+    assert ("index 16 is" in found[0]) == (name != "again")
+
+
+def test_errors_of_calls_in_several_threads_are_their_own() -> None:
+    executable = _late(16)
+
+    def run(number: int) -> str:
+        j = np.full(10, number)
+        with pytest.raises(RuntimeCheckError) as caught:
+            executable["main" if number % 2 else "late"](
+                *(j, np.ones(10, "float32"), np.zeros(16, "float32"))[: 3 - number % 2]
+            )
+        return str(caught.value)
+
+    numbers = range(8, 208)
+    with ThreadPoolExecutor(4) as pool:
+        for number, message in zip(numbers, pool.map(run, numbers), strict=True):
+            assert f"index {2 * number} is outside dimension 0 of buffer C" in message
+
+
+def test_the_first_task_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = claim(
+        monkeypatch,
+        [
+            "for i in range(200000):",
+            "    A[i] = A[i] * T.int64(2)",
+            "for i in range(200000):",
+            "    for j in range(5):",
+            "        B[i] = B[i] + C[A[i] + j % 2]",
+        ],
+        'A: T.Buffer((200000,), "int64"), B: T.Buffer((200000,), "int64"), '
+        'C: T.Buffer((9,), "int64")',
+    )
+    a = np.zeros(200000, "int64")
+    rng = np.random.default_rng(5)
+    for first in (0, 1, 777, 131072, 199999):
+        wrong = a.copy()
+        wrong[first:] = rng.integers(5, 2**40, 200000 - first)
+        for _ in range(3):
+            kernel.fails(f"index {2 * wrong[first]} is outside", wrong, a, np.arange(9))

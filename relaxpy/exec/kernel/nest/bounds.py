@@ -133,18 +133,18 @@ def unproved(
 
 def obliged(
     node: Node, axes: Sequence[Axis], shape_vars: Container[Var]
-) -> Iterator[tuple[PrimExpr, PrimExpr | None]]:
+) -> Iterator[tuple[PrimExpr, int]]:
     """What `node` itself, and not its operands, needs to have a value, and is not proved.
 
-    That are indices with the sizes that they are less than, or divisors, which are not zero.
+    That are indices of a load with their dimensions, or a divisor, which is not zero.
     """
     if isinstance(node, BufferLoad):
         for dimension, index in unproved(node.buffer, node.indices, axes, shape_vars).items():
-            yield index, node.buffer.shape[dimension]
+            yield index, dimension
     elif may_divide_by_zero(node):
         is_signed = node.b.dtype.family == "int"
         if not (is_signed and as_poly(node.b).is_at_least(1, shape_vars)):
-            yield node.b, None
+            yield node.b, 0
 
 
 def obliging(expr: PrimExpr) -> Iterator[PrimExpr]:

@@ -58,6 +58,7 @@ from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.maths import widen
 
 _FASTCALL_WITH_KEYWORDS: Final = 0x82
+_MATCHES: Final = "PyErr_GivenExceptionMatches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +121,12 @@ def emit_entry(
 
     The kernel takes the address of each array and each scalar as i64, in the order of parameters,
     and then `size_names(params)` as i64. It returns an i32, which is 0 unless it refuses the data;
-    then it has written nothing. If the caller has checked the arguments (`is_checked`), arrays may
-    overlap, and further arguments are for the fallback.
+    then it has written nothing, or has raised an error. If the caller has checked the arguments
+    (`is_checked`), arrays may overlap, and further arguments are for the fallback.
 
     Otherwise `result(f, objects, arguments)` calls it in `f`: it returns a new reference to the
-    result for the arguments that a kernel would take, or null, which calls the fallback.
+    result for the arguments that a kernel would take, or null, which calls the fallback, also in
+    place of an error of a kernel.
     """
     declare_python(module)
     f = module.function(
@@ -167,7 +169,16 @@ def emit_entry(
 
     def fall_back() -> list[Value]:
         raised = call_python(f, "PyErr_Occurred", POINTER)
-        return f.branch(f.compare("ne", raised, null), none, call_fallback)
+        failed = f.compare("ne", raised, null)
+        if result is not None:
+            # The fallback knows the position of the call of the kernel that raised the error.
+            matches = call_python(f, _MATCHES, I32, raised, python(f, "error"))
+            f.branch(f.compare("ne", matches, 0), forget)
+            failed = f.arithmetic("and", failed, f.compare("eq", matches, 0))
+        return f.branch(failed, none, call_fallback)
+
+    def forget() -> None:
+        call_python(f, "PyErr_Clear", VOID)
 
     def call_fallback() -> list[Value]:
         operands = instance, args, count, keywords

@@ -17,6 +17,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.native.llvm.function import I8, I32, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.llvm.module import Module
 
@@ -36,13 +37,15 @@ _FUNCTIONS: Final = (
     *("PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"),
     *("PyLong_AsLongLongAndOverflow", "Py_DecRef", "PyErr_Clear", "PyTuple_New"),
     *("PyTuple_SetItem", "PyErr_Occurred", "PyErr_CheckSignals", "PyGILState_Ensure"),
-    "PyGILState_Release",
+    *("PyGILState_Release", "PyObject_CallFunction", "PyErr_SetObject"),
+    "PyErr_GivenExceptionMatches",
 )
 _NEW_ARRAY: Final = "PyArray_Empty"
 _NEW_ARRAY_NUMBER: Final = 184
 """The position of this function in the table of functions that NumPy exports."""
 OBJECTS: Final[Mapping[str, object]] = {
     "unit": (),
+    "error": RuntimeCheckError,
     "True": True,
     "ndarray": np.ndarray,
     "integer": int,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from relaxpy.exec.native.calls.interpreter import declare_python, python_text
-from relaxpy.exec.native.llvm.function import I8, I32, I64, Function, Operand, Value
+from relaxpy.exec.native.llvm.function import I32, I64, Function, Operand, Value
 
 _ITERATIONS: Final = 1 << 12
 _POLL: Final = f"""\
@@ -46,17 +46,15 @@ class Interrupt:
     """What leaves the function `f` if a handler raises.
 
     It is created in a block of the function that runs before its loops. In tasks, only the thread
-    with `slot` 0 asks Python; the others leave if the byte at `failure` tells that a task failed.
+    with `slot` 0 asks Python; the others leave if it has stored a negative number at `record`.
     """
 
-    def __init__(
-        self, f: Function, slot: Value | None = None, failure: Value | None = None
-    ) -> None:
+    def __init__(self, f: Function, slot: Value | None = None, record: Value | None = None) -> None:
         declare_python(f.module)
         f.module.add_text(_POLL)
         self.function = f
         self._second, self._count = f.alloca(I64, 1), f.alloca(I64, 1)
-        self._slot, self._failure = slot, failure
+        self._slot, self._record = slot, record
         f.store(f.const(I64, 0), self._count)
         # Tasks are many, and need not ask Python at once.
         now = f.const(I64, 0) if slot is None else f.new(I64, "call i64 @time(ptr null)")
@@ -75,13 +73,18 @@ class Interrupt:
                 [status] = ask()
             else:
                 [status] = f.branch(f.compare("eq", self._slot, 0), ask, told)
-            f.leave(f.compare("ne", status, 0))
+            f.leave(f.compare("ne", status, 0), mark)
 
         def ask() -> list[Value]:
             return [f.new(I32, f"call i32 @relaxpy.poll({self._second})")]
 
         def told() -> list[Value]:
-            assert self._failure is not None
-            return [f.cast("zext", f.load(I8, self._failure), I32.element)]
+            assert self._record is not None
+            least = f.new(I64, f"load atomic i64, {self._record} monotonic, align 8")
+            return [f.cast("zext", f.compare("slt", least, 0), I32.element)]
+
+        def mark() -> None:
+            if self._record is not None:
+                f.put(f"store atomic i64 -1, {self._record} monotonic, align 8")
 
         f.branch(due, look)

@@ -313,7 +313,21 @@ refuse:
   %failed = icmp ne ptr %raised, null
   br i1 %failed, label %fail, label %fall_back
 fail:
+  %is_graph_at = getelementptr i64, ptr %layout, i64 1
+  %its_results = load i64, ptr %is_graph_at
+  %is_graph = icmp ne i64 %its_results, 0
+  %match = load ptr, ptr {match}
+  %error = load ptr, ptr {error}
+  %matches = call i32 %match(ptr %raised, ptr %error)
+  %is_error = icmp ne i32 %matches, 0
+  %of_kernel = and i1 %is_graph, %is_error
+  br i1 %of_kernel, label %forget_error, label %raise
+raise:
   ret ptr null
+forget_error: ; the fallback knows the position of the call of the kernel
+  %clear_error = load ptr, ptr {clear}
+  call void %clear_error()
+  br label %fall_back
 fall_back:
   %vectorcall = load ptr, ptr {vectorcall}
   %other = call ptr %vectorcall(ptr %self, ptr %args, i64 %count, ptr %keywords)
@@ -429,6 +443,8 @@ def enter_object() -> bytes:
         decref=python_text("Py_DecRef"),
         empty=python_text("PyArray_Empty"),
         clear=python_text("PyErr_Clear"),
+        match=python_text("PyErr_GivenExceptionMatches"),
+        error=python_text("error"),
         save=python_text("PyEval_SaveThread"),
         restore=python_text("PyEval_RestoreThread"),
         new_tuple=python_text("PyTuple_New"),

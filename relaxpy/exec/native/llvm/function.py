@@ -557,17 +557,22 @@ class Function:
         """Whether the current block is in an attempt, which it may leave."""
         return bool(self._exits)
 
-    def leave(self, condition: Value) -> None:
-        """End the innermost attempt if the condition holds, in any lane."""
+    def leave(self, condition: Value, before: Callable[[], None] | None = None) -> None:
+        """End the innermost attempt, after `before`, if the condition holds in any lane."""
         if condition.name == "false":
             return
         if (lanes := condition.type.lanes) > 1:
             condition = self.compare(
                 "ne", self.new(Type(f"i{lanes}"), f"bitcast {condition} to i{lanes}"), 0
             )
-        going_on = self._label("holds")
-        self._left.add(self._exits[-1])
-        self.put(f"br {condition}, label %{self._exits[-1]}, label %{going_on}")
+        end, going_on = self._exits[-1], self._label("holds")
+        self._left.add(end)
+        leaving = end if before is None else self._label("leaves")
+        self.put(f"br {condition}, label %{leaving}, label %{going_on}")
+        if before is not None:
+            self._open(leaving)
+            before()
+            self.put(f"br label %{end}")
         self._open(going_on)
 
     def _ended(

@@ -10,13 +10,14 @@ from itertools import pairwise
 from relaxpy.exec.kernel.nest.bounds import bounds_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.calls.interrupt import Interrupt
-from relaxpy.exec.native.llvm.function import I8, I64, I128, Function, Operand, Value
+from relaxpy.exec.native.llvm.function import I64, I128, Function, Operand, Value
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import Program
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.frame import Lanes
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.substitution import mentions
 
 _STRETCH = 1 << 12
 """The iterations of a loop between which signals may end it."""
@@ -145,9 +146,7 @@ class Loops:
         for obligation in obligations:
             if len(obligation.axes) == depth:
                 self.frame.require(obligation)
-            elif (outside := self._outside(obligation, obligation.axes[depth:])) is not None:
-                self.function.leave(outside)
-            else:
+            elif not self._are_inside(obligation, obligation.axes[depth:]):
                 axis = obligation.axes[depth]
                 groups.setdefault((axis.var, axis.start, axis.stop), []).append(obligation)
         for group in groups.values():
@@ -157,32 +156,38 @@ class Loops:
             else:
                 self.loop(axis, partial(self.require, group, depth + 1))
 
-    def _outside(self, obligation: Obligation, axes: Sequence[Axis]) -> Value | None:
-        """Whether an index is outside in an iteration of `axes`, by its least and greatest value.
+    def _are_inside(self, obligation: Obligation, axes: Sequence[Axis]) -> bool:
+        """Test an index by its least and greatest value in the iterations of `axes`.
 
-        It is None where these do not decide that, or where integers of 128 bits may not hold them.
+        It is false where these do not decide that, or where integers of 128 bits may not hold them.
         """
         f, variables, shape_vars = self.function, {a.var for a in axes}, self.plan.shape_vars
         bounds = [as_poly(bound) for a in axes for bound in (a.start, a.stop)]
         linear = affine(obligation.index, variables)
-        if obligation.size is None or obligation.path or linear is None:
-            return None
+        if obligation.size is None or linear is None:
+            return False
         if any(bound.mentions(variables) for bound in bounds):
-            return None
+            return False
+        if any(mentions(test, variables) for test in obligation.path):
+            return False
         ends = bounds_of(linear, axes, shape_vars)
         if ends is None:
-            return None
+            return False
         low, high, size = *ends, as_poly(obligation.size)
         if not all(map(_is_small, (low, high, size))):
-            return None
-        outside = f.compare("slt", self._wide(low), 0)
+            return False
+        below = f.compare("slt", self._wide(low), 0)
         above = f.compare("sge", self._wide(high), self._wide(size))
-        outside = f.arithmetic("or", outside, above)
+        outside = f.arithmetic("or", below, above)
+        for test in obligation.path:
+            outside = f.arithmetic("and", outside, self.frame.value(test))
         for axis in axes:
             if not axis.extent.is_at_least(1, shape_vars):
                 runs = f.compare("slt", *map(f.index, self.bounds(axis)))
                 outside = f.arithmetic("and", outside, runs)
-        return outside
+        index = f.select(below, self.frame.index(low), self.frame.index(high))
+        self.frame.violate(obligation, outside, index, self.frame.index(size))
+        return True
 
     def _wide(self, value: IndexPoly) -> Value:
         """An index as an i128, so that nothing overflows."""
@@ -204,10 +209,9 @@ class Loops:
         return ()
 
     def leave_if_failed(self) -> None:
-        """Leave if a task has failed."""
-        f, failure = self.function, self.frame.failure
-        assert failure is not None
-        f.leave(f.compare("ne", f.load(I8, failure), 0))
+        """Leave if a task has failed; a task itself, if that is one before it."""
+        assert self.frame.failures is not None
+        self.frame.failures.leave_if_failed()
 
     def nested(
         self,

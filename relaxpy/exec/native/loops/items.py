@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
+from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import (
     Alloc,
     Axis,
@@ -25,23 +26,25 @@ from relaxpy.exec.kernel.nest.nodes import (
     walk_items,
 )
 from relaxpy.exec.native.llvm.function import I8, Value
-from relaxpy.exec.native.trees.obligations import of_value
+from relaxpy.exec.native.trees.obligations import Obligation, of_access, of_value
 from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
+    from relaxpy.errors import Span
     from relaxpy.exec.native.loops.axes import Loops
 
 
 class Items:
     """Emits items with `loops` and their values.
 
-    If they are `checked`, what they need to be valid is tested before each of them.
+    If they are `checked`, what they need to be valid is tested before each of them. Items without a
+    position have that of `span`.
     """
 
-    def __init__(self, loops: Loops, *, checked: bool = False) -> None:
+    def __init__(self, loops: Loops, *, checked: bool = False, span: Span | None = None) -> None:
         self.loops, self.frame, self.function = loops, loops.frame, loops.function
-        self.checked = checked
+        self.checked, self.span = checked, span
         self.live: Value | None = None
         """The address of a byte that is 1 until a jump in the present iteration."""
         self.broken: Value | None = None
@@ -73,8 +76,11 @@ class Items:
         self._item(item)
 
     def _item(self, item: Item) -> None:
-        if not isinstance(item, WhileLoop):
-            self._check(expressions(item))
+        if isinstance(item, Store):
+            # As in Python, the value is computed before the indices.
+            self._check((item.value, *item.indices), item.span)
+        elif not isinstance(item, WhileLoop):
+            self._check(expressions(item), getattr(item, "span", None))
         match item:
             case Loop(axis=axis, body=body) if any(True for _ in jumps(body)):
                 self._loop_with_jumps(axis, body)
@@ -95,9 +101,10 @@ class Items:
                 bound = self.frame.value(value)
                 self.frame.pin([bound])
                 self.frame.bind(var, bound)
-            case Check(condition=condition):
+            case Check(condition=condition, message=message):
                 if self.checked:
-                    self.function.leave(self.frame.negated(self.frame.value(condition)))
+                    frame = self.frame
+                    frame.require(Obligation((), (), condition, message=message, span=item.span))
             case Return():
                 raise RefusedError("a result that is returned")
             case Invoke():
@@ -109,14 +116,14 @@ class Items:
             case _:
                 assert_never(item)
 
-    def _check(self, values: Iterable[PrimExpr]) -> None:
+    def _check(self, values: Iterable[PrimExpr], span: Span | None = None) -> None:
         """Test what must hold for `values` to be computed."""
         if not self.checked:
             return
         frame = self.frame
         for value in values:
             for obligation in of_value(value, tuple(frame.axes), (), frame.shape_vars):
-                frame.require(obligation)
+                frame.require(replace(obligation, span=span or self.span))
 
     def _jump(self, kind: str) -> None:
         f, none = self.function, self.function.const(I8, 0)
@@ -180,11 +187,13 @@ class Items:
 
     def store(self, store: Store) -> None:
         """One store; nothing if an index is outside."""
-        frame, dtype = self.frame, store.buffer.dtype
-        inside = frame.unproved(store.buffer, store.indices)
-        if inside is not None and self.checked:
-            self.function.leave(frame.negated(inside))
-            inside = None
+        frame, dtype, inside = self.frame, store.buffer.dtype, None
+        if self.checked:
+            axes = tuple(frame.axes)
+            for o in of_access(store.buffer, store.indices, axes, (), frame.shape_vars):
+                frame.require(replace(o, span=store.span or self.span))
+        else:
+            inside = frame.unproved(store.buffer, store.indices)
         value = frame.narrowed(frame.value(store.value), dtype)
         if inside is None:
             frame.store(store.buffer, store.indices, value)

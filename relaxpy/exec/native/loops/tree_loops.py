@@ -181,7 +181,8 @@ class TreeLoops(RunLoops):
 
     def _statement(self, run: Run) -> None:
         statement = run.statement
-        items = Items(self, checked=run.checked)
+        span = statement.span if isinstance(statement, Assignment) else None
+        items = Items(self, checked=run.checked, span=span)
         if isinstance(statement, Assignment):
             store = Store(statement.target, statement.indices, statement.value)
             items.guarded(statement.guards, store)
@@ -313,7 +314,7 @@ class TreeLoops(RunLoops):
         share = 1 if tree.number is not None else self._share(tree, blocks)
         sizes = (*extents, blocks, share, *self.scratch.values())
         values = [*frame.pointers.values(), *frame.variables.values(), *frame.bound.values()]
-        values += [] if frame.failure is None else [frame.failure]
+        values += [] if frame.failures is None else [frame.failures.record]
         values += [n for n in sizes if isinstance(n, Value)]
         captured = {v.name: v for v in values if v.name.startswith("%")}
 
@@ -340,13 +341,15 @@ class TreeLoops(RunLoops):
             there = Values(inner, pointers, variables, frame.written, frame.shape_vars)
             there.axes, there.blocks = list(frame.axes), dict(frame.blocks)
             there.bound.update((var, value(known)) for var, known in frame.bound.items())
-            there.failure = None if frame.failure is None else value(frame.failure)
+            if frame.failures is not None:
+                record = value(frame.failures.record)
+                there.failures = frame.failures.of_task(inner, record, task)
             loops = TreeLoops(self.program, there)
             loops.proofs, loops.in_task = dict(self.proofs), True
             loops.tested = may_fail(tree)
             if is_long:
-                assert there.failure is not None
-                loops.interrupt = Interrupt(inner, slot, there.failure)
+                assert there.failures is not None
+                loops.interrupt = Interrupt(inner, slot, there.failures.record)
             first = task * size(share)
             last = inner.intrinsic("smin", first + size(share), size(blocks))
 
@@ -356,13 +359,7 @@ class TreeLoops(RunLoops):
                 loops.blocks(tree, first, last, [size(n) for n in extents])
                 return ()
 
-            def fail() -> Sequence[Value]:
-                assert there.failure is not None
-                # Tasks may fail at the same time, but no other value is ever stored.
-                inner.store(inner.const(I8, 1), there.failure)
-                return ()
-
-            inner.attempt(run, fail)
+            inner.attempt(run, lambda: ())
 
         rounded = combine(f, "add", blocks, combine(f, "add", share, -1))
         parallel(f, combine(f, "sdiv", rounded, share), list(captured.values()), body)

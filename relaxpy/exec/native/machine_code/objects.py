@@ -37,7 +37,11 @@ class Library(Mapping[str, int]):
 
     def __init__(self, code: bytes, addresses: Mapping[str, int], keep: object) -> None:
         self.code = code
-        self._addresses, self._keep = dict(addresses), keep
+        self._addresses, self._kept = dict(addresses), [keep]
+
+    def keep(self, used: object) -> None:
+        """Keep what the code uses as long as this mapping exists."""
+        self._kept.append(used)
 
     @override
     def __getitem__(self, name: str) -> int:

@@ -1,13 +1,15 @@
 """What must hold for a kernel to run natively, and is not proved.
 
 That are indices inside their dimensions, divisors other than zero, and assertions. They are tested
-before the first write, or, if they depend on what the kernel itself computes, before the statement
-that needs them. Where one fails, the kernel of NumPy runs instead, which reports the error.
+before the first write. Then conditions on what the kernel computes are not known: where a test
+fails, the kernel of NumPy runs instead, and finds out. What depends on what the kernel computes is
+tested before the statement that needs it; the error is reported by its number (`values/failures`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import obliged, obliging, unproved
@@ -32,22 +34,34 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import And, Call, Or, PrimExpr, Select, Var
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import LT, And, Call, Or, PrimExpr, Select, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Obligation:
-    """In each iteration of `axes` where all of `path` holds: 0 <= `index` < `size`.
+    """In each iteration of `axes` where all of `path` holds: `index` is inside of `buffer`.
 
-    Without a size, `index` is a divisor, which is not zero, or an assertion, which holds.
+    Without a buffer, `index` is a divisor, which is not zero, or with a `message` an assertion,
+    which holds.
     """
 
     axes: tuple[Axis, ...]
     path: tuple[PrimExpr, ...]
     index: PrimExpr
-    size: PrimExpr | None
+    buffer: Buffer | None = None
+    dimension: int = 0
+    message: str | None = None
+    span: Span | None = None
+
+    @property
+    def size(self) -> PrimExpr | None:
+        """The size of the dimension of an index."""
+        return None if self.buffer is None else self.buffer.shape[self.dimension]
 
     def reads(self) -> Iterator[Buffer]:
         """The buffers that a test of the obligation reads."""
@@ -74,15 +88,18 @@ def obligations(plan: Plan, written: Container[Buffer]) -> Obligations:
     for tree, own in _of_trees(plan.trees, (), plan.shape_vars):
         known = [] if _may_jump(tree) else [_early(o, written) for o in own]
         if own and (not known or any(o is None for o in known)):
-            late[tree] = _once(replace(o, axes=_needed(o.axes, (o.index, *o.path))) for o in own)
+            late[tree] = _once(_late(o, plan.shape_vars) for o in own)
         else:
             early += [o for o in known if o is not None]
     return Obligations(_once(early), late)
 
 
 def _once(obligations: Iterable[Obligation]) -> tuple[Obligation, ...]:
-    """The obligations that differ."""
-    return tuple({(_loops(o), o.path, o.index, o.size): o for o in obligations}.values())
+    """The obligations that differ, each as it is first."""
+    found: dict[object, Obligation] = {}
+    for o in obligations:
+        found.setdefault((_loops(o), o.path, o.index, o.size), o)
+    return tuple(found.values())
 
 
 def _loops(obligation: Obligation) -> tuple[object, ...]:
@@ -92,7 +109,7 @@ def _loops(obligation: Obligation) -> tuple[object, ...]:
 def _needed(axes: Sequence[Axis], exprs: Iterable[PrimExpr]) -> tuple[Axis, ...]:
     """The axes on which expressions depend, or the bounds of such axes.
 
-    A test in these alone also fails where the others have no iteration, which NumPy decides.
+    A test in these alone also fails where the others have no iteration.
     """
     needed: list[Axis] = []
     uses = [*exprs]
@@ -101,6 +118,19 @@ def _needed(axes: Sequence[Axis], exprs: Iterable[PrimExpr]) -> tuple[Axis, ...]
             needed.insert(0, axis)
             uses += (axis.start, axis.stop)
     return tuple(needed)
+
+
+def _late(obligation: Obligation, shape_vars: Container[Var]) -> Obligation:
+    """The obligation in the loops that matter, where all others have an iteration."""
+    axes: list[Axis] = []
+    path = list(obligation.path)
+    for axis in reversed(obligation.axes):
+        bounds = (bound for a in axes for bound in (a.start, a.stop))
+        if any(mentions(use, {axis.var}) for use in (obligation.index, *path, *bounds)):
+            axes.insert(0, axis)
+        elif not axis.extent.is_at_least(1, shape_vars):
+            path.insert(0, LT(axis.start, axis.stop))
+    return replace(obligation, axes=tuple(axes), path=tuple(path))
 
 
 def _may_jump(tree: Tree) -> bool:
@@ -131,7 +161,7 @@ def _early(obligation: Obligation, written: Container[Buffer]) -> Obligation | N
     variables = {axis.var for axis in needed}
     unknown = {axis.var for axis in obligation.axes} - variables
     path = tuple(test for test in path if not mentions(test, unknown))
-    return Obligation(needed, path, obligation.index, obligation.size)
+    return replace(obligation, axes=needed, path=path)
 
 
 def _of_trees(
@@ -145,27 +175,35 @@ def _of_trees(
                 yield from _of_trees(body, (*outer, axis), shape_vars)
             case Tile(body=body):
                 yield from _of_trees(body, outer, shape_vars)
-            case Run(statement=statement):
-                yield tree, list(_of_statement(statement, outer, shape_vars))
+            case Run(statement=statement, over=over):
+                yield tree, list(_of_statement(statement, outer, over, shape_vars))
             case _:
                 pass
 
 
 def _of_statement(
-    statement: Statement, outer: tuple[Axis, ...], shape_vars: Container[Var]
+    statement: Statement,
+    outer: tuple[Axis, ...],
+    over: Sequence[Axis],
+    shape_vars: Container[Var],
 ) -> Iterator[Obligation]:
     own, serial = {a.var: a for a in statement.axes}, {a.var for a in outer}
     inner = (a for a in statement.axes if a.var not in serial)
     axes = (*(own.get(a.var, a) for a in outer), *inner)
     match statement:
         case Assignment():
-            yield from _of_assignment(statement, axes, shape_vars)
+            summed = {a.var for a in over}
+            found = _of_assignment(statement, axes, summed, shape_vars)
+            yield from (replace(o, span=statement.span) for o in found)
         case Compound(items=items):
             yield from _of_items(items, axes, (), {}, shape_vars)
 
 
 def _of_assignment(
-    statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]
+    statement: Assignment,
+    axes: tuple[Axis, ...],
+    summed: Container[Var],
+    shape_vars: Container[Var],
 ) -> Iterator[Obligation]:
     for number, axis in enumerate(axes):
         for bound in (axis.start, axis.stop):
@@ -174,11 +212,16 @@ def _of_assignment(
     for guard in statement.guards:
         yield from of_value(guard, axes, path, shape_vars)
         path = (*path, *conjuncts(guard))
-    for expr in (*statement.indices, statement.value):
+    if statement.combine is None:
+        yield from of_value(statement.value, axes, path, shape_vars)
+    for expr in statement.indices:
         yield from of_value(expr, axes, path, shape_vars)
     yield from of_access(statement.target, statement.indices, axes, path, shape_vars)
+    if statement.combine is not None:
+        yield from of_value(statement.value, axes, path, shape_vars)
     if statement.initial is not None:
-        yield from of_value(statement.initial, axes, (), shape_vars)
+        elements = tuple(a for a in axes if a.var not in summed)
+        yield from of_value(statement.initial, elements, (), shape_vars)
 
 
 def of_access(
@@ -190,14 +233,14 @@ def of_access(
 ) -> Iterator[Obligation]:
     """The obligations of an access: each index that is not proved to be inside."""
     for dimension, index in unproved(buffer, indices, axes, shape_vars).items():
-        yield Obligation(axes, path, index, buffer.shape[dimension])
+        yield Obligation(axes, path, index, buffer, dimension)
 
 
 def of_value(
     expr: PrimExpr, axes: tuple[Axis, ...], path: tuple[PrimExpr, ...], shape_vars: Container[Var]
 ) -> Iterator[Obligation]:
     """The obligations of evaluating `expr`, whose choices and conditions evaluate one side."""
-    own: dict[Node, tuple[tuple[PrimExpr, PrimExpr | None], ...]] = {
+    own: dict[Node, tuple[tuple[PrimExpr, int], ...]] = {
         part: tuple(obliged(part, axes, shape_vars)) for part in obliging(expr)
     }
     if not any(own.values()):
@@ -207,9 +250,14 @@ def of_value(
         if own.get(part) or any(child in needing for child in children(part)):
             needing.add(part)
     seen: set[PrimExpr] = set()
-    pending: list[tuple[PrimExpr, tuple[PrimExpr, ...]]] = [(expr, path)]
+    pending: list[tuple[PrimExpr, tuple[PrimExpr, ...], bool]] = [(expr, path, False)]
     while pending:
-        node, conditions = pending.pop()
+        node, conditions, has_operands = pending.pop()
+        if has_operands:
+            buffer = node.buffer if isinstance(node, BufferLoad) else None
+            for index, dimension in own.get(node, ()):
+                yield Obligation(axes, conditions, index, buffer, dimension)
+            continue
         if node not in needing:
             continue
         if not conditions or conditions is path:
@@ -234,9 +282,8 @@ def of_value(
                 inner = ((a, conditions), (b, (*conditions, ops.logical_not(a))))
             case _:
                 inner = [(c, conditions) for c in children(node) if isinstance(c, PrimExpr)]
-        pending += inner
-        for index, size in own.get(node, ()):
-            yield Obligation(axes, conditions, index, size)
+        pending.append((node, conditions, True))
+        pending += reversed([(*operand, False) for operand in inner])
 
 
 def _of_items(
@@ -267,7 +314,7 @@ def _of_items(
                 yield from of_access(buffer, resolved, axes, path, shape_vars)
             case Bind(var=var, value=value):
                 bound[var] = substitute(value, bound)
-            case Check(condition=condition):
-                yield Obligation(axes, path, substitute(condition, bound), None)
+            case Check(condition=condition, message=message):
+                yield Obligation(axes, path, substitute(condition, bound), message=message)
             case _:
                 pass

@@ -307,6 +307,7 @@ class Values(Frame):
     def require(self, obligation: Obligation) -> None:
         """Leave if an obligation does not hold in the present iteration, or in an active lane."""
         f, index = self.function, obligation.index
+        value = size = f.const(I64, 0)
         if obligation.size is not None:
             value, size = self.index(index), self.extent(obligation.size)
             bad: Value = self.apply("uge", lambda x, y: f.compare("uge", x, y), value, size)
@@ -318,7 +319,14 @@ class Values(Frame):
             bad = self.bits("and", bad, self.value(test))
         if self.lanes is not None and self.lanes.mask is not None:
             bad = self.bits("and", bad, self.lanes.mask)
-        f.leave(bad)
+        self.violate(obligation, bad, value, size)
+
+    def violate(self, obligation: Obligation, bad: Value, index: Value, size: Value) -> None:
+        """Leave if `bad` holds, in any lane; after the first write, the obligation is reported."""
+        if self.failures is None:
+            self.function.leave(bad)
+        else:
+            self.failures.leave(obligation, bad, index, size)
 
     def negated(self, condition: Value) -> Value:
         """Whether a condition does not hold."""

@@ -26,6 +26,7 @@ from relaxpy.exec.native.llvm.function import (
 from relaxpy.exec.native.llvm.interleave import interleaved, load_every, parted
 from relaxpy.exec.native.trees.lanes import LONGEST_STEP
 from relaxpy.exec.native.values.distances import distances
+from relaxpy.exec.native.values.failures import Failures
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
@@ -93,8 +94,8 @@ class Frame(ABC):
         """The strides of buffers of which only some rows exist, and the position of index 0."""
         self.packable: dict[Buffer, Packing | None] = {}
         """The parameters that are read in one place, and how those are packed that may be."""
-        self.failure: Value | None = None
-        """The address of a byte that is not 0 if an obligation failed after the first write."""
+        self.failures: Failures | None = None
+        """How obligations are reported that do not hold after the first write."""
         self.bound: dict[Var, Value] = {}
         """The variables whose values have the types of their datatypes."""
         self._variables: dict[Var, Value] = dict(sizes)
