@@ -146,9 +146,13 @@ class Loops:
         for obligation in obligations:
             if len(obligation.axes) == depth:
                 self.frame.require(obligation)
-            elif not self._are_inside(obligation, obligation.axes[depth:]):
+            elif (outside := self._outside(obligation, obligation.axes[depth:])) is None:
                 axis = obligation.axes[depth]
                 groups.setdefault((axis.var, axis.start, axis.stop), []).append(obligation)
+            elif self.frame.failures is None:
+                self.function.leave(outside)
+            else:
+                self.function.branch(outside, partial(self._first_outside, obligation, depth))
         for group in groups.values():
             axis = group[0].axes[depth]
             if all(len(o.axes) == depth + 1 for o in group):
@@ -156,38 +160,41 @@ class Loops:
             else:
                 self.loop(axis, partial(self.require, group, depth + 1))
 
-    def _are_inside(self, obligation: Obligation, axes: Sequence[Axis]) -> bool:
-        """Test an index by its least and greatest value in the iterations of `axes`.
+    def _first_outside(self, obligation: Obligation, depth: int) -> None:
+        """Find the first iteration in which an index is outside."""
+        with self.frame.conditionally():
+            self.loop(obligation.axes[depth], partial(self.require, [obligation], depth + 1))
 
-        It is false where these do not decide that, or where integers of 128 bits may not hold them.
+    def _outside(self, obligation: Obligation, axes: Sequence[Axis]) -> Value | None:
+        """Whether an index is outside in an iteration of `axes`, by its least and greatest value.
+
+        It is None where these do not decide that, or where integers of 128 bits may not hold them.
         """
         f, variables, shape_vars = self.function, {a.var for a in axes}, self.plan.shape_vars
         bounds = [as_poly(bound) for a in axes for bound in (a.start, a.stop)]
         linear = affine(obligation.index, variables)
         if obligation.size is None or linear is None:
-            return False
+            return None
         if any(bound.mentions(variables) for bound in bounds):
-            return False
+            return None
         if any(mentions(test, variables) for test in obligation.path):
-            return False
+            return None
         ends = bounds_of(linear, axes, shape_vars)
         if ends is None:
-            return False
+            return None
         low, high, size = *ends, as_poly(obligation.size)
         if not all(map(_is_small, (low, high, size))):
-            return False
-        below = f.compare("slt", self._wide(low), 0)
+            return None
+        outside = f.compare("slt", self._wide(low), 0)
         above = f.compare("sge", self._wide(high), self._wide(size))
-        outside = f.arithmetic("or", below, above)
+        outside = f.arithmetic("or", outside, above)
         for test in obligation.path:
             outside = f.arithmetic("and", outside, self.frame.value(test))
         for axis in axes:
             if not axis.extent.is_at_least(1, shape_vars):
                 runs = f.compare("slt", *map(f.index, self.bounds(axis)))
                 outside = f.arithmetic("and", outside, runs)
-        index = f.select(below, self.frame.index(low), self.frame.index(high))
-        self.frame.violate(obligation, outside, index, self.frame.index(size))
-        return True
+        return outside
 
     def _wide(self, value: IndexPoly) -> Value:
         """An index as an i128, so that nothing overflows."""

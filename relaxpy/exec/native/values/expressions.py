@@ -319,14 +319,10 @@ class Values(Frame):
             bad = self.bits("and", bad, self.value(test))
         if self.lanes is not None and self.lanes.mask is not None:
             bad = self.bits("and", bad, self.lanes.mask)
-        self.violate(obligation, bad, value, size)
-
-    def violate(self, obligation: Obligation, bad: Value, index: Value, size: Value) -> None:
-        """Leave if `bad` holds, in any lane; after the first write, the obligation is reported."""
         if self.failures is None:
-            self.function.leave(bad)
+            f.leave(bad)
         else:
-            self.failures.leave(obligation, bad, index, size)
+            self.failures.leave(obligation, bad, value, size)
 
     def negated(self, condition: Value) -> Value:
         """Whether a condition does not hold."""
