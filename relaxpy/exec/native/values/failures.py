@@ -134,7 +134,7 @@ class FailureTable:
         try:
             run(kernel, obligation, index, size)
         except RuntimeCheckError as error:
-            if is_user_frame(sys._getframe(1)):
+            if is_user_frame(sys._getframe().f_back):
                 error.hide_internal_frames()
             return error
         raise AssertionError("an index inside of its buffer was reported")
