@@ -28,6 +28,7 @@ from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
 from relaxpy.frames import is_user_frame, keep_callback_frames
+from relaxpy.ir.core.foreign_arrays import as_torch, has_torch
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
@@ -110,8 +111,9 @@ def as_path(path: object) -> Path:
 class EntryPoint(CopiedByReference):
     """A function of an executable, callable with arrays, scalars and objects that support DLPack.
 
-    Arguments may be passed by name if the names of the parameters are unique. A pickle contains the
-    saved program of the executable, which is compiled again when it is loaded.
+    Results are tensors of torch if an argument is one, otherwise arrays. Arguments may be passed
+    by name if the names of the parameters are unique. A pickle contains the saved program of the
+    executable, which is compiled again when it is loaded.
 
     Errors:
         RuntimeCheckError: the number of arguments is wrong, or a check of the program failed.
@@ -136,8 +138,8 @@ class EntryPoint(CopiedByReference):
                 self.signature.check_count(len(args))
             for arg in args:
                 if type(arg) is not _ndarray:
-                    args = self._converted(args)
-                    break
+                    result = self._run(*self._converted(args))
+                    return as_torch(result) if has_torch(args) else result
             return self._run(*args)
         except RelaxpyError as error:
             if is_user_frame(sys._getframe().f_back):

@@ -13,10 +13,10 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError, close_names
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
-from relaxpy.exec.runtime.torch_tensors import as_numpy, as_torch, is_torch
 from relaxpy.exec.runtime.values import Array, ShapeTuple
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.core.device import Device, device as device_of
+from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch, has_torch
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.frontend.nn import spec as specs
 
@@ -91,7 +91,7 @@ class CompiledModel:
         return _output(result, self._returns_torch(args))
 
     def _returns_torch(self, args: object) -> bool:
-        return _has_torch(args) if self._out_format is None else self._out_format == "torch"
+        return has_torch(args) if self._out_format is None else self._out_format == "torch"
 
     @override
     def __repr__(self) -> str:
@@ -120,7 +120,10 @@ def _input(name: str, spec: specs.ArgSpec, value: Any) -> Any:
             pairs = zip(elements, value, strict=True)
             return tuple(_input(f"{name}[{i}]", e, v) for i, (e, v) in enumerate(pairs))
         case specs.Tensor() | specs.Object():
-            return as_numpy(value)
+            try:
+                return as_numpy(value)
+            except RuntimeCheckError as error:
+                raise RuntimeCheckError(f"argument {name}: {error.diagnostic.message}") from None
 
 
 def _output(value: Any, torch: bool) -> Any:
@@ -129,10 +132,6 @@ def _output(value: Any, torch: bool) -> Any:
     if isinstance(value, tuple):
         return tuple(_output(field, torch) for field in value)
     return as_torch(value) if torch else value
-
-
-def _has_torch(value: Any) -> bool:
-    return any(map(_has_torch, value)) if isinstance(value, (tuple, list)) else is_torch(value)
 
 
 def jit(

@@ -19,11 +19,11 @@ from relaxpy.exec.executable import Executable
 from relaxpy.exec.runtime.python_functions import takes_self
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.tensors import as_tensors
-from relaxpy.exec.runtime.torch_tensors import as_numpy, as_torch, is_torch
 from relaxpy.exec.runtime.values import describe, empty
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch, is_torch
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.target import NAMES
 from relaxpy.ir.module import IRModule
@@ -292,11 +292,7 @@ class BasePyModule:
 
 def _exported(value: Any) -> Any:
     """A result as an array or a tensor of torch, as the current call requires."""
-    if not _returns_torch.get():
-        return value
-    if isinstance(value, tuple):
-        return tuple(map(_exported, value))
-    return as_torch(value)
+    return as_torch(value) if _returns_torch.get() else value
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, RuntimeCheckError, Span
+from relaxpy.exec.runtime.values import as_tensor
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relay.analysis.variables import all_type_vars
 from relaxpy.ir.relay.expr import Constant, Constructor
@@ -283,7 +284,7 @@ def _tensor(value: Any, ty: Type | None) -> npt.NDArray[Any]:
     if isinstance(value, np.generic):
         return np.asarray(value)
     if not isinstance(value, (bool, int, float)) and hasattr(value, "__array__"):
-        return np.asarray(value)
+        return np.asarray(as_tensor(value))
     if not isinstance(value, (bool, int, float, list, tuple)):
         raise MisuseError(
             f"expected a tensor, a tuple or a value of Relay, found {value!r:.60}", about=value

@@ -12,6 +12,7 @@ from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.exec.runtime.values import Array, ShapeTuple, as_tensor
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.foreign_arrays import foreign_array
 from relaxpy.ir.core.tensor import Tensor, check_device
 
 
@@ -61,13 +62,16 @@ def from_dlpack(ext_tensor: object) -> Tensor:
         MisuseError (also TypeError, ValueError): it does not support DLPack, or its memory is not
             that of the processor.
     """
+    problem = "it does not support DLPack"
     try:
-        return np.from_dlpack(ext_tensor).view(Tensor)  # type: ignore[arg-type]
-    except (AttributeError, TypeError, ValueError, BufferError, RuntimeError) as error:
-        raise MisuseError(
-            f"expected an array that supports DLPack, found {ext_tensor!r:.60}: {error}",
-            about=ext_tensor,
-        ) from None
+        if hasattr(ext_tensor, "__dlpack__") and (array := foreign_array(ext_tensor)) is not None:
+            return array.view(Tensor)
+    except BufferError as error:
+        problem = str(error)
+    raise MisuseError(
+        f"expected an array that supports DLPack, found {ext_tensor!r:.60}: {problem}",
+        about=ext_tensor,
+    )
 
 
 @user_facing

@@ -26,6 +26,7 @@ from relaxpy.errors import (
 )
 from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, DataType
+from relaxpy.ir.core.foreign_arrays import read_array
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.relax import nodes as rx
@@ -393,23 +394,10 @@ def as_tensor(value: Any) -> Value:
             raise RuntimeCheckError(rx.MASKED)
         is_view = isinstance(value, Tensor) and value.byte_offset
         return value if is_view else np.asarray(value)
-    readers: tuple[tuple[str, Callable[[Any], Array]], ...] = (
-        ("__dlpack__", np.from_dlpack),
-        ("__array__", np.asarray),
-    )
-    failure: Exception | None = None
-    for method, read in readers:
-        if not hasattr(type(value), method):
-            continue
-        try:
-            return read(value)
-        except (BufferError, RuntimeError, TypeError, ValueError) as error:
-            failure = error
-    if failure is None:
-        return value
-    raise RuntimeCheckError(
-        f"{type(value).__module__}.{type(value).__name__} is not an array in main memory: {failure}"
-    )
+    try:
+        return read_array(value)
+    except BufferError as error:
+        raise RuntimeCheckError(str(error)) from None
 
 
 def from_packed(value: object, sinfos: tuple[rx.StructInfo, ...]) -> Value:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.foreign_arrays import read_array
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
 from relaxpy.ir.core.traverse import rewrite as rewrite_nodes
 from relaxpy.ir.relay.base import RelayExpr as RelayExpr, Textual
@@ -103,8 +104,8 @@ class Constant(RelayExpr):
 
     def __post_init__(self) -> None:
         try:
-            data = np.asarray(self.data)
-        except ValueError as error:
+            data = np.asarray(read_array(self.data))
+        except (ValueError, BufferError) as error:
             raise MisuseError(f"cannot make a tensor of {self.data!r:.60}: {error}") from None
         dtype = DataType(data.dtype)
         if not data.dtype.isnative:
@@ -517,8 +518,8 @@ def const(value: object, dtype: str | None = None) -> Constant:
         data = value if target is None else value.astype(target)
     else:
         try:
-            data = np.array(value, target)
-        except (TypeError, ValueError, OverflowError) as error:
+            data = np.array(read_array(value), target)
+        except (TypeError, ValueError, OverflowError, BufferError) as error:
             raise MisuseError(
                 f"cannot make a tensor of {value!r:.60}: {error}", about=value
             ) from None

@@ -15,6 +15,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, counted, digits
 from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.foreign_arrays import read_array
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs, set_fields
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.op import Op
@@ -151,8 +152,8 @@ class Constant(Expr):
             raise MisuseError(MASKED, about=self.data)
         given = self.data.view(np.ndarray) if isinstance(self.data, Tensor) else self.data
         try:
-            data = np.asarray(given)
-        except ValueError as error:
+            data = np.asarray(read_array(given))
+        except (ValueError, BufferError) as error:
             raise MisuseError(f"cannot make a tensor of {self.data!r:.60}: {error}") from None
         dtype = DataType(data.dtype)
         if not data.dtype.isnative:
@@ -446,8 +447,8 @@ def const(value: object, dtype: str | None = None) -> Constant:
         data = value.astype(target.numpy(), copy=False)
     else:
         try:
-            data = _array(value, target)
-        except (ValueError, TypeError, OverflowError) as error:
+            data = _array(read_array(value), target)
+        except (ValueError, TypeError, OverflowError, BufferError) as error:
             why = "lists differ in length" if "inhomogeneous" in str(error) else str(error)
             raise MisuseError(
                 f"cannot make a tensor of {digits(value)}: {why}", about=value

@@ -186,8 +186,8 @@ def _as_value(value: object, sinfo: StructInfo | None) -> Expr:
         case TupleStructInfo(fields=fields) if isinstance(value, (tuple, list)):
             if len(value) == len(fields):
                 return Tuple(tuple(map(_as_value, value, fields)))
-    if hasattr(value, "__array__"):
-        return Constant(np.asanyarray(value))
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+        return Constant(value)  # type: ignore[arg-type]
     return convert_to_expr(value)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, TrainerStateError, UnknownNameError, close_names, counted
+from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch, has_torch, read_array
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Constant, Function, ShapeExpr, TensorStructInfo, Tuple, Var
 from relaxpy.ir.relax.training.optimizer import static_shape
@@ -62,7 +63,10 @@ class _Values:
 
     def _fitting(self, var: Var, value: Any) -> Array:
         """A copy of the value of `var`, which has its datatype and known sizes."""
-        array = np.array(value)
+        try:
+            array = np.array(read_array(value))
+        except BufferError as error:
+            raise MisuseError(f"{self.kind} {var.name_hint}: {error}", about=value) from None
         sinfo = var.struct_info
         if not isinstance(sinfo, TensorStructInfo):
             return array
@@ -109,7 +113,8 @@ class Trainer:
 
     `vm` runs the compiled module, for example `relaxpy.VirtualMachine(relaxpy.compile(train_mod))`.
     `device` exists for programs of TVM. With `zero_init_param_state` parameters and states begin
-    with zeros; otherwise they have no values until they are set.
+    with zeros; otherwise they have no values until they are set. Results are tensors of torch where
+    inputs or targets are.
 
     Errors:
         MisuseError (also TypeError, ValueError): SetupTrainer has not prepared the module.
@@ -228,11 +233,10 @@ class Trainer:
             MisuseError (also TypeError): the model takes another number of inputs.
         """
         result = self.vm[BACKBONE](*self._arguments(input_instances))
-        count = len(self._states.variables)
-        if not count:
-            return result
-        predictions = result[:-count]
-        return predictions[0] if len(predictions) == 1 else predictions
+        if count := len(self._states.variables):
+            predictions = result[:-count]
+            result = predictions[0] if len(predictions) == 1 else predictions
+        return as_torch(result) if has_torch(input_instances) else result
 
     @user_facing
     def update(self, input_instances: Any, targets: Any) -> Any:
@@ -249,7 +253,7 @@ class Trainer:
         if self._states.variables:
             result, *states = result
             self._states.values = states
-        return result
+        return as_torch(result) if has_torch([input_instances, targets]) else result
 
     @user_facing
     def profile_adjoint(self, input_instances: Any, targets: Any) -> Any:
@@ -269,7 +273,7 @@ class Trainer:
                 about=targets,
             )
         given_inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-        return [*self._arguments(given_inputs), *given]
+        return [*self._arguments(given_inputs), *as_numpy(given)]
 
     def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
         if len(inputs) != self._input_num:
@@ -277,7 +281,11 @@ class Trainer:
                 f"the model takes {counted(self._input_num, 'input')}, found {len(inputs)}",
                 about=inputs,
             )
-        return [*inputs, *self._params.known().values(), *self._states.known().values()]
+        return [
+            *as_numpy(list(inputs)),
+            *self._params.known().values(),
+            *self._states.known().values(),
+        ]
 
 
 def _dtype(var: Var) -> np.dtype[Any]:

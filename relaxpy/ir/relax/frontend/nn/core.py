@@ -12,6 +12,7 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.foreign_arrays import is_torch, read_array
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
@@ -249,9 +250,16 @@ class Parameter(Tensor):
         if data is None:
             self._data = None
             return
-        if not isinstance(data, np.ndarray) and not hasattr(data, "__dlpack__"):
+        self._data = self.checked(data)
+
+    def checked(self, data: object) -> Array:
+        """The array over the memory of a value. Errors: as when `data` is set."""
+        try:
+            array = read_array(data)
+        except BufferError as error:
+            raise MisuseError(f"a parameter has a tensor as value: {error}", about=data) from None
+        if not isinstance(array, np.ndarray):
             raise MisuseError(f"a parameter has a tensor as value, found {data!r:.60}", about=data)
-        array = data if isinstance(data, np.ndarray) else np.from_dlpack(data)
         if array.shape != tuple(self.shape):
             raise MisuseError(
                 f"a parameter of shape {tuple(self.shape)} cannot have a value of shape "
@@ -259,12 +267,14 @@ class Parameter(Tensor):
                 about=data,
             )
         if DataType(array.dtype) != self.dtype:
+            convert = f"to(torch.{self.dtype})" if is_torch(data) else f'astype("{self.dtype}")'
             raise MisuseError(
                 f"a parameter of {self.dtype} cannot have a value of {array.dtype}",
-                hint=f'convert it: value.astype("{self.dtype}")',
+                hint=f"convert it: value.{convert}, or set the datatype of the model before "
+                f'it has values: model.to("{array.dtype}")',
                 about=data,
             )
-        self._data = array
+        return array
 
     @user_facing
     def to(self, dtype: str | None = None) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import Diagnostic, MisuseError, UnknownNameError, close_names, counted
 from relaxpy.ir import hooks
-from relaxpy.ir.relax.frontend.nn.core import Parameter, items_of
+from relaxpy.ir.relax.frontend.nn.core import Array, Parameter, items_of
 from relaxpy.ir.relax.frontend.nn.exporter import export
 from relaxpy.ir.relax.frontend.nn.spec import ModuleSpec
 from relaxpy.ir.relax.frontend.nn.subroutine import SubroutineMixin
@@ -18,6 +19,8 @@ from relaxpy.ir.relax.frontend.nn.tree import Branch, named_items
 from relaxpy.ir.relax.transform.lowering.attach_extern_modules import AttachExternModules
 
 Item = TypeVar("Item")
+_MAX_NOTES: Final = 20
+"""The number of parameters that an error names after the first."""
 
 
 class Module(SubroutineMixin, Branch):
@@ -48,9 +51,10 @@ class Module(SubroutineMixin, Branch):
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True
     ) -> tuple[list[str], list[str]]:
-        """Copy values by the paths of parameters; return missing and unexpected paths.
+        """Set values by the paths of parameters; return missing and unexpected paths.
 
-        `state_dict` has parameters, or what may be the value of one.
+        `state_dict` has parameters, or what may be the value of one, such as the tensors of torch.
+        The values are not copied. If one does not fit, none is set, and the error has all of them.
 
         Errors:
             UnknownNameError (also KeyError): there are such paths, and `strict` is set.
@@ -70,11 +74,27 @@ class Module(SubroutineMixin, Branch):
                 f"the parameters differ: missing {missing}, unexpected {unexpected}",
                 hint="strict=False loads what is there",
             )
+        arrays: dict[str, Array] = {}
+        wrong: list[Diagnostic] = []
         for path in (path for path in params if path in state_dict):
             value = state_dict[path]
-            if (data := value.data if isinstance(value, Parameter) else value) is None:
-                raise MisuseError(f"parameter {path} of the state has no value", about=state_dict)
-            params[path].data = data
+            data = value.data if isinstance(value, Parameter) else value
+            if data is None:
+                wrong.append(Diagnostic(f"parameter {path} of the state has no value"))
+                continue
+            try:
+                arrays[path] = params[path].checked(data)
+            except MisuseError as error:
+                found = error.diagnostic
+                wrong.append(replace(found, message=f"parameter {path}: {found.message}"))
+        if wrong:
+            first, *others = wrong
+            notes = [problem.message for problem in others[:_MAX_NOTES]]
+            if len(others) > _MAX_NOTES:
+                notes.append(f"and {counted(len(others) - _MAX_NOTES, 'other parameter')}")
+            raise MisuseError(replace(first, notes=tuple(notes)), about=state_dict)
+        for path, array in arrays.items():
+            params[path].data = array
         return missing, unexpected
 
     @user_facing
