@@ -25,8 +25,8 @@ help:
 	@echo "             N/10 sessions of queries to integer reasoning, N/10 plans of kernels, and"
 	@echo "             N/5000 hostile texts for each name of I, R and T"
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
-	@echo "make format  write the stub of operators and the pages docs/rules.md, docs/operators.md and"
-	@echo "             docs/passes.md; let ruff tidy the code"
+	@echo "make format  write the stub of operators, the pages docs/rules.md, docs/operators.md and"
+	@echo "             docs/passes.md, and a table of docs/differences.md; let ruff tidy the code"
 	@echo "make clean   remove the environment and all caches"
 
 $(READY): pyproject.toml
@@ -82,6 +82,7 @@ format: $(READY)
 	$(PY) tools/rules.py
 	$(PY) tools/operators.py
 	$(PY) tools/passes.py
+	$(PY) tools/differences.py
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 

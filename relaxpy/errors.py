@@ -16,6 +16,7 @@ from typing import Final, Self
 
 from typing_extensions import override
 
+from relaxpy.absent import instead_of
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.frames import (
     FULL_TRACEBACK,
@@ -428,7 +429,9 @@ def unknown_attribute(
     if name in known:
         hint: str | None = f'functions are items: {display_name}["{name}"]'
     else:
-        hint = close_names(name, (n for n in dir(type(owner)) if not n.startswith("_")))
+        hint = instead_of(f"{type(owner).__name__}.{name}") or close_names(
+            name, (n for n in dir(type(owner)) if not n.startswith("_"))
+        )
         if hint is None and known:
             entry = "main" if "main" in known else known[0]
             hint = f'functions are called by name, as in {display_name}["{entry}"](...)'

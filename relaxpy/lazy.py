@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from relaxpy.absent import attribute_error
 from relaxpy.gc_pause import gc_paused
 
 
@@ -21,7 +22,7 @@ def finder(namespace: dict[str, Any], locations: Mapping[str, str]) -> Callable[
     @gc_paused  # which would visit all that numpy and relaxpy have created for good
     def __getattr__(name: str) -> Any:  # noqa: N807
         if name not in locations:
-            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
+            raise attribute_error(namespace["__name__"], name)
         module, _, attribute = locations[name].partition(":")
         value: Any = import_module(module)
         if attribute:

@@ -15,9 +15,10 @@ ROOMS = {
     "frames": set(),
     "dataclass": set(),
     "gc_pause": set(),
-    "lazy": {"gc_pause"},
+    "absent": set(),
+    "lazy": {"absent", "gc_pause"},
     "screen": {"dataclass"},
-    "errors": {"dataclass", "frames", "screen"},
+    "errors": {"absent", "dataclass", "frames", "screen"},
     "entry": {"errors", "frames"},
     "rules": {"dataclass", "entry", "errors", "screen"},
     "pysource": {"errors"},
@@ -86,7 +87,8 @@ FLOORS = {
         relay/dataflow_pattern.py relay/transform relay/to_relax
     """,
     "relaxpy/exec": """
-        runtime python_ast.py report.py blas.py as_module.py explain.py container.py executable.py
+        runtime python_ast.py report.py blas.py as_module.py explain.py container.py stateful.py
+        executable.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py reference

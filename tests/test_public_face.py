@@ -5,15 +5,28 @@ import inspect
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import relaxpy
 import relaxpy.ir
+from relaxpy.absent import ABSENT, instead_of
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.transform.legalize import register_legalize
+from relaxpy.script import relax as script
 
+PACKAGE = Path(relaxpy.__file__).parent
 FACES = ["relaxpy", "relaxpy.ir"]
+
+
+@script.function
+def negative(x: script.Tensor((2,), "float32")) -> script.Tensor((2,), "float32"):
+    return script.negative(x)
+
+
+EX = relaxpy.compile(negative, "numpy")
 
 
 def seen_by_type_checkers(face: str) -> dict[str, str]:
@@ -156,3 +169,56 @@ def test_modules_are_attributes_of_their_packages() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert found.stderr == ""
+
+
+#: The files of modules that only say that they are absent.
+ABSENT_MODULES = sorted(
+    ".".join(("relaxpy", *file.relative_to(PACKAGE).with_suffix("").parts))
+    for file in (*PACKAGE.glob("*.py"), *PACKAGE.glob("relax/frontend/*.py"))
+    if "raise import_error(__name__)" in file.read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize(("parent", "names", "instead"), ABSENT)
+def test_an_absent_name_of_tvm_says_what_to_use_instead(
+    parent: str, names: str, instead: str
+) -> None:
+    owner: object = import_module(f"relaxpy.{parent}".rstrip(".")) if parent != "Executable" else EX
+    for name in names.split():
+        assert name not in dir(owner)
+        assert not hasattr(owner, name)
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'") as caught:
+            getattr(owner, name)
+        assert f"hint: {instead}" in str(caught.value)
+
+
+@pytest.mark.parametrize("module", ABSENT_MODULES)
+def test_importing_an_absent_module_says_what_to_use_instead(module: str) -> None:
+    parent, _, name = module.rpartition(".")
+    for statement in (
+        f"import {module}",
+        f"import {module}.deeper",
+        f"from {module} import anything",
+        f"from {parent} import {name}",
+    ):
+        with pytest.raises(ImportError, match=f"there is no {module}; ") as caught:
+            exec(statement)
+        assert str(caught.value).endswith(instead_of(module) or "not in the table")
+
+
+def test_the_table_of_absent_names_opens_the_page_of_differences() -> None:
+    tool = [sys.executable, str(PACKAGE.parent / "tools" / "differences.py"), "--check"]
+    assert subprocess.run(tool, check=False).returncode == 0, "run tools/differences.py"
+
+
+def test_names_of_older_versions_of_tvm() -> None:
+    array = relaxpy.nd.array(np.ones((2, 3), "float32"))
+    assert isinstance(array, relaxpy.runtime.NDArray)
+    assert type(array.asnumpy()) is np.ndarray
+    capsule = array.to_dlpack()
+    assert type(capsule).__name__ == "PyCapsule"
+    assert relaxpy.runtime.relax_vm.VirtualMachine is relaxpy.VirtualMachine
+    parser = import_module("relaxpy.script.parser")
+    assert parser.from_source is relaxpy.script.from_source
+    module = relaxpy.IRModule({"main": negative})
+    assert module.astext() == module.script() == module.astext(show_meta_data=False)

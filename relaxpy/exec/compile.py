@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from os import PathLike
 from typing import Any, Final, TypeAlias
@@ -66,13 +66,14 @@ def compile(
     target: TargetLike | None = None,
     *,
     relax_pipeline: str | Callable[[IRModule], IRModule] | None = "default",
+    tir_pipeline: str | None = "default",
 ) -> Executable:
     """An executable of every function of `mod` that has a `global_symbol`.
 
     A single function becomes a module with the function under its symbol, or under `main`. First
     the passes of `relax_pipeline`, a name or a pass, are applied: "default" fuses kernels, and
     "legalize" leaves one for each operator. None applies no pass and omits the check for
-    well-formedness.
+    well-formedness. `tir_pipeline` exists for programs of TVM: targets lower kernels themselves.
 
     The target is "native" (machine code), "numpy", "reference", or a Target. Without one, it is the
     target that was entered. Otherwise, and for TVM's names of processors such as "llvm", it is
@@ -87,6 +88,7 @@ def compile(
             as RELAXPY_TARGET may be.
         UnknownNameError (also ValueError): there is no pipeline of that name.
     """
+    _check_option("tir_pipeline", tir_pipeline, ("default", None))
     module = with_instance(as_module(mod, "compile"))
     requested = target_kind(Target.current() if target is None else target)
     name, not_native = (requested, "") if requested != DEFAULT else default_target()
@@ -119,14 +121,8 @@ def build(
         MisuseError (also TypeError, ValueError): an option has an unknown value, or `params` are
             not parameters of `main`.
     """
-    for name, value, known in (
-        ("exec_mode", exec_mode, ("bytecode", "compiled")),
-        ("tir_pipeline", tir_pipeline, ("default", None)),
-        ("system_lib", system_lib, (None, False, True)),
-    ):
-        if value not in known:
-            listed = " or ".join(map(repr, known))
-            raise MisuseError(f"{name} is {listed}, found {value!r:.60}", about=value)
+    _check_option("exec_mode", exec_mode, ("bytecode", "compiled"))
+    _check_option("system_lib", system_lib, (None, False, True))
     if params is not None and not isinstance(params, Mapping):
         raise MisuseError(f"params are a mapping of values, found {params!r:.60}", about=params)
     if params:
@@ -136,7 +132,13 @@ def build(
             raise MisuseError("params belong to function main, which is missing", about=params)
         module["main"] = main.bind_params(params)  # type: ignore[arg-type]
         mod = module
-    return compile(mod, target, relax_pipeline=relax_pipeline)
+    return compile(mod, target, relax_pipeline=relax_pipeline, tir_pipeline=tir_pipeline)
+
+
+def _check_option(name: str, value: object, known: Sequence[object]) -> None:
+    if value not in known:
+        listed = " or ".join(map(repr, known))
+        raise MisuseError(f"{name} is {listed}, found {value!r:.60}", about=value)
 
 
 @user_facing

@@ -27,6 +27,7 @@ from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
+from relaxpy.exec.stateful import StatefulCalls
 from relaxpy.frames import is_user_frame, keep_callback_frames
 from relaxpy.ir.core.foreign_arrays import as_torch, has_torch
 from relaxpy.ir.core.fork_lock import late_property
@@ -221,11 +222,12 @@ class DirectEntryPoint(EntryPoint):
         self.__call__ = direct(MethodType(EntryPoint.__call__, self))  # type: ignore[method-assign]
 
 
-class Executable(CopiedByReference):
+class Executable(CopiedByReference, StatefulCalls):
     """Compiled functions by name; `instrumented` compiles them again with an instrument.
 
-    It is immutable, so a copy is the executable itself. A pickle contains the saved program, which
-    is compiled again when it is loaded; packed functions must be registered there, too.
+    Only the arguments of `set_input` change, so a copy is the executable itself. A pickle contains
+    the saved program, which is compiled again when it is loaded; packed functions must be
+    registered there, too.
     """
 
     def __init__(
@@ -240,6 +242,7 @@ class Executable(CopiedByReference):
         kernel_source: Callable[[str, SourceKind], str],
         profile: Callable[[str, Sequence[object], int], KernelProfile],
     ) -> None:
+        StatefulCalls.__init__(self)
         self.instrumented = instrumented
         self._profile = profile
         self._kernel_source = kernel_source
@@ -250,6 +253,7 @@ class Executable(CopiedByReference):
         self._private_names = frozenset(private_names)
 
     @user_facing
+    @override
     def __getitem__(self, name: str) -> EntryPoint:
         """The function that can be called under `name` (TOP-3).
 
@@ -275,6 +279,10 @@ class Executable(CopiedByReference):
             f"the executable has no function {name!r}; it has {known}",
             hint=close_names(str(name), self._entries),
         )
+
+    @override
+    def _function(self, name: str) -> EntryPoint:
+        return self[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries

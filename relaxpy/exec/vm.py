@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from time import perf_counter, sleep
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError, unknown_attribute
+from relaxpy.errors import MisuseError, unknown_attribute
 from relaxpy.exec.executable import EntryPoint, Executable
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument, Profiler, ProfileReport
 from relaxpy.exec.runtime.packed import passing_tensors
-from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.tensors import as_tensors
 from relaxpy.exec.runtime.values import FunctionValue, Value, describe
+from relaxpy.exec.stateful import StatefulCalls
+from relaxpy.ir.core.device import Device
+from relaxpy.ir.core.tensor import check_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,50 +65,10 @@ class MachineFunction:
         return repr(self.entry)
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkResult:
-    """The mean time of a call in each repeat.
-
-    Units: seconds.
-    """
-
-    results: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """The mean of the repeats."""
-        return statistics.fmean(self.results)
-
-    @property
-    def median(self) -> float:
-        """The median of the repeats."""
-        return statistics.median(self.results)
-
-    @property
-    def min(self) -> float:
-        """The quickest repeat."""
-        return min(self.results)
-
-    @property
-    def max(self) -> float:
-        """The slowest repeat."""
-        return max(self.results)
-
-    @property
-    def std(self) -> float:
-        """The standard deviation of the repeats."""
-        return statistics.pstdev(self.results)
-
-    @override
-    def __str__(self) -> str:
-        names = ("mean", "median", "max", "min", "std")
-        return ", ".join(f"{name} {getattr(self, name) * 1e3:.4f} ms" for name in names)
-
-
-class VirtualMachine:
+class VirtualMachine(StatefulCalls):
     """Runs functions of an executable with the interface of TVM.
 
-    `device` and `memory_cfg` have no effect, since Python manages the memory of all values.
+    `device` is the processor, and `memory_cfg` has no effect: Python manages the memory of values.
     """
 
     NAIVE_ALLOCATOR = 1
@@ -119,28 +78,30 @@ class VirtualMachine:
     def __init__(
         self,
         rt_mod: Executable,
-        device: object = None,
+        device: Device | str | Sequence[Device | str] | None = None,
         memory_cfg: object = None,
         profile: bool = False,
     ) -> None:
-        """Errors: MisuseError (also TypeError) if `rt_mod` is not an Executable."""
+        """Errors: MisuseError (also TypeError): it is no Executable, or a device no processor."""
         if not isinstance(rt_mod, Executable):
             raise MisuseError(
                 f"a VirtualMachine runs an Executable, found {type(rt_mod).__name__}",
                 hint="compile the module first: relaxpy.compile(mod)",
                 about=rt_mod,
             )
+        StatefulCalls.__init__(self)
         self._executable = rt_mod
+        for one in device if isinstance(device, (list, tuple)) else (device,):
+            check_device(one)
         self.device = device
         self._saved: dict[str, SavedFunction] = {}
-        self._inputs: dict[str, tuple[object, ...]] = {}
-        self._outputs: dict[str, Value] = {}
         self._instrument: Instrument | None = None
         self._per_thread = threading.local()
         """Its attribute `profiler` is that of a thread that profiles."""
         self._instrumented_entries: Mapping[str, EntryPoint] | None = None
 
     @user_facing
+    @override
     def __getitem__(self, name: str) -> Callable[..., Value]:
         """The saved function `name`, or else that of the executable.
 
@@ -170,6 +131,7 @@ class VirtualMachine:
             """Errors: UnknownAttributeError (also AttributeError), with the known names."""
             raise unknown_attribute(self, name, "vm", () if name.startswith("_") else self)
 
+    @override
     def _function(self, name: str) -> EntryPoint:
         entry = self._executable[name]
         return entry if self._active_instrument() is None else self._instrumented()[name]
@@ -250,73 +212,6 @@ class VirtualMachine:
             self._per_thread.profiler = outer
 
     @user_facing
-    def time_evaluator(
-        self,
-        func_name: str,
-        dev: object = None,
-        number: int = 10,
-        repeat: int = 1,
-        min_repeat_ms: float = 0,
-        cooldown_interval_ms: float = 0,
-        repeats_to_cooldown: int = 1,
-        f_preproc: str = "",
-    ) -> Callable[..., BenchmarkResult]:
-        """The function that measures the time of `func_name` for the arguments that it gets.
-
-        The argument of "invoke_stateful" is the name of a function whose inputs were set.
-
-        After a warm-up call there are `repeat` repeats of `number` calls each, or of more calls if
-        these take less than `min_repeat_ms`. The packed function `f_preproc` is called with the
-        arguments before each repeat. There is a pause after every `repeats_to_cooldown` repeats.
-
-        Units:
-            min_repeat_ms, cooldown_interval_ms  milliseconds
-        Errors:
-            UnknownNameError: there is no such function.
-            MisuseError: a number is not positive, or a time is negative.
-        """
-        function: Callable[..., object] = self.invoke_stateful
-        if func_name != "invoke_stateful":
-            function = self[func_name]
-        for name, count in (
-            ("number", number),
-            ("repeat", repeat),
-            ("repeats_to_cooldown", repeats_to_cooldown),
-        ):
-            if not isinstance(count, int) or count < 1:
-                raise MisuseError(f"{name} is a positive integer, found {count!r}", about=count)
-        for name, time in (
-            ("min_repeat_ms", min_repeat_ms),
-            ("cooldown_interval_ms", cooldown_interval_ms),
-        ):
-            if not isinstance(time, (int, float)) or not 0 <= time < math.inf:
-                raise MisuseError(f"{name} is a time in ms, found {time!r:.60}", about=time)
-        prepare = get_global_func(f_preproc) if f_preproc else None
-
-        def seconds(args: tuple[object, ...], count: int) -> float:
-            start = perf_counter()
-            for _ in range(count):
-                function(*args)
-            return perf_counter() - start
-
-        def measure(*args: object) -> BenchmarkResult:
-            function(*args)
-            count = number
-            while min_repeat_ms > 0 and (taken := seconds(args, count)) * 1e3 < min_repeat_ms:
-                missing = min_repeat_ms / max(taken * 1e3, min_repeat_ms / 10)
-                count = math.ceil(count * min(10.0, 1.2 * missing))
-            results = []
-            for i in range(repeat):
-                if i and i % repeats_to_cooldown == 0:
-                    sleep(cooldown_interval_ms / 1e3)
-                if prepare is not None:
-                    prepare(*args)
-                results.append(seconds(args, count) / count)
-            return BenchmarkResult(tuple(results))
-
-        return measure
-
-    @user_facing
     def invoke_closure(self, closure: FunctionValue, *args: object) -> Value:
         """Call a closure that a function returned.
 
@@ -351,42 +246,3 @@ class VirtualMachine:
             raise MisuseError(f"there is already a function {saved_name!r}", about=saved_name)
         positional = function.positional_args(args, kwargs)
         self._saved[saved_name] = SavedFunction(self, func_name, positional, include_return)
-
-    @user_facing
-    def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
-        """Store arguments for `invoke_stateful(func_name)`.
-
-        Errors:
-            UnknownNameError: there is no such function.
-            RuntimeCheckError: the number of arguments is wrong.
-        """
-        self._inputs[func_name] = self._executable[func_name].positional_args(args, kwargs)
-
-    @user_facing
-    def invoke_stateful(self, func_name: str) -> None:
-        """Call a function with its stored arguments, and store its result.
-
-        Errors:
-            RuntimeCheckError: no arguments are stored, or a check of the program failed.
-        """
-        function = self._function(func_name)
-        if func_name not in self._inputs:
-            raise RuntimeCheckError(
-                f"no input was set for {func_name}", hint=f"call set_input({func_name!r}, ...)"
-            )
-        with passing_tensors():
-            self._outputs[func_name] = function(*self._inputs[func_name])
-
-    @user_facing
-    def get_outputs(self, func_name: str) -> Value:
-        """The result of the last `invoke_stateful(func_name)`.
-
-        Errors:
-            UnknownNameError: there is no such function, or it was not invoked.
-        """
-        _ = self._executable[func_name]
-        if func_name not in self._outputs:
-            raise UnknownNameError(
-                f"{func_name} has no outputs yet", hint=f"call invoke_stateful({func_name!r})"
-            )
-        return as_tensors(self._outputs[func_name], self._inputs[func_name])

@@ -1,5 +1,6 @@
 """The graph level of the IR: expressions, struct info, and the tools that work on them."""
 
+from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.exec.compile import build as build
 from relaxpy.exec.exec_builder import ExecBuilder as ExecBuilder
 from relaxpy.exec.executable import Executable as Executable, VMExecutable as VMExecutable
@@ -94,3 +95,5 @@ from relaxpy.relax import (
 from relaxpy.relax.expr_functor import ExprMutator as ExprMutator, ExprVisitor as ExprVisitor
 
 TensorType = DynTensorType
+
+_hint_at_absent(globals())

@@ -1,5 +1,6 @@
 """Run-time values, executables and packed functions."""
 
+from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.exec.compile import load_executable, load_executable as load_module
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind
@@ -23,9 +24,9 @@ from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.core.device import Device, cpu, cuda, device
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node as Object
-from relaxpy.ir.core.tensor import Tensor
+from relaxpy.ir.core.tensor import Tensor, Tensor as NDArray
 from relaxpy.ir.tir.ops import const
-from relaxpy.runtime import container, executable, module, object, params, vm
+from relaxpy.runtime import container, executable, module, object, params, relax_vm, vm
 
 __all__ = [
     "Category",
@@ -33,6 +34,7 @@ __all__ = [
     "DataType",
     "Device",
     "Executable",
+    "NDArray",
     "Object",
     "ShapeTuple",
     "Tensor",
@@ -61,9 +63,12 @@ __all__ = [
     "params",
     "register_func",
     "register_global_func",
+    "relax_vm",
     "remove_global_func",
     "save_param_dict",
     "save_param_dict_to_file",
     "tensor",
     "vm",
 ]
+
+_hint_at_absent(globals())

@@ -1,5 +1,6 @@
 """Tensor expressions: tensors as functions of their indices."""
 
+from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.ir.te.kernels import extern_primfunc
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.te.tag import TagScope, tag_scope
@@ -142,3 +143,5 @@ __all__ = [
     "truncmod",
     "var",
 ]
+
+_hint_at_absent(globals())

@@ -1,5 +1,6 @@
 """The loop level: scalar expressions, statements, buffers and PrimFuncs."""
 
+from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.ir.te.tensor import ProducerLoad
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
@@ -334,3 +335,5 @@ __all__ = [
 ]
 globals().update(_INTRINSICS)
 __all__ += sorted(_INTRINSICS)
+
+_hint_at_absent(globals())

@@ -1,5 +1,6 @@
 """Passes over PrimFuncs."""
 
+from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.ir.pass_infra.prim_func_pass import Apply, Filter, PrimFuncPass, prim_func_pass
 from relaxpy.ir.tir.transform.use_assume_to_reduce_branches import UseAssumeToReduceBranches
 from relaxpy.ir.transform import ApplyPassToFunction, PrintIR
@@ -13,3 +14,5 @@ __all__ = [
     "UseAssumeToReduceBranches",
     "prim_func_pass",
 ]
+
+_hint_at_absent(globals())

@@ -1,5 +1,6 @@
 """Common tensor functions as tensor expressions."""
 
+from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.ir.te.topi import *
 from relaxpy.ir.te.topi import __all__ as __all__
 from relaxpy.topi import (
@@ -9,3 +10,5 @@ from relaxpy.topi import (
     testing as testing,
     transform as transform,
 )
+
+_hint_at_absent(globals())

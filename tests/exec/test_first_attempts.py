@@ -46,7 +46,7 @@ EX = relaxpy.compile(MLP)
 VM = relaxpy.VirtualMachine(EX)
 
 CALL = 'relaxpy.compile(mod)["main"](...)'
-NO_TARGET = "relaxpy runs on NumPy"
+NO_TARGET = "programs run on the processor"
 REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "MLP(x, w)": (lambda: MLP(ONES, ONES), TypeError, CALL),
     "MLP(x, w, x)": (lambda: MLP(ONES, ONES, ONES), TypeError, CALL),

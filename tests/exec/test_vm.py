@@ -1,6 +1,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,9 @@ def test_closures_are_invoked(vm: VirtualMachine) -> None:
         vm.invoke_closure(5)  # type: ignore[arg-type]
 
 
-def test_inputs_and_outputs_are_kept_between_calls(vm: VirtualMachine) -> None:
+@pytest.mark.parametrize("on_executable", [False, True])
+def test_inputs_and_outputs_are_kept_between_calls(vm: VirtualMachine, on_executable: bool) -> None:
+    machine, vm = vm, vm.module if on_executable else vm  # type: ignore[assignment]
     with pytest.raises(RuntimeCheckError, match="no input was set for pair"):
         vm.invoke_stateful("pair")
     vm.set_input("pair", X, z=X)
@@ -56,6 +59,21 @@ def test_inputs_and_outputs_are_kept_between_calls(vm: VirtualMachine) -> None:
         vm.set_input("pair", X)
     with pytest.raises(UnknownNameError):
         vm.set_input("pear", X)
+    assert len(vm.time_evaluator("invoke_stateful", "cpu", repeat=2)("pair").results) == 2
+    assert len(vm.time_evaluator("pair", number=1, repeat=3)(X, X).results) == 3
+    if on_executable:  # what is set there is not set in its machines
+        with pytest.raises(RuntimeCheckError, match="no input was set for pair"):
+            machine.invoke_stateful("pair")
+
+
+@pytest.mark.parametrize("device", ["cuda", [relaxpy.cpu(), relaxpy.cuda(1)], 2])
+def test_a_machine_is_on_the_processor(vm: VirtualMachine, device: Any) -> None:
+    for processor in ("cpu", relaxpy.cpu(), [relaxpy.cpu()], 1, None):
+        assert relaxpy.VirtualMachine(vm.module, processor)["pair"](X, X) == (X, X)
+    with pytest.raises(
+        MisuseError, match=r"arrays on cpu:0, found device cuda:[01]\n.*\n.*\n.*omit"
+    ):
+        relaxpy.VirtualMachine(vm.module, device)
 
 
 def test_a_function_is_saved_with_its_arguments(vm: VirtualMachine) -> None:
@@ -103,7 +121,7 @@ def test_rounds_are_prepared_and_cooled_down(
     vm: VirtualMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[object] = []
-    monkeypatch.setattr("relaxpy.exec.vm.sleep", steps.append)
+    monkeypatch.setattr("relaxpy.exec.stateful.sleep", steps.append)
     relaxpy.register_func("test.prepare", lambda *args: steps.append(len(args)))
     try:
         found = vm.time_evaluator("pair", "cpu", 1, 4, 0, 20, 2, "test.prepare")(X, X)
@@ -244,7 +262,6 @@ def test_a_profile_is_of_its_own_thread(chain: VirtualMachine) -> None:
 
 def test_what_was_set_is_timed_too(vm: VirtualMachine) -> None:
     vm.set_input("pair", X, X)
-    assert len(vm.time_evaluator("invoke_stateful", "cpu", repeat=2)("pair").results) == 2
     assert "pair" in str(vm.profile("pair"))
 
 
@@ -258,5 +275,9 @@ def test_build_takes_the_parameters_of_compilers() -> None:
     for wrong in ({"exec_mode": "fast"}, {"tir_pipeline": "none"}, {"system_lib": 3}):
         with pytest.raises(MisuseError, match=rf"{next(iter(wrong))} is"):
             relax.build(main, **wrong)  # type: ignore[arg-type]
+    compiled = relaxpy.compile(main, tir_pipeline="default")
+    assert compiled["main"](X, X).tolist() == [2, 2]
+    with pytest.raises(MisuseError, match="tir_pipeline is 'default' or None"):
+        relaxpy.compile(main, tir_pipeline="zero")
     with pytest.raises(MisuseError, match="params belong to function main"):
         relax.build(main.with_attr("global_symbol", "f"), params={"w": X})

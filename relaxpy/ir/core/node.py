@@ -83,6 +83,10 @@ class Node:
         text: str = hooks.call("script", self, **options)
         return text
 
+    def astext(self, show_meta_data: bool = True) -> str:
+        """Return the TVMScript text, by the name that it had in TVM before `script`."""
+        return self.script(show_meta=show_meta_data)
+
     @user_facing
     def show(
         self, style: str | None = None, black_format: bool | None = None, **options: object

@@ -77,7 +77,7 @@ def target_kind(target: object) -> str:
         raise MisuseError(
             f"there is no target {kind!r:.60}; targets are {', '.join(NAMES)}",
             hint=close_names(str(kind), (*NAMES, *PROCESSORS))
-            or "relaxpy runs on NumPy, on any processor: omit the target",
+            or 'programs run on the processor: omit the target, or write "native"',
             about=target,
         )
     return str(kind)

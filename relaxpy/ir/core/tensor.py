@@ -22,7 +22,11 @@ def check_device(device: Device | str | None) -> None:
         return
     found = device if isinstance(device, Device) else device_of(device)
     if found.kind != "cpu":
-        raise MisuseError(f"tensors are NumPy arrays on cpu:0, found device {found}", about=device)
+        raise MisuseError(
+            f"tensors are NumPy arrays on cpu:0, found device {found}",
+            about=device,
+            hint="programs run on the processor: omit the device",
+        )
 
 
 class Tensor(np.ndarray[Any, Any]):
@@ -66,6 +70,13 @@ class Tensor(np.ndarray[Any, Any]):
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy of the elements, as an array of NumPy."""
         return np.array(self)
+
+    #: The name of `numpy` up to TVM v0.19.
+    asnumpy = numpy
+
+    def to_dlpack(self) -> object:
+        """The memory as a capsule of DLPack, which `from_dlpack` of other libraries reads."""
+        return self.__dlpack__()
 
     @user_facing
     def copyfrom(self, source_array: object) -> Tensor:

@@ -42,6 +42,7 @@ class Textual(Node):
 
     __slots__ = ()
 
+    @override
     def astext(
         self, show_meta_data: bool = True, annotate: Callable[[RelayExpr], str] | None = None
     ) -> str:

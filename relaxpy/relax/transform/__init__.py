@@ -1,5 +1,6 @@
 """The passes over Relax programs."""
 
+from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.exec.bisect import Bisection as Bisection, bisect as bisect
 from relaxpy.exec.explain import Explanation as Explanation, explain as explain
 from relaxpy.ir.relax.dpl.fusion import (
@@ -91,3 +92,5 @@ from relaxpy.ir.relax.transform import (
 )
 from relaxpy.ir.relax.transform.fusion.cost import fusion_pays as fusion_pays
 from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
+
+_hint_at_absent(globals())

@@ -7,11 +7,15 @@ from relaxpy.lazy import finder as _finder
 if TYPE_CHECKING:
     from relaxpy.script import ir as ir, relax as relax, tir as tir
     from relaxpy.script.ir import ir_module as ir_module
-    from relaxpy.script.read import from_source as parse  # noqa: F401
+    from relaxpy.script.read import (
+        from_source as from_source,
+        from_source as parse,  # noqa: F401
+    )
     from relaxpy.script.tir import prim_func as prim_func
 
 #: What users of TVM look for here: the namespaces of programs, and how programs are read.
 _LOCATIONS = {
+    "from_source": "relaxpy.script.read:from_source",
     "ir": "relaxpy.script.ir",
     "ir_module": "relaxpy.script.ir:ir_module",
     "parse": "relaxpy.script.read:from_source",

@@ -1,5 +1,6 @@
 """Models as Python classes, in the manner of PyTorch, which become modules of Relax."""
 
+from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.ir.relax.frontend.nn.core import (
     Effect as Effect,
     Object as Object,
@@ -129,3 +130,5 @@ from relaxpy.relax.frontend.nn.op import (
     wrap_nested as wrap_nested,
     zeros as zeros,
 )
+
+_hint_at_absent(globals())

@@ -1,0 +1,149 @@
+"""Names of TVM that are absent or differ here: one table, with what to use instead of each.
+
+Errors of modules and objects quote it, and docs/differences.md begins with it. Whatever adds a name
+removes it here, with its file if it has one that only raises `import_error`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+_NO_SCHEDULE = "kernels have no schedules: native code is in vectors and threads without them"
+_NOT_TUNED = f"nothing is tuned; {_NO_SCHEDULE}"
+_NO_LIBRARY = "no compiler and no library of kernels is called; relaxpy.doctor() says what is there"
+_DEVICE = "relaxpy.device('metal') describes a device; programs run on the processor"
+_ONE_PROCESS = "programs run in this process, as its only worker"
+_TARGET = "write relaxpy.target.Target('native'), or omit the target"
+_IMPORTER = (
+    "there is no importer: write the model with relax.frontend.nn, "
+    "whose load_state_dict takes the weights (docs/nn.md)"
+)
+
+#: A module below `tvm`, or a class; its names; and what to use instead of all of them.
+ABSENT: tuple[tuple[str, str, str], ...] = (
+    ("relax.frontend", "torch onnx stablehlo tflite", _IMPORTER),
+    ("relax.frontend.nn", "llm", "there are no paged caches; nn.KVCache is one of fixed blocks"),
+    ("tir", "Schedule ScheduleError ScheduleState StmtSRef TensorIntrin", _NO_SCHEDULE),
+    ("tir.schedule", "Schedule ScheduleError Trace BlockRV LoopRV", _NO_SCHEDULE),
+    ("te", "create_schedule thread_axis", _NO_SCHEDULE),
+    ("", "dlight meta_schedule s_tir auto_scheduler autotvm", _NOT_TUNED),
+    ("relax.transform", "tuning_api", _NOT_TUNED),
+    ("", "lower driver", "relaxpy.compile(func) compiles a kernel, too"),
+    ("tir", "build", "relaxpy.compile(func) compiles a kernel, too"),
+    ("tir", "Load Store ProducerStore", "write tir.BufferLoad and tir.BufferStore"),
+    ("tir", "Any", "a dimension that is not known is a variable, tir.Var('n', 'int64')"),
+    ("", "tirx", "it is relaxpy.tir, as up to v0.22"),
+    ("", "ffi", "register_global_func is in relaxpy, and convert in relaxpy.runtime"),
+    ("", "register_object", "nodes are classes of Python, which need no registration"),
+    ("", "ext_dev hexagon metal opencl rocm vpi vulkan webgpu", _DEVICE),
+    ("runtime", "ext_dev hexagon metal opencl rocm vpi vulkan webgpu", _DEVICE),
+    ("", "rpc micro", _ONE_PROCESS),
+    ("runtime", "disco", _ONE_PROCESS),
+    ("runtime", "Module", "relaxpy.compile and load_executable return a relaxpy.Executable"),
+    (
+        "runtime",
+        "PackedFunc",
+        "packed functions are functions of Python, which register_func names",
+    ),
+    ("runtime", "ndarray", "relaxpy.runtime.tensor makes a tensor of an array"),
+    ("runtime", "String", "strings are those of Python"),
+    ("runtime", "enabled system_lib load_static_library", _NO_LIBRARY),
+    ("runtime", "num_threads", "the environment variable RELAXPY_NUM_THREADS decides it"),
+    (
+        "Executable",
+        "get_source inspect_source imported_modules import_module get_lib",
+        "ex.source is the Python text, and ex.kernel_source(name, 'llvm') the code of a kernel",
+    ),
+    (
+        "Executable",
+        "get_function entry_func implements_function",
+        "functions are called by name, as in ex['main'](...); 'main' in ex says if there is one",
+    ),
+    (
+        "Executable",
+        "save_function invoke_closure set_instrument",
+        "relaxpy.VirtualMachine(ex) has it",
+    ),
+    ("relax", "vm", "relax.build compiles, and relax.VirtualMachine runs what it returns"),
+    (
+        "contrib",
+        "graph_executor graph_runtime debugger",
+        "what relaxpy.relay.build returns is called, or run by relax.VirtualMachine",
+    ),
+    ("contrib", "cc nvcc ndk xcode emcc cblas cublas cudnn mkl dnnl cutlass thrust", _NO_LIBRARY),
+    ("contrib", "utils download pickle_memoize", "tempfile, urllib and functools of Python do it"),
+    ("contrib", "dlpack", "relaxpy.runtime.from_dlpack reads what supports DLPack"),
+    ("topi", "cuda gpu x86 arm_cpu cpp", "relaxpy.topi has one form of each function"),
+    ("target", "arm_cpu cuda hexagon intel_graphics mali rocm", _TARGET),
+    ("target", "codegen list_kinds list_tags register_tag", _TARGET),
+    (
+        "tir.transform",
+        "Simplify CommonSubexprElimTIR RemoveNoOp ConvertSSA HoistExpression HoistIfThenElse "
+        "LoopPartition UnrollLoop VectorizeLoop ConvertForLoopsToSerial StorageRewrite "
+        "CompactBufferAllocation PlanAndUpdateBufferAllocationLocation LowerInitBlock "
+        "LowerMatchBuffer LowerOpaqueBlock LowerIntrin LowerTVMBuiltin LowerCustomDatatypes "
+        "LowerCrossThreadReduction LowerThreadAllreduce LowerWarpMemory LowerAsyncDMA "
+        "LowerAutoCopy LowerVtcmAlloc LowerDeviceKernelLaunch ConvertBlocksToOpaque "
+        "FlattenBuffer NarrowDataType ForceNarrowIndexToInt32 BF16ComputeLegalize "
+        "BF16StorageLegalize FP8ComputeLegalize FP8StorageLegalize InjectDoubleBuffer "
+        "InjectRollingBuffer InjectSoftwarePipeline InjectVirtualThread InjectPermutedLayout "
+        "InjectPTXAsyncCopy InlinePrivateFunctions InferFragment InstrumentBoundCheckers "
+        "InstrumentProfileIntrinsics AnnotateEntryFunc AnnotateIrregularLoop "
+        "AnnotateDeviceRegions BindTarget CombineContextCall DecorateDeviceScope "
+        "DefaultGPUSchedule ExtractPrimFuncConstants LiftThreadBinding MakePackedAPI "
+        "MakeUnpackedAPI ManifestSharedMemoryLocalStage MergeSharedMemoryAllocations "
+        "PointerValueTypeRewrite ReduceBranchingThroughOvercompute RemoveAssume "
+        "RemoveStoreUndef RemoveWeightLayoutRewriteBlock RenormalizeSplitPattern "
+        "RewriteUnsafeSelect SkipAssert SplitHostDevice ThreadSync TransformMmaBufferLayout "
+        "UnifyThreadBinding VerifyMemory VerifyVTCMLimit",
+        "relaxpy.compile does all that its targets need; Analyzer().simplify of relaxpy.arith "
+        "simplifies an expression",
+    ),
+    (
+        "tir.analysis",
+        "verify_memory verify_ssa verify_gpu_code calculate_allocated_bytes estimate_tir_flops "
+        "detect_buffer_access_lca get_block_access_region get_block_read_write_region "
+        "undefined_vars is_pure_function assert_pure_function",
+        "verify_well_formed checks a kernel; ex.profile(...) counts its operations and bytes",
+    ),
+)
+
+
+@cache
+def _instead() -> Mapping[str, str]:
+    return {
+        f"{parent}.{name}".removeprefix("."): instead
+        for parent, names, instead in ABSENT
+        for name in names.split()
+    }
+
+
+def instead_of(path: str) -> str | None:
+    """What to use instead of a path below `tvm`, or of an attribute of a class, if it is listed."""
+    return _instead().get(path.removeprefix("relaxpy."))
+
+
+def attribute_error(module: str, name: str) -> AttributeError:
+    """The error for a name that a module of relaxpy does not have."""
+    message = f"module {module!r} has no attribute {name!r}"
+    hint = instead_of(f"{module}.{name}")
+    return AttributeError(
+        f"{message}\n  hint: {hint}" if hint else message, name=name, obj=sys.modules[module]
+    )
+
+
+def hint_at_absent(namespace: dict[str, Any]) -> None:
+    """Give a module its `__getattr__` (PEP 562), which type checkers do not see."""
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        raise attribute_error(namespace["__name__"], name)
+
+    namespace["__getattr__"] = __getattr__
+
+
+def import_error(module: str) -> ImportError:
+    """The error for importing a module that is absent."""
+    return ImportError(f"there is no {module}; {instead_of(module)}", name=module)

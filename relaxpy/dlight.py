@@ -1,0 +1,5 @@
+"""Schedules for kinds of kernels, which are absent: the import says what to use instead."""
+
+from relaxpy.absent import import_error
+
+raise import_error(__name__)
