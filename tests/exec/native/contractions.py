@@ -1,9 +1,8 @@
-"""Runs contractions of arrays that lie at the edges of pages which must not be accessed."""
+"""Runs contractions of arrays."""
 
 from __future__ import annotations
 
 import ctypes
-import mmap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -17,21 +16,6 @@ from relaxpy.exec.native.llvm.function import F32, I64, POINTER, Function, Type,
 from relaxpy.exec.native.machine_code.machine import Machine, host
 
 TYPES = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
-PAGE = mmap.PAGESIZE
-
-
-def guarded(array: np.ndarray, *, at_end: bool) -> np.ndarray:
-    """A contiguous copy of `array` before or after a page that must not be accessed."""
-    size = max(1, -(-array.nbytes // PAGE)) * PAGE
-    memory = mmap.mmap(-1, size + 2 * PAGE)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    libc = ctypes.CDLL(None)
-    for page in (start, start + PAGE + size):
-        assert libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), 0) == 0
-    first = PAGE + (size - array.nbytes if at_end else 0)
-    result = np.frombuffer(memory, array.dtype, array.size, first).reshape(array.shape)
-    result[...] = array
-    return result
 
 
 def element(array: np.ndarray) -> Type:

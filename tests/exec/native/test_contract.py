@@ -11,7 +11,7 @@ import pytest
 
 import relaxpy
 from relaxpy.script import from_source
-from tests.exec.native.contractions import guarded
+from tests.guard_pages import guarded
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 

@@ -13,8 +13,9 @@ from relaxpy.exec.native.contraction.operands import Contraction
 from relaxpy.exec.native.contraction.tile_sizes import Tile
 from relaxpy.exec.native.llvm.function import I32, Function
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
-from tests.exec.native.contractions import Kernel, check, expected, guarded
+from tests.exec.native.contractions import Kernel, check, expected
 from tests.exec.native.test_tiles import extreme_bytes, numbers, run, shapes
+from tests.guard_pages import guarded
 
 
 def dot(f: Function, contraction: Contraction, tile: Tile) -> DotEmitter:

@@ -8,8 +8,8 @@ import pytest
 import relaxpy
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.script import from_source
-from tests.exec.native.contractions import guarded
 from tests.exec.native.test_contract import convolution, graph, numbers, run
+from tests.guard_pages import guarded
 
 
 def integers(*shape: int, dtype: str = "float32") -> np.ndarray:

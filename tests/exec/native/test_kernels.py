@@ -11,10 +11,10 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.native.calls.entry import DTYPES
 from relaxpy.script import from_source
-from tests.exec.native.contractions import guarded
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.seed import SEED
+from tests.guard_pages import guarded
 
 RNG = np.random.default_rng(20)
 

@@ -9,8 +9,8 @@ import pytest
 import relaxpy
 from relaxpy.script import from_source
 from tests.exec.native.claims import claim
-from tests.exec.native.contractions import guarded
 from tests.exec.native.test_contract import graph, numbers
+from tests.guard_pages import guarded
 
 
 @pytest.mark.parametrize("columns", [64, 65, 130, 200])

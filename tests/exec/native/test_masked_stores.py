@@ -16,7 +16,7 @@ from relaxpy.exec.native.calls.jit import compile_module
 from relaxpy.exec.native.llvm.function import I64, POINTER, Type, Value
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
-from tests.exec.native.contractions import guarded
+from tests.guard_pages import guarded
 
 WIDTHS = (8, 16, 32, 64)
 SYMBOLIC = "symbolic"

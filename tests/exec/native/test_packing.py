@@ -17,8 +17,8 @@ from relaxpy.exec.native.values import packing
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.ir.op import Op
 from relaxpy.script import from_source
-from tests.exec.native.contractions import guarded
 from tests.exec.native.test_contract import graph, numbers
+from tests.guard_pages import guarded
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import relaxpy
 from relaxpy.script import from_source
 from tests.exec.native.claims import claim
-from tests.exec.native.contractions import guarded
+from tests.guard_pages import guarded
 
 UPDATES = {
     "T.min(D[i, j], D[i, k] + D[k, j])": lambda d, i, j, k: np.minimum(d[i, j], d[i, k] + d[k, j]),

@@ -12,9 +12,9 @@ import relaxpy
 from relaxpy.exec.native.machine_code import machine
 from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.script import from_source
-from tests.exec.native.contractions import guarded
 from tests.exec.native.oracle import Array
 from tests.exec.native.test_contract import graph, numbers
+from tests.guard_pages import guarded
 
 COUNTS = (0, 1, 2, 15, 16, 17, 40, 333)
 

@@ -15,12 +15,12 @@ from relaxpy.errors import RelaxpyError, RuntimeCheckError
 from relaxpy.exec.native.threads import pool
 from relaxpy.exec.native.trees import cost
 from relaxpy.script import from_source
-from tests.exec.native.contractions import guarded
 from tests.exec.native.test_contract import graph
 from tests.exec.native.test_kernels import COLUMN, PROGRAMS, ROWS, floats, function
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.seed import SEED
+from tests.guard_pages import guarded
 
 RNG = np.random.default_rng(21)
 pool_of = cache(pool.Pool)

@@ -12,7 +12,8 @@ import pytest
 from relaxpy.exec.native.contraction.operands import Initial, Memory
 from relaxpy.exec.native.llvm.function import F32, I32, I64, Function, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
-from tests.exec.native.contractions import Kernel, check, expected, guarded
+from tests.exec.native.contractions import Kernel, check, expected
+from tests.guard_pages import guarded
 
 SIZES = [(1, 1, 1), (13, 100, 33), (131, 51, 17), (5, 16, 1100)]
 ORDERS = ["mk,kn->mn", "km,kn->mn", "mk,nk->mn", "km,nk->mn"]

@@ -10,7 +10,7 @@ import pytest
 
 import relaxpy
 from relaxpy.script import from_source
-from tests.exec.native.contractions import guarded
+from tests.guard_pages import guarded
 
 Array = np.ndarray[Any, Any]
 ROWS, COLUMNS, DEPTH = 5, 19, 18

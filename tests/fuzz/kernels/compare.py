@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -86,7 +88,10 @@ def examine(program: Program, targets: Sequence[str] = TARGETS, *, trip: bool = 
         for target, executable in executables.items():
             try:
                 with _blocks(program):
-                    found = _found(target, executable, oracle.name, call, expected)
+                    function = executable[oracle.name]
+                    if program.stack and target == "native" and isinstance(expected, Finished):
+                        function = _in_a_thread(function, program.stack)
+                    found = _found(target, function, call, expected)
             except Hangs:
                 if isinstance(expected, UndefinedError):
                     return outcome  # a bound that was never written may be any number
@@ -108,6 +113,28 @@ def _blocks(program: Program) -> Iterator[None]:
         yield
     finally:
         row_blocks.TARGET, row_blocks.WORTH_THREADS, blocking.MUCH_WORK = before
+
+
+def _in_a_thread(function: Callable[..., Any], stack: int) -> Callable[..., Any]:
+    """`function` called in a thread with a stack of so many bytes."""
+
+    def called(*args: Any) -> Any:
+        future: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(function(*args))
+            except BaseException as error:
+                future.set_exception(error)
+
+        usual = threading.stack_size(stack)
+        try:
+            threading.Thread(target=run, daemon=True).start()
+        finally:
+            threading.stack_size(usual)
+        return future.result()
+
+    return called
 
 
 def _round_trip(func: Any) -> list[Failure]:
@@ -144,8 +171,7 @@ def _expected(oracle: Oracle, call: Call) -> Expected:
 
 def _found(
     target: str,
-    executable: Any,
-    name: str,
+    function: Callable[..., Any],
     call: Call,
     expected: Finished | RefusedError | UndefinedError,
 ) -> Failure | None:
@@ -153,7 +179,7 @@ def _found(
     args, memories = call.build()
     before = [m.copy() for m in memories]
     try:
-        executable[name](*args)
+        function(*args)
     except RelaxpyError as error:
         text = str(error)
         if isinstance(expected, Finished) and not _may_refuse(call, text):

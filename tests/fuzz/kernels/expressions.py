@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
+from ml_dtypes import finfo
+
 from tests.fuzz.kernels.names import PLAIN, colliding
 from tests.fuzz.kernels.semantics import BITS, FLOATS, low_and_high
 
@@ -272,10 +274,10 @@ class Expressions:
     def real(self, dtype: str) -> float:
         """A float: a small one whose sums are exact, a special one, or any."""
         if self.style == "special" and self.chance(0.3):
-            tiny = {"float16": 6e-8, "bfloat16": 9.2e-41, "float32": 1e-45, "float64": 5e-324}[
-                dtype
-            ]
-            large = {"float16": 65504.0, "float64": 1.7e308}.get(dtype, 3e38)
+            tiny, large = (
+                float(x)
+                for x in (finfo(FLOATS[dtype]).smallest_subnormal, finfo(FLOATS[dtype]).max)
+            )
             return self.pick([float("nan"), float("inf"), -float("inf"), -0.0, 0.0, tiny, large])
         if self.style == "smooth":
             return round(self.random.uniform(-2, 2), 3)

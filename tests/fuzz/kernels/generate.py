@@ -10,7 +10,8 @@ What is varied, each by itself:
 - arguments: other sizes in each of several calls of one kernel, the same memory twice, overlapping
   views, gaps, offsets, negative and zero strides, read-only arrays, arrays from a pickle, wrong
   shapes; strides and offsets that the buffer declares, as numbers or as variables; what lies
-  around each memory is compared, too;
+  around each memory is compared, too, or is a page that must not be accessed;
+- threads that call native functions: with usual stacks and with small ones;
 - buffers: arguments, scratch of the whole function or of a block, views of the memory of others,
   copies of arguments and copied to them, in their shape or in one dimension, matched regions; ranks
   0 to 3; every datatype; buffers of no elements;
@@ -23,8 +24,8 @@ What is varied, each by itself:
   uses;
 - blocks: spatial and reduction axes, remapped or bound to sums of loops, nested and opaque blocks;
 - values: small numbers whose sums are exact in any order, special ones (NaN, infinities, -0.0,
-  denormals, the extremes of the integers), any floats; literals, elements, lets, casts, choices,
-  conditions that short-circuit, arithmetic and intrinsics.
+  denormals, the extremes of integers and of floats from 8 bits on), any floats; literals, elements,
+  lets, casts, choices, conditions that short-circuit, arithmetic and intrinsics.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ _PALETTES = (
     ["uint32", "uint64"],
     ["int8", "float32"],
     ["uint16", "bfloat16"],
+    ["float8_e5m2", "float32"],
+    ["float8_e4m3fn", "int32"],
 )
 _EVERY_DTYPE = ("bool", *BITS, *FLOATS)
 
@@ -106,7 +109,8 @@ class Generator(Arguments):
         first = self.call(self.values)
         others = [self.call(self._other_values()) for _ in range(self.random.choice([0, 1, 2]))]
         block = self.pick([0, 0, 1 << self.random.randint(0, 9)])
-        return Program(text, (first, *others), block, threads=self.chance(0.7))
+        stack = self.pick([64, 80, 128]) << 10 if self.chance(0.1) else 0
+        return Program(text, (first, *others), block, threads=self.chance(0.7), stack=stack)
 
     # ---- sizes
 

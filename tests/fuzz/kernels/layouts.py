@@ -8,10 +8,11 @@ from typing import Any
 
 from tests.fuzz.kernels.expressions import Tensor
 from tests.fuzz.kernels.nests import Nests
-from tests.fuzz.kernels.program import Argument, Call, Memory, Scalar, View
+from tests.fuzz.kernels.program import Argument, Call, Edge, Memory, Scalar, View
 from tests.fuzz.kernels.semantics import FLOATS, low_and_high
 
 _T = SimpleNamespace(min=min, max=max, int64=int, int32=int)
+_EDGES: tuple[Edge, ...] = ("start", "end", "end")
 
 
 class Arguments(Nests):
@@ -26,6 +27,8 @@ class Arguments(Nests):
         """The buffers by their parameters."""
         self.strides: dict[Tensor, list[str]] = {}
         """The strides that buffers declare."""
+        self.edges = self.chance(0.25)
+        """Whether memory lies beside pages that must not be accessed."""
 
     def call(self, values: dict[str, int]) -> Call:
         """Arguments of these sizes."""
@@ -75,7 +78,8 @@ class Arguments(Nests):
             number = len(memories)
             count = needed + (self.random.randint(0, 4) if self.chance(0.3) else 0)
             elements = tuple(self.element(buffer.dtype) for _ in range(count))
-            memories.append(Memory(buffer.dtype, elements))
+            edge = self.pick(_EDGES) if self.edges else ""
+            memories.append(Memory(buffer.dtype, elements, edge))
         spare = len(memories[number].values) - needed
         offset = self.random.randint(0, spare) - low if needed else 0
         frozen = self.chance(0.05) or (0 in strides and self.chance(0.8))

@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 def kind_of(dtype: str) -> np.dtype[Any]:
     """The NumPy datatype of that name."""
-    return np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    return np.dtype(getattr(ml_dtypes, dtype, dtype))
 
 
 class Buffer:

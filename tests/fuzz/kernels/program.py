@@ -10,11 +10,14 @@ from typing import Any, Literal
 import numpy as np
 
 from tests.fuzz.kernels.memory import Array, kind_of
+from tests.guard_pages import guarded
 
 _GUARD = 96
 """The elements before and after each memory, of which each byte is as many, too."""
 Origin = Literal["view", "copy", "pickle"]
 """Whether the elements are those of the memory itself, or copied, perhaps by way of a pickle."""
+Edge = Literal["", "start", "end"]
+"""Whether a page that must not be accessed lies before the memory or after it."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Memory:
 
     dtype: str
     values: tuple[Any, ...]
+    edge: Edge = ""
+    """Holds for the copies of its elements, too."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,10 @@ class Call:
         lines = []
         for number, memory in enumerate(self.memories):
             values = ", ".join(map(_literal, memory.values))
-            lines.append(f'm{number} = np.array([{values}], "{memory.dtype}")')
+            array = f'np.array([{values}], "{memory.dtype}")'
+            if memory.edge:
+                array = f"guarded({array}, at_end={memory.edge == 'end'})"
+            lines.append(f"m{number} = {array}")
         found = []
         for argument in self.arguments:
             if isinstance(argument, Scalar):
@@ -72,14 +80,20 @@ class Call:
             layout = f"{argument.offset}, {argument.shape}, {argument.strides}"
             more = ", frozen=True" if argument.frozen else ""
             more += f", origin={argument.origin!r}" if argument.origin != "view" else ""
+            if argument.origin == "copy" and self.memories[argument.memory].edge:
+                more += f", edge={self.memories[argument.memory].edge!r}"
             found.append(f"part(m{argument.memory}, {layout}{more})")
         lines.append(f"args = [{', '.join(found)}]")
         return "\n".join(lines)
 
     def build(self) -> tuple[list[Any], list[Array]]:
         """The arguments, and all memory that can be looked at after the call, also around them."""
-        bases = [_guarded(np.array(m.values, kind_of(m.dtype))) for m in self.memories]
-        memories = [base[_GUARD:-_GUARD] for base in bases]
+        bases: list[Array] = []
+        memories: list[Array] = []
+        for memory in self.memories:
+            base, own = _beside_others(np.array(memory.values, kind_of(memory.dtype)), memory.edge)
+            bases.append(base)
+            memories.append(own)
         args = [
             a.value
             if isinstance(a, Scalar)
@@ -90,18 +104,23 @@ class Call:
         ]
         for number, (arg, argument) in enumerate(zip(args, self.arguments, strict=True)):
             if isinstance(argument, View) and argument.origin == "copy":
-                bases.append(_guarded(arg.reshape(-1)))
-                args[number] = bases[-1][_GUARD:-_GUARD].reshape(arg.shape)
+                edge = self.memories[argument.memory].edge
+                base, own = _beside_others(arg.reshape(-1), edge)
+                bases.append(base)
+                args[number] = own.reshape(arg.shape)
                 args[number].flags.writeable = arg.flags.writeable
         return args, [*bases, *(a for a in args if isinstance(a, np.ndarray))]
 
 
-def _guarded(memory: Array) -> Array:
-    """The elements of `memory` between others, which no kernel may change."""
-    base = np.zeros(len(memory) + 2 * _GUARD, memory.dtype)
+def _beside_others(memory: Array, edge: Edge) -> tuple[Array, Array]:
+    """The elements of `memory` and others, which no kernel may change, and the former alone."""
+    before, after = _GUARD * (edge != "start"), _GUARD * (edge != "end")
+    base = np.zeros(before + len(memory) + after, memory.dtype)
     base.view(np.uint8)[...] = _GUARD
-    base[_GUARD:-_GUARD] = memory
-    return base
+    base[before : before + len(memory)] = memory
+    if edge:
+        base = guarded(base, at_end=edge == "end")
+    return base, base[before : before + len(memory)]
 
 
 def part(
@@ -112,6 +131,7 @@ def part(
     *,
     frozen: bool = False,
     origin: Origin = "view",
+    edge: Edge = "",
 ) -> Array:
     """Elements of `memory` from `offset` on, `strides` elements apart."""
     kind = memory.dtype
@@ -119,7 +139,7 @@ def part(
     steps = [s * kind.itemsize for s in strides]
     array = np.lib.stride_tricks.as_strided(bits, shape, steps).view(kind)
     if origin == "copy":
-        array = array.copy()
+        array = guarded(array, at_end=edge == "end") if edge else array.copy()
     if origin == "pickle":
         array = pickle.loads(pickle.dumps(array))
     if frozen:
@@ -137,6 +157,13 @@ class Program:
     """Bytes after which rows are divided into blocks; 0 for the usual number."""
     threads: bool = True
     """Whether threads share the blocks, however small."""
+    stack: int = 0
+    """Bytes of the stack of the thread that calls native functions; 0 for the caller's own."""
+
+    @property
+    def may_crash(self) -> bool:
+        """Whether a fault may end the process, so that another one should run the program."""
+        return bool(self.stack or any(m.edge for call in self.calls for m in call.memories))
 
     def limits(self) -> tuple[int, int]:
         """What `TARGET` and `WORTH_THREADS` of `row_blocks` are, if `block` is given."""
@@ -152,6 +179,7 @@ class Program:
             "import relaxpy",
             "from relaxpy.script import from_source",
             "from tests.fuzz.kernels.program import part",
+            "from tests.guard_pages import guarded",
             "",
             'f = from_source("""',
             self.text.strip("\n"),
@@ -164,9 +192,16 @@ class Program:
                 "row_blocks.TARGET, row_blocks.WORTH_THREADS = {}, {}".format(*self.limits()),
                 "blocking.MUCH_WORK = 1",
             ]
-        lines.append("executable = relaxpy.compile(f)")
+        lines += [
+            "executable = relaxpy.compile(f)",
+            'function = executable[f.attrs["global_symbol"]]',
+        ]
+        run = "function(*args)"
+        if self.stack:
+            lines += ["import threading", f"threading.stack_size({self.stack})"]
+            run = "t = threading.Thread(target=function, args=args); t.start(); t.join()"
         for call in self.calls:
-            lines += [call.source(), 'executable[f.attrs["global_symbol"]](*args)', "print(*args)"]
+            lines += [call.source(), run, "print(*args)"]
         return "\n".join(lines) + "\n"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -32,14 +33,16 @@ def _alarm(number: int, frame: FrameType | None) -> None:
     raise Hangs
 
 
-def work(pipe: Connection, seed: str, start: int, stop: int) -> None:
+def work(pipe: Connection, seeds: Sequence[str]) -> None:
     """Send through `pipe`, for each program, what became of its calls and what failed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the run
     signal.signal(signal.SIGVTALRM, _alarm)
-    for number in range(start, stop):
+    gc.freeze()  # nodes of what is imported are many, and nothing frees them
+    gc.set_threshold(50_000)
+    for seed in seeds:
         signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
         try:
-            outcome = examine(generate(f"{seed}/{number}"))
+            outcome = examine(generate(seed))
         except Hangs:
             outcome = Outcome([Failure("hangs", "")])
         finally:
@@ -48,15 +51,15 @@ def work(pipe: Connection, seed: str, start: int, stop: int) -> None:
     pipe.close()
 
 
-def outcomes(seed: str, start: int, stop: int) -> Iterator[tuple[str, Outcome]]:
+def outcomes(seeds: Sequence[str]) -> Iterator[tuple[str, Outcome]]:
     """The outcomes of some programs, run in a process that may crash: another one goes on then."""
     context = get_context("spawn")
-    while start < stop:
+    while seeds:
         mine, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=work, args=(theirs, seed, start, stop))
+        process = context.Process(target=work, args=(theirs, seeds))
         process.start()
         theirs.close()
-        while start < stop:
+        while seeds:
             if not mine.poll(PATIENCE):
                 process.kill()
                 process.join()
@@ -67,8 +70,8 @@ def outcomes(seed: str, start: int, stop: int) -> Iterator[tuple[str, Outcome]]:
                 except EOFError:
                     process.join()
                     outcome = Outcome([Failure("the interpreter crashed", f"{process.exitcode}")])
-            yield f"{seed}/{start}", outcome
-            start += 1
+            yield seeds[0], outcome
+            seeds = seeds[1:]
             if not process.is_alive() and process.exitcode:
                 break
         process.join()
@@ -86,7 +89,7 @@ def main(count: int, seed: str, jobs: int) -> int:
     kinds: dict[str, list[tuple[str, Failure]]] = {}
 
     def share(start: int) -> list[tuple[str, Outcome]]:
-        return list(outcomes(seed, start, min(start + CHUNK, count)))
+        return list(outcomes([f"{seed}/{n}" for n in range(start, min(start + CHUNK, count))]))
 
     done = 0
     with ThreadPoolExecutor(jobs) as pool:

@@ -28,8 +28,11 @@ FLOATS = {
     "bfloat16": ml_dtypes.bfloat16,
     "float32": np.float32,
     "float64": np.float64,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
 }
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+EPSILON |= {"float8_e5m2": 2.0**-2, "float8_e4m3fn": 2.0**-3}
 _TERMS = 8
 """How many numbers of few digits are exact in any order."""
 
