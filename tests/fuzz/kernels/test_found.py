@@ -33,6 +33,32 @@ def floats(*shape: int) -> np.ndarray:
 
 
 FOUND = {
+    "the bounds of a loop are evaluated in the iterations of the outer loop that a test leaves": (
+        """
+        def f(m: T.int64, y: T.handle, D: T.Buffer((), "int8")):
+            k = T.int64()
+            Y = T.match_buffer(y, (k,), "int8")
+            Q = T.alloc_buffer((), "int8")
+            for i in range(k):
+                if i != 1:
+                    T.evaluate(0)
+                else:
+                    for j in range(k // m):
+                        D[()] = Q[()]
+                Q[()] = 1
+        """,
+        *(call(m, np.ones(k, np.int8), np.array(3, np.int8)) for m in (0, 1) for k in (1, 2, 3)),
+    ),
+    "the ends of a loop that a condition narrows differ in datatype": (
+        """
+        def f(A: T.Buffer((1,), "int32"), m: T.int32):
+            for i, j in T.grid(1, 3):
+                with T.block("b"):
+                    T.where(j > m)
+                    A[i] = T.truncdiv(1, A[0])
+        """,
+        *(call(ints(a), m) for a in (0, 2) for m in (-1, 2, 4)),
+    ),
     "an axis keeps the value it has where the block begins": (
         """
         def f(P: T.Buffer((1,), "int32"), B: T.Buffer((4,), "int32")):

@@ -343,6 +343,14 @@ class _Collector:
             yield from self.collect(branch.body, tuple(start), (*tests, *guards), ordered)
             return
         is_indivisible = _is_triangular(box) or any(is_empty(a, self.shape_vars) for a in box)
+        # The loop of a part of the box may be joined with that of the whole, which then evaluates
+        # the bounds of inner loops.
+        is_indivisible |= any(
+            may_fail(bound, box, self.shape_vars)
+            for loop in walk_items((branch,))
+            if isinstance(loop, Loop)
+            for bound in (loop.axis.start, loop.axis.stop)
+        )
         boxes = None if is_indivisible else split(condition, box, self.shape_vars)
         if boxes is not None:
             for side, body in ((boxes.holds, branch.body), (boxes.fails, branch.orelse)):

@@ -129,7 +129,7 @@ def _late(obligation: Obligation, shape_vars: Container[Var]) -> Obligation:
         if any(mentions(use, {axis.var}) for use in (obligation.index, *path, *bounds)):
             axes.insert(0, axis)
         elif not axis.extent.is_at_least(1, shape_vars):
-            path.insert(0, LT(axis.start, axis.stop))
+            path.insert(0, ops.compare(LT, axis.start, axis.stop))
     return replace(obligation, axes=tuple(axes), path=tuple(path))
 
 
