@@ -89,7 +89,6 @@ def bisect(
         name = function or (next(iter(original)) if len(original) == 1 else "main")
         entry = original[name]
         inputs[name] = args or random_inputs(entry, seed=seed)
-        entry(*map(_copied, inputs[name]))  # its errors are those of the caller
     check = ValueCheck(inputs or None, rtol, seed)
     try:
         with PassContext.current().with_instruments([check], check=False, check_inputs=None):
@@ -144,6 +143,7 @@ class ValueCheck(PassInstrument):
     passes inside others are compared if they continue what was evaluated before.
 
     Errors:
+        RelaxpyError: a function fails for its `inputs` before the first pass.
         ValuesDifferError: a value is not that before the pass, or the module is ill-formed.
     """
 
@@ -167,6 +167,9 @@ class ValueCheck(PassInstrument):
             self.finished = 0
             if self._last is None or self._last[0] is not mod:
                 self._last = mod, self._outcomes(mod, {})
+                for outcome in self._last[1].values():
+                    if outcome.failed and self._inputs is not None:
+                        raise outcome.value
         if self._has_inner and self._continues(mod):
             self._has_inner[-1] = True
         self.running.append((info, mod))

@@ -22,9 +22,11 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.comparison import check, define
+from tests.ir.relax.op.scratch import forgotten_operators
 from tests.rows import draw
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
@@ -392,6 +394,40 @@ def test_calls_alike_share_their_kernels(monkeypatch: pytest.MonkeyPatch) -> Non
     main = compile(func, "numpy")["main"]
     np.testing.assert_array_equal(main(numbers(3), numbers(3)), 3 * numbers(3) + 1)
     assert len(made) == 2
+
+
+@TARGETS
+def test_an_error_has_the_position_of_its_own_call(target: str) -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(ndim=1), i: R.Tensor(ndim=1), j: R.Tensor(ndim=1)):
+    a = R.take(x, i, axis=0)
+    b = R.take(x, j, axis=0)
+    return (a, b)
+"""
+    main = compile(from_source(text), target)["main"]
+    inside, outside = np.array([0, 1]), np.array([0, 7])
+    for indices, line in (((inside, outside), 5), ((outside, inside), 4)):
+        with pytest.raises(RuntimeCheckError, match="index 7 is outside") as caught:
+            main(numbers(3), *indices)
+        assert caught.value.diagnostic.span.line == line
+
+
+def test_a_new_legalisation_is_used_by_the_next_executable() -> None:
+    with forgotten_operators():
+
+        @register("test.twice", pure=True, legalize=lambda builder, call: R.add(*call.args * 2))
+        def twice(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
+            return x
+
+        builder = BlockBuilder()
+        x = rx.Var("x", rx.TensorStructInfo(dtype="float32"))
+        with builder.function("main", [x]):
+            builder.emit_func_output(builder.emit(twice(x)))
+        module = builder.finalize()
+        assert compile(module, "reference", relax_pipeline=None)["main"](numbers(3))[2] == 6
+        twice.op.extend(legalize=lambda builder, call: R.multiply(*call.args * 2))
+        assert compile(module, "reference", relax_pipeline=None)["main"](numbers(3))[2] == 9
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

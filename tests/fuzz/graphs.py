@@ -220,15 +220,16 @@ def run(
                 agree(list(twin.RECORD), effects, f"the effects of {target}")
 
 
-def failures(
-    count: int, seed: str, folder: Path, **options: Any
-) -> Iterator[tuple[str, Program, str]]:
-    """The programs among so many that do not do what their twins do, each with what happened."""
+def failures(count: int, seed: str, folder: Path) -> Iterator[tuple[str, Program, str]]:
+    """The programs among so many that do not do what their twins do, each with what happened.
+
+    Each is compiled in one way, which is drawn.
+    """
     for k in range(count):
         name = f"{seed}.{k}"
         program = write(name)
         try:
-            run(program, name, folder, **options)
+            run(program, name, folder, [random.Random(f"way {name}").choice([*WAYS])])
         except Exception:  # whatever it is, it is reported with its program
             yield name, program, traceback.format_exc()
 

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+from typing import Final
 
 import numpy as np
 
@@ -476,7 +477,8 @@ class ReferenceEvaluator:
         site = OperatorCall(call)
         operator = self._dynamic.get(call)
         if operator is None:
-            operator = self._dynamic[call] = DynamicOperator(site, self._programs)
+            programs = self._programs if site.has_arrays else _shared
+            operator = self._dynamic[call] = DynamicOperator(site, programs)
         run = self._instrumented(operator, operator.name)
         return run(*[self.value(operand, scope) for operand in site.open_operands])
 
@@ -524,6 +526,10 @@ def _code_of(callee: Value) -> _Code | None:
 def _program_function(program: IRModule) -> Value:
     """The main function of a lowered operator."""
     return ReferenceEvaluator(program).global_value(program.get_global_var("main"))
+
+
+_shared: Final = DynamicPrograms(_program_function)
+"""Programs that evaluators share, as those of operators depend on no module."""
 
 
 def outputs_value(call: rx.Call, outputs: list[Array]) -> Value:

@@ -30,7 +30,7 @@ Build: TypeAlias = Callable[[IRModule], Callable[..., Value]]
 """Compiles a module of kernels and a function `main`, which it returns."""
 
 MAX_PROGRAMS: Final = 256
-"""The number of lowered operators that an executable caches."""
+"""The number of lowered operators that a cache has."""
 MAX_SHAPES: Final = 4096
 """The number of combinations of shapes for which a call caches its program."""
 
@@ -72,7 +72,10 @@ class Program:
 
 
 class DynamicPrograms:
-    """A least-recently-used cache of the programs of one executable that are made at run time."""
+    """A least-recently-used cache of programs that are made at run time, for some executables.
+
+    A change of an operator's record makes them anew.
+    """
 
     def __init__(self, build: Build) -> None:
         self._build = build
@@ -84,7 +87,7 @@ class DynamicPrograms:
 
     def find(self, template: OperatorCall, call: rx.Call, form: Form) -> Program | Diagnostic:
         """The program, or the error, for `call`: `template` with the operands of `form`."""
-        key = template.key, tuple(form.key)
+        key = Op.changes, template.key, tuple(form.key)
         with self._lock:
             if key in self._cache:
                 self._cache.move_to_end(key)

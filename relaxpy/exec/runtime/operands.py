@@ -24,7 +24,7 @@ class OperatorCall:
 
     def __init__(self, call: rx.Call) -> None:
         self.call = call
-        self.open_operands = tuple(_open_operands(call.args))
+        self.open_operands = tuple(a for a in _operands(call.args) if not _is_literal(a))
 
     @property
     def key(self) -> object:
@@ -32,12 +32,20 @@ class OperatorCall:
         call = self.call
         return call.op, call.attrs, call.sinfo_args, tuple(map(_literal_key, call.args))
 
+    @property
+    def has_arrays(self) -> bool:
+        """Whether the key keeps constants alive that are more than scalars."""
+        return any(isinstance(a, rx.Constant) and a.data.ndim for a in _operands(self.call.args))
+
     def filled(self, operands: Iterable[rx.Expr]) -> rx.Call:
-        """The call with the open operands replaced in order, without derived struct info."""
+        """The call with the open operands replaced in order, without derived struct info.
+
+        It has no span, as calls at several positions share what is made of it.
+        """
         rest = iter(operands)
         call = self.call
         args = tuple(_filled(arg, rest) for arg in call.args)
-        return rx.Call(call.op, args, call.attrs, call.sinfo_args, span=call.span)
+        return rx.Call(call.op, args, call.attrs, call.sinfo_args)
 
 
 def _is_literal(expr: rx.Expr) -> bool:
@@ -52,11 +60,12 @@ def _is_literal(expr: rx.Expr) -> bool:
             return False
 
 
-def _open_operands(args: Sequence[rx.Expr]) -> Iterator[rx.Expr]:
+def _operands(args: Sequence[rx.Expr]) -> Iterator[rx.Expr]:
+    """The operands, and the fields of tuples in their place."""
     for arg in args:
         if isinstance(arg, rx.Tuple):
-            yield from _open_operands(arg.fields)
-        elif not _is_literal(arg):
+            yield from _operands(arg.fields)
+        else:
             yield arg
 
 
