@@ -146,6 +146,19 @@ def attribute_span(frame: FrameType, name: str) -> Span | None:
     return span_of(node, source)
 
 
+def line_span(frame: FrameType | None) -> Span | None:
+    """Return the span of what the innermost user frame executes, from `frame` outwards."""
+    while frame is not None and not is_user_frame(frame):
+        frame = frame.f_back
+    if frame is None or (position := position_now(frame)) is None:
+        return None
+    source = _source_of(frame)
+    line, column, end_line, end_column = position
+    starts = ast.Name("", lineno=line, col_offset=column)
+    starts.end_lineno, starts.end_col_offset = end_line, end_column
+    return None if source is None else span_of(starts, source)
+
+
 def _source_of(frame: FrameType) -> Source | None:
     file = frame.f_code.co_filename
     lines = linecache.getlines(file, frame.f_globals)

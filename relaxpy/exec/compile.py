@@ -29,7 +29,7 @@ from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.machine_code.objects import recorded
 from relaxpy.exec.native.machine_code.saved import LoadedCode, load_code, saved_code
 from relaxpy.exec.native.threads.pool import pool_object
-from relaxpy.exec.profile import profile_call
+from relaxpy.exec.profiler import ProgramProfiler
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
 from relaxpy.exec.runtime import (  # registers functions
@@ -400,9 +400,7 @@ def _executable(
         private_names=set(names) - {name for name, _ in public.values()},
         instrumented=instrumented_entries,
         kernel_source=lambda name, kind: kernel_source(program.module, new_backend, name, kind),
-        profile=lambda name, args, repeat: profile_call(
-            *(program.module, report, instrumented_entries, name, args, repeat)
-        ),
+        profile=ProgramProfiler(lambda: program.module, report, instrumented_entries),
     )
 
 

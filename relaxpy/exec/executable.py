@@ -23,7 +23,7 @@ from relaxpy.errors import (
     unknown_attribute,
 )
 from relaxpy.exec.container import Container, Sections
-from relaxpy.exec.report import ExecutionReport
+from relaxpy.exec.report import ExecutionReport, kernel_sources
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
@@ -39,7 +39,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.screen import Table
 
 if TYPE_CHECKING:
-    from relaxpy.exec.profile import KernelProfile
+    from relaxpy.exec.profile import Profile
 
 SourceKind: TypeAlias = Literal["tree", "python", "llvm", "asm"]
 _DESCRIPTIONS: Final = frozenset(("as_text", "as_python", "stats"))
@@ -240,7 +240,7 @@ class Executable(CopiedByReference, StatefulCalls):
         private_names: Collection[str],
         instrumented: Callable[[Instrument], Mapping[str, EntryPoint]],
         kernel_source: Callable[[str, SourceKind], str],
-        profile: Callable[[str, Sequence[object], int], KernelProfile],
+        profile: Callable[[str, Sequence[object], int], Profile],
     ) -> None:
         StatefulCalls.__init__(self)
         self.instrumented = instrumented
@@ -309,12 +309,14 @@ class Executable(CopiedByReference, StatefulCalls):
         return self[name](*args, **kwargs)
 
     @user_facing
-    def profile(self, *args: object, function: str | None = None, repeat: int = 5) -> KernelProfile:
+    def profile(self, *args: object, function: str | None = None, repeat: int = 5) -> Profile:
         """The time of a call by kernel, with bytes, operations and the share of measured peaks.
 
         The function is `main`, or the only one, unless `function` names another. It is called
         `repeat` times, and once before; the quickest call counts. The kernels run one by one for
-        this, with an instrument.
+        this, with an instrument. Each call gets copies of caches and of all else that the function
+        may change, so that arguments stay as they are. If one of them cannot be copied, there is
+        one call only, which changes it.
 
         Errors:
             UnknownNameError (also KeyError, ValueError): there is no such function.
@@ -356,7 +358,7 @@ class Executable(CopiedByReference, StatefulCalls):
 
     def report(self) -> ExecutionReport:
         """The method by which each kernel runs, and the reasons for slow methods."""
-        return self._report
+        return self._report.located(kernel_sources(self._program.module))
 
     def as_python(self) -> str:
         """The generated Python text, as `source`; the name is that of TVM."""

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
-from typing import Final
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final
 
-import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
-from relaxpy.exec.kernel.operations import Shape, operation_count, shape_of
-from relaxpy.exec.native.machine_code.machine import obstacle
-from relaxpy.exec.native.peak import peak_bytes, peak_operations
-from relaxpy.exec.report import ExecutionReport
-from relaxpy.exec.runtime.instrument import Instrument, Profiler
-from relaxpy.exec.runtime.values import Value
-from relaxpy.ir.module import IRModule
-from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.screen import ShownAsTable, Table
+
+#: What the row of a Relax function of the module contains.
+BETWEEN_KERNELS: Final = "between kernels"
 
 
 @dataclass(frozen=True, slots=True)
-class KernelRow:
+class ProfileRow:
     """What all calls of a kernel, or of another function, took and did.
+
+    The calls that it makes itself have their own rows: the row of a Relax function is the time
+    between its kernels, with that of the checks, and of measuring.
 
     Fields:
         backend: "native" or "numpy"; empty for what is not a kernel.
         bytes: the sizes of the arrays that are arguments of the calls.
         flops: the operations as the text of the kernel says; None if that depends on data.
         share: the time that a machine at its measured peak, of memory or of arithmetic, needs,
-            as a share of the time taken; None if that is not known.
+            as a share of the time taken; None if that is not known. It is 1 also for a kernel that
+            takes less, as its arguments are in a cache or it does not read all of them.
+        kind: "kernel", "between kernels" for a Relax function, empty for others.
+        source: where the program calls it, as file:line; the first of several lines.
     Units:
         seconds; bytes
     """
@@ -44,53 +47,84 @@ class KernelRow:
     bytes: int = 0
     flops: int | None = None
     share: float | None = None
+    kind: str = ""
+    source: str = ""
+
+    @property
+    def count(self) -> int:
+        """The number of calls, by TVM's name."""
+        return self.calls
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class KernelProfile(ShownAsTable):
+class Profile(ShownAsTable):
     """One call, the quickest of several; the row with the longest time first. `str` is a table.
 
     Units:
         seconds
     """
 
-    rows: tuple[KernelRow, ...]
+    rows: tuple[ProfileRow, ...]
     duration: float
 
-    def __iter__(self) -> Iterator[KernelRow]:
+    def __iter__(self) -> Iterator[ProfileRow]:
         return iter(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    def table(self) -> str:
+        """The rows in columns, and their total."""
+        return str(self)
+
+    def csv(self) -> str:
+        """The rows as comma-separated values, under a header."""
+        out = io.StringIO()
+        records = [_record(row, self._percent(row)) for row in self.rows]
+        writer = csv.DictWriter(out, _record(_EMPTY, 0.0), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+        return out.getvalue()
+
+    def json(self) -> str:
+        """The rows as a JSON list of objects."""
+        return json.dumps([_record(row, self._percent(row)) for row in self.rows])
+
+    def by_operator(self) -> Profile:
+        """The profile with one row for all kernels of the same operators.
+
+        Their names differ only in the numbers that make names unique.
+        """
+        sums: dict[tuple[str, str, str], ProfileRow] = {}
+        for row in self.rows:
+            name = _operators(row.name) if row.kind == "kernel" else row.name
+            key = name, row.backend, row.kind
+            sums[key] = _sum(sums[key], row) if key in sums else replace(row, name=name)
+        rows = sorted(sums.values(), key=lambda row: -row.duration)
+        return Profile(tuple(rows), self.duration)
+
+    def _percent(self, row: ProfileRow) -> float:
+        return 100 * row.duration / self.duration if self.duration else 0.0
+
     @property
     @override
     def _table(self) -> Table:
-        header = (
-            "kernel",
-            "back end",
-            "calls",
-            "us",
-            "%",
-            "MB",
-            "Mflop",
-            "GB/s",
-            "Gflop/s",
-            "peak",
-        )
-        count = sum(row.calls for row in self.rows)
-        total = KernelRow("total", "", count, self.duration)
-        rows = tuple(map(self._cells, (*self.rows, total)))
-        return Table(header, rows, text_columns=2, totals=1)
+        total = ProfileRow("total", "", sum(row.calls for row in self.rows), self.duration)
+        cells = [self._cells(row) for row in (*self.rows, total)]
+        header: tuple[str, ...] = _HEADER
+        if any(row.source for row in self.rows):
+            header = (*header, "at")
+            cells = [(*c, row.source) for c, row in zip(cells, (*self.rows, total), strict=True)]
+        return Table(header, tuple(cells), text_columns=2, totals=1)
 
-    def _cells(self, row: KernelRow) -> tuple[str, ...]:
+    def _cells(self, row: ProfileRow) -> tuple[str, ...]:
         rate = 1e-9 / row.duration if row.duration else 0.0
         return (
-            row.name,
+            f"{row.name} ({BETWEEN_KERNELS})" if row.kind == BETWEEN_KERNELS else row.name,
             row.backend,
             str(row.calls),
             f"{row.duration * 1e6:.1f}",
-            f"{100 * row.duration / self.duration if self.duration else 0:.1f}",
+            f"{self._percent(row):.1f}",
             f"{row.bytes / 1e6:.3f}" if row.bytes else "",
             f"{row.flops / 1e6:.3f}" if row.flops else "",
             f"{row.bytes * rate:.1f}" if row.bytes else "",
@@ -99,78 +133,57 @@ class KernelProfile(ShownAsTable):
         )
 
 
-@dataclass(slots=True)
-class _Calls:
-    """The calls of the kernels of a module, with their work, and the time of all functions."""
-
-    module: IRModule
-    profiler: Profiler = field(default_factory=Profiler)
-    bytes: Counter[str] = field(default_factory=Counter)
-    shapes: dict[str, Counter[tuple[Shape, ...]]] = field(default_factory=dict)
-    dtypes: dict[str, set[str]] = field(default_factory=dict)
-
-    def __call__(
-        self, function: object, symbol: str, before: bool, result: Value, *args: Value
-    ) -> object:
-        if before and isinstance(self.module.functions_by_name.get(symbol), PrimFunc):
-            arrays = {id(arg): arg for arg in args if isinstance(arg, np.ndarray)}.values()
-            self.bytes[symbol] += sum(array.nbytes for array in arrays)
-            self.shapes.setdefault(symbol, Counter())[tuple(map(shape_of, args))] += 1
-            self.dtypes.setdefault(symbol, set()).update(array.dtype.name for array in arrays)
-        return self.profiler(function, symbol, before, result, *args)
-
-    def row(self, name: str, backend: str, calls: int, duration: float) -> KernelRow:
-        """The row of one function."""
-        func = self.module.functions_by_name.get(name)
-        if not isinstance(func, PrimFunc):
-            return KernelRow(name, "", calls, duration)
-        flops: int | None = 0
-        for shapes, number in self.shapes[name].items():
-            count = operation_count(func, shapes)
-            flops = None if flops is None or count is None else flops + number * count
-        size = self.bytes[name]
-        if obstacle() or not duration:
-            return KernelRow(name, backend, calls, duration, size, flops)
-        least = size / peak_bytes(size // calls) if size else 0.0
-        if flops and "float64" in self.dtypes[name]:
-            least = max(least, flops / peak_operations("double"))
-        elif flops and self.dtypes[name] & _FLOATS:
-            least = max(least, flops / peak_operations("float"))
-        return KernelRow(name, backend, calls, duration, size, flops, least / duration)
+_HEADER: Final = (
+    *("kernel", "back end", "calls", "us", "%"),
+    *("MB", "Mflop", "GB/s", "Gflop/s", "peak"),
+)
+_EMPTY: Final = ProfileRow("", "", 0, 0.0)
 
 
-_FLOATS: Final = frozenset({"float16", "bfloat16", "float32"})
+@cache
+def _numbered() -> frozenset[str]:
+    """The operators whose own names end with a number, such as log2."""
+    leaves = (name.rpartition(".")[2] for name in registered_ops())
+    return frozenset(leaf for leaf in leaves if leaf[-1].isdigit())
 
 
-def profile_call(
-    module: IRModule,
-    report: ExecutionReport,
-    instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
-    name: str,
-    args: Sequence[object],
-    repeat: int,
-) -> KernelProfile:
-    """The quickest of `repeat` calls of a function, whose kernels run one by one.
+def _operators(kernel: str) -> str:
+    """The name of a kernel without the numbers that make it unique."""
+    return "_".join(map(_operator, kernel.split("_")))
 
-    Errors:
-        MisuseError: `repeat` is not a positive integer.
-        RuntimeCheckError: a check of the program failed.
-    """
-    if type(repeat) is not int or repeat < 1:
-        raise MisuseError(f"repeat is a positive integer, found {repeat!r:.60}", about=repeat)
-    current = _Calls(module)
-    function = instrumented(lambda *call: current(*call))[name]
-    function(*args)
-    runs: list[tuple[float, _Calls]] = []
-    for _ in range(repeat):
-        current = _Calls(module)
-        current.profiler.begin(name)
-        function(*args)
-        runs.append((current.profiler.end(), current))
-    duration, calls = min(runs, key=lambda run: run[0])
-    backends = {row.kernel: row.backend for row in report}
-    rows = calls.profiler.report(duration).rows
-    return KernelProfile(
-        tuple(calls.row(r.name, backends.get(r.name, ""), r.count, r.duration) for r in rows),
-        duration,
+
+def _operator(word: str) -> str:
+    known = [name for name in _numbered() if word.startswith(name)]
+    return max(known, key=len) if known else word.rstrip("0123456789")
+
+
+def _record(row: ProfileRow, percent: float) -> dict[str, Any]:
+    """A row by the names of TVM's columns, and further ones."""
+    return {
+        "Name": row.name,
+        "Duration (us)": row.duration * 1e6,
+        "Percent": percent,
+        "Count": row.calls,
+        "Kind": row.kind,
+        "Back end": row.backend,
+        "Bytes": row.bytes,
+        "Operations": row.flops,
+        "Peak": row.share,
+        "Source": row.source,
+    }
+
+
+def _sum(one: ProfileRow, other: ProfileRow) -> ProfileRow:
+    """The row of two sets of calls."""
+    duration = one.duration + other.duration
+    shares = [row.share * row.duration for row in (one, other) if row.share is not None]
+    flops = None if one.flops is None or other.flops is None else one.flops + other.flops
+    return replace(
+        one,
+        calls=one.calls + other.calls,
+        duration=duration,
+        bytes=one.bytes + other.bytes,
+        flops=flops,
+        share=sum(shares) / duration if len(shares) == 2 and duration else None,
+        source=one.source if one.source == other.source else "",
     )

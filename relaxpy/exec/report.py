@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.nodes import Call, GlobalVar
 from relaxpy.screen import ShownAsTable, Table
 
 
@@ -16,6 +20,7 @@ class ReportRow:
 
     For an operator that is lowered at run time, `block` is the function that calls it. The back end
     is "native" or "numpy". `threads` is their number, at most, or "BLAS" where that decides.
+    `source` is where the program calls the kernel, as file:line.
     """
 
     kernel: str
@@ -24,6 +29,7 @@ class ReportRow:
     reason: str = ""
     backend: str = ""
     threads: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -54,6 +60,7 @@ class ExecutionReport(ShownAsTable):
             ("runs as", [row.method.removeprefix("native, ") for row in self.rows]),
             ("threads", [row.threads for row in self.rows]),
             ("because", [row.reason for row in self.rows]),
+            ("at", [row.source for row in self.rows]),
         ]
         shown = [(head, cells) for head, cells in columns if head in _ALWAYS or any(cells)]
         header = tuple(head for head, _ in shown)
@@ -74,6 +81,23 @@ class ExecutionReport(ShownAsTable):
     def _remarks(self) -> tuple[str, ...]:
         reason = f"not native: {self.not_native}" if self.not_native else ""
         return tuple(filter(None, (reason, self.remark)))
+
+    def located(self, sources: Mapping[str, str]) -> ExecutionReport:
+        """The report with the sources of kernels."""
+        rows = (replace(row, source=sources.get(row.kernel, row.source)) for row in self.rows)
+        return replace(self, rows=tuple(rows))
+
+
+def kernel_sources(module: IRModule) -> dict[str, str]:
+    """Where the program first calls each kernel, as file:line, where that is known."""
+    sources: dict[str, str] = {}
+    for func in module.functions.values():
+        for call in walk(func):
+            if isinstance(call, Call) and (span := call.span) is not None:
+                callees = (c for c in (call.op, *call.args[:1]) if isinstance(c, GlobalVar))
+                for callee in callees:
+                    sources.setdefault(callee.name_hint, f"{span.file}:{span.line}")
+    return sources
 
 
 _ALWAYS = ("kernel", "block", "runs as")

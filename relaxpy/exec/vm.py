@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,9 @@ from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, unknown_attribute
 from relaxpy.exec.executable import EntryPoint, Executable
+from relaxpy.exec.profile import Profile
 from relaxpy.exec.runtime.checks import Signature
-from relaxpy.exec.runtime.instrument import Instrument, Profiler, ProfileReport
+from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.packed import passing_tensors
 from relaxpy.exec.runtime.tensors import as_tensors
 from relaxpy.exec.runtime.values import FunctionValue, Value, describe
@@ -96,8 +96,6 @@ class VirtualMachine(StatefulCalls):
         self.device = device
         self._saved: dict[str, SavedFunction] = {}
         self._instrument: Instrument | None = None
-        self._per_thread = threading.local()
-        """Its attribute `profiler` is that of a thread that profiles."""
         self._instrumented_entries: Mapping[str, EntryPoint] | None = None
 
     @user_facing
@@ -134,7 +132,7 @@ class VirtualMachine(StatefulCalls):
     @override
     def _function(self, name: str) -> EntryPoint:
         entry = self._executable[name]
-        return entry if self._active_instrument() is None else self._instrumented()[name]
+        return entry if self._instrument is None else self._instrumented()[name]
 
     def _instrumented(self) -> Mapping[str, EntryPoint]:
         """The functions, compiled to report their calls to the active instrument."""
@@ -143,22 +141,15 @@ class VirtualMachine(StatefulCalls):
         return self._instrumented_entries
 
     def _report_call(self, *call: Value) -> object:
-        instrument = self._active_instrument()
-        return None if instrument is None else instrument(*call)
-
-    def _active_instrument(self) -> Instrument | None:
-        profiler: Instrument | None = getattr(self._per_thread, "profiler", None)
-        return profiler or self._instrument
+        return None if self._instrument is None else self._instrument(*call)
 
     @override
     def __getstate__(self) -> dict[str, object]:
-        """The state for a pickle, without that of threads and without compiled functions."""
-        return {
-            k: v for k, v in vars(self).items() if k not in ("_per_thread", "_instrumented_entries")
-        }
+        """The state for a pickle, without compiled functions."""
+        return {k: v for k, v in vars(self).items() if k != "_instrumented_entries"}
 
     def __setstate__(self, state: Mapping[str, object]) -> None:
-        vars(self).update(state, _per_thread=threading.local(), _instrumented_entries=None)
+        vars(self).update(state, _instrumented_entries=None)
 
     @property
     def module(self) -> Executable:
@@ -187,29 +178,19 @@ class VirtualMachine(StatefulCalls):
         self._instrument = instrument
 
     @user_facing
-    def profile(self, func_name: str, *args: object) -> ProfileReport:
+    def profile(self, func_name: str, *args: object) -> Profile:
         """The time of a call of the function `func_name`, by the functions that it calls.
 
-        The function is first called without an instrument, as a warm-up. Without arguments, it is
-        called with the inputs that were set. Calls in other threads are not counted.
+        The function is called once before, as a warm-up; arguments stay as they are, as for
+        `Executable.profile`. Without arguments, it is called with the inputs that were set. Calls
+        in other threads are not counted.
 
         Errors:
             UnknownNameError: there is no such function. RuntimeCheckError: a check failed.
         """
-        function = self._executable[func_name]
         args = args or self._inputs.get(func_name, ())
-        function(*args)
-        instrumented = self._instrumented()[func_name]
-        outer = getattr(self._per_thread, "profiler", None)
-        try:
-            self._per_thread.profiler = Profiler()
-            instrumented(*args)
-            profiler = self._per_thread.profiler = Profiler()
-            profiler.begin(func_name)
-            instrumented(*args)
-            return profiler.report(profiler.end())
-        finally:
-            self._per_thread.profiler = outer
+        with passing_tensors():
+            return self._executable.profile(*args, function=func_name, repeat=1)
 
     @user_facing
     def invoke_closure(self, closure: FunctionValue, *args: object) -> Value:

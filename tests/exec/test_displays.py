@@ -9,7 +9,6 @@ import pytest
 
 import relaxpy
 from relaxpy.exec.report import ExecutionReport, ReportRow
-from relaxpy.exec.runtime.instrument import ProfileReport, ProfileRow
 from relaxpy.script import ir as I, relax as R
 
 
@@ -81,17 +80,6 @@ def test_the_back_end_of_each_kernel_is_reported(target: str) -> None:
     rows = list(relaxpy.compile(Module, target).report())
     assert {row.backend for row in rows} == {target}
     assert all(row.threads.isdecimal() for row in rows)
-
-
-def test_a_profile_is_a_table_with_a_total() -> None:
-    profile = ProfileReport((ProfileRow("f", 2, 3e-6), ProfileRow("g", 1, 1e-6)), 4e-6)
-    cells = Cells(profile._repr_html_()).rows
-    assert cells[1:] == [
-        ["f", "3.00", "75.00", "2"],
-        ["g", "1.00", "25.00", "1"],
-        ["total", "4.00", "100.00", "3"],
-    ]
-    assert [line.split() for line in str(profile).splitlines()][2:4] == cells[1:3]
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])

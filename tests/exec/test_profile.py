@@ -1,5 +1,12 @@
 """Profiles of calls by kernel: calls, bytes, operations, and the share of measured peaks."""
 
+import csv
+import io
+import json
+import linecache
+import threading
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,7 +14,10 @@ import relaxpy
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError
 from relaxpy.exec.kernel.operations import operation_count
 from relaxpy.exec.native import peak
-from relaxpy.exec.profile import KernelProfile, KernelRow
+from relaxpy.exec.profile import Profile, ProfileRow
+from relaxpy.exec.profiler import copied, may_write_arrays
+from relaxpy.relax.frontend import nn
+from relaxpy.relax.frontend.nn import spec
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 
 
@@ -59,17 +69,177 @@ def test_a_profile_counts_calls_bytes_and_operations(target: str) -> None:
 
 def test_a_profile_is_a_table() -> None:
     rows = (
-        KernelRow("k", "native", 2, 3e-6, 6000, 12000, 0.5),
-        KernelRow("main", "", 1, 1e-6),
+        ProfileRow("k", "native", 2, 3e-6, 6000, 12000, 0.5),
+        ProfileRow("main", "", 1, 1e-6, kind="between kernels"),
     )
-    profile = KernelProfile(rows, 4e-6)
+    profile = Profile(rows, 4e-6)
     lines = [" ".join(line.split()) for line in str(profile).splitlines()]
     assert lines[0] == "kernel back end calls us % MB Mflop GB/s Gflop/s peak"
     assert lines[2] == "k native 2 3.0 75.0 0.006 0.012 2.0 4.0 50 %"
-    assert lines[3] == "main 1 1.0 25.0"
+    assert lines[3] == "main (between kernels) 1 1.0 25.0"
     assert lines[5] == "total 3 4.0 100.0"
     assert repr(profile) == str(profile)
     assert profile._repr_html_().count("<tr>") == 4
+
+
+def test_a_profile_is_data() -> None:
+    row = ProfileRow("k", "native", 2, 3e-6, 6000, 12000, 0.5, "kernel", "model.py:3")
+    profile = Profile((row, ProfileRow("main", "", 1, 1e-6)), 4e-6)
+    assert "at" in str(profile).splitlines()[0].split()
+    assert profile.table() == str(profile)
+    first, second = json.loads(profile.json())
+    assert first == {
+        "Name": "k",
+        "Duration (us)": pytest.approx(3),
+        "Percent": pytest.approx(75),
+        "Count": 2,
+        "Kind": "kernel",
+        "Back end": "native",
+        "Bytes": 6000,
+        "Operations": 12000,
+        "Peak": 0.5,
+        "Source": "model.py:3",
+    }
+    lines = list(csv.DictReader(io.StringIO(profile.csv())))
+    assert [line["Name"] for line in lines] == ["k", "main"]
+    assert lines[0].keys() == second.keys()
+    assert row.count == 2
+
+
+def test_kernels_of_the_same_operators_are_summed() -> None:
+    names = (
+        "fused_conv2d6_relu",
+        "fused_conv2d_relu12",
+        "exp",
+        "log21",
+        "atan2_add",
+        "atan21_add3",
+    )
+    rows = [ProfileRow(name, "numpy", 1, 1e-6, 10, 20, 0.5, "kernel") for name in names]
+    rows.append(ProfileRow("f1", "", 1, 3e-6, kind="between kernels"))
+    sums = {row.name: row for row in Profile(tuple(rows), 9e-6).by_operator()}
+    assert sums.keys() == {"fused_conv2d_relu", "exp", "atan2_add", "f1"}
+    assert sums["exp"].calls == 2
+    assert sums["exp"].duration == pytest.approx(2e-6)
+    assert (sums["exp"].bytes, sums["exp"].flops) == (20, 40)
+    assert sums["exp"].share == pytest.approx(0.5)
+    assert sums["f1"].duration == 3e-6
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        self.cache = nn.KVCache(1, [2])
+        self.first, self.second = nn.Linear(2, 3), nn.Linear(3, 2)
+
+    def forward(self, x: nn.Tensor, total: Any) -> Any:
+        hidden = nn.tanh(self.first(x))
+        self.cache.append(self.second(hidden))
+        return self.cache.view(total)
+
+
+def layers() -> Any:
+    model = Layers()
+    for param in model.parameters():
+        param.data = np.ones(param.shape, "float32")
+    mode = {"effect_mode": "packed", "param_mode": "packed"}
+    return model, {"forward": {"x": spec.Tensor(["n", 2], "float32"), "total": int, "$": mode}}
+
+
+def text_at(source: str) -> str:
+    file, _, line = source.rpartition(":")
+    return linecache.getline(file, int(line))
+
+
+def test_kernels_lead_back_to_lines_of_the_program() -> None:
+    model, inputs = layers()
+    executable = model.jit(inputs).vm.module
+    sources = {text_at(row.source).strip() for row in executable.report()}
+    assert "hidden = nn.tanh(self.first(x))" in sources
+    assert "self.cache.append(self.second(hidden))" in sources
+    [row] = relaxpy.compile(Module, relax_pipeline=None).report()
+    assert "y = R.call_tir(Module.product" in text_at(row.source)
+
+
+class Counter:
+    """A user's object with a state; `lock` cannot be copied."""
+
+    def __init__(self, lock: object = None) -> None:
+        self.count, self.lock = 0, lock
+
+
+def count(counter: Any, x: Any) -> Any:
+    counter.count += 1
+    x += 1
+    return x
+
+
+COUNT = """
+@R.function(pure=False)
+def main(counter: R.Object, x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+    y = R.call_packed("test.profile.count", counter, x, sinfo_args=R.Tensor((3,), "float32"))
+    return y
+"""
+IN_PLACE = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def increment(x: T.Buffer((3,), "float32")):
+        for i in range(3):
+            with T.block("b"):
+                v = T.axis.spatial(3, i)
+                x[v] = x[v] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+        cls = Module
+        with R.dataflow():
+            y = R.call_tir_inplace(cls.increment, (x,), [0], R.Tensor((3,), "float32"))
+            R.output(y)
+        return y
+"""
+KERNEL = """
+@T.prim_func
+def main(x: T.Buffer((3,), "float32")):
+    for i in range(3):
+        with T.block("b"):
+            v = T.axis.spatial(3, i)
+            x[v] = x[v] + T.float32(1)
+"""
+
+
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+@pytest.mark.parametrize("text", [COUNT, IN_PLACE, KERNEL])
+def test_a_profile_leaves_its_arguments_as_they_are(text: str, target: str) -> None:
+    relaxpy.register_func("test.profile.count", count, override=True)
+    executable = relaxpy.compile(from_source(text), target, relax_pipeline=None)
+    counter, x = Counter(), np.zeros(3, "float32")
+    args = (counter, x) if text is COUNT else (x,)
+    for profile in (
+        lambda: executable.profile(*args, repeat=3),
+        lambda: relaxpy.VirtualMachine(executable).profile("main", *args),
+    ):
+        assert all(row.calls == 1 for row in profile())
+        assert counter.count == 0
+        assert not x.any()
+
+
+def test_arguments_that_cannot_be_copied_are_used_once() -> None:
+    relaxpy.register_func("test.profile.count", count, override=True)
+    executable = relaxpy.compile(from_source(COUNT), "numpy")
+    counter, x = Counter(threading.Lock()), np.zeros(3, "float32")
+    executable.profile(counter, x, repeat=3)
+    assert counter.count == 1
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_weights_are_not_copied_for_a_profile() -> None:
+    model, inputs = layers()
+    compiled = model.jit(inputs)
+    weight = compiled.params[0]
+    assert not may_write_arrays(compiled.vm.module._program.module, "forward")
+    copies = copied([(weight,), np.ones(3)], arrays=False)
+    assert copies is not None
+    assert copies[0][0] is weight
 
 
 def test_wrong_arguments_are_errors() -> None:

@@ -1,22 +1,16 @@
-"""Instruments, which observe the calls of a running program, and profiles."""
+"""Instruments, which observe the calls of a running program."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Callable
 from dataclasses import field
 from enum import IntEnum
 from time import perf_counter
 from typing import TypeAlias
 
-from typing_extensions import override
-
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.values import Value
-from relaxpy.screen import Table
 
 Instrument: TypeAlias = Callable[..., object]
 """Called before and after each call with (function, its name, whether before, result, *args)."""
@@ -60,64 +54,6 @@ class Instrumented:
         return result
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileRow:
-    """The time of all calls of one function, without the calls inside them.
-
-    Units: seconds.
-    """
-
-    name: str
-    count: int
-    duration: float
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileReport:
-    """The time of one call of a function by callee, the longest first; `str` is a table.
-
-    Units: seconds.
-    """
-
-    rows: tuple[ProfileRow, ...]
-    duration: float
-
-    def table(self) -> str:
-        """The rows in columns, and their total."""
-        return str(self._table)
-
-    @property
-    def _table(self) -> Table:
-        total = ProfileRow("total", sum(row.count for row in self.rows), self.duration)
-        return Table(
-            _COLUMNS, tuple(map(self._cells, (*self.rows, total))), text_columns=1, totals=1
-        )
-
-    def _repr_html_(self) -> str:
-        return self._table.html()
-
-    def csv(self) -> str:
-        """The rows as comma-separated values, under a header."""
-        out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows([_COLUMNS, *map(self._cells, self.rows)])
-        return out.getvalue()
-
-    def json(self) -> str:
-        """The rows as a JSON list of objects."""
-        return json.dumps([dict(zip(_COLUMNS, self._cells(row), strict=True)) for row in self.rows])
-
-    def _cells(self, row: ProfileRow) -> tuple[str, ...]:
-        share = 100 * row.duration / self.duration if self.duration else 0.0
-        return row.name, f"{row.duration * 1e6:.2f}", f"{share:.2f}", str(row.count)
-
-    @override
-    def __str__(self) -> str:
-        return self.table()
-
-
-_COLUMNS = ("Name", "Duration (us)", "Percent", "Count")
-
-
 @dataclass(slots=True)
 class Profiler:
     """An instrument that measures the time of each function outside the calls that it makes."""
@@ -150,7 +86,6 @@ class Profiler:
             self._inside[-1] += taken
         return taken
 
-    def report(self, duration: float) -> ProfileReport:
-        """The profile of a call that took `duration`."""
-        rows = (ProfileRow(name, len(times), sum(times)) for name, times in self._own_times.items())
-        return ProfileReport(tuple(sorted(rows, key=lambda row: -row.duration)), duration)
+    def times(self) -> dict[str, list[float]]:
+        """The seconds of each call of a function, without those of the calls that it made."""
+        return self._own_times

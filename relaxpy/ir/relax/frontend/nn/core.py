@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.entry import user_facing
+from relaxpy.entry import line_span, user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.foreign_arrays import is_torch, read_array
@@ -420,7 +422,11 @@ def wrap_nested(expr: Expr, name: str) -> Any:
     Errors:
         MisuseError (also TypeError): the expression is neither a tensor nor a tuple of tensors.
     """
-    bound = expr if isinstance(expr, DataflowVar) else current_builder().emit(expr, name)
+    bound = expr
+    if not isinstance(expr, DataflowVar):
+        if isinstance(expr, Call) and expr.span is None:
+            expr = replace(expr, span=line_span(sys._getframe(1)))
+        bound = current_builder().emit(expr, name)
     match bound.struct_info:
         case TensorStructInfo():
             return Tensor(_expr=bound)

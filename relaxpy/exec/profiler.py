@@ -1,0 +1,201 @@
+"""Profiles of calls: functions run with an instrument on copies of what they may change."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any, Final
+
+import numpy as np
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError
+from relaxpy.exec.kernel.operations import Shape, operation_count, shape_of
+from relaxpy.exec.native.machine_code.machine import obstacle
+from relaxpy.exec.native.peak import peak_bytes, peak_operations
+from relaxpy.exec.profile import BETWEEN_KERNELS, Profile, ProfileRow
+from relaxpy.exec.report import ExecutionReport, kernel_sources
+from relaxpy.exec.runtime.instrument import Instrument, Profiler
+from relaxpy.exec.runtime.values import Value, as_tensor
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    Function,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+
+
+@dataclass(slots=True)
+class _Calls:
+    """The calls of the kernels of a module, with their work, and the time of all functions."""
+
+    module: IRModule
+    profiler: Profiler = field(default_factory=Profiler)
+    bytes: Counter[str] = field(default_factory=Counter)
+    shapes: dict[str, Counter[tuple[Shape, ...]]] = field(default_factory=dict)
+    dtypes: dict[str, set[str]] = field(default_factory=dict)
+
+    def __call__(
+        self, function: object, symbol: str, before: bool, result: Value, *args: Value
+    ) -> object:
+        if before and isinstance(self.module.functions_by_name.get(symbol), PrimFunc):
+            arrays = {id(arg): arg for arg in args if isinstance(arg, np.ndarray)}.values()
+            self.bytes[symbol] += sum(array.nbytes for array in arrays)
+            self.shapes.setdefault(symbol, Counter())[tuple(map(shape_of, args))] += 1
+            self.dtypes.setdefault(symbol, set()).update(array.dtype.name for array in arrays)
+        return self.profiler(function, symbol, before, result, *args)
+
+    def row(self, name: str, backend: str, durations: Sequence[float], source: str) -> ProfileRow:
+        """The row of one function, by the times of its calls."""
+        func = self.module.functions_by_name.get(name)
+        calls, duration = len(durations), sum(durations)
+        if not isinstance(func, PrimFunc):
+            kind = BETWEEN_KERNELS if isinstance(func, Function) else ""
+            return ProfileRow(name, "", calls, duration, kind=kind)
+        flops: int | None = 0
+        for shapes, number in self.shapes[name].items():
+            count = operation_count(func, shapes)
+            flops = None if flops is None or count is None else flops + number * count
+        size = self.bytes[name]
+        share: float | None = None
+        if not obstacle() and duration:
+            least = size / peak_bytes(size // calls) if size else 0.0
+            if flops and "float64" in self.dtypes[name]:
+                least = max(least, flops / peak_operations("double"))
+            elif flops and self.dtypes[name] & _FLOATS:
+                least = max(least, flops / peak_operations("float"))
+            share = min(1.0, least / duration)
+        return ProfileRow(name, backend, calls, duration, size, flops, share, "kernel", source)
+
+
+_FLOATS: Final = frozenset({"float16", "bfloat16", "float32"})
+
+
+class ProgramProfiler:
+    """Profiles calls of the functions of a program, which is compiled once more for it."""
+
+    def __init__(
+        self,
+        module: Callable[[], IRModule],
+        report: ExecutionReport,
+        instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
+    ) -> None:
+        self._module, self._report, self._instrumented = module, report, instrumented
+        self._functions: Mapping[str, Callable[..., Value]] | None = None
+        self._per_thread = threading.local()
+        """Its attribute `calls` has the calls of a thread that profiles."""
+
+    def __call__(self, name: str, args: Sequence[object], repeat: int) -> Profile:
+        """The quickest of `repeat` calls of a function, whose kernels run one by one.
+
+        Errors:
+            MisuseError: `repeat` is not a positive integer.
+            RuntimeCheckError: a check of the program failed.
+        """
+        if type(repeat) is not int or repeat < 1:
+            raise MisuseError(f"repeat is a positive integer, found {repeat!r:.60}", about=repeat)
+        if self._functions is None:
+            self._functions = self._instrumented(self._report_call)
+        function, module = self._functions[name], self._module()
+        is_kernel = isinstance(module.functions_by_name.get(name), PrimFunc)
+        title = f"call of {name}" if is_kernel else name
+        writes = may_write_arrays(module, name)
+        outer = getattr(self._per_thread, "calls", None)
+        runs: list[tuple[float, _Calls]] = []
+        try:
+            for is_warm_up in (True, *[False] * repeat):
+                copies = copied(args, arrays=writes)
+                if copies is None and is_warm_up:
+                    continue
+                calls = self._per_thread.calls = _Calls(module)
+                calls.profiler.begin(title)
+                function(*(args if copies is None else copies))
+                duration = calls.profiler.end()
+                if not is_warm_up:
+                    runs.append((duration, calls))
+                if copies is None:
+                    break
+        finally:
+            self._per_thread.calls = outer
+        duration, calls = min(runs, key=lambda run: run[0])
+        backends = {row.kernel: row.backend for row in self._report}
+        sources = kernel_sources(module)
+        times = sorted(calls.profiler.times().items(), key=lambda item: -sum(item[1]))
+        rows = (
+            calls.row(name, backends.get(name, ""), own, sources.get(name, ""))
+            for name, own in times
+        )
+        return Profile(tuple(rows), duration)
+
+    def _report_call(self, *call: Value) -> object:
+        calls: _Calls | None = getattr(self._per_thread, "calls", None)
+        return None if calls is None else calls(*call)
+
+
+def copied(args: Sequence[object], *, arrays: bool) -> list[Any] | None:
+    """Arguments for a call that leaves `args` as they are: copies of caches and other objects.
+
+    Arrays are copied too if `arrays` is set. The result is None if an object cannot be copied.
+    """
+    memo = {id(v): np.array(as_tensor(v)) if arrays else v for v in _tensors(args)}
+    try:
+        return copy.deepcopy(list(args), memo)
+    except (TypeError, RuntimeError, copy.Error):
+        return None
+
+
+def _tensors(value: object) -> Iterator[object]:
+    """The arrays and tensors of other libraries in arguments, also in tuples."""
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+    elif not isinstance(value, np.generic) and hasattr(value, "__array__"):
+        yield value
+
+
+def may_write_arrays(module: IRModule, name: str) -> bool:
+    """Whether a call of a function may store elements in arrays that are its arguments.
+
+    Kernels and impure functions may, and functions that use a parameter in place.
+    """
+    entry = module.functions_by_name.get(name)
+    if not isinstance(entry, Function) or not entry.is_pure:
+        return True
+    functions = [func for func in module.functions.values() if isinstance(func, Function)]
+    return any(map(_writes_parameters, functions))
+
+
+def _writes_parameters(func: Function) -> bool:
+    nodes = list(walk(func))
+    values = {node.var: node.value for node in nodes if isinstance(node, VarBinding)}
+
+    def is_parameter(expr: Expr) -> bool:
+        while isinstance(expr, TupleGetItem) or expr in values:
+            expr = expr.tuple_value if isinstance(expr, TupleGetItem) else values[expr]
+        return isinstance(expr, Var)
+
+    for call in nodes:
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            continue
+        kind = call.op.record.calls
+        if kind is None or not kind.mutates:
+            continue
+        operands = [
+            field
+            for arg in call.args[1:]
+            for field in (arg.fields if isinstance(arg, Tuple) else (arg,))
+        ]
+        if any(isinstance(o.struct_info, TensorStructInfo) and is_parameter(o) for o in operands):
+            return True
+    return False
