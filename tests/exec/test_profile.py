@@ -111,7 +111,7 @@ def test_kernels_of_the_same_operators_are_summed() -> None:
         "fused_conv2d6_relu",
         "fused_conv2d_relu12",
         "exp",
-        "log21",
+        "exp21",
         "atan2_add",
         "atan21_add3",
     )
