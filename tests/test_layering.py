@@ -92,8 +92,8 @@ FLOORS = {
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction
         native/loops native lower graph stored.py reference
-        kernel_source.py profile.py profiler.py vm.py instructions.py exec_builder.py compile.py vm_build.py
-        doctor.py
+        kernel_source.py profile.py profiler.py vm.py instructions.py exec_builder.py compile.py
+        vm_build.py doctor.py
         bisect.py python_module.py nn_model.py compare_calls.py eager.py relay
     """,
     "relaxpy/script": """

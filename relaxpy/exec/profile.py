@@ -13,6 +13,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
+from relaxpy.exec.report import source_column
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.screen import ShownAsTable, Table
 
@@ -113,8 +114,9 @@ class Profile(ShownAsTable):
         cells = [self._cells(row) for row in (*self.rows, total)]
         header: tuple[str, ...] = _HEADER
         if any(row.source for row in self.rows):
-            header = (*header, "at")
-            cells = [(*c, row.source) for c, row in zip(cells, (*self.rows, total), strict=True)]
+            title, sources = source_column([row.source for row in (*self.rows, total)])
+            header = (*header, title)
+            cells = [(*row, source) for row, source in zip(cells, sources, strict=True)]
         return Table(header, tuple(cells), text_columns=2, totals=1)
 
     def _cells(self, row: ProfileRow) -> tuple[str, ...]:

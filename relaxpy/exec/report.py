@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from os.path import basename
 
 from typing_extensions import override
 
@@ -60,7 +61,7 @@ class ExecutionReport(ShownAsTable):
             ("runs as", [row.method.removeprefix("native, ") for row in self.rows]),
             ("threads", [row.threads for row in self.rows]),
             ("because", [row.reason for row in self.rows]),
-            ("at", [row.source for row in self.rows]),
+            source_column([row.source for row in self.rows]),
         ]
         shown = [(head, cells) for head, cells in columns if head in _ALWAYS or any(cells)]
         header = tuple(head for head, _ in shown)
@@ -86,6 +87,14 @@ class ExecutionReport(ShownAsTable):
         """The report with the sources of kernels."""
         rows = (replace(row, source=sources.get(row.kernel, row.source)) for row in self.rows)
         return replace(self, rows=tuple(rows))
+
+
+def source_column(sources: Sequence[str]) -> tuple[str, list[str]]:
+    """The header and cells for positions, each file:line or empty; one file is not repeated."""
+    split = [source.rpartition(":") for source in sources]
+    if len({file for file, _, line in split if line}) == 1:
+        return "line", [line for _, _, line in split]
+    return "at", [f"{basename(file)}:{line}" if line else "" for file, _, line in split]
 
 
 def kernel_sources(module: IRModule) -> dict[str, str]:

@@ -5,6 +5,7 @@ import io
 import json
 import linecache
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,12 @@ def test_a_profile_is_a_table() -> None:
 def test_a_profile_is_data() -> None:
     row = ProfileRow("k", "native", 2, 3e-6, 6000, 12000, 0.5, "kernel", "model.py:3")
     profile = Profile((row, ProfileRow("main", "", 1, 1e-6)), 4e-6)
-    assert "at" in str(profile).splitlines()[0].split()
+    header, _, first_line, *_ = str(profile).splitlines()
+    assert (header.split()[-1], first_line.split()[-1]) == ("line", "3")
+    twice = Profile((row, replace(row, source="/folder/other.py:4")), 4e-6)
+    header, _, first_line, second_line, *_ = str(twice).splitlines()
+    assert header.split()[-1] == "at"
+    assert [line.split()[-1] for line in (first_line, second_line)] == ["model.py:3", "other.py:4"]
     assert profile.table() == str(profile)
     first, second = json.loads(profile.json())
     assert first == {
