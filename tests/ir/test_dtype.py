@@ -2,16 +2,19 @@
 
 import copy
 import pickle
+from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from relaxpy.errors import MisuseError
+from relaxpy import relax, relay, runtime
+from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.core.dtype import BOOL, VOID, DataType
 from relaxpy.ir.core.types import PrimType
 from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.script import from_source
 
 
 @pytest.mark.rule("DT-1")
@@ -210,6 +213,27 @@ def test_plain_formats_are_those_of_numpy(name: str):
 def test_a_format_without_an_array_type_says_so():
     with pytest.raises(MisuseError, match="'int40' has no NumPy form"):
         DataType("int40").numpy()
+
+
+@pytest.mark.rule("DT-2")
+@pytest.mark.rule("DT-4")
+@pytest.mark.parametrize("dtype", ["float32x4", "int8x2", "handle", "void"])
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        lambda dtype: relax.const(1, dtype),
+        lambda dtype: relax.const(np.zeros(4, np.float32), dtype),
+        lambda dtype: relay.const(1, dtype),
+        lambda dtype: relay.const(np.zeros(4, np.float32), dtype),
+        lambda dtype: from_source(f"@R.function\ndef f():\n    return R.const(1, {dtype!r})"),
+        lambda dtype: runtime.empty((4,), dtype),
+    ],
+    ids=["number", "array", "Relay number", "Relay array", "text", "empty"],
+)
+def test_no_tensor_has_vectors_or_handles_as_elements(tensor: Callable[[str], object], dtype: str):
+    with pytest.raises(RelaxpyError, match=f"a tensor has no elements of datatype {dtype}"):
+        tensor(dtype)
+    assert tensor("int8") is not None
 
 
 def test_python_classes_name_the_widest_scalars():

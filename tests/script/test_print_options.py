@@ -220,6 +220,51 @@ def test_large_constants_stand_beside_the_text():
     assert_structural_equal(func, again)
 
 
+EMPTY_KERNEL = from_source(
+    "@T.prim_func\ndef main(A: T.Buffer((4,), 'float32')):\n    T.evaluate(0)"
+)
+
+
+def free_values() -> dict[str, object]:
+    """Values with variables that a function does not declare."""
+    n, y = tir.Var("n", "int64"), rx.Var("y", Tensor((4,)))
+    return {
+        "variable": n,
+        "expression": n + 1,
+        "list": (n, 2),
+        "table": {"a": (n,)},
+        "shape": rx.ShapeExpr([n]),
+        "struct info": rx.TensorStructInfo([n], "float32"),
+        "tensor": y,
+        "function": rx.GlobalVar("g"),
+        "call": rx.Call(Op.get("relax.negative"), [y]),
+        "kernel": MODULE["double"],
+        "buffer": decl_buffer((n,)),
+    }
+
+
+@pytest.mark.parametrize("func", [with_weights(), EMPTY_KERNEL], ids=["graph", "kernel"])
+@pytest.mark.parametrize("kind", list(free_values()))
+def test_attributes_with_free_variables_stand_beside_the_text(
+    kind: str, func: rx.Function | PrimFunc
+):
+    func = func.with_attr("k", free_values()[kind])
+    names = {"R": R, "T": T, "metadata": metadata(func)}
+    again = from_source(func.script(), names)
+    assert '"k": metadata["' in func.script()
+    assert_structural_equal(func, again)
+
+
+def test_attributes_with_variables_of_the_function_stand_in_the_text():
+    n = tir.Var("n", "int64")
+    x = rx.Var("x", rx.TensorStructInfo([n], "float32"))
+    body = rx.SeqExpr([], x)
+    attrs = {"global_symbol": "main", "k": (n + 1, x)}
+    func = rx.Function([x], body, x.struct_info, attrs=attrs)
+    assert '"k": [n + T.int64(1), x]' in func.script()
+    assert_structural_equal(func, from_source(func.script()))
+
+
 def test_large_constants_can_be_written_out():
     func = with_weights()
     shown = func.script(show_meta=True)

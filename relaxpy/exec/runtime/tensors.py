@@ -87,7 +87,7 @@ def empty(
     sizes = ShapeTuple(shape)
     if min(sizes, default=0) < 0:
         raise MisuseError(f"a tensor has no negative dimensions, found {sizes}", about=shape)
-    return np.empty(sizes, DataType(dtype).numpy()).view(Tensor)
+    return np.empty(sizes, DataType(dtype).of_elements()).view(Tensor)
 
 
 def convert(value: Any) -> Any:

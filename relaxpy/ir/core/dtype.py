@@ -228,6 +228,22 @@ class DataType(str):
         """
         return _numpy_type(self.element)
 
+    def of_elements(self) -> np.dtype[np.generic]:
+        """Return the NumPy (or ml_dtypes) type of a tensor whose elements have this datatype.
+
+        Errors:
+            MisuseError: it is a vector (DT-2), a handle (DT-4) or Void, or NumPy does not have it.
+        """
+        if self.vector or self.family == "handle":
+            rule = "DT-2" if self.vector else "DT-3" if self.is_void else "DT-4"
+            raise MisuseError(
+                f"a tensor has no elements of datatype {self or 'void'}",
+                rule=rule,
+                hint="use a datatype such as float32, int64 or bool",
+                about=self,
+            )
+        return self.numpy()
+
 
 @cache
 def _numpy_type(name: str) -> np.dtype[np.generic]:

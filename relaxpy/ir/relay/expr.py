@@ -513,7 +513,7 @@ def const(value: object, dtype: str | None = None) -> Constant:
     Errors:
         MisuseError (also TypeError, ValueError): the value is not a tensor.
     """
-    target = None if dtype is None else DataType(dtype)
+    target = None if dtype is None else DataType(dtype).of_elements()
     if isinstance(value, np.ndarray):
         data = value if target is None else value.astype(target)
     else:

@@ -292,7 +292,7 @@ class ShortText:
             case Op(name=name):
                 return name
             case _:
-                return f"<{type(expr).__name__}>"
+                return self.opaque_doc(expr)
 
     def constant_doc(self, expr: rx.Constant) -> Doc:
         """Return a tensor literal in full, or a summary of a large one."""

@@ -178,7 +178,7 @@ class Document:
         text = ScriptText(Names(self._reserved), self.options, self.metadata, {})
         prefix = self.options.ir_prefix
         if module.attrs:
-            self.writer.line(call(f"{prefix}.module_attrs", text.table_doc(module.attrs)))
+            self.writer.line(call(f"{prefix}.module_attrs", text.function_attrs_doc(module.attrs)))
         if module.global_infos:
             table = text.table_doc(module.global_infos)
             self.writer.line(call(f"{prefix}.module_global_infos", table))

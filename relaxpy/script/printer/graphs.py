@@ -85,7 +85,7 @@ class GraphWriter:
         outer_used, self._used = self._used, self._used | contents.used
         with writer.indented():
             if attrs:
-                writer.line(call(f"{r}.func_attr", self.text.table_doc(attrs)))
+                writer.line(call(f"{r}.func_attr", self.text.function_attrs_doc(attrs)))
             mentioned = contents.nested_shape_vars | contents.shape_vars.keys()
             for var in dict.fromkeys(_signature_vars(func.params)):
                 # A string dimension makes a plain variable, so that a SizeVar is declared anyway.

@@ -87,7 +87,7 @@ class KernelWriter:
         writer.header(name, params, None if func.ret_type is None else f"{t}.{func.ret_type}")
         with writer.indented():
             if attrs:
-                writer.line(call(f"{t}.func_attr", self.text.table_doc(attrs)))
+                writer.line(call(f"{t}.func_attr", self.text.function_attrs_doc(attrs)))
             if module is not None and any(isinstance(n, GlobalVar) for n in nodes):
                 writer.line(module)
             for handle, buffer in matched:

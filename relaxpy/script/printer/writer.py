@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from typing_extensions import override
 
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.sharing import VisitBudget
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -18,6 +19,8 @@ from relaxpy.ir.short_text.document import Concat, Doc, Group, Layout, call, fla
 from relaxpy.ir.short_text.literals import string_text
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.script.language.hardware import INTRINSICS
 from relaxpy.script.printer.marks import Marks
 from relaxpy.script.printer.names import Names
@@ -133,6 +136,7 @@ class ScriptText(ShortText):
             ir_prefix=options.ir_prefix,
         )
         self.marks = names.marks
+        self._names = names
         self.metadata = metadata
         self.devices = devices
 
@@ -166,6 +170,36 @@ class ScriptText(ShortText):
         if sinfo is None:
             return doc
         return call(f"{self.relax_prefix}.dist.const", doc, self.struct_info_doc(sinfo))
+
+    def function_attrs_doc(self, attrs: Attrs) -> Doc:
+        """The attributes of a function or module; what a text cannot say goes into the metadata.
+
+        That is a value with variables that no text before it declares.
+        """
+        entries = (
+            Concat(
+                f"{string_text(key)}: ",
+                self.attr_doc(value) if self._is_closed(value) else self.opaque_doc(value),
+            )
+            for key, value in attrs.items()
+        )
+        return Group("{", entries, "}")
+
+    def _is_closed(self, value: object) -> bool:
+        """Whether all variables in the value of an attribute have names."""
+        match value:
+            case tuple() | list():
+                return all(map(self._is_closed, value))
+            case Mapping():
+                return all(map(self._is_closed, value.values()))
+            case tir.PrimExpr() | rx.StructInfo() | rx.Expr() | Buffer() | IterVar():
+                return all(
+                    node in self._names
+                    for node in walk(value)
+                    if isinstance(node, (tir.Var, Buffer, rx.Var, rx.GlobalVar))
+                )
+            case _:
+                return True
 
     @override
     def opaque_doc(self, value: object) -> Doc:

@@ -148,6 +148,7 @@ class _Reader:
             self._header(declaration)
         for declaration in types:
             self._recovering(declaration, self._constructors)
+        scope.declared = None
         own: dict[str, Token] = {}
         for declaration in functions:
             name = declaration.name.text[1:]
@@ -250,6 +251,7 @@ class _Reader:
             return
         result = ty.TypeCall(data.header, data.type_vars)
         with scope.with_type_params(data.type_vars):
+            scope.declared = result if declaration.keyword == "data" else None
             cursor.expect("{", "RLY-77", "before the constructors")
             while not cursor.accept("}"):
                 token = cursor.expect_kind("name", "the name of a constructor", "RLY-77")

@@ -95,6 +95,7 @@ class _Printer:
         self.variables = _Names()
         self.type_params = _Names()
         self.data_types: list[str] = []
+        self.constructors: Mapping[str, rl.Constructor] = {}
         self.numbers: dict[int, int] = {}
         self.count = 0
         self.constants: list[rl.Constant] = []
@@ -106,6 +107,7 @@ class _Printer:
         if isinstance(node, RelayModule):
             sections = [HEADER]
             self.data_types = [header.name_hint for header in node.type_definitions]
+            self.constructors = node.constructors
             sections += [self.data_type(data) for data in node.type_definitions.values()]
             for var, function in node.functions.items():
                 self.variables, self.type_params = _Names(), _Names(self.data_types)
@@ -224,7 +226,15 @@ class _Printer:
                 return f"%{self.variables.name(expr)}"
             case rl.GlobalVar(name_hint=name):
                 return f"@{name}"
-            case rl.Constructor(name_hint=name) | Op(name=name):
+            case rl.Constructor(name_hint=name):
+                return name
+            case Op(name=name):
+                if name in self.constructors:
+                    raise MisuseError(
+                        f"the operator {name} cannot be printed: a constructor has its name",
+                        rule="RLY-60",
+                        about=expr,
+                    )
                 return name
             case rl.Constant():
                 return self.constant(expr)

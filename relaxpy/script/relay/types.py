@@ -162,6 +162,8 @@ class Types:
             args: list[ty.Type] = []
             if cursor.accept("["):
                 args = yield from cursor.each("]", self._type, "RLY-67")
+            elif scope.declared is not None and name == scope.declared.func.name_hint:
+                args = list(scope.declared.args)
             arity = scope.arities[name]
             if len(args) != arity:
                 raise RelayTypeError(

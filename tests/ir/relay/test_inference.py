@@ -357,6 +357,42 @@ def test_what_nothing_determines_is_refused(text: str) -> None:
     assert "annotate" in refused(text, "RLY-101")
 
 
+@pytest.mark.rule("RLY-101")
+def test_an_operator_without_types_is_the_only_thing_reported() -> None:
+    message = refused("fn(%x, %y) { add(%x, %y) }", "RLY-101")
+    assert "1:14: add of _, _ cannot be decided" in message
+    assert "as in `%x: Tensor[(2, 3), float32]`" in message
+    assert message.count("RLY-101") == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("argwhere(%x)", "Tensor[(?, 2), int64]"),
+        ("argwhere(%images)", "Tensor[(?, 4), int64]"),
+        ("dyn.topk(%x, %n, axis=-1).1", "Tensor[(n, ?), int32]"),
+        ('dyn.topk(%x, %n, axis=0, ret_type="values")', "Tensor[(?, 5), float32]"),
+        ("dyn.one_hot(%size, %f, %f, %n, axis=0)", "Tensor[(?, 2), float32]"),
+        ("dyn.one_hot(%size, %f, %f, %n)", "Tensor[(2, ?), float32]"),
+        ('dyn.image.resize2d(%images, %size, layout="NHWC")', "Tensor[(1, ?, ?, 8), float32]"),
+        ("dyn.nn.upsampling(%images, %f, %f)", "Tensor[(1, 3, ?, ?), float32]"),
+        ("sparse_fill_empty_rows(%places, %n3, %size, %n).0", "Tensor[(?, 2), int64]"),
+    ],
+)
+def test_values_decide_no_dimension_that_follows_from_the_operands(
+    call: str, expected: str
+) -> None:
+    params = (
+        "%x: Tensor[(n, 5), float32], %images: Tensor[(1, 3, 8, 8), float32], %n: int64, "
+        "%size: Tensor[(2,), int64], %f: float32, %places: Tensor[(3, 2), int64], "
+        "%n3: Tensor[(3,), int64]"
+    )
+    assert (
+        f"-> {expected} {{"
+        in relay.parse(f"def @main[n: ShapeVar]({params}) {{ {call} }}").astext()
+    )
+
+
 @pytest.mark.rule("RLY-102")
 def test_comparisons_are_boolean_and_unary_operators_keep_the_type() -> None:
     assert (

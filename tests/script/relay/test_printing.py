@@ -249,3 +249,17 @@ def test_keywords_name_global_functions_and_variables_only(name: str) -> None:
     module = relay.IRModule({relay.GlobalVar(name): relay.Function([x], x, type_params=[param])})
     module = relay.transform.InferType()(module)
     assert structural_equal(relay.parse(module.astext()), module)
+
+
+@pytest.mark.rule("RLY-60")
+def test_an_operator_with_the_name_of_a_constructor_has_no_text() -> None:
+    header, x = relay.GlobalTypeVar("T"), relay.var("x", "int32")
+    constructor = relay.Constructor("negative", [relay.scalar_type("int32")], header)
+    module = relay.IRModule()
+    module[header] = relay.TypeData(header, [], [constructor])
+    module["main"] = relay.Function([x], constructor(x))
+    module = relay.transform.InferType()(module)
+    assert structural_equal(relay.parse(module.astext()), module)
+    module["main"] = relay.Function([x], relay.negative(x))
+    with pytest.raises(MisuseError, match="the operator negative cannot be printed"):
+        module.astext()

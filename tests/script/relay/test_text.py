@@ -313,6 +313,10 @@ def test_both_declarations_of_a_data_type_mean_the_same() -> None:
     one = relay.parse("data D<a> { C : (a, D[a]) -> D[a]  E : () -> D[a] } 1")
     other = relay.parse("type D[a] { C(a, D[a]), E } 1")
     assert structural_equal(one, other)
+    older = "data D<a> { C : (a, D) -> D  E : () -> D } 1"  # among its constructors, D is D[a]
+    assert structural_equal(relay.parse(older), other)
+    assert "takes 1 type" in refused("data D<a> { C : (a) -> D } fn(%x: D) { 1 }", "RLY-67")
+    assert "takes 1 type" in refused("type D[a] { C(D) } 1", "RLY-67")
     assert relay.parse("extern type Storage\n1").type_definitions
     assert "belongs to D" in refused("type E { F }\ndata D { C : () -> E } 1", "RLY-31")
 

@@ -443,6 +443,8 @@ def const(value: object, dtype: str | None = None) -> Constant:
     if is_masked(value):
         raise MisuseError(MASKED, about=value)
     target = DataType(dtype) if dtype else None
+    if target is not None:
+        target.of_elements()
     if isinstance(value, np.ndarray) and target is not None:
         data = value.astype(target.numpy(), copy=False)
     else:

@@ -482,7 +482,7 @@ class ExprInference:
             params.append(param)
             solver.unify(hole, param)
         completed: FuncType = solver.complete(ty)
-        used = [param for param in free_type_vars(completed) if param in shared]
+        used = [p for p in free_type_vars(completed) if p in shared] if shared else []
         own = {param: TypeVar(param.name_hint, param.kind) for param in used}
         for call in self.recursive_calls.pop(name, ()):
             self.type_args[id(call)] = (*ty.type_params, *used, *params)

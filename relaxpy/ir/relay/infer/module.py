@@ -140,7 +140,7 @@ def _open_types(
             f"{described} cannot be decided: the types are not known",
             "RLY-101",
             relation.span,
-            "annotate the parameters or variables that it uses",
+            "annotate the parameters that it uses, as in `%x: Tensor[(2, 3), float32]`",
         )
     for call, args in inference.instantiated:
         for hole in {h for arg in args for h in solver.holes(arg)} - holes:
@@ -154,18 +154,18 @@ def _open_types(
                     "annotate its result, as in `let %e : List[int32] = Nil;`, or write type "
                     "arguments, as in `%f<int32>()`",
                 )
-    for function in functions.values():
-        for hole in solver.holes(inference.types[id(function)]):
-            holes.add(hole)
-            if function.span not in reported:
-                reported.add(function.span)
-                yield _open_hole(hole, function.span)
     for var, ty in inference.env.items():
         for hole in solver.holes(ty):
             if hole not in holes and var.span not in reported:
                 reported.add(var.span)
                 holes.add(hole)
                 yield _open_hole(hole, var.span or hole.span, f"the type of %{var.name_hint}")
+    for function in functions.values():
+        for hole in solver.holes(inference.types[id(function)]):
+            if hole not in holes and function.span not in reported:
+                reported.add(function.span)
+                holes.add(hole)
+                yield _open_hole(hole, function.span)
     for ty in inference.types.values():
         for hole in solver.holes(ty):
             if hole not in holes:

@@ -10,7 +10,7 @@ import numpy as np
 from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relay.op.registry import Emit, Op, OpRecord, Results, Translate
+from relaxpy.ir.relay.op.registry import Emit, KnownDims, Op, OpRecord, Results, Translate
 from relaxpy.ir.relay.op.relations import RELATIONS, RelationError, identity_of_tensors
 from relaxpy.ir.relay.op.struct_info import struct_info_relation
 from relaxpy.ir.relay.ty import Type
@@ -29,6 +29,7 @@ def define(
     makers: Mapping[str, object] | None = None,
     relation: str = "",
     results: Results = 1,
+    known_dims: KnownDims | None = None,
 ) -> None:
     """Register operators with these names, operands and attributes, separated by blanks.
 
@@ -45,6 +46,7 @@ def define(
                 relation_name=relation,
                 translate=translate,
                 results=results,
+                known_dims=known_dims,
             )
         )
 
@@ -110,6 +112,12 @@ def dims(expr: rx.Expr) -> tuple[Any, ...]:
     if shape is None:
         raise RelationError("the rank of an operand is not known")
     return tuple(shape)
+
+
+def resized_dims(args: Args, attrs: Mapping[str, Any]) -> list[list[object]]:
+    """Return the dimensions of resized images: those of the batch and the channels are known."""
+    sizes = zip(attrs["layout"], dims(args[0]), strict=True)
+    return [[size if axis in "NC" else None for axis, size in sizes]]
 
 
 def number(value: float, dtype: str) -> rx.Expr:

@@ -14,10 +14,12 @@ from relaxpy.ir.relay.op.define import (
     dtype_of,
     fields_of,
     listed,
+    resized_dims,
     results_of_topk,
 )
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
+from relaxpy.ir.tir.expr import IntImm
 
 _INDEX = "int64"
 
@@ -147,11 +149,18 @@ def _one_hot(args: Args, attrs: Any) -> rx.Expr:
     return R.where(equal, R.astype(on_value, dtype), R.astype(off_value, dtype))
 
 
+def _one_hot_dims(args: Args, attrs: Any) -> list[list[object]]:
+    shape: list[object] = list(dims(args[0]))
+    shape.insert(int(attrs["axis"]) % (len(shape) + 1), None)
+    return [shape]
+
+
 define(
     "dyn.one_hot",
     "indices on_value off_value depth",
     _one_hot,
     {"axis": -1, "dtype": "float32"},
+    known_dims=_one_hot_dims,
 )
 
 
@@ -199,12 +208,19 @@ def _topk(args: Args, attrs: Any) -> rx.Expr:
     return values if ret_type == "values" else indices
 
 
+def _topk_dims(args: Args, attrs: Any) -> list[list[object]]:
+    shape: list[object] = list(dims(args[0]))
+    shape[int(attrs["axis"])] = None
+    return [shape, shape]
+
+
 define(
     "dyn.topk",
     "data k",
     _topk,
     {"axis": -1, "ret_type": "both", "is_ascend": False, "dtype": "int32"},
     results=results_of_topk,
+    known_dims=_topk_dims,
 )
 
 
@@ -291,7 +307,12 @@ define("dyn.squeeze", "data axis", _squeeze)
 
 # Positions of elements
 
-define("argwhere", "condition", lambda args, attrs: R.permute_dims(R.nonzero(args[0])))
+define(
+    "argwhere",
+    "condition",
+    lambda args, attrs: R.permute_dims(R.nonzero(args[0])),
+    known_dims=lambda args, attrs: [[None, IntImm("int64", len(dims(args[0])))]],
+)
 define(
     "adv_index", "inputs", lambda args, attrs: R.index_tensor(fields_of(args[0])[0], _tuple(args))
 )
@@ -361,4 +382,5 @@ define(
         "method": "nearest_neighbor",
         "coordinate_transformation_mode": "asymmetric",
     },
+    known_dims=resized_dims,
 )

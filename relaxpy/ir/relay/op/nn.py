@@ -14,6 +14,7 @@ from relaxpy.ir.relay.op.define import (
     listed,
     number,
     options,
+    resized_dims,
 )
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
@@ -513,6 +514,7 @@ define(
     "data size",
     _dynamic_resize,
     {name: default for name, default in _RESIZE.items() if name != "size"},
+    known_dims=resized_dims,
 )
 
 
@@ -542,6 +544,7 @@ define(
     "data scale_h scale_w",
     _dynamic_upsampling,
     {"layout": "NCHW", "method": "nearest_neighbor", "align_corners": False},
+    known_dims=resized_dims,
 )
 
 

@@ -32,6 +32,8 @@ Gradient: TypeAlias = Callable[[RelayExpr, RelayExpr], Sequence[RelayExpr]]
 """The gradients of the operands of a call: of the call, and of the gradient of its result."""
 Results: TypeAlias = int | Callable[[Any, Mapping[str, Any]], int]
 """The number of results, or a function of a call and its attributes that returns it."""
+KnownDims: TypeAlias = Callable[[tuple[rx.Expr, ...], Attrs], Sequence[Sequence[object]]]
+"""The dimensions of each result that follow from the operands and attributes, None for others."""
 GRADIENT: Final = ".gradient"
 """The end of the names of the operators that compute gradients."""
 
@@ -55,7 +57,8 @@ class OpRecord:
     function where they differ. Without a `relation`, the type follows from the struct info of the
     Relax expression that `translate` returns. A `refusal` says why the operator cannot run. With
     `is_call`, it calls its first operand with the fields of the second. A variadic operator takes
-    any number of operands.
+    any number of operands. `known_dims` gives, for each result whose struct info has no more than a
+    rank, the dimensions that follow from the operands, and None for the others.
     """
 
     name: str
@@ -72,6 +75,7 @@ class OpRecord:
     is_call: bool = False
     is_variadic: bool = False
     results: Results = 1
+    known_dims: KnownDims | None = None
     description: str = ""
     kinds: Mapping[str, Kind] = field(init=False, repr=False)
 

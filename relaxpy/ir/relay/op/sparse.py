@@ -173,6 +173,7 @@ define(
     "sparse_indices sparse_values dense_shape default_value",
     _sparse_fill_empty_rows,
     results=3,
+    known_dims=lambda args, attrs: [[None, dims(args[0])[1]], [None], [None]],
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from relaxpy.errors import RelaxpyError
@@ -55,7 +56,10 @@ def struct_info_relation(record: OpRecord) -> Relation:
             ) from None
         if expr.struct_info is None:
             raise RelationError("the type of the result is not known")
-        solver.unify(args[-1], names.type(expr.struct_info))
+        result = names.type(expr.struct_info)
+        if record.known_dims is not None:
+            result = names.with_dims(result, record.known_dims(tuple(variables), attrs))
+        solver.unify(args[-1], result)
         return True
 
     return relation
@@ -162,6 +166,18 @@ class Names:
                 return TensorType(dims, dtype)  # type: ignore[arg-type]
             case _:
                 raise RelationError(f"the result is {sinfo}, which is not a tensor")
+
+    def with_dims(self, ty: Type, known: Sequence[Sequence[object]]) -> Type:
+        """Return the type of a tensor, or of a tuple of them, with these dimensions for `?`."""
+        if isinstance(ty, TupleType):
+            fields = zip(ty.fields, known, strict=True)
+            return TupleType([self.with_dims(field, [dims]) for field, dims in fields])  # type: ignore[arg-type]
+        assert isinstance(ty, TensorType)
+        assert isinstance(ty.shape, tuple)
+        params = {variable: param for param, variable in self.variables.items()}
+        pairs = zip(ty.shape, known[0], strict=True)
+        dims = [_as_dim(dim, params) if old is ANY else old for old, dim in pairs]
+        return TensorType(dims, ty.dtype)  # type: ignore[arg-type]
 
 
 def _as_dim(dim: object, params: dict[tir.Var, TypeVar]) -> object:
