@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+import relaxpy
 from benchmarks import operators
 from benchmarks.operators import Row, compiled
 from relaxpy.exec.kernel import row_blocks
+from relaxpy.script import from_source
 
 BLOCKS = 2 * row_blocks.TARGET
 """Bytes of a block of rows and its intermediate results, whatever the size of the arguments."""
@@ -51,3 +53,34 @@ def scratch_bytes(row: Row) -> int:
     finally:
         tracemalloc.stop()
     return peak - before - bytes_of(result)
+
+
+@pytest.mark.parametrize("shape", [(3000, 1000), (2, 1500000), (3000000,)])
+@pytest.mark.parametrize("declared", ["static", "symbolic"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "R.sum(R.astype(x, 'float64'))",
+        "R.max(R.abs(R.astype(x, 'float32')))",
+        "R.mean(x, keepdims=True)",
+        "R.prod(R.astype(x, 'float64'), axis=[0])",
+    ],
+)
+def test_reductions_to_few_elements_run_in_blocks(
+    value: str, declared: str, shape: tuple[int, ...]
+) -> None:
+    """What is reduced is never as a whole in memory, however much wider than the argument it is."""
+    if declared == "symbolic" and shape[0] == 2:
+        pytest.skip("one row of an unknown shape is a block at least")
+    names = tuple("nm"[: len(shape)]) if declared == "symbolic" else shape
+    text = f"@R.function\ndef main(x: R.Tensor({names}, 'int8')):\n    y = {value}\n    return y"
+    main = relaxpy.compile(relaxpy.IRModule({"main": from_source(text)}), "numpy")["main"]
+    x = np.ones(shape, np.int8)
+    expected = bytes_of(main(x))
+    tracemalloc.start()
+    try:
+        main(x)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= 2 * (x.nbytes + expected) + BLOCKS, (peak, x.nbytes)

@@ -19,6 +19,8 @@ from relaxpy.exec.blas import has_thread_limit, one_blas_thread
 from relaxpy.exec.runtime.threads import keep_from_this_processor, thread_count
 from relaxpy.ir.core.fork_lock import ForkLock
 
+Array: TypeAlias = np.ndarray[Any, Any]
+
 TARGET = 1 << 21
 """The bytes that a block may access, so that intermediate results stay in the cache of a core.
 
@@ -169,6 +171,7 @@ def blocks(
     of_batch: bool = False,
     by_blas: bool = False,
     once: bool = False,
+    regular: bool = False,
 ) -> None:
     """Run `rows(lo, hi, empty)` for blocks of `start` to `stop`, in any order, perhaps in parallel.
 
@@ -176,7 +179,8 @@ def blocks(
     matrices; `run_bytes` of a row are contiguous with those of the next, where a block has gaps.
     `empty` allocates arrays that only that block uses. If rows are products of matrices `of_batch`,
     each is computed on one thread; other products are divided `by_blas`, block after block. Rows
-    that store to memory that they have read are computed `once`.
+    that store to memory that they have read are computed `once`. The number of threads does not
+    change `regular` blocks.
 
     Errors:
         RuntimeCheckError: that of the first row that fails, or of the first step in a block that
@@ -194,6 +198,8 @@ def blocks(
                 return
         elif count > least:
             step = min(4 * TARGET // max(row_bytes, 1), -(-count // (2 * threads())))
+            if regular:
+                step = TARGET // max(row_bytes, 1)
             _share(block, start, stop, max(least, step))
             return
     total = count * row_bytes
@@ -203,6 +209,23 @@ def blocks(
         return
     step = max(least, TARGET // row_bytes)
     _run(block, iter(range(start, stop, step)), stop, step)
+
+
+def combine(ufunc: np.ufunc, parts: dict[int, Array], out: Array, initial: Any) -> None:
+    """Store in `out` what blocks have computed, in the order of their rows.
+
+    Without rows this is the `initial` value; that of a single block is in `out` already.
+    """
+    if not parts:
+        out[...] = initial
+    elif len(parts) > 1:
+        values = [parts[row] for row in sorted(parts)]
+        if out.ndim == 0:
+            ufunc.reduce(np.array(values), out=out)
+            return
+        out[...] = values[0]
+        for value in values[1:]:
+            ufunc(out, value, out=out)
 
 
 def _block(rows: _Rows, lo: int, hi: int, empty: Callable[..., Any]) -> None:

@@ -26,7 +26,7 @@ from relaxpy.exec.kernel.arguments import (
 )
 from relaxpy.exec.kernel.foreign import OutOfMemory, call_external, constant, overlay
 from relaxpy.exec.kernel.products import contract, dot, matmul, stays_finite
-from relaxpy.exec.kernel.row_blocks import blocks
+from relaxpy.exec.kernel.row_blocks import blocks, combine
 from relaxpy.exec.kernel.special import erf, exp10, ldexp, pow, rsqrt, sigmoid
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.exec.runtime.settings import without_warnings
@@ -44,6 +44,7 @@ __all__ = [
     "call_external",
     "check_arrays",
     "check_layout",
+    "combine",
     "constant",
     "contract",
     "dot",

@@ -19,7 +19,7 @@ from relaxpy.exec import blas
 from relaxpy.exec.kernel import row_blocks
 from relaxpy.exec.kernel.plan import blocking
 from relaxpy.exec.runtime import threads as runtime_threads
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, tir as T
 
 
 @pytest.mark.parametrize("products", [False, True])
@@ -439,3 +439,56 @@ def test_an_error_is_not_sought_in_blocks_that_have_replaced_their_indices(
     indices[-5:] = 9, 10, 11, 12, 13
     with pytest.raises(RuntimeCheckError, match="index 9 is outside dimension 0 of buffer A"):
         executable["replaced"](np.full(8, 100), indices)
+
+
+_PARTS = [
+    ("R.sum(R.astype(x, 'float32'))", "int8"),
+    ("R.sum(R.exp(x), axis=[0])", "float32"),
+    ("R.sum(R.exp(x), axis=[0, 2], keepdims=True)", "float32"),
+    ("R.sum(R.multiply(x, x))", "float64"),
+    ("R.prod(R.add(R.abs(x), R.const(1, 'float32')))", "float32"),
+    ("R.max(R.negative(x))", "float32"),
+    ("R.min(R.astype(x, 'int32'), axis=[0])", "int8"),
+    ("R.mean(x)", "float16"),
+    ("R.variance(x)", "float32"),
+    ("R.std(x, axis=[0])", "float32"),
+    ("R.astype(R.max(R.astype(R.less(x, R.const(0, 'float32')), 'int8')), 'bool')", "float32"),
+    ("R.sum(R.nn.softmax(R.reshape(x, R.shape([2520]))))", "float32"),
+    ("R.argmax(R.abs(x), axis=0)", "float32"),
+]
+
+
+@pytest.mark.parametrize("shape", ["(7, 60, 6)", "('n', 'm', 6)"])
+@pytest.mark.parametrize(("value", "dtype"), _PARTS)
+def test_parts_of_accumulations_are_combined_in_the_order_of_rows(
+    value: str, dtype: str, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The results are those of the reference evaluator, and the same on one thread and on three."""
+    for size in ("_LEAST_BYTES", "_LEAST_DIVIDED", "_ANY_BLOCK", "_LEAST_RUN"):
+        monkeypatch.setattr(blocking, size, 1)
+    for size in ("TARGET", "SHORTEST_RUN", "WORTH_SCRATCH", "WORTH_THREADS"):
+        monkeypatch.setattr(row_blocks, size, 64)
+    if "reshape" in value and "n" in shape:
+        value = value.replace("[2520]", "[n * m * 6]")
+    text = f"@R.function\ndef main(x: R.Tensor({shape}, '{dtype}')):\n    y = {value}\n    return y"
+    module = relaxpy.IRModule({"main": from_source(text)})
+    x = (np.random.default_rng(0).standard_normal((7, 60, 6)) * 3).astype(dtype)
+    kernel = relaxpy.compile(module, "numpy")["main"]
+    monkeypatch.setattr(row_blocks, "threads", lambda: 1)
+    expected = relaxpy.compile(module, "reference")["main"](x)
+    found = kernel(x)
+    # float32 sums of 2520 elements: each of them may be rounded in another order
+    epsilon = 2520 * np.finfo(np.float32 if x.dtype.itemsize < 8 else x.dtype).eps
+    np.testing.assert_allclose(found, expected, rtol=max(epsilon, np.finfo(np.float16).eps))
+    assert np.asarray(found).dtype == np.asarray(expected).dtype
+    monkeypatch.setattr(row_blocks, "threads", lambda: 3)
+    np.testing.assert_array_equal(kernel(x), found)
+
+
+def test_parts_of_no_rows_are_the_initial_value() -> None:
+    text = "@R.function\ndef main(x: R.Tensor(('n', 3), 'int8')):\n"
+    text += "    y = R.astype(x, 'float32')\n    return (R.sum(y), R.prod(y, axis=[0]))"
+    kernel = relaxpy.compile(relaxpy.IRModule({"main": from_source(text)}), "numpy")["main"]
+    total, product = kernel(np.empty((0, 3), np.int8))
+    assert total == 0
+    np.testing.assert_array_equal(product, [1, 1, 1])

@@ -11,6 +11,7 @@ from relaxpy.dataclass import replace
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.allocation import allocations, extent, uncertain_views
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
+from relaxpy.exec.kernel.emit.blocks import UFUNCS, Part, block_rows, part_of, ufunc_name
 from relaxpy.exec.kernel.emit.concise import concise
 from relaxpy.exec.kernel.emit.contractions import ContractionEmitter
 from relaxpy.exec.kernel.emit.emitted import Emitted
@@ -28,7 +29,7 @@ from relaxpy.exec.kernel.nest.domain import nonempty_condition, tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
-from relaxpy.exec.kernel.plan.blocking import gap_bytes, row_bytes, row_work, runs_once
+from relaxpy.exec.kernel.plan.blocking import gap_bytes, is_part, row_bytes, row_work, runs_once
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.memory import exclusions
 from relaxpy.exec.kernel.plan.products import batch_axes, is_product, keeps_negative_zero
@@ -54,7 +55,6 @@ from relaxpy.exec.python_ast import (
     call,
     do,
     function,
-    item,
     loop,
     nodes_in,
     text,
@@ -62,30 +62,13 @@ from relaxpy.exec.python_ast import (
     within,
 )
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
-from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.pysource import Names, set_span
-
-UFUNCS: Mapping[Combine, str] = {
-    "add": "np.add",
-    "mul": "np.multiply",
-    "min": "np.minimum",
-    "max": "np.maximum",
-    "and": "np.logical_and",
-    "or": "np.logical_or",
-    "bitwise_and": "np.bitwise_and",
-    "bitwise_or": "np.bitwise_or",
-    "bitwise_xor": "np.bitwise_xor",
-}
-
-
-def _ufunc(combine: Combine, dtype: DataType) -> str:
-    """The ufunc that combines two values; truth values are integers of one bit."""
-    return "np.logical_xor" if combine == "add" and dtype.is_bool else UFUNCS[combine]
 
 
 class NumpyEmitter:
@@ -261,7 +244,8 @@ class NumpyEmitter:
         free = [a for a in statement.axes if a.var not in serial]
         always = self._may_stop(run, free)
         axes = [a for a in free if a.var not in self.proof]
-        over = self._nonempty(run.over, always=always or keeps_negative_zero(run))
+        iterated = [a for a in run.over if a.var not in self.proof]
+        over = self._nonempty(iterated, always=always or keeps_negative_zero(run))
         tests = [*self._within(statement.axes), *self._nonempty(axes, always=always), *over]
         if isinstance(statement, Assignment) and statement.initial is not None and over:
             # The initialisation also runs if the reduction has no iteration.
@@ -399,7 +383,7 @@ class NumpyEmitter:
         target = self._emitter(spatial, statement)
         out = self._output(target, statement)
         arrays.lines += target.lines
-        combine = _ufunc(update.combine, statement.target.dtype)
+        combine = ufunc_name(update.combine, statement.target.dtype)
         reduce = f"{combine}.reduce"
         axis: Code = None if not spatial else over[0] if len(over) == 1 else tuple(over)
         keywords: dict[str, Code] = {"axis": axis}
@@ -450,7 +434,7 @@ class NumpyEmitter:
         """Lines that combine the output with another value for each element."""
         arrays = self._emitter(spatial, statement)
         value = arrays.compute(other)
-        ufunc = _ufunc(combine, statement.target.dtype)
+        ufunc = ufunc_name(combine, statement.target.dtype)
         arrays.lines.append(do(call(ufunc, out.node, value.node, out=out.node)))
         return arrays.lines
 
@@ -512,7 +496,7 @@ class NumpyEmitter:
         name = self.scope.buffer(statement.target)
         shape = tuple(self.scope.index(a.extent) for a in axes)
         combine = update.combine if update else None
-        ufunc: Code = _ufunc(combine, statement.target.dtype) if combine else None
+        ufunc: Code = ufunc_name(combine, statement.target.dtype) if combine else None
         where = title(self.plan.name, statement.target)
         arrays.lines.append(
             do(call("rt.scatter", name, tuple(nodes), value.node, shape, ufunc, mask, where))
@@ -563,12 +547,17 @@ class NumpyEmitter:
                 self.rows[buffer] = self.rows[owner]
                 continue
             rows = Rows(row.axis, low + row.offset, high - low)
-            body.append(self._block_rows(owner, rows, empty if owner in tile.local else None))
+            body.append(block_rows(self.scope, owner, rows, empty if owner in tile.local else None))
             self.scope.buffers[buffer] = self.scope.buffer(owner)
             self.rows[owner] = self.rows[buffer] = rows
+        parts: list[Part] = []
         for run in runs(tile.body):
-            [blocked] = [a.var for a in run.axes if a.start is tile.low]
+            [blocked] = [a.var for a in run.loops if a.start is tile.low]
             self.proof = {**outer[1], blocked: replace(tile.axis, var=blocked)}
+            if is_part(run, tile):
+                assert isinstance(run.statement, Assignment)
+                parts.append(part_of(self.scope, run.statement, tile))
+                body += parts[-1].memory
             body += self._arrays(run)
         self.rows, self.proof, self.scope.buffers = outer
         bounds = [self.scope.index(tile.axis.start), self.scope.index(tile.axis.stop)]
@@ -577,24 +566,12 @@ class NumpyEmitter:
         sizes += [self.scope.index(reduce(ops.minimum, gaps))] if gaps else []
         products = [r for r in runs(tile.body) if is_product(r)]
         # Threads of BLAS divide what is no product of a batch.
-        of_batch = all(a in batch_axes(r) for r in products for a in r.axes if a.start is tile.low)
+        of_batch = not parts and all(
+            a in batch_axes(r) for r in products for a in r.axes if a.start is tile.low
+        )
         how: dict[str, Code] = {"of_batch" if of_batch else "by_blas": True} if products else {}
         how |= {"once": True} if runs_once(tile, self.plan) else {}
+        how |= {"regular": True} if parts else {}
         blocks = do(call("rt.blocks", name, *bounds, *sizes, **how))
-        return [function(name, params, body), blocks]
-
-    def _block_rows(self, buffer: Buffer, rows: Rows, empty: str | None) -> ast.stmt:
-        """A line that assigns the rows of a block of `buffer`: memory from `empty`, or a slice."""
-        if empty is not None:
-            shape: tuple[Code, ...] = tuple(
-                self.scope.index(rows.size) if axis == rows.axis else extent(self.scope, size)
-                for axis, size in enumerate(buffer.shape)
-            )
-            memory = call(empty, shape, dtype_name(buffer.dtype))
-            return assign(self.scope.buffer(buffer), memory)
-        stop = rows.start + rows.size
-        indices: list[Code] = [ast.Slice()] * rows.axis
-        indices.append(ast.Slice(self.scope.index(rows.start), self.scope.index(stop)))
-        view = item(self.scope.buffer(buffer), *indices)
-        name = self.scope.buffers[buffer] = self.scope.names.fresh(f"{buffer.name}_rows")
-        return assign(name, view)
+        before, after = [p.before for p in parts], [p.after for p in parts]
+        return [*before, function(name, params, body), blocks, *after]

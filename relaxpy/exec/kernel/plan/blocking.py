@@ -30,7 +30,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Call, ConstExpr, PrimExpr, Var
+from relaxpy.ir.tir.expr import Call, ConstExpr, FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 _COSTLY: frozenset[Node] = frozenset(
@@ -46,6 +46,14 @@ _COSTLY_OPERATIONS = 8
 """The operations that take as long as a costly one."""
 MUCH_WORK = 1 << 24
 """The work from which blocks are worth it for threads, even for few passes."""
+_LEAST_DIVIDED = 1 << 22
+"""The number of bytes up to which accumulations are faster as a whole than in parts."""
+_LEAST_RUN = 1 << 12
+"""The contiguous bytes below which gaps between them cost more than blocks save."""
+_ROWS_OF_PART = 1 << 4
+"""The number of rows from which blocks need much less memory for parts than for operands."""
+_ANY_BLOCK = 1 << 20
+"""The number of bytes up to which it does not matter what a block has at least."""
 _LEAST_LONG = 1 << 5
 """The length of an innermost axis from which a few passes take as long as their work suggests."""
 
@@ -55,54 +63,68 @@ def in_tiles(plan: Plan, fast: Container[Statement] = (), *, for_threads: bool =
 
     Blocks are not worth their overhead for the `fast` statements alone. If they are `for_threads`,
     they may have products of matrices, of which they divide the batch or the windows of a
-    convolution, and are also worth it for few passes that are much work.
+    convolution, and are also worth it for few passes that are much work. They may also divide the
+    loops of accumulations, of which each block has a part that starts from the initial value.
     """
     private = {b for b in plan.local if b not in plan.shared} - plan.fixed
-    worth = _Worth(private, fast, for_threads)
+    worth = _Worth(private, fast, for_threads, for_threads)
     return replace(plan, trees=_tiled(plan.trees, plan, worth))
 
 
 @dataclass(frozen=True, slots=True)
 class _Worth:
-    """What decides about blocks: see `in_tiles`. They may allocate `local` buffers."""
+    """What decides about blocks: see `in_tiles`.
+
+    They may allocate `local` buffers. Whether a block may compute a part of an accumulation.
+    """
 
     local: Container[Buffer]
     fast: Container[Statement]
     for_threads: bool
+    divides: bool
 
 
-def _tiled(trees: Sequence[Tree], plan: Plan, worth: _Worth) -> tuple[Tree, ...]:
-    """`trees` in blocks."""
+def _tiled(
+    trees: Sequence[Tree], plan: Plan, worth: _Worth, siblings: Sequence[Tree] | None = None
+) -> tuple[Tree, ...]:
+    """`trees`, which are among their `siblings`, in blocks."""
+    siblings = trees if siblings is None else siblings
     result: list[Tree] = []
-    rows = _Rows(plan, worth.for_threads)
+    rows = _Rows(plan, worth)
     for tree in trees:
         if isinstance(tree, Run) and rows.extended(tree):
             continue
-        result += _blocked(rows, trees, worth)
-        rows = _Rows(plan, worth.for_threads)
+        result += _blocked(rows, siblings, worth)
+        rows = _Rows(plan, worth)
         if isinstance(tree, For):
-            tree = replace(tree, body=_tiled(tree.body, plan, replace(worth, local=())))
+            tree = replace(
+                tree, body=_tiled(tree.body, plan, replace(worth, local=(), divides=False))
+            )
         if not isinstance(tree, Run) or not rows.extended(tree):
             result.append(tree)
-    return (*result, *_blocked(rows, trees, worth))
+    return (*result, *_blocked(rows, siblings, worth))
 
 
 @dataclass(slots=True)
 class _Rows:
     """Runs over a common axis, and the row of each buffer that an iteration accesses.
 
-    The row is None if accesses differ; buffers in `written` have one.
+    The row is None if accesses differ; buffers in `written` have one. All rows accumulate into
+    the same elements of those that are `reduced`. The first run is divided `along` its first axis
+    that is possible, or this one.
     """
 
     plan: Plan
-    with_products: bool
+    worth: _Worth
     members: list[Run] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)
     rows: dict[Buffer, Row | None] = field(default_factory=dict)
     written: set[Buffer] = field(default_factory=set)
+    reduced: set[Buffer] = field(default_factory=set)
+    along: Axis | None = None
 
     def extended(self, run: Run) -> bool:
-        """Add `run` along one of its axes, and return whether that is possible."""
+        """Add `run` along one of its loops, and return whether that is possible."""
         writes = [w.buffer for w in run.statement.writes]
         if not self.plan.fixed.isdisjoint(writes):
             return False
@@ -110,29 +132,82 @@ class _Rows:
             return False
         axes: Sequence[Axis] = run.axes
         if is_product(run):
-            axes = divided_axes(run) if self.with_products else ()
+            axes = divided_axes(run) if self.worth.for_threads else ()
+        if not self.reduced.isdisjoint(_memory(self.plan, a.buffer) for a in accesses(run)):
+            return False
         if any(may_fail(b, (), self.plan.shape_vars) for a in run.loops for b in (a.start, a.stop)):
             return False  # what stops the program does so without blocks, too
         written = self.written.union(_memory(self.plan, b) for b in writes)
         for axis in axes:
-            common = not self.axes or axis.has_bounds_of(self.axes[0])
-            rows = self._rows(run, axis) if common else {}
+            rows = self._rows(accesses(run), axis) if self._is_common(axis) else {}
             if rows and all(rows[memory] is not None for memory in rows.keys() & written):
                 self.members.append(run)
                 self.axes.append(axis)
                 self.rows |= rows
                 self.written = written
                 return True
+        return self.worth.divides and self._reduced(run)
+
+    def _reduced(self, run: Run) -> bool:
+        """Add `run` along a loop that accumulates, and return whether that is possible."""
+        statement = run.accumulation
+        if statement is None or statement in self.worth.fast or not _is_divisible(run, statement):
+            return False
+        target = _memory(self.plan, statement.target)
+        operands = [access for access in statement.reads if access is not statement.write]
+        if target in self.rows or any(_memory(self.plan, a.buffer) is target for a in operands):
+            return False
+        for axis in run.over:
+            rows = self._rows(operands, axis) if self._is_common(axis) else {}
+            if rows and all(rows[memory] is not None for memory in rows.keys() & self.written):
+                self.members.append(run)
+                self.axes.append(axis)
+                self.rows |= rows
+                self.reduced.add(target)
+                return True
         return False
 
-    def _rows(self, run: Run, axis: Axis) -> dict[Buffer, Row | None]:
-        """The rows that `run` accesses; None for one that differs from those before."""
+    def _is_common(self, axis: Axis) -> bool:
+        """Whether `axis` has the bounds of the others, or may be the first one."""
+        return axis.has_bounds_of(self.axes[0]) if self.axes else self.along in (None, axis)
+
+    def _rows(self, accesses: Iterable[Access], axis: Axis) -> dict[Buffer, Row | None]:
+        """The rows of these `accesses`; None for one that differs from those before."""
         rows: dict[Buffer, Row | None] = {}
-        for access in accesses(run):
+        for access in accesses:
             memory, row = _memory(self.plan, access.buffer), _row(access, axis)
             previous = rows.get(memory, self.rows.get(memory, row))
             rows[memory] = row if previous == row else None
         return rows
+
+
+def _is_divisible(run: Run, statement: Assignment) -> bool:
+    """Whether parts of an accumulation, into all elements of a buffer, may be computed apart."""
+    if statement.guards or not _may_start_each_part(statement):
+        return False
+    elements = math.prod((axis.extent for axis in run.axes), start=as_poly(1))
+    if not elements.same(_product(statement.target.shape)):
+        return False
+    match run.idiom:
+        case None:
+            return True
+        case Contraction(regrouped=regrouped):
+            return not regrouped and not is_product(run)
+        case _:
+            return False
+
+
+def _may_start_each_part(statement: Assignment) -> bool:
+    """Whether an accumulation has the same result if each part starts from its initial value."""
+    match statement.combine, statement.initial:
+        case "add" | "bitwise_xor", IntImm(value=0) | FloatImm(value=0.0):
+            return True
+        case "mul", IntImm(value=1) | FloatImm(value=1.0):
+            return True
+        case "min" | "max" | "and" | "or" | "bitwise_and" | "bitwise_or", ConstExpr():
+            return True
+        case _:
+            return False
 
 
 def _row(access: Access, axis: Axis) -> Row | None:
@@ -158,13 +233,50 @@ def _is_inside(buffer: Buffer, row: Row, axis: Axis, shape_vars: Container[Var])
 
 def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree]:
     """The members of `rows` in blocks if that is worth the overhead, else as they are."""
-    members, axes, shape_vars = rows.members, rows.axes, rows.plan.shape_vars
+    members = rows.members
     most = max((_rank(run) for run in members), default=0)
     # Runs over fewer axes, such as those that compute indices, take little time.
     slow = [r for r in members if _rank(r) == most and r.statement not in worth.fast]
     few = sum(map(_passes, slow)) < _LEAST_PASSES
-    if few and not (worth.for_threads and _is_much_work(slow)):
+    pairs = zip(members, rows.axes, strict=True)
+    if all(axis in run.over and _needs_no_memory(run) for run, axis in pairs):
         return members
+    if few and not rows.reduced and not (worth.for_threads and _is_much_work(slow)):
+        return members
+    tile = _tile(rows, trees, worth.local)
+    total = (row_bytes(tile, rows.plan) * tile.axis.extent).constant
+    if total is not None and total <= _LEAST_BYTES:
+        return members
+    if total is not None and total <= _LEAST_DIVIDED and rows.reduced:
+        return _tiled(members, rows.plan, replace(worth, divides=False), trees)
+    if worth.divides and any(r.over for r in members):
+        tiles = [tile, *(_tile(other, trees, worth.local) for other in _along_others(rows))]
+        tile = min(tiles, key=lambda t: _least_block(t, rows.plan))
+    return [tile]
+
+
+def _least_block(tile: Tile, plan: Plan) -> int:
+    """The bytes of a row, or of the rows that a block has at least if these have gaps.
+
+    Blocks have `_ROWS_OF_PART` rows if they compute parts of several elements, which need memory.
+    """
+    rows = max((-(-_LEAST_RUN // (gap.constant or 1)) for gap in gap_bytes(tile, plan)), default=1)
+    if any(is_part(run, tile) and run.axes for run in runs(tile.body)):
+        rows = max(rows, _ROWS_OF_PART)
+    return max(_ANY_BLOCK, (row_bytes(tile, plan).constant or 0) * rows)
+
+
+def _along_others(rows: _Rows) -> Iterator[_Rows]:
+    """The same runs along each other axis that they have in common."""
+    for axis in rows.members[0].loops:
+        others = _Rows(rows.plan, rows.worth, along=axis)
+        if axis is not rows.axes[0] and all(map(others.extended, rows.members)):
+            yield others
+
+
+def _tile(rows: _Rows, trees: Sequence[Tree], local: Container[Buffer]) -> Tile:
+    """The members of `rows`, which are among `trees`, in blocks that may have `local` buffers."""
+    members, axes, shape_vars = rows.members, rows.axes, rows.plan.shape_vars
     row_of = {b: r for b, r in rows.rows.items() if r and _is_inside(b, r, axes[0], shape_vars)}
     accessed = dict.fromkeys(a.buffer for run in members for a in accesses(run))
     known = {b: row_of[_memory(rows.plan, b)] for b in accessed if _memory(rows.plan, b) in row_of}
@@ -175,19 +287,25 @@ def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree
         if run.statement not in inside
         for a in accesses(run)
     }
-    local_rows = frozenset(b for b in row_of if b in worth.local and b not in elsewhere)
+    local_rows = frozenset(b for b in row_of if b in local and b not in elsewhere)
     low, high = Var("lo", INT64), Var("hi", INT64)
     blocked = tuple(
         _along(run, axis, Axis(axis.var, low, high))
         for run, axis in zip(members, axes, strict=True)
     )
-    tile = Tile(axes[0], low, high, blocked, known, local_rows)
-    total = (row_bytes(tile, rows.plan) * tile.axis.extent).constant
-    return members if total is not None and total <= _LEAST_BYTES else [tile]
+    return Tile(axes[0], low, high, blocked, known, local_rows)
 
 
 def _along(run: Run, old: Axis, new: Axis) -> Run:
-    return replace(run, axes=tuple(new if a is old else a for a in run.axes))
+    axes, over = (tuple(new if a is old else a for a in loops) for loops in (run.axes, run.over))
+    return replace(run, axes=axes, over=over)
+
+
+def _needs_no_memory(run: Run) -> bool:
+    """Whether `run` accumulates what is in memory."""
+    update = None if run.accumulation is None else run.accumulation.update
+    is_load = update is not None and isinstance(update.operand, BufferLoad)
+    return is_load or isinstance(run.idiom, Contraction)
 
 
 def _memory(plan: Plan, buffer: Buffer) -> Buffer:
@@ -228,6 +346,11 @@ def _operations(value: PrimExpr, costly: int) -> int:
         total += costly if is_costly else isinstance(node, PrimExpr)
         stack += children(node)
     return total
+
+
+def is_part(run: Run, tile: Tile) -> bool:
+    """Whether each block of `tile` computes a part of an accumulation."""
+    return any(axis.start is tile.low for axis in run.over)
 
 
 def runs_once(tile: Tile, plan: Plan) -> bool:
@@ -275,7 +398,7 @@ def row_bytes(tile: Tile, plan: Plan) -> IndexPoly:
     total = as_poly(0)
     seen: set[Buffer] = set()
     for run in runs(tile.body):
-        [var] = (a.var for a in run.axes if a.start is tile.low)
+        [var] = (a.var for a in run.loops if a.start is tile.low)
         for access in accesses(run):
             using = {n for n, i in enumerate(access.indices) if mentions(i, {var})}
             memory = _memory(plan, access.buffer)
