@@ -11,6 +11,7 @@ import relaxpy
 from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import Tensor, op, spec
+from relaxpy.runtime import ShapeTuple
 
 RNG = np.random.default_rng(0)
 
@@ -78,6 +79,51 @@ def test_caches_keep_their_rows_between_calls(mode: str, capsys: Any) -> None:
         forward(rows[:1], 1.5)
     with pytest.raises(RuntimeCheckError, match="takes 2 arguments, found 1"):
         forward(rows[:1])
+
+
+class Recent(nn.Module):
+    def __init__(self) -> None:
+        self.scale = nn.Parameter((2,))
+        self.rows = nn.KVCache(1, [2])
+
+    def forward(self, x: Tensor, total: Any) -> Tensor:
+        self.rows.append(x * self.scale)
+        return self.rows.view(total)
+
+
+def test_a_compiled_model_does_what_an_executable_does(tmp_path: Any) -> None:
+    model = Recent()
+    model.scale.data = np.ones(2, "float32")
+    row = np.array([[1, 2]], "float32")
+    for mode in ("plain", "packed"):
+        inputs = {"x": spec.Tensor([1, 2], "float32"), "total": int}
+        compiled = model.jit({"forward": {**inputs, "$": {"effect_mode": mode}}})
+        assert compiled(row, 1).tolist() == [[1, 2]]
+        for profile in (
+            compiled.profile(row, 2, repeat=2),
+            compiled.profile(row, 2, function="forward"),
+        ):
+            assert {r.calls for r in profile if r.name == "forward"} == {1}
+        assert compiled(row * 3, total=2).tolist() == [[1, 2], [3, 6]]
+        compiled.reset()
+        assert compiled["forward"](row, 1).tolist() == [[1, 2]]
+    assert list(compiled) == ["forward"]
+    assert "forward" in compiled
+    assert "1 parameter, with a state" in repr(compiled)
+    assert "forward(x: Tensor([1, 2], 'float32'), total: int)" in repr(compiled)
+    assert compiled.source == compiled.executable.source
+    assert {r.kernel for r in compiled.report()} == {r.kernel for r in compiled.executable.report()}
+    compiled.save(tmp_path / "model.exe")
+    loaded = relaxpy.load_executable(tmp_path / "model.exe")
+    effects = loaded["_initialize_effect"]()
+    result, _ = loaded["forward"](row, ShapeTuple([1]), effects, model.scale.data)
+    assert result.tolist() == [[1, 2]]
+    with pytest.raises(AttributeError, match=r'functions are items: model\["forward"\]'):
+        compiled.forward(row, 1)
+    with pytest.raises(KeyError, match="no method 'backward'"):
+        compiled.profile(row, 1, function="backward")
+    with pytest.raises(RuntimeCheckError, match="takes 2 arguments, found 1"):
+        compiled.profile(row)
 
 
 def test_caches_of_two_models_are_two() -> None:

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError, close_names
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.nodes import Constant, Function, StructInfo, Tuple, Var
@@ -36,7 +37,8 @@ class SetupTrainer(Pass):
     - `optimizer`, the function of `optimizer`;
     - the attributes `input_num` and `optim_state`, the state before the first step.
 
-    With `legalize` operators become calls of kernels.
+    With `legalize` operators become calls of kernels. A module without `backbone` that has the one
+    exported method of a model of `nn` gets it by this name; all its weights are trained.
 
     Example:
         @I.ir_module
@@ -158,13 +160,17 @@ class SetupTrainer(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = exported_backbone(mod)
         model = mod.functions_by_name.get(BACKBONE)
         if not isinstance(model, Function):
             raise UnknownNameError(
                 f"SetupTrainer: the module has no Relax function {BACKBONE!r}",
-                hint=close_names(BACKBONE, mod.functions_by_name),
+                hint=close_names(BACKBONE, mod.functions_by_name)
+                or "a model of nn that is exported with one method needs none",
             )
-        param_num, state_num = attribute_count(mod, "param_num"), attribute_count(mod, "state_num")
+        param_num, state_num = (
+            attribute_count(mod.attrs, key) for key in ("param_num", "state_num")
+        )
         if not param_num:
             raise TransformError("SetupTrainer: param_num is 0, there is nothing to train")
         input_num = len(model.params) - param_num - state_num
@@ -189,9 +195,27 @@ class SetupTrainer(Pass):
         return LegalizeOps()(mod) if self.legalize else mod
 
 
-def attribute_count(mod: IRModule, key: str) -> int:
-    """An attribute of the module that is the number of some parameters."""
-    value = mod.attrs.get(key)
+def exported_backbone(mod: IRModule) -> IRModule:
+    """The module with the one exported method of a model of `nn` as `backbone`, or `mod` itself."""
+    methods = {
+        name: func
+        for name, func in mod.functions_by_name.items()
+        if isinstance(func, Function) and "num_input" in func.attrs
+    }
+    if BACKBONE in mod.functions_by_name or len(methods) != 1:
+        return mod
+    [(name, func)] = methods.items()
+    inputs = attribute_count(func.attrs, "num_input")
+    mod = mod.clone()
+    mod[BACKBONE] = func.with_attr("global_symbol", BACKBONE)
+    del mod[name]
+    known = {"param_num": len(func.params) - inputs, "state_num": 0}
+    return mod.with_attrs({**known, **mod.attrs})
+
+
+def attribute_count(attrs: Attrs, key: str) -> int:
+    """An attribute of a module or function that is the number of some parameters."""
+    value = attrs.get(key)
     number = getattr(value, "value", value)
     if isinstance(number, int) and not isinstance(value, bool) and number >= 0:
         return number

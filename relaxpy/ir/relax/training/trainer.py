@@ -144,7 +144,7 @@ class Trainer:
         self.vm, self.device = vm, device
         self._optim_state = tuple(f.data for f in state.fields if isinstance(f, Constant))
         inputs, params, states = (
-            attribute_count(train_mod, f"{kind}_num") for kind in ("input", "param", "state")
+            attribute_count(train_mod.attrs, f"{kind}_num") for kind in ("input", "param", "state")
         )
         self._input_num = inputs
         self._target_num = len(adjoint.params) - inputs - params - states

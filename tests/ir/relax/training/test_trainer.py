@@ -13,6 +13,8 @@ import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.errors import MisuseError, StructInfoError, TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
+from relaxpy.relax.frontend import nn
+from relaxpy.relax.frontend.nn import spec
 from relaxpy.relax.training import AppendLoss, SetupTrainer, Trainer
 from relaxpy.relax.training.loss import L1Loss, MSELoss
 from relaxpy.relax.training.optimizer import SGD, Adam
@@ -309,3 +311,51 @@ def test_the_digits_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     curve = example.train(trained, digits, epochs=60)
     assert curve[-1] < 0.05 * curve[0]
     assert example.accuracy(trained, digits.x_test, digits.y_test) >= 0.97
+
+
+class Perceptron(nn.Module):
+    def __init__(self) -> None:
+        self.layers = nn.ModuleList([nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)])
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        return self.layers(x)
+
+    def main(self, x: nn.Tensor, y: nn.Tensor) -> nn.Tensor:
+        return self.layers(x) + y
+
+
+VECTORS = spec.Tensor([5, 3], "float32")
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [{"forward": {"x": VECTORS}}, {"main": {"x": VECTORS, "y": spec.Tensor([2], "float32")}}],
+)
+def test_an_exported_model_is_trained(inputs: Any) -> None:
+    mod, params = Perceptron().export_tvm(inputs)
+    [[name, method]] = inputs.items()
+    out = R.Tensor((5, 2), "float32")
+    prepared = SetupTrainer(MSELoss(), SGD(0.1), [out, out])(mod)
+    assert (prepared.attrs["param_num"], prepared.attrs["input_num"]) == (4, len(method))
+    assert name in mod.functions_by_name
+    trainer = Trainer(prepared, relaxpy.compile(prepared, "numpy"))
+    trainer.xavier_uniform_init_params(seed=0)
+    assert trainer.export_params().keys() == dict(params).keys()
+    rng = np.random.default_rng(0)
+    args = [rng.random((5, 3)).astype("float32"), np.ones(2, "float32")][: len(method)]
+    target = np.ones((5, 2), "float32")
+    losses = [float(trainer.update(args, target)) for _ in range(20)]
+    assert losses[-1] < losses[0]
+    predicted = trainer.predict(*args)
+    model = Perceptron()
+    model.load_state_dict(trainer.export_params())
+    np.testing.assert_allclose(model.jit(inputs)(*args), predicted, rtol=1e-5, atol=1e-6)
+
+
+def test_several_exported_methods_are_not_a_model_to_train() -> None:
+    vector = spec.Tensor([2], "float32")
+    methods = {"forward": {"x": VECTORS}, "main": {"x": VECTORS, "y": vector}}
+    mod, _ = Perceptron().export_tvm(methods)
+    out = R.Tensor((5, 2), "float32")
+    with pytest.raises(UnknownNameError, match="no Relax function 'backbone'"):
+        SetupTrainer(MSELoss(), SGD(0.1), [out, out])(mod)
