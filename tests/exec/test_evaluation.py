@@ -22,7 +22,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, intrin, stmt as st
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, tir as T
 from tests.exec.kernels import (
     buffer,
     call_tir,
@@ -338,6 +338,32 @@ def test_a_condition_is_a_boolean_of_rank_0(build: Compile, value: object) -> No
     assert ex["main"](np.array(True)) == 1
     with pytest.raises(RuntimeCheckError, match="a condition is a Boolean tensor of rank 0"):
         ex["main"](value)
+
+
+@pytest.mark.rule("EV-12", "RES-24")
+@pytest.mark.parametrize(
+    ("condition", "chosen"),
+    [
+        ("R.logical_and(n % 3 == 0, R.const(True))", lambda n, c: n % 3 == 0),
+        ("R.logical_and(n > 2, R.const(True))", lambda n, c: n > 2),
+        ("R.logical_and(c, R.const(True))", lambda n, c: c),
+    ],
+)
+def test_scalars_become_conditions(
+    build: Compile, condition: str, chosen: Callable[[int, bool], bool]
+) -> None:
+    ex = build(
+        main=from_source(
+            "@R.function\n"
+            'def main(x: R.Tensor(("n",), "float32"), c: R.Prim("bool")):\n'
+            "    n = T.int64()\n"
+            f"    if {condition}:\n        y = R.add(x, x)\n"
+            "    else:\n        y = R.multiply(x, x)\n    return y\n"
+        )
+    )
+    for n, c in ((1, True), (3, False), (4, True)):
+        expected = 6.0 if chosen(n, c) else 9.0
+        assert ex["main"](np.full(n, 3, "float32"), c).tolist() == [expected] * n
 
 
 @pytest.mark.rule("EV-13", "EV-19", "FN-12")

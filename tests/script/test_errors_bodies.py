@@ -367,6 +367,35 @@ BODIES = [
         params="größe: R.Tensor",
     ),
     wrong(
+        "dimensions as a condition",
+        """
+    n, m = T.int64(), T.int64()
+    if n == m:
+    #  ^^^^^ a condition is a Boolean tensor of rank 0, found `n == m` of bool [DER-9]
+    # hint: write R.logical_and(n == m, R.const(True))
+        y = R.abs(x)
+    else:
+        y = x
+    return y
+""",
+        params='x: R.Tensor(("n", "m"), "float32")',
+        rule=pytest.mark.rule("DER-9"),
+    ),
+    wrong(
+        "a scalar as a condition",
+        """
+    if c:
+    #  ^ a condition is a Boolean tensor of rank 0, found R.Prim("bool") [DER-9]
+    # hint: R.logical_and(..., R.const(True)) makes a tensor of it
+        y = R.abs(x)
+    else:
+        y = x
+    return y
+""",
+        params='x: R.Tensor((4,), "float32"), c: R.Prim("bool")',
+        rule=pytest.mark.rule("DER-9"),
+    ),
+    wrong(
         "a tuple as a condition",
         """
     if (x,):

@@ -297,6 +297,8 @@ def _hint(value: Value, sinfo: rx.StructInfo) -> str | None:
         return f'round it with .astype("{sinfo.dtype}")' if sinfo.dtype.is_float else None
     if isinstance(sinfo, rx.ShapeStructInfo) and isinstance(value, (list, tuple)):
         return "convert it to a shape: relaxpy.runtime.ShapeTuple(...)"
+    if isinstance(sinfo, rx.FuncStructInfo) and category_of(value) is Category.PACKED_FUNC:
+        return "declare the parameter as R.Callable: what a packed function does is not known"
     wrong_type = isinstance(sinfo, rx.TensorStructInfo) and category_of(value) is Category.TENSOR
     if wrong_type and not sinfo.dtype.is_void and value.dtype.name != sinfo.dtype:  # type: ignore[attr-defined]
         return f'convert it with .astype("{sinfo.dtype}")'  # type: ignore[attr-defined]

@@ -184,7 +184,7 @@ class PrimFuncValue(FunctionValue):
 def holds_numbers(dtype: np.dtype[Any]) -> bool:
     """Whether a datatype is one of fixed-width integers, floats or Booleans (VAL-1)."""
     if dtype.kind in "biuf":
-        return True
+        return dtype.itemsize <= 8
     return type(dtype.type(0)).__module__ == "ml_dtypes" if dtype.kind == "V" else False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, Self
 
@@ -249,13 +250,13 @@ class DataType(str):
 def _numpy_type(name: str) -> np.dtype[np.generic]:
     if name == "bool":
         return np.dtype(np.bool_)
-    try:
-        return np.dtype(name)
-    except TypeError:
-        scalar_type: type[np.generic] | None = getattr(ml_dtypes, name, None)
-        if scalar_type is None:
-            raise MisuseError(f"dtype {name!r} has no NumPy form", rule="DT-8") from None
-        return np.dtype(scalar_type)
+    if name != "float128":  # what NumPy calls so has 80 bits where it exists
+        with suppress(TypeError):
+            return np.dtype(name)
+    scalar_type: type[np.generic] | None = getattr(ml_dtypes, name, None)
+    if scalar_type is None:
+        raise MisuseError(f"dtype {name!r} has no NumPy form", rule="DT-8")
+    return np.dtype(scalar_type)
 
 
 def _name_of(value: Any) -> str:

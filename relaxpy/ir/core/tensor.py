@@ -74,9 +74,18 @@ class Tensor(np.ndarray[Any, Any]):
     #: The name of `numpy` up to TVM v0.19.
     asnumpy = numpy
 
+    @user_facing
     def to_dlpack(self) -> object:
-        """The memory as a capsule of DLPack, which `from_dlpack` of other libraries reads."""
-        return self.__dlpack__()
+        """The memory as a capsule of DLPack, which `from_dlpack` of other libraries reads.
+
+        Errors:
+            MisuseError (also ValueError): NumPy has no capsule for the datatype, such as bfloat16,
+                or for memory that is read-only.
+        """
+        try:
+            return self.__dlpack__()
+        except BufferError as error:
+            raise MisuseError(f"a tensor of {self.dtype} has no capsule: {error}") from None
 
     @user_facing
     def copyfrom(self, source_array: object) -> Tensor:

@@ -158,7 +158,8 @@ def some_function_is_public(survey: Survey) -> Iterator[Diagnostic]:
             "no function of the module has a global_symbol, so the module cannot be called",
             "WF-12",
             next(iter(mod.functions.values())).span,
-            'with_attr("global_symbol", name) gives it one',
+            'omit private=True, or use with_attr("global_symbol", name); check_well_formed=False '
+            "reads parts of a module",
         )
 
 
@@ -173,7 +174,8 @@ def symbol_is_name(survey: Survey) -> Iterator[Diagnostic]:
                 f"function {var.name_hint} has global_symbol {symbol!r}",
                 "WF-13",
                 func.span,
-                "NormalizeGlobalVar renames public functions to their symbols",
+                "NormalizeGlobalVar renames public functions to their symbols; "
+                "check_well_formed=False reads a text as it is",
             )
 
 

@@ -16,6 +16,7 @@ from relaxpy.ir.relax.nodes import (
     GlobalVar,
     If,
     ObjectStructInfo,
+    PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
@@ -209,7 +210,9 @@ def check_condition(cond: Expr, ctx: Context) -> None:
         f"a condition is a Boolean tensor of rank 0, found {sinfo}",
         rule="DER-9",
         span=written_at(cond),
-        hint=cast_hint(sinfo, expected, ctx),
+        hint="R.logical_and(..., R.const(True)) makes a tensor of it"
+        if isinstance(sinfo, PrimStructInfo) and sinfo.dtype.is_bool
+        else cast_hint(sinfo, expected, ctx),
         about=cond,
     )
 

@@ -459,7 +459,7 @@ def const(value: object, dtype: str | None = None) -> Constant:
             data = _narrowed(data, value)
     if data.dtype.hasobject and isinstance(value, int):
         raise MisuseError(f"no datatype can represent {digits(value)}", rule="VAL-1", about=value)
-    if data.dtype.hasobject or data.dtype.kind in "USmMc":
+    if data.dtype.hasobject or data.dtype.kind in "USmMc" or data.dtype.char == "g":
         raise MisuseError(
             f"a tensor contains numbers or Booleans, found {digits(value)}",
             rule="VAL-1",

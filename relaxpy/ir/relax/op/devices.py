@@ -34,9 +34,11 @@ def to_vdevice(data: TensorStructInfo, dst_vdevice: VDevice) -> TensorStructInfo
 
 @register("relax.hint_on_device", pure=True, memory=Memory.SAME, gradient=identity_gradient)
 def hint_on_device(
-    data: TensorStructInfo, dst_vdevice: Device, memory_scope: str = "global"
+    data: TensorStructInfo, dst_vdevice: Device | VDevice, memory_scope: str = "global"
 ) -> TensorStructInfo:
     """The tensor itself, which passes put on a device, as in `R.cuda(0)`.
+
+    A virtual device, as in `I.vdevice("cuda")`, has a memory scope of its own.
 
     Shapes:
         data    any

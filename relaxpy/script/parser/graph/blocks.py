@@ -128,7 +128,7 @@ def if_statement(state: GraphState, node: ast.If) -> None:
             f"a condition is a Boolean tensor of rank 0, found {describe(condition)}",
             rule="DER-9",
             span=state.program.span(node.test),
-            hint="a choice by dimensions belongs in a kernel, in a @T.prim_func",
+            hint=f"write R.logical_and({ast.unparse(node.test)}, R.const(True))",
         )
     is_tuple = isinstance(node.test, (ast.Tuple, ast.List)) and not is_plain(condition)
     if isinstance(node.test, ast.Constant) and isinstance(condition, bool) and node.orelse:

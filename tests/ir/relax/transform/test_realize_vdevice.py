@@ -4,7 +4,7 @@ import pytest
 
 from relaxpy.errors import TransformError
 from relaxpy.relax.transform import RealizeVDevice
-from relaxpy.script import ir as I, relax as R
+from relaxpy.script import from_source, ir as I, relax as R
 from tests.ir.relax.transform.before_after import check, stays
 
 DEVICES = {"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]}
@@ -93,8 +93,15 @@ class HintsAfter:
         return f
 
 
-def test_hints_become_copies_or_aliases() -> None:
-    check(RealizeVDevice(), Hints, HintsAfter)
+@pytest.mark.parametrize("virtual", [False, True])
+def test_hints_become_copies_or_aliases(virtual: bool) -> None:
+    text = Hints.script()
+    if virtual:
+        text = text.replace("R.cpu(0)", 'I.vdevice("llvm")')
+        text = text.replace("R.cuda(0)", 'I.vdevice("cuda")')
+    hinted = from_source(text)
+    assert hinted.script().count("I.vdevice") == (5 if virtual else 2)
+    check(RealizeVDevice(), hinted, HintsAfter)
     stays(RealizeVDevice(), HintsAfter)
 
 
@@ -112,6 +119,9 @@ def test_a_hint_names_a_device_of_the_module() -> None:
     with pytest.raises(TransformError, match="the module lists no device cuda:1") as caught:
         RealizeVDevice()(Unlisted)
     assert caught.value.diagnostic.span is not None
+    virtual = from_source(Unlisted.script().replace("R.cuda(1)", 'I.vdevice("cuda", 1)'))
+    with pytest.raises(TransformError, match="the module lists no device cuda:1"):
+        RealizeVDevice()(virtual)
 
 
 @I.ir_module

@@ -89,15 +89,15 @@ class RealizeVDevice(Pass):
 def _device_of_hint(call: Call, devices: Iterable[VDevice]) -> VDevice:
     """The device of the module that a hint means."""
     hint = call.attrs["dst_vdevice"]
-    assert isinstance(hint, Device)
     scope = call.attrs.get("memory_scope", "global")
     for device in devices:
-        kinds = _TARGETS.get(hint.kind, (hint.kind,))
-        if (
-            device.kind in kinds
-            and device.vdevice_id == hint.index
-            and device.memory_scope == scope
-        ):
+        if isinstance(hint, Device):
+            kinds = _TARGETS.get(hint.kind, (hint.kind,))
+            is_meant = device.kind in kinds and device.vdevice_id == hint.index
+            is_meant = is_meant and device.memory_scope == scope
+        else:
+            is_meant = device == hint
+        if is_meant:
             return device
     raise TransformError(
         f"the module lists no device {hint} with memory scope {scope}",
