@@ -371,7 +371,7 @@ BODIES = [
         """
     n, m = T.int64(), T.int64()
     if n == m:
-    #  ^^^^^ a condition is a Boolean tensor of rank 0, found `n == m` of bool [DER-9]
+    #  ^^^^^^ a condition is a Boolean tensor of rank 0, found `n == m` of bool [DER-9]
     # hint: write R.logical_and(n == m, R.const(True))
         y = R.abs(x)
     else:

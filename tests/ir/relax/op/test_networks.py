@@ -72,6 +72,11 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
     (each_loss, (rank(3), UNKNOWN), rank(2)),
     (each_loss, (OPEN, ints(M)), OPEN),
     (op.grad.nll_loss_backward, (tensor(), tensor(2, 5), ints(2)), tensor(2, 5)),
+    (
+        lambda *v: op.grad.nll_loss_backward(*v, reduction="none"),
+        (tensor(2, N), tensor(2, 3, 5), ints(2, 5)),
+        tensor(2, 3, 5),
+    ),
     (op.nn.attention, (Q, K, V), tensor(2, N, 4, 5)),
     (op.nn.attention, (Q, K, OPEN), rank(4)),
     (op.nn.attention, (Q, K, V, tensor(2, 1, N, M)), tensor(2, N, 4, 5)),
@@ -137,6 +142,16 @@ REFUSED: list[tuple[Made, Infos, str]] = [
     ),
     (op.nn.nll_loss, (tensor(2, 3), ints(2), ints(3)), "weights has the datatype of predictions"),
     (op.nn.nll_loss, (tensor(2, 3), ints(2), tensor(3, 1)), "weights is a vector"),
+    (
+        op.grad.nll_loss_backward,
+        (tensor(2), tensor(2, 3), ints(2)),
+        "output_grad is as the result of nll_loss",
+    ),
+    (
+        lambda *v: op.grad.nll_loss_backward(*v, reduction="none"),
+        (tensor(2, 4), tensor(2, 3, 5), ints(2, 5)),
+        "output_grad is as the result of nll_loss",
+    ),
     (op.nn.attention, (tensor(2, 3), K, V), "query has rank 4 (batch, sequence, heads, width)"),
     (
         op.nn.attention,

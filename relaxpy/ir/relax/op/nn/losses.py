@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from relaxpy.ir.core.dtype import BOOL, VOID
+from relaxpy.ir.core.dtype import BOOL, VOID, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
@@ -240,6 +240,13 @@ def nll_loss(
     """
     _check_nll(predictions, targets, weights)
     dtype = predictions.dtype if weights is None or not weights.dtype.is_void else VOID
+    return _losses(predictions, reduction, dtype)
+
+
+def _losses(
+    predictions: TensorStructInfo, reduction: Reduction, dtype: DataType
+) -> TensorStructInfo:
+    """The losses of predictions, of this datatype."""
     if reduction != "none" or predictions.ndim == 1:
         return tensor((), dtype, predictions.vdevice)
     shape = literal_shape(predictions)
@@ -298,9 +305,19 @@ def nll_loss_backward(
         predictions, targets, weights  as those of `nll_loss`
         result                         as predictions
     Errors:
-        StructInfoError: as for `nll_loss`, or output_grad has another datatype.
+        StructInfoError: as for `nll_loss`, or output_grad has another datatype or known shape.
     """
     _check_nll(predictions, targets, weights)
     joint_dtype(output_grad, predictions, ("output_grad", "predictions"))
     require_float(output_grad, "output_grad")
+    losses = _losses(predictions, reduction, output_grad.dtype)
+    if -1 not in (losses.ndim, output_grad.ndim):
+        found, sizes = literal_shape(output_grad), literal_shape(losses)
+        if output_grad.ndim != losses.ndim or (
+            found is not None and sizes is not None and any(map(differ, found, sizes))
+        ):
+            raise refuse(
+                f"output_grad is as the result of nll_loss, {losses}, found {output_grad}",
+                output_grad,
+            )
     return predictions
