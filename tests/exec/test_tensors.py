@@ -51,10 +51,7 @@ def test_an_empty_tensor_has_the_shape_and_datatype() -> None:
         (lambda: empty(3), "a shape is a list of integers, found 3"),
         (lambda: empty((2.5,)), "a shape holds integers, found 2.5"),
         (lambda: empty((2,), "flaot32"), "float32"),
-        (
-            lambda: empty((2,), "float32x4"),
-            r"elements of one lane(.*\n)*.*float32 of shape \(..., 4",
-        ),
+        (lambda: empty((2,), "float32x4"), "no elements of datatype float32x4"),
         (lambda: const([1, 2], "int8x4"), "no elements of datatype int8x4"),
         (lambda: const(np.zeros(2), "bfloat16x2"), "no elements of datatype bfloat16x2"),
         (lambda: empty((2,), "float128"), "dtype 'float128' has no NumPy form"),
