@@ -23,6 +23,7 @@ from relaxpy.ir.relax.analysis.well_formed import well_formed
 from relaxpy.ir.relax.transform import (
     DataflowBlockPass,
     FunctionPass,
+    FuseOps,
     Normalize,
     dataflowblock_pass,
     function_pass,
@@ -39,6 +40,7 @@ from relaxpy.ir.transform import (
     pass_instrument,
     register_pipeline,
 )
+from relaxpy.tir.transform import UseAssumeToReduceBranches
 from tests.ir.relax.graphs import (
     bind,
     bindings,
@@ -154,6 +156,16 @@ def test_a_sequence_runs_its_passes_in_order(mod: IRModule) -> None:
     assert Sequential([])(mod) is mod
     with pytest.raises(MisuseError, match="expected a pass"):
         Sequential([Note])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("kind", [FuseOps, UseAssumeToReduceBranches, Note, Sequential])
+def test_a_module_is_not_an_option(kind: type[Pass], mod: IRModule) -> None:
+    with pytest.raises(MisuseError) as raised:
+        kind(mod)  # type: ignore[call-arg]
+    [problem] = raised.value.diagnostics
+    assert problem.hint == f"write {kind.__name__}()(mod)"
+    assert problem.span is not None
+    assert "\n" not in problem.message
 
 
 def test_what_a_pass_requires_runs_before_it_in_a_sequence(mod: IRModule) -> None:

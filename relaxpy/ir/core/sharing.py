@@ -35,19 +35,24 @@ class VisitBudget:
                 check_unshared_size(self._root)
 
 
+def unshared_size(root: Node) -> tuple[int, int]:
+    """The number of nodes if shared ones were copied for each use, and the number of nodes."""
+    sizes: dict[int, int] = {}
+    for node in walk(root):
+        sizes[id(node)] = 1 + sum(sizes.get(id(child), 1) for child in children(node))
+    return sizes[id(root)], len(sizes)
+
+
 def check_unshared_size(root: Node) -> None:
     """Refuse a node that would be too large if shared nodes were copied for each use.
 
     Errors:
         MisuseError (also TypeError): its nodes have more than 64 uses on average.
     """
-    sizes: dict[int, int] = {}
-    for node in walk(root):
-        sizes[id(node)] = 1 + sum(sizes.get(id(child), 1) for child in children(node))
-    total = sizes[id(root)]
-    if total > max(MANY, _MAX_USES * len(sizes)):
+    total, nodes = unshared_size(root)
+    if total > max(MANY, _MAX_USES * nodes):
         raise MisuseError(
-            f"a {type(root).__name__} of {len(sizes)} nodes, many of them shared, has more than "
+            f"a {type(root).__name__} of {nodes} nodes, many of them shared, has more than "
             f"2**{total.bit_length() - 1} uses, too many to visit",
             hint="bind what is used several times to a variable, as bb.emit and Normalize do",
             about=root,

@@ -79,6 +79,22 @@ class Pass(ABC):
     def __init_subclass__(cls) -> None:
         _known.setdefault(cls.__name__, {})[_full_name(cls)] = cls
 
+    @user_facing
+    def __new__(cls, *args: object, **options: object) -> Self:
+        """A pass of the class, which takes options.
+
+        Errors:
+            MisuseError (also TypeError): the first option is the module.
+        """
+        if args and isinstance(args[0], IRModule):
+            name = cls.__name__
+            raise MisuseError(
+                f"{name}(...) makes the pass, which takes options; it found an IRModule",
+                hint=f"write {name}()(mod)",
+                about=args[0],
+            )
+        return super().__new__(cls)
+
     @property
     def info(self) -> PassInfo:
         """Name, level and requirements."""

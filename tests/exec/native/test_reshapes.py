@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -194,3 +196,27 @@ def test_a_stack_of_another_shape_needs_no_copy() -> None:
     executable = relaxpy.compile(from_source(program), target="native")
     [name] = {row.kernel for row in executable.report()}
     assert "T_reshape[" not in executable.kernel_source(name, "tree").partition("compute")[0]
+
+
+def test_normalisation_over_any_axes_and_groups() -> None:
+    """Memory is used in two shapes, of which one has the axis of the groups."""
+    for shape, channels_at in (((2, 4, 3), (0, 1, 2)), ((2, 4, 2, 3), (2,))):
+        ndim, x = len(shape), numbers(shape)
+        for channel in channels_at:
+            channels, others = shape[channel], [k for k in range(ndim) if k != channel]
+            scale, shift = numbers((channels,)), numbers((channels,))
+            for axes in itertools.chain.from_iterable(
+                itertools.combinations(others, count) for count in range(1, ndim)
+            ):
+                tensors = f'x: R.Tensor({shape}, "float32"), g: R.Tensor(({channels},), "float32")'
+                program = graph(
+                    f'{tensors}, b: R.Tensor(({channels},), "float32")',
+                    f"R.nn.group_norm(x, g, b, 1, {channel}, {list(axes)})",
+                )
+                over = (channel, *axes)
+                mean, variance = x.mean(over, keepdims=True), x.var(over, keepdims=True)
+                beside = [channels if k == channel else 1 for k in range(ndim)]
+                wanted = (x - mean) / np.sqrt(variance + 1e-5)
+                wanted = wanted * scale.reshape(beside) + shift.reshape(beside)
+                found = run(program, x, scale, shift)
+                np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)

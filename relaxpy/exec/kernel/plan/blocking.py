@@ -175,7 +175,8 @@ class _Rows:
         """The rows of these `accesses`; None for one that differs from those before."""
         rows: dict[Buffer, Row | None] = {}
         for access in accesses:
-            memory, row = _memory(self.plan, access.buffer), _row(access, axis)
+            memory = _memory(self.plan, access.buffer)
+            row = _moved(_row(access, axis), access.buffer, memory)
             previous = rows.get(memory, self.rows.get(memory, row))
             rows[memory] = row if previous == row else None
         return rows
@@ -279,7 +280,9 @@ def _tile(rows: _Rows, trees: Sequence[Tree], local: Container[Buffer]) -> Tile:
     members, axes, shape_vars = rows.members, rows.axes, rows.plan.shape_vars
     row_of = {b: r for b, r in rows.rows.items() if r and _is_inside(b, r, axes[0], shape_vars)}
     accessed = dict.fromkeys(a.buffer for run in members for a in accesses(run))
-    known = {b: row_of[_memory(rows.plan, b)] for b in accessed if _memory(rows.plan, b) in row_of}
+    memories = {b: _memory(rows.plan, b) for b in accessed}
+    found = {b: _moved(row_of.get(memory), memory, b) for b, memory in memories.items()}
+    known = {b: row for b, row in found.items() if row is not None}
     inside = {run.statement for run in members}
     elsewhere = {
         _memory(rows.plan, a.buffer)
@@ -309,8 +312,24 @@ def _needs_no_memory(run: Run) -> bool:
 
 
 def _memory(plan: Plan, buffer: Buffer) -> Buffer:
-    """The buffer whose memory `buffer` uses in the same layout."""
+    """The buffer whose memory `buffer` uses, perhaps in another shape."""
     return plan.shared.get(buffer, buffer)
+
+
+def _moved(row: Row | None, source: Buffer, target: Buffer) -> Row | None:
+    """The same elements as a row of `target`, which has the memory of `source` in another shape."""
+    if row is None or source is target:
+        return row
+    size, step = source.shape[row.axis], _step(source, row.axis)
+    for axis in reversed(range(target.ndim)):
+        if as_poly(target.shape[axis]).same(as_poly(size)) and _step(target, axis).same(step):
+            return replace(row, axis=axis)
+    return None
+
+
+def _step(buffer: Buffer, axis: int) -> IndexPoly:
+    """The number of elements from one row to the next."""
+    return math.prod(map(as_poly, buffer.shape[axis + 1 :]), start=as_poly(1))
 
 
 def _rank(run: Run) -> int:

@@ -41,6 +41,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.relax.relations import alpha_rename, definable_shape_vars, erase_to_well_defined
 from relaxpy.ir.relax.relations.context import Context, Except
+from relaxpy.ir.relax.relations.sizes import dimension_vars, known_inside
 from relaxpy.ir.tir import expr as tir
 
 _EVERYTHING = Except(())
@@ -68,6 +69,7 @@ class Block:
 class Scope:
     """The blocks of an open SeqExpr, and the variables that leave Δ and Σ when it ends.
 
+    `sizes` are the shape variables that are known to be at least 0 until then.
     In the open dataflow block, `local` are the variables that end with it, and `erased` those that
     outlive it and of which less is known after it. The user ends a scope that `is_explicit`; any
     other ends with its function or block.
@@ -78,6 +80,7 @@ class Scope:
     shape_vars: list[tir.Var] = field(default_factory=list)
     params: list[Var] = field(default_factory=list)
     param_shape_vars: list[tir.Var] = field(default_factory=list)
+    sizes: list[tir.Var] = field(default_factory=list)
     dataflow: bool = False
     local: set[Var] = field(default_factory=set)
     erased: list[Var] = field(default_factory=list)
@@ -167,12 +170,21 @@ class Emitter:
         scope.params += params
         self.ctx.variables.update(params)
         self._add_shape_vars((*sizes, *definable_shape_vars(*sinfos)), scope.param_shape_vars)
+        self._add_sizes(sinfos, scope.sizes)
         for param in params:
             self._rename_bound_shape_vars(param)
 
     def _add_shape_vars(self, sizes: Iterable[tir.Var], log: list[tir.Var]) -> None:
         known = self.ctx.shape_vars
         for size in sizes:
+            if size not in known:
+                known.add(size)
+                log.append(size)
+
+    def _add_sizes(self, sinfos: Iterable[StructInfo], log: list[tir.Var]) -> None:
+        """Note that a tensor has no dimension below 0, where a value has these struct infos."""
+        known = self.ctx.sizes
+        for size in dimension_vars(*sinfos):
             if size not in known:
                 known.add(size)
                 log.append(size)
@@ -209,6 +221,7 @@ class Emitter:
         scope = self.scopes.pop()
         self.ctx.variables.difference_update(scope.variables, scope.params)
         self.ctx.shape_vars.difference_update(scope.shape_vars, scope.param_shape_vars)
+        self.ctx.sizes.difference_update(scope.sizes)
         if not self.scopes:
             self.evaluated.clear()
             self.unnamed.clear()
@@ -247,6 +260,7 @@ class Emitter:
         if self.scopes:
             self.scope.variables += (var for var in ended.variables if var not in ended.local)
             self.scope.shape_vars += ended.shape_vars
+            self.scope.sizes += ended.sizes
         blocks = [block.finish() for block in ended.blocks if block.bindings]
         if blocks and isinstance(blocks[-1], DataflowBlock) is ended.dataflow:
             return blocks
@@ -434,6 +448,7 @@ class Emitter:
         self._note_effects(value, scope)
         check_match_cast(value, sinfo, self.ctx)
         self._add_shape_vars(definable_shape_vars(sinfo), scope.shape_vars)
+        self._add_sizes((sinfo,), scope.sizes)
         bound = None
         if bind:
             bound = self._variable(
@@ -516,7 +531,8 @@ class Emitter:
         sinfos = [p.struct_info or ObjectStructInfo() for p in params]
         self._add_shape_vars(definable_shape_vars(*sinfos), added)
         try:
-            yield
+            with known_inside(self.ctx.sizes, *sinfos):
+                yield
         finally:
             self.ctx.shape_vars.difference_update(added)
 

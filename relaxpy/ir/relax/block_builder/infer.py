@@ -36,6 +36,7 @@ from relaxpy.ir.relax.relations import (
     substitute_info,
 )
 from relaxpy.ir.relax.relations.context import Context, Except, written_at
+from relaxpy.ir.relax.relations.sizes import over_sizes_info, simplified_shapes
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
@@ -53,13 +54,17 @@ def callee_name(callee: Expr | Op) -> str:
 def infer_call(call: Call, ctx: Context) -> StructInfo:
     """The struct info of a call whose callee and arguments have theirs.
 
+    Dimensions are simplified by what is known of their signs, and a shape with a very large one is
+    unknown, unless the call states them.
+
     Errors:
         StructInfoError: the operator rejects the arguments, the callee is not a function, or the
             arguments do not fit its signature; `about` is the argument at fault.
     """
     if isinstance(call.op, Op):
         return infer_op_call(call.op, call, ctx)
-    return apply_signature(ctx.callee_sinfo(call.op), call, ctx)
+    sinfo = apply_signature(ctx.callee_sinfo(call.op), call, ctx)
+    return sinfo if call.sinfo_args else simplified_shapes(sinfo, ctx.sizes)
 
 
 def apply_signature(sinfo: StructInfo, call: Call, ctx: Context) -> StructInfo:
@@ -131,7 +136,7 @@ def check_argument(
     what: str, arg: Expr, actual: StructInfo, expected: StructInfo, call: Call, ctx: Context
 ) -> None:
     """DER-41: raise an error if an argument is incompatible, or warn if it may be."""
-    compatibility = check_compatibility(actual, expected, ctx.shape_vars)
+    compatibility = _compatibility(actual, expected, ctx)
     if compatibility is Compatibility.COMPATIBLE:
         return
     message = f"{what} is {actual}, expected {expected}{_because(actual, expected, ctx)}"
@@ -143,6 +148,15 @@ def check_argument(
     raise _incompatible(actual, expected)(
         message, rule="DER-41", span=written_at(arg), hint=hint, about=arg
     )
+
+
+def _compatibility(actual: StructInfo, expected: StructInfo, ctx: Context) -> Compatibility:
+    """Whether a value fits what is expected of it, given the signs of dimensions."""
+    result = check_compatibility(actual, expected, ctx.shape_vars)
+    if result is Compatibility.POSSIBLE and ctx.sizes:
+        actual, expected = (over_sizes_info(sinfo, ctx.sizes) for sinfo in (actual, expected))
+        result = check_compatibility(actual, expected, ctx.shape_vars)
+    return result
 
 
 def _because(actual: StructInfo, expected: StructInfo, ctx: Context) -> str:
@@ -243,7 +257,7 @@ def check_annotation(
     Errors:
         StructInfoError: the two are incompatible.
     """
-    compatibility = check_compatibility(actual, annotation, ctx.shape_vars)
+    compatibility = _compatibility(actual, annotation, ctx)
     if compatibility is Compatibility.COMPATIBLE or ctx.as_written:
         return
     is_possible = compatibility is Compatibility.POSSIBLE

@@ -55,6 +55,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank
+from relaxpy.ir.relax.relations.sizes import over_sizes_info
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
 
@@ -323,6 +324,12 @@ class Normalizer:
                 call = operator.signature.completed(call)
             call = self._with_sinfo(call, derived, rule, original)
             set_fields(call, sinfo_is_derived=True)
+        elif not call.sinfo_args and self.out.ctx.sizes:
+            assert call.struct_info is not None
+            known = over_sizes_info(call.struct_info, self.out.ctx.sizes)
+            if known is not call.struct_info:
+                call = replace(call, struct_info=known)
+                set_fields(call, sinfo_is_derived=True)
         if operator is not None and operator.record.literal:
             sinfo = call.struct_info
             if isinstance(sinfo, PrimStructInfo) and sinfo.value is not None:
@@ -413,7 +420,8 @@ class Normalizer:
         if self._false_claims is None or node.struct_info is None:
             return
         declared = self.renamed(node.struct_info)
-        if not is_base_of(declared, derived, self.out.ctx.shape_vars):
+        ctx = self.out.ctx
+        if not is_base_of(over_sizes_info(declared, ctx.sizes), derived, ctx.shape_vars):
             self._false_claims.add(node, declared, derived, rule)
 
     def sequence(self, seq: SeqExpr, params: Sequence[Var] = ()) -> SeqExpr:

@@ -32,7 +32,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.op.call import call_tir, call_tir_with_grad
-from relaxpy.ir.relax.relations.shape_vars import variables_of
+from relaxpy.ir.relax.relations.shape_vars import sizes_of, variables_of
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.te.topi.elementwise import identity
@@ -58,7 +58,7 @@ class _Kernel:
 
     gvar: GlobalVar
     func: PrimFunc
-    outputs: tuple[te.Tensor, ...]
+    outputs: tuple[TensorStructInfo, ...]
     returns_tuple: bool
     scalars: tuple[tir.Var, ...]
     shape_vars: tuple[tir.Var, ...]
@@ -74,11 +74,11 @@ class KernelTable:
     """
 
     kernels: dict[object, _Kernel] = field(default_factory=dict)
-    canonical: dict[tuple[int, DataType], tir.Var] = field(default_factory=dict)
+    canonical: dict[tuple[int, DataType, type[tir.Var]], tir.Var] = field(default_factory=dict)
 
     def canonical_var(self, index: int, var: tir.Var) -> tir.Var:
         """The canonical variable for the one that occurs as number `index`."""
-        key = index, var.dtype
+        key = index, var.dtype, type(var)
         if key not in self.canonical:
             self.canonical[key] = var.renamed(f"size{index}")
         return self.canonical[key]
@@ -87,13 +87,16 @@ class KernelTable:
 class _Arguments:
     """Arguments of a function of tensors: placeholders for tensors, values for the rest.
 
-    `rename` gives the kernel's own variable for each shape variable.
+    `rename` gives the kernel's own variable for each shape variable. A dimension of a tensor is a
+    SizeVar while the kernel is built, which simplifies its shapes; `plain` has what replaces it.
     """
 
     def __init__(self, builder: BlockBuilder, rename: Callable[[int, tir.Var], tir.Var]) -> None:
         self.builder = builder
         self.rename = rename
+        self.sizes = builder.context.sizes
         self.shape_vars: dict[tir.Var, tir.Var] = {}
+        self.plain: dict[tir.Var, tir.Var] = {}
         self.operands: list[Expr] = []
         self.params: list[te.Tensor | tir.Var] = []
         self.vdevice: object = None
@@ -175,7 +178,11 @@ class _Arguments:
         """`value` over the kernel's own shape variables."""
         for var in variables_of(value):
             if var not in self.shape_vars:
-                self.shape_vars[var] = self.rename(len(self.shape_vars), var)
+                is_size = var in self.sizes and not isinstance(var, tir.SizeVar)
+                known = tir.SizeVar(var.name, var.dtype) if is_size else var
+                self.shape_vars[var] = self.rename(len(self.shape_vars), known)
+                if is_size:
+                    self.plain[self.shape_vars[var]] = var.renamed(var.name)
         return substitute(value, self.shape_vars)
 
 
@@ -265,6 +272,7 @@ def _add_kernel(
         if output in arguments.params or output in outputs[:k]:
             outputs = (*outputs[:k], identity(output), *outputs[k + 1 :])
     func = create_prim_func([*arguments.params, *outputs], "int64").without_attr("global_symbol")
+    func = substitute(func, arguments.plain)
     scalars = _unbound_shape_vars(func)
     if scalars:
         func = func.with_fields(
@@ -273,8 +281,17 @@ def _add_kernel(
         )
     if attrs:
         func = func.with_attrs(attrs)
-    gvar, shape_vars = builder.add_func(func, name), tuple(arguments.shape_vars.values())
-    return _Kernel(gvar, func, outputs, returns_tuple, scalars, shape_vars)
+    plain = arguments.plain
+    shape_vars = tuple(plain.get(var, var) for var in arguments.shape_vars.values())
+    sinfos = tuple(
+        TensorStructInfo(
+            tuple(substitute(size, plain) for size in output.shape),  # type: ignore[arg-type]
+            DataType(output.dtype),
+        )
+        for output in outputs
+    )
+    gvar = builder.add_func(func, name)
+    return _Kernel(gvar, func, sinfos, returns_tuple, scalars, shape_vars)
 
 
 def _unbound_shape_vars(func: PrimFunc) -> tuple[tir.Var, ...]:
@@ -311,8 +328,8 @@ def _call_kernel(kernel: _Kernel, arguments: _Arguments) -> Call:
     if sinfo is None:
         outputs = tuple(
             TensorStructInfo(
-                tuple(substitute(s, images) for s in output.shape),  # type: ignore[arg-type]
-                DataType(output.dtype),
+                tuple(substitute(s, images) for s in sizes_of(output)),  # type: ignore[arg-type]
+                output.dtype,
                 arguments.vdevice,
             )
             for output in kernel.outputs

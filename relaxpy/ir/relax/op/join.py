@@ -93,7 +93,9 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
         return [Tuple((gradient,))]
     if all(isinstance(cut, IntImm) for cut in cuts):
         return [split(gradient, [cut.value for cut in cuts], axis)]  # type: ignore[attr-defined]
-    parts = [R.strided_slice(gradient, [axis], [a], [b]) for a, b in pairwise(ends)]
+    parts = [
+        R.strided_slice(gradient, [axis], [a], [b], assume_inbound=True) for a, b in pairwise(ends)
+    ]
     return [Tuple(tuple(parts))]
 
 

@@ -31,6 +31,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
 )
 from relaxpy.ir.relax.relations.shape_vars import alpha_rename
+from relaxpy.ir.relax.relations.sizes import over_sizes
 from relaxpy.ir.tir import expr as tir
 
 
@@ -61,7 +62,8 @@ class Context:
     """What the struct info rule of a call knows beside the call.
 
     `variables` and `shape_vars` are the variables in scope (Σ), and `sinfo_by_var` is Δ where it
-    differs from the struct info of the variable itself (DER-51). In a `closed` context, which spans
+    differs from the struct info of the variable itself (DER-51). The shape variables in `sizes` are
+    at least 0, as dimensions of tensors are. In a `closed` context, which spans
     a whole program, a variable out of scope is an error; an open context is for expressions that
     are still being built. `signatures` are those of the module's functions, and `renamed` the same
     with new bound shape variables, which occur nowhere else (DER-51). Functions of an unknown
@@ -73,6 +75,7 @@ class Context:
 
     variables: set[Var] = field(default_factory=set)
     shape_vars: set[tir.Var] = field(default_factory=set)
+    sizes: set[tir.Var] = field(default_factory=set)
     sinfo_by_var: dict[Var, StructInfo] = field(default_factory=dict)
     signatures: MutableMapping[str, StructInfo] = field(default_factory=dict)
     renamed: dict[str, StructInfo] = field(default_factory=dict)
@@ -162,7 +165,10 @@ class Context:
 
     def prove_equal(self, a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
         """True if `a` and `b` are equal for all values of their variables, False if for none."""
-        return prove_equal(a, b)
+        result = prove_equal(a, b)
+        if result is None and self.sizes:
+            result = prove_equal(over_sizes(a, self.sizes), over_sizes(b, self.sizes))
+        return result
 
     def warn(
         self, message: str, *, rule: str, about: tuple[Expr, ...] = (), hint: str | None = None

@@ -11,6 +11,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, StructInfoError, warn
 from relaxpy.gc_pause import gc_paused
+from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op, register_op_attr
@@ -26,6 +27,7 @@ from relaxpy.ir.relax.nodes import (
     DataflowBlock,
     Expr,
     Function,
+    MatchCast,
     SeqExpr,
     ShapeExpr,
     StructInfo,
@@ -38,7 +40,9 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations.compatibility import explain_incompatibility, provably_disjoint
+from relaxpy.ir.relax.relations.sizes import dimension_vars, known_inside
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.tir import expr as tir
 
 Legalization = Callable[[BlockBuilder, Call], Any]
 MAX_STEPS: Final = 50
@@ -150,6 +154,7 @@ class _Legalizer(BindingRewriter):
         super().__init__()
         self.mod, self.rule_of, self.warns = mod, rule_of, warns
         self._builder: BlockBuilder | None = None
+        self._sizes: set[tir.Var] = set()
         self._inside: list[str] = []
 
     @property
@@ -157,6 +162,7 @@ class _Legalizer(BindingRewriter):
         """The builder of kernels, created when the first call needs it."""
         if self._builder is None:
             self._builder = BlockBuilder(self.mod)
+            self._builder.context.sizes = self._sizes
         return self._builder
 
     def run(self) -> IRModule:
@@ -175,7 +181,20 @@ class _Legalizer(BindingRewriter):
         return normalize_module(result)
 
     @override
+    def function(self, func: Function) -> Function:
+        sinfos = [param.struct_info for param in func.params if param.struct_info is not None]
+        with known_inside(self._sizes, *sinfos):
+            return super().function(func)
+
+    @override
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        with known_inside(self._sizes):
+            return super().sequence(seq)
+
+    @override
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        if isinstance(binding, MatchCast):
+            self._sizes.update(dimension_vars(binding.struct_info))
         if not isinstance(binding.value, Call):
             return None
         value = self._call(binding.value, dataflow=isinstance(block, DataflowBlock))
@@ -274,6 +293,7 @@ class _Legalizer(BindingRewriter):
             emitted = None if builder.scope_is_empty() else builder.end_scope(Tuple(()))
             if emitted is None:
                 builder.end_scope()
+        result = _with_derived_shapes(result, call)
         return result if emitted is None else SeqExpr(emitted.blocks, result)
 
     def _check_result(self, name: str, result: Expr, call: Call) -> None:
@@ -311,6 +331,16 @@ def _whole(arg: Expr, position: int) -> Expr:
 def _is_normal(expr: Expr) -> bool:
     """Whether a call is in normal form and derived; the whole module is checked in the end."""
     return isinstance(expr, Call) and expr.sinfo_is_derived and all(map(is_leaf, expr.args))
+
+
+def _with_derived_shapes(result: Expr, call: Call) -> Expr:
+    """A call of a kernel with the shapes derived for `call`, which may be written in other ways."""
+    if not is_call_of(result, "relax.call_tir") or result.sinfo_args == (call.struct_info,):
+        return result
+    assert call.struct_info is not None
+    new = replace(result, sinfo_args=(call.struct_info,), struct_info=call.struct_info)
+    set_fields(new, sinfo_is_derived=True)
+    return new
 
 
 def _plainly_equal(first: StructInfo, second: StructInfo) -> bool:

@@ -211,6 +211,35 @@ def test_tuples_nest() -> None:
     assert_gradient(Nested, (a, (b, c)), y)
 
 
+def test_of_tensors_joined_along_sizes_that_are_not_known() -> None:
+    @I.ir_module
+    class Joined:
+        @R.function
+        def main(
+            x: R.Tensor(("k", "m"), "float32"),
+            a: R.Tensor(("k", "k"), "float32"),
+            s: R.Shape(["j"]),
+        ) -> R.Tensor((), "float32"):
+            j = T.int64()
+            with R.dataflow():
+                y = R.add(x, x)
+                z = R.multiply(a, a)
+                w = R.broadcast_to(R.sum(z), (j, 2))
+                b = R.concat((z, y, z), axis=1)
+                c = R.concat((w, R.exp(w)), axis=0)
+                gv = R.add(R.sum(R.multiply(b, b)), R.sum(c))
+                R.output(gv)
+            return gv
+
+    names = Joined["main"].params[:2]
+    mod = Gradient("main", require_grads=names)(Joined)
+    x, a = (RANDOM.standard_normal(shape).astype("float32") for shape in ((2, 3), (2, 2)))
+    _, (dx, da) = relaxpy.compile(mod)["main_adjoint"](x, a, relaxpy.runtime.ShapeTuple((3,)))
+    total = 6 + 6 * np.exp((a * a).sum())
+    np.testing.assert_allclose(dx, 8 * x, rtol=1e-4)
+    np.testing.assert_allclose(da, 8 * a**3 + 2 * a * total, rtol=1e-3)
+
+
 def test_the_adjoint_of_a_tuple_is_a_tuple() -> None:
     @I.ir_module
     class Before:

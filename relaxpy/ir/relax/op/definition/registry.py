@@ -55,6 +55,7 @@ from relaxpy.ir.relax.op.definition.parameter import Parameter
 from relaxpy.ir.relax.op.definition.sharding import infer_distributed
 from relaxpy.ir.relax.op.definition.signature import Signature
 from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.sizes import simplified_shapes
 from relaxpy.ir.tir import expr as tir
 
 if TYPE_CHECKING:
@@ -210,7 +211,8 @@ class OpDef:
                     raise
                 return self._infer_distributed(self.record.sharding, call, ctx)
             sinfo = self.signature.function(*args, **named)
-            return _inferred(sinfo, self.signature.function)
+            sinfo = _inferred(sinfo, self.signature.function)
+            return sinfo if call.sinfo_args else simplified_shapes(sinfo, ctx.sizes)
 
     def _infer_distributed(self, rule: ShardingRule, call: Call, ctx: Context) -> StructInfo:
         """The struct info of a call some operands of which are distributed."""

@@ -11,6 +11,7 @@ from relaxpy.ir.relax.nodes import Binding, BindingBlock, Function, MatchCast, S
 from relaxpy.ir.relax.relations.compatibility import provably_disjoint
 from relaxpy.ir.relax.relations.mapping import shape_var_map
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.relations.sizes import MAX_REPEATED_NODES, is_large
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.tir import expr as tir, ops
 
@@ -19,6 +20,7 @@ def with_known_shape_vars(func: Function, *, refuse_contradictions: bool) -> Fun
     """`func` with dimensions of the operand of a match_cast in place of the variables it binds.
 
     Casts stay, and check these dimensions; those of variables that are bound before are not used.
+    A variable stays the name of a large dimension.
 
     Errors:
         TransformError: contradictions are refused, and the dimensions contradict each other in a
@@ -67,7 +69,11 @@ class _Substitution(BindingRewriter):
         value = self._with_images(cast.value).struct_info
         if value is not None:
             known = shape_var_map(cast.struct_info, value, self.scope)
-            self._images |= {var: ops.cast_to(image, var.dtype) for var, image in known.items()}
+            self._images |= {
+                var: ops.cast_to(image, var.dtype)
+                for var, image in known.items()
+                if not is_large(image, MAX_REPEATED_NODES)
+            }
         self.scope.update(definable_shape_vars(cast.struct_info))
         sinfo = self._with_images(cast.struct_info)
         if value is None or not self.refuse_contradictions or self.depth != 1:
