@@ -27,6 +27,8 @@ from relaxpy.frames import (
 )
 from relaxpy.screen import StyledText, coloured, ipython, takes_colour
 
+#: The line of an annotation of a parameter or of a result.
+_ANNOTATION: Final = re.compile(r"(?::|->)\s*[RT]\.\w+\(")
 #: The maximal lengths of a message, of a word in it, and of the source line quoted below it.
 MAX_MESSAGE: Final = 8_000
 MAX_WORD: Final = 200
@@ -205,8 +207,7 @@ class RelaxpyError(RuntimeError):
         super().__init__(diagnostics)
         self.diagnostics = diagnostics
         self.about = about
-        if sys.excepthook is sys.__excepthook__:
-            sys.excepthook = show_uncaught
+        show_uncaught_errors()
 
     @property
     def diagnostic(self) -> Diagnostic:
@@ -289,15 +290,30 @@ class RelaxpyError(RuntimeError):
         return "\n".join(str(d) for d in self.diagnostics)
 
 
+def show_uncaught_errors() -> None:
+    """Let `show_uncaught` print the errors that end a program, unless the program has a hook."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = show_uncaught
+
+
+def _add_quotation_hint(error: NameError, trace: TracebackType | None) -> None:
+    """Add a note to an error about a name in an annotation that is to be a string."""
+    frames = traceback.extract_tb(trace)
+    if frames and error.name and _ANNOTATION.search(frames[-1].line or ""):
+        error.add_note(f'hint: write "{error.name}", if it is the name of a size or a datatype')
+
+
 def show_uncaught(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """Print an uncaught error as Python does, without relaxpy's own frames.
 
     On a terminal, errors of relaxpy are coloured. This function replaces Python's own
-    `sys.excepthook` when the first RelaxpyError is created.
+    `sys.excepthook` when `relaxpy.script` is imported or the first RelaxpyError is created.
     """
     stream = sys.stderr
+    if isinstance(error, NameError):
+        _add_quotation_hint(error, trace)
     if isinstance(error, RelaxpyError) and not os.environ.get(FULL_TRACEBACK):
         trace = user_frames(trace)
         error.__traceback__ = trace

@@ -1,5 +1,6 @@
 """Programs as text: the namespaces I, R, T, the parser and the printer."""
 
+from relaxpy.errors import show_uncaught_errors as _show_uncaught_errors
 from relaxpy.script import ir, relax, tir
 from relaxpy.script.diagnostics import show_diagnostics
 from relaxpy.script.ir import ir_module
@@ -7,5 +8,7 @@ from relaxpy.script.read import from_source, from_source as parse
 
 #: The newer name of `tir`.
 tirx = tir
+
+_show_uncaught_errors()
 
 __all__ = ["from_source", "ir", "ir_module", "parse", "relax", "show_diagnostics", "tir", "tirx"]

@@ -168,7 +168,26 @@ def test_who_wants_no_colours_gets_none(tmp_path: Path, name: str) -> None:
     assert on_terminal(path, **{name: "dumb"}, PYTHON_COLORS="0") == elsewhere(path)
 
 
-def test_nothing_is_put_in_place_before_the_first_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ('def f(x: R.Tensor((n, 4), "float32")): ...', 'hint: write "n"'),
+        ("def f(x) -> R.Prim(int64): ...", 'hint: write "int64"'),
+        ("R.Tensor((3, 4), float32)", ""),
+    ],
+)
+def test_names_in_annotations_that_are_not_defined_have_a_hint(
+    tmp_path: Path, body: str, hint: str
+) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(f"from relaxpy.script import relax as R\n{body}\n")
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+    assert "NameError: name" in done.stderr
+    assert hint in done.stderr
+    assert ("hint" in done.stderr) == bool(hint)
+
+
+def test_uncaught_errors_have_a_hook_and_caught_ones_cost_nothing(tmp_path: Path) -> None:
     body = """
         print(sys.excepthook is sys.__excepthook__)
         try:
@@ -177,9 +196,9 @@ def test_nothing_is_put_in_place_before_the_first_error(tmp_path: Path) -> None:
             print(sys.excepthook is sys.__excepthook__, "rich" in sys.modules)
     """
     path = script(tmp_path, body)
-    assert on_terminal(path) == "True\nFalse False\n"
+    assert on_terminal(path) == "False\nFalse False\n"
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
-    assert done.stdout == "True\nFalse False\n"
+    assert done.stdout == "False\nFalse False\n"
 
 
 class Terminal(io.StringIO):
