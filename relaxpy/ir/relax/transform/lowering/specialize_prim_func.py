@@ -36,6 +36,9 @@ class SpecializePrimFuncBasedOnCallSite(Pass):
     The scope of a tensor is that of its device, or else "global". A specialised kernel has the
     attribute `scoped`. Functions with the attribute `Primitive` do not count as callers.
 
+    A kernel stays as it is if one of its uses is not such a call or differs from another, if a call
+    passes values of shape variables, or if the shape or datatype of a tensor is unknown.
+
     Example:
         @I.ir_module
         class Before:
@@ -66,9 +69,6 @@ class SpecializePrimFuncBasedOnCallSite(Pass):
             def main(x: R.Tensor((4,), "float32", "opencl:0")):
                 cls = After
                 return R.call_tir(cls.relu, (x,), out_sinfo=R.Tensor((4,), "float32"))
-
-    A kernel stays as it is if one of its uses is not such a call or differs from another, if a call
-    passes values of shape variables, or if the shape or datatype of a tensor is unknown.
 
     """
 
