@@ -1,5 +1,7 @@
 """Sizes and shapes that cannot be are the same errors on all targets, with memory or without."""
 
+from contextlib import nullcontext
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -64,6 +66,33 @@ def test_the_number_of_iterations_of_a_kernel_may_not_overflow(loops: str, targe
     assert count[0] == 0
     run(np.int64(3), np.int64(2), count)
     assert count[0] in (6, 48)
+
+
+@pytest.mark.rule("PX-9")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("n", "m", "found"),
+    [
+        (0, 2**63 - 1, "buffer"),
+        (1, 2**63 - 1, "buffer"),
+        (-1, 2**63 - 2, "buffer"),
+        (-1, 2**63 - 1, "PX-9"),
+        (-(2**63), 0, "PX-9"),
+        (-(2**62), 2**62, "PX-9"),
+        (2**63 - 1, 1 - 2**63, "PX-9"),
+        (2**62, -(2**62) - 1, "PX-9"),
+        (2**62, -(2**62), ""),
+        (2**62 + 1, 2**62, ""),
+    ],
+)
+def test_a_difference_is_exact(n: int, m: int, found: str, target: str) -> None:
+    kernel = from_source(
+        "@T.prim_func\ndef f(n: T.int64, m: T.int64, C: T.Buffer((1,), 'int64')):\n"
+        "    for i in range(n, m):\n        C[0] = C[i + 2]\n"
+    )
+    run, count = relaxpy.compile(kernel, target=target)["f"], np.zeros(1, "int64")
+    with pytest.raises(RuntimeCheckError, match=found) if found else nullcontext():
+        run(np.int64(n), np.int64(m), count)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -10,7 +10,20 @@ from relaxpy.ir.core.dtype import FLOAT64
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import LT, Add, Cast, IntImm, Mul, PrimExpr, StringImm, Sub, Var
+from relaxpy.ir.tir.expr import (
+    LE,
+    LT,
+    Add,
+    And,
+    Cast,
+    IntImm,
+    Mul,
+    Or,
+    PrimExpr,
+    StringImm,
+    Sub,
+    Var,
+)
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import (
     Allocate,
@@ -26,7 +39,7 @@ from relaxpy.ir.tir.stmt import (
 
 
 def with_checked_counts(func: PrimFunc) -> PrimFunc:
-    """`func`, with assertions that no count of iterations or elements is 2**63 or more (PX-9).
+    """`func`, with assertions that int64 has all counts of iterations and elements (PX-9).
 
     Counts over dimensions of arguments are those of memory that exists, and not tested.
     """
@@ -39,10 +52,9 @@ def with_checked_counts(func: PrimFunc) -> PrimFunc:
     for sizes in dict.fromkeys(_counts(func.body, ())):
         variables = {v for size in sizes for v in walk(size) if isinstance(v, Var)}
         if _may_overflow(sizes) and scalars & variables and variables <= known:
-            count = reduce(operator.mul, (ops.maximum(_real(s), 0.0) for s in sizes))
             shown = " * ".join(map(str, sizes))
             message = f"the size {shown} is outside the range of int64 [PX-9]"
-            body = AssertStmt(LT(count, ops.const(2.0**63, FLOAT64)), StringImm(message), body)
+            body = AssertStmt(_fits(sizes), StringImm(message), body)
     return func if body is func.body else func.with_body(body)
 
 
@@ -51,6 +63,23 @@ def _may_overflow(sizes: tuple[PrimExpr, ...]) -> bool:
     nodes = [node for size in sizes for node in walk(size)]
     products = any(isinstance(node, Mul) for node in nodes)
     return products or sum(isinstance(node, Var) for node in nodes) > 1
+
+
+def _fits(sizes: tuple[PrimExpr, ...]) -> PrimExpr:
+    """Whether int64 has the count, or there is no iteration, not even with what wrapped around.
+
+    What wraps around differs from the count by 2**64 or more, and float64 by far less.
+    """
+    *outer, last = sizes
+    count = reduce(operator.mul, (*(ops.maximum(s, 0) for s in outer), last))
+    real = reduce(operator.mul, (*(ops.maximum(_real(s), 0.0) for s in outer), _real(last)))
+    zero = ops.const(0.0, FLOAT64)
+    error = Sub(real, Cast(FLOAT64, count))
+    none = And(LT(real, zero), LE(Cast(FLOAT64, last), zero))
+    is_exact = And(
+        LT(ops.const(-(2.0**62), FLOAT64), error), LT(error, ops.const(2.0**62, FLOAT64))
+    )
+    return Or(is_exact, none)
 
 
 def _real(size: PrimExpr) -> PrimExpr:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import FunctionSignatureError, RelaxpyError, RuntimeCheckError
+from relaxpy.exec.container import Container
 from relaxpy.exec.lower import module as lowering
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op
@@ -39,9 +38,10 @@ def compiled(count: int, result: Callable[..., Any]) -> relaxpy.Executable:
 
 def shares_entry(executable: relaxpy.Executable, path: Path) -> bool:
     """Whether the code of the function has no entry of its own."""
-    executable.save(path / "model.json")
-    stored = json.loads((path / "model.json").read_text())["native"]["objects"]
-    codes = [base64.b64decode(entry["code"]) for entry in stored.values()]
+    executable.save(path / "model.exe")
+    saved = Container.read(path / "model.exe")
+    codes = [saved.arrays[n].tobytes() for n in saved.content["native"]["objects"].values()]
+    assert codes
     return not any(b"\0graph0.entry\0" in code for code in codes)
 
 

@@ -125,7 +125,9 @@ class Function:
         if self._count < _SHORT:
             return 0
         lines = _flat(self._top)
-        starts = [n for n, line in enumerate(lines) if line.endswith(":")]
+        labels = [(n, line) for n, line in enumerate(lines) if line.endswith(":")]
+        # LLVM joins what follows `reserve` with the block before it if nothing is reserved.
+        starts = [n for n, label in labels if not label.startswith("reserved")]
         return max(b - a for a, b in pairwise((0, *starts, len(lines))))
 
     def slot(self) -> Slot:
