@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from contextlib import redirect_stdout
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -99,21 +100,26 @@ def _attribute(
 def _import(path: str) -> ModuleType:
     """Import a file or a module, with its folder, or the current one, first in `sys.path`.
 
+    A file of a package is imported as its module. What the code prints goes to standard error.
+
     Errors:
         OSError: the file cannot be read.
     """
     file = Path(path)
     is_file = path.endswith(SUFFIX) or file.is_file()
-    spec = None
+    spec, folder, imported = None, Path.cwd(), path
     if is_file:
         file.stat()
+        folder, imported = _place(file.resolve())
+    if not imported:
         name = f"_{file.stem}" if file.stem in sys.modules else file.stem
         spec = importlib.util.spec_from_file_location(name, file)
         if spec is None:
             raise UsageError(f"{path} is not a Python file", hint="its name has to end in .py")
-    sys.path.insert(0, str(file.parent.resolve() if is_file else Path.cwd()))
+    sys.path.insert(0, str(folder))
     try:
-        return importlib.import_module(path) if spec is None else _executed(spec)
+        with redirect_stdout(sys.stderr):
+            return importlib.import_module(imported) if spec is None else _executed(spec)
     except RelaxpyError:
         raise
     except ModuleNotFoundError as error:
@@ -125,6 +131,20 @@ def _import(path: str) -> ModuleType:
         raise _failed(path, error) from error
     except (Exception, SystemExit) as error:
         raise _failed(path, error) from error
+
+
+def _place(file: Path) -> tuple[Path, str]:
+    """The folder from which to import a file, and the name of its module if it is of a package."""
+    top = file.parent
+    while (top / "__init__.py").is_file() and top != top.parent:
+        top = top.parent
+    *packages, name = file.relative_to(top).with_suffix("").parts
+    if not packages or not all(part.isidentifier() for part in (*packages, name)):
+        return file.parent, ""
+    known = getattr(sys.modules.get(packages[0]), "__file__", None)
+    if known not in (None, str(top / packages[0] / "__init__.py")):  # another of the same name
+        return file.parent, ""
+    return top, ".".join(packages if name == "__init__" else (*packages, name))
 
 
 def _executed(spec: ModuleSpec) -> ModuleType:

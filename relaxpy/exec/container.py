@@ -13,10 +13,10 @@ import json
 import math
 import mmap
 import os
+import stat
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
@@ -33,10 +33,9 @@ VERSION: Final = 2
 _MAGIC: Final = b"\x93relaxpy"
 _OLDER: Final = b'{"format": "relaxpy-executable"'
 """How files of version 1 began, which were JSON with the arrays in it."""
-_HEADER: Final = struct.Struct("<8sIIQ32s8x")
+_HEADER: Final = struct.Struct("<8sI4xQ32s8x")
 _ALIGNMENT: Final = 64
 _LARGEST_TABLE: Final = 1 << 28
-_NUMBERS: Final = count()
 
 
 def is_container(start: bytes) -> bool:
@@ -94,9 +93,14 @@ class Container:
             MisuseError (also ValueError): the file is of another kind or version, or damaged.
             OSError: it cannot be read.
         """
+        memory: bytes | mmap.mmap
         with path.open("rb") as file:
-            is_empty = os.fstat(file.fileno()).st_size == 0
-            memory = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode) and status.st_size:
+                memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            else:  # such as a pipe, or a device that never ends
+                start = file.read(_HEADER.size)
+                memory = start + file.read() if start.startswith(_MAGIC) else start
             return cls.of_memory(memory, str(path))
 
     @classmethod
@@ -115,20 +119,25 @@ class Container:
             )
         if len(start) < _HEADER.size:
             raise damaged(source, f"it ends after {len(start)} bytes")
-        _, version, _, length, expected = _HEADER.unpack(start)
+        _, version, length, expected = _HEADER.unpack(start)
         if version != VERSION:
             raise MisuseError(
                 f"{source} has version {version}, expected version {VERSION}", about=source
             )
         if length > min(len(data) - _HEADER.size, _LARGEST_TABLE):
             raise damaged(source, f"its table of {length} bytes is not in it")
+        if start != _HEADER.pack(_MAGIC, version, length, expected):
+            raise damaged(source, "its header has other bytes than zero between the numbers")
         table = memory[_HEADER.size : _HEADER.size + length]
         if hashlib.sha256(table).digest() != expected:
             raise damaged(source, "its table does not have the hash in its header")
         content, rows = _parsed(table, source)
-        sections, end = [], _HEADER.size + length
+        sections: list[Array] = []
+        end = _HEADER.size + length
         for dtype, shape, _ in rows:
             begin = _rounded(end)
+            if data[end:begin].any():
+                raise damaged(source, f"bytes before section {len(sections)} are not zero")
             end = begin + math.prod(shape) * dtype.itemsize
             sections.append(data[begin:end])
         if end != len(data):
@@ -150,13 +159,15 @@ class Container:
             with place.open("wb") as file:
                 file.writelines(self._chunks())
             return
-        unfinished = place.with_name(f".relaxpy-{os.getpid()}-{next(_NUMBERS)}.tmp")
+        unfinished = place.with_name(f".relaxpy-{os.urandom(8).hex()}.tmp")
         try:
             with unfinished.open("xb") as file:
                 file.writelines(self._chunks())
                 if place.exists():
                     unfinished.chmod(place.stat().st_mode & 0o777)
             unfinished.replace(place)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         finally:
             with suppress(OSError):
                 unfinished.unlink()
@@ -167,7 +178,7 @@ class Container:
 
     def _chunks(self) -> Iterator[bytes | memoryview]:
         table = self.table.encode()
-        yield _HEADER.pack(_MAGIC, VERSION, 0, len(table), hashlib.sha256(table).digest())
+        yield _HEADER.pack(_MAGIC, VERSION, len(table), hashlib.sha256(table).digest())
         yield table
         end = _HEADER.size + len(table)
         for array in self.arrays:

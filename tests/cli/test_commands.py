@@ -596,6 +596,25 @@ def test_files_that_cannot_be_imported(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    "program", ["net1/inner/model.py", "net2/inner/model.py:Model", "net3.inner.model:Model"]
+)
+def test_a_file_of_a_package_is_its_module(
+    program: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = program[:4]
+    (folder / name / "inner").mkdir(parents=True)
+    (folder / name / "__init__.py").write_text("print('imported')")
+    (folder / name / "inner" / "__init__.py").touch()
+    (folder / name / "sizes.py").write_text("print('sizes')\nWIDTH = 2")
+    text = f"{IMPORTS}\nfrom ..sizes import WIDTH\nprint(__name__)\n{MODEL.lstrip()}"
+    (folder / name / "inner" / "model.py").write_text(text.replace("(4, 2)", "(4, WIDTH)"))
+    code, out, err = command(f"print --import {program}", capsys)
+    assert code == 0, err
+    assert out.startswith("# from")  # what the code prints is no part of the program
+    assert err.split() == ["imported", "sizes", f"{name}.inner.model"]
+
+
 def test_errors_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
     for line in ("check --json model.py flaws.py", "check --format json model.py flaws.py"):
         code, out, err = command(line, capsys)

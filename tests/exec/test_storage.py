@@ -3,13 +3,15 @@
 import hashlib
 import json
 import mmap
+import os
 import pickle
+import re
 import stat
 import struct
 import tracemalloc
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import ml_dtypes
 import numpy as np
@@ -17,7 +19,7 @@ import pytest
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
+from relaxpy.errors import RelaxpyError, WellFormedError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.serialize import save_table
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
@@ -207,17 +209,20 @@ def test_what_is_cut_off_is_missed_everywhere(tmp_path: Path, saved: bytes) -> N
     assert "is damaged" in refused(tmp_path / "more.exe", saved + b"0")
 
 
-def test_a_changed_byte_is_found_or_has_no_meaning(tmp_path: Path, saved: bytes) -> None:
-    path = tmp_path / "changed.exe"
-    harmless = 0
+def test_a_changed_byte_is_found_everywhere(tmp_path: Path, saved: bytes) -> None:
     for at in (*range(64), *range(64, len(saved), 29)):
-        path.write_bytes(saved[:at] + bytes([saved[at] ^ 0x24]) + saved[at + 1 :])
-        with suppress(MisuseError):
-            found = relaxpy.load_executable(path)["main"]()
-            harmless += 1
-            for value, same in zip(WEIGHTS, found, strict=True):
-                assert value.tobytes() == same.tobytes()
-    assert harmless < 40  # padding
+        changed = saved[:at] + bytes([saved[at] ^ 0x24]) + saved[at + 1 :]
+        refused(tmp_path / "changed.exe", changed)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_written_and_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = Thread(target=constants(WEIGHTS[:1]).save, args=(tmp_path / "pipe",))
+    writer.start()
+    [found] = relaxpy.load_executable(tmp_path / "pipe")["main"]()
+    writer.join()
+    np.testing.assert_array_equal(found, WEIGHTS[0])
 
 
 SECTION = ["float32", [1], hashlib.sha256(bytes(4)).hexdigest()]
@@ -310,5 +315,6 @@ def test_a_constant_is_a_section_of_its_type(tmp_path: Path, array: object) -> N
 
 
 def test_an_unwritable_path_is_an_os_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        relaxpy.compile(Scaled).save(tmp_path / "nowhere" / "x.exe")
+    path = tmp_path / "nowhere" / "x.exe"
+    with pytest.raises(FileNotFoundError, match=re.escape(repr(str(path)))):
+        relaxpy.compile(Scaled).save(path)
