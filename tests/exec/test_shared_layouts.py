@@ -1,6 +1,7 @@
 """Kernels whose local buffers may use the memory of arguments that are not contiguous.
 
-Each argument is a part of a larger array, whose other elements are compared after the call.
+Each argument is a part of a larger array, whose other elements are compared after the call. It
+lies at one end of that array, beside a page that must not be accessed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 import relaxpy
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.script import from_source
+from tests.guard_pages import guarded
 
 Array = np.ndarray[Any, Any]
 TARGETS = ("numpy", "native") if obstacle() is None else ("numpy",)
@@ -147,22 +149,28 @@ BODIES: dict[str, tuple[str, Meaning]] = {
         lambda _, q: np.repeat(q.prod(axis=1, keepdims=True), 6, axis=1),
     ),
 }
-LAYOUTS: dict[str, Callable[[], tuple[Array, Array]]] = {
-    "compact": lambda: _in(1000, lambda m: m[400:448].reshape(8, 6)),
-    "every other column": lambda: _in(1000, lambda m: m[300:420].reshape(10, 12)[1:9, ::2]),
-    "columns beside others": lambda: _in(1000, lambda m: m[300:400].reshape(10, 10)[1:9, 2:8]),
-    "reversed": lambda: _in(1000, lambda m: m[400:448].reshape(8, 6)[::-1, ::-1]),
-    "reversed rows with gaps": lambda: _in(
-        1000, lambda m: m[300:620].reshape(16, 20)[::-2, 3:15:2]
-    ),
-    "transposed": lambda: _in(1000, lambda m: m[400:448].reshape(6, 8).T),
-    "transposed with gaps": lambda: _in(1000, lambda m: m[300:400].reshape(10, 10)[2:8, :8].T),
+Layout = Callable[[], tuple[Array, Array]]
+LAYOUTS: dict[str, Layout] = {
+    "compact": lambda: _last(lambda m: m[-48:].reshape(8, 6)),
+    "every other column": lambda: _last(lambda m: m[-120:].reshape(10, 12)[2:, 1::2]),
+    "columns beside others": lambda: _last(lambda m: m[-100:].reshape(10, 10)[2:, 4:]),
+    "reversed": lambda: _last(lambda m: m[-48:].reshape(8, 6)[::-1, ::-1]),
+    "reversed, first": lambda: _first(lambda m: m[:48].reshape(8, 6)[::-1, ::-1]),
+    "reversed rows with gaps": lambda: _first(lambda m: m[:320].reshape(16, 20)[-2::-2, :12:2]),
+    "transposed": lambda: _last(lambda m: m[-48:].reshape(6, 8).T),
+    "transposed with gaps": lambda: _last(lambda m: m[-100:].reshape(10, 10)[4:, 2:].T),
 }
 
 
-def _in(size: int, part: Callable[[Array], Array]) -> tuple[Array, Array]:
-    """Memory of numbers, and a part of it."""
-    memory = np.arange(size, dtype=np.float32) % 7 + 1
+def _last(part: Callable[[Array], Array]) -> tuple[Array, Array]:
+    """Memory of numbers before a page that must not be accessed, and a part at its end."""
+    memory = guarded(np.arange(1000, dtype=np.float32) % 7 + 1, at_end=True)
+    return memory, part(memory)
+
+
+def _first(part: Callable[[Array], Array]) -> tuple[Array, Array]:
+    """Memory of numbers after a page that must not be accessed, and a part at its beginning."""
+    memory = guarded(np.arange(1000, dtype=np.float32) % 7 + 1, at_end=False)
     return memory, part(memory)
 
 
