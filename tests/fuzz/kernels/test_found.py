@@ -33,6 +33,23 @@ def floats(*shape: int) -> np.ndarray:
 
 
 FOUND = {
+    "a view may be of scratch whose size is evaluated where its block begins": (
+        """
+        def f(m: T.int64, C: T.Buffer((2,), "float32")):
+            A = T.alloc_buffer((4 // m,), "float32")
+            B = T.decl_buffer((2,), "float32", data=A.data)
+            with T.block("b"):
+                D = T.alloc_buffer((8 // m,), "int32")
+                E = T.decl_buffer((2, 1), "float32", data=D.data, elem_offset=2)
+                for i in range(2):
+                    E[1 - i, 0] = C[i]
+                for i in range(2):
+                    B[i] = E[i, 0]
+            for i in range(2):
+                C[i] = A[i] + C[1 - i]
+        """,
+        *(call(m, floats(2)) for m in (0, 1, 2, 3, -1)),
+    ),
     "the bounds of a loop are evaluated in the iterations of the outer loop that a test leaves": (
         """
         def f(m: T.int64, y: T.handle, D: T.Buffer((), "int8")):

@@ -52,8 +52,8 @@ class BufferTable:
 
     # ---- declarations
 
-    def add_local(self, buffer: Buffer, axes: Sequence[Axis]) -> Iterator[Alloc]:
-        """Declare `buffer`, which is allocated in each iteration of `axes`."""
+    def add_local(self, buffer: Buffer, body: Stmt, axes: Sequence[Axis]) -> Iterator[Alloc]:
+        """Declare `buffer`, which is allocated in each iteration of `axes` and used in `body`."""
         self._known.add(buffer)
         self._memory[buffer.data] = buffer
         # In a loop without iterations or a branch that is not taken the shape is not evaluated.
@@ -63,17 +63,17 @@ class BufferTable:
         else:
             self._dynamic.add(buffer)
             yield Alloc(buffer)
+            # In the order of the text, so that generated code is the same each time.
+            views = (b for b in _over(buffer.data, body) if b is not buffer)
+            for dtype in dict.fromkeys(view.dtype for view in views):
+                yield Alloc(self._flattened(buffer, dtype), buffer)
 
     def add_allocation(self, stmt: Allocate, axes: Sequence[Axis]) -> Iterator[Alloc]:
         """Declare the memory of `stmt`, as the buffer over it that has its layout, if any."""
         var, dtype, extents = stmt.buffer_var, stmt.dtype, stmt.extents
-        uses = [b for b in walk(stmt.body) if isinstance(b, Buffer) and b.data is var]
-        alike = (b for b in uses if b.dtype == dtype and _is_compact(b, extents))
+        alike = (b for b in _over(var, stmt.body) if b.dtype == dtype and _is_compact(b, extents))
         allocated = next(alike, None) or Buffer(var, dtype, extents, name=var.name)
-        yield from self.add_local(allocated, axes)
-        if allocated in self._dynamic:
-            for dtype in {b.dtype for b in uses if b is not allocated}:
-                yield Alloc(self._flattened(allocated, dtype), allocated)
+        yield from self.add_local(allocated, stmt.body, axes)
 
     def add_constant(self, buffer: Buffer, data: object) -> None:
         """Declare `buffer` as a constant with the elements `data`."""
@@ -249,6 +249,11 @@ class BufferTable:
                 "since its layout changes while the kernel runs"
             )
         return Memory(buffer, region, buffer.ndim - ndim)
+
+
+def _over(memory: Var, stmt: Stmt) -> Iterator[Buffer]:
+    """The buffers in `stmt` whose memory is `memory`."""
+    return (b for b in walk(stmt) if isinstance(b, Buffer) and b.data is memory)
 
 
 def written_buffers(stmt: Stmt) -> Iterator[Buffer]:

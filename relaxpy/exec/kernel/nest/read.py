@@ -168,7 +168,7 @@ class _Reader:
                 yield from self.items(body)
             case BufferRealize(buffer=buffer, body=body):
                 if not self.buffers.is_argument(buffer):
-                    yield from self.buffers.add_local(buffer, self.axes)
+                    yield from self.buffers.add_local(buffer, body, self.axes)
                 yield from self.items(body)
             case Evaluate(value=value):
                 yield from self._evaluate(value)
@@ -223,7 +223,7 @@ class _Reader:
             )
         outer, self.block = self.block, block.name_hint or self.block
         for buffer in bound_block.alloc_buffers:
-            items += self.buffers.add_local(buffer, self.axes)
+            items += self.buffers.add_local(buffer, bound_block, self.axes)
         for match in bound_block.match_buffers:
             items += self._region(match)
             self.buffers.add_match(match)
@@ -329,7 +329,7 @@ class _Reader:
             return
         source = Buffer(var.renamed(var.name), stmt.dtype, stmt.extents, name=var.name)
         self.buffers.add_constant(source, stmt.data)
-        yield from self.buffers.add_local(constant, self.axes)
+        yield from self.buffers.add_local(constant, body, self.axes)
         indices = [Var(f"{var.name}_{n}", "int64") for n in range(constant.ndim)]
         load = BufferLoad(source, indices)
         item: Item = Store(constant, tuple(indices), load, self.block, self.span)
