@@ -1,6 +1,7 @@
 """Models of `nn` that run: their results against NumPy."""
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -124,6 +125,54 @@ def test_a_compiled_model_does_what_an_executable_does(tmp_path: Any) -> None:
         compiled.profile(row, 1, function="backward")
     with pytest.raises(RuntimeCheckError, match="takes 2 arguments, found 1"):
         compiled.profile(row)
+
+
+METHODS: dict[str, Callable[[Any], Any]] = {
+    "integer": lambda x: x[0],
+    "second axis": lambda x: x[:, 0],
+    "from the end": lambda x: x[..., -1],
+    "slices": lambda x: x[1:, None, ::2, -2:],
+    "new axis": lambda x: x[None],
+    "integers": lambda x: x[:, -1, 1],
+    "without the last": lambda x: x[..., :-1],
+    "beyond the end": lambda x: x[:9, 1:9],
+    "sum": lambda x: x.sum(),
+    "mean": lambda x: x.mean(-1, keepdims=True),
+    "max": lambda x: x.max(axis=(0, 1)),
+    "min": lambda x: x.min(2),
+    "T": lambda x: x.T,
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dims", [[2, 3, 4], ["a", "b", 4]])
+def test_methods_and_indices_are_those_of_arrays(method: str, dims: list[Any]) -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            return METHODS[method](x)
+
+    x = np.arange(24, dtype="float32").reshape(2, 3, 4)
+    expected = METHODS[method](x)
+    result = run(Model(), x, x=spec.Tensor(dims, "float32"))
+    assert result.shape == expected.shape
+    np.testing.assert_allclose(result, expected)
+
+
+def test_methods_of_pytorch_rearrange_elements() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            assert (x.dim(), x.size(1), len(x.size())) == (3, 3, 3)
+            return (
+                (x.view(2, -1), x.view([6, 4]), x.flatten(1), x.transpose(-1, 0)),
+                (x.permute(1, 2, 0), x.unsqueeze(1).squeeze(), x.sum(dim=1, keepdim=True)),
+            )
+
+    x = np.arange(24, dtype="float32").reshape(2, 3, 4)
+    first, second = run(Model(), x, x=spec.Tensor([2, 3, 4], "float32"))
+    expected = (x.reshape(2, -1), x.reshape(6, 4), x.reshape(2, -1), x.swapaxes(-1, 0))
+    expected += (x.transpose(1, 2, 0), x, x.sum(1, keepdims=True))
+    for result, value in zip((*first, *second), expected, strict=True):
+        np.testing.assert_array_equal(result, value)
 
 
 def test_caches_of_two_models_are_two() -> None:

@@ -1,6 +1,8 @@
 """Models as Python classes, in the manner of PyTorch, which become modules of Relax."""
 
-from relaxpy.absent import hint_at_absent as _hint_at_absent
+from typing import TYPE_CHECKING
+
+from relaxpy.absent import instead_of as _instead_of
 from relaxpy.ir.relax.frontend.nn.core import (
     Effect as Effect,
     Object as Object,
@@ -39,6 +41,7 @@ from relaxpy.ir.relax.frontend.nn.modules import (
     TimestepEmbedding as TimestepEmbedding,
     Timesteps as Timesteps,
 )
+from relaxpy.ir.relax.frontend.nn.names import missing_names as _missing_names
 from relaxpy.ir.relax.frontend.nn.subroutine import SubroutineMixin as SubroutineMixin
 from relaxpy.ir.relax.frontend.nn.visitor import Mutator as Mutator
 from relaxpy.relax.frontend.nn import (
@@ -131,4 +134,5 @@ from relaxpy.relax.frontend.nn.op import (
     zeros as zeros,
 )
 
-_hint_at_absent(globals())
+if not TYPE_CHECKING:
+    __getattr__ = _missing_names(globals(), _instead_of)

@@ -1,5 +1,6 @@
 """Mistakes in models of `nn` are refused with the line of the model, and with what to write."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from relaxpy import IRModule
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir import assert_structural_equal
+from relaxpy.ir.relax.frontend.nn.names import INSTEAD
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import Tensor, op, spec
 from relaxpy.script import from_source
@@ -242,3 +244,67 @@ def test_states_may_have_arrays() -> None:
     assert layer.weight.data is not None
     with pytest.raises(MisuseError, match="parameter of float32 cannot have a value of float64"):
         layer.load_state_dict({"weight": np.ones((2, 2))})
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (lambda self, x: x[3], "index 3 is outside of axis 0 of size 3"),
+        (lambda self, x: x[:, -5], "index -5 is outside of axis 1 of size 4"),
+        (lambda self, x: x[0, 0, 0], "a tensor of rank 2 cannot have 3 indices"),
+        (lambda self, x: x[..., ...], "cannot have two ellipses"),
+        (lambda self, x: x[::-1], "the step of a slice is a positive integer, found -1"),
+        (lambda self, x: x[:1.5], r"the bound of a slice is an integer, found 1\.5"),
+        (lambda self, x: x[x], "hint: nn.op.take"),
+        (lambda self, x: x[True], "an index is an integer, a slice, ... or None, found True"),
+        (lambda self, x: x.transpose(0, 2), "rank 2 has no axis 2"),
+        (lambda self, x: x if x.sum() > 0 else -x, r"branch on a value.*\n.*\n.*\n.*nn\.op\.where"),
+        (lambda self, x: x and -x, "cannot branch on a value"),
+        (lambda self, x: x.sofmax(), "an nn.Tensor has no attribute 'sofmax'"),
+        (lambda self, x: x.sun(), "did you mean 'sum'"),
+        (lambda self, x: x.item(), "known at run time only"),
+        (lambda self, x: x.half(), 'write x.astype\\("float16"\\)'),
+        (lambda self, x: np.mean(x), r"np\.mean cannot be applied to an nn.Tensor.*\n"),
+        (lambda self, x: np.concatenate([x, x]), "np.concatenate cannot be applied"),
+        (lambda self, x: x.__torch_function__(max, ()), "torch.max cannot be applied"),
+    ],
+)
+def test_tensors_of_a_model_are_not_arrays(forward: Callable[..., Any], message: str) -> None:
+    with pytest.raises(RelaxpyError, match=message):
+        exported(forward)
+
+
+def test_a_tensor_is_not_iterated() -> None:
+    with pytest.raises(TypeError, match="not iterable"):
+        exported(lambda self, x: list(x))
+
+
+@pytest.mark.parametrize(
+    ("space", "name", "hint"),
+    [
+        (nn, "Conv2d", "'Conv2D'"),
+        (nn, "Linaer", "'Linear'"),
+        (nn, "Sequential", r"nn.ModuleList\(\[...\]\)"),
+        (nn, "functional", "nn.op"),
+        (op, "cat", "nn.op.concat"),
+        (op, "mean", r"x.mean\(axis\)"),
+        (op, "sofmax", "'softmax'"),
+    ],
+)
+def test_unknown_names_have_hints(space: Any, name: str, hint: str) -> None:
+    with pytest.raises(
+        AttributeError, match=rf"has no attribute '{name}'\n(.*\n)*  hint: .*{hint}"
+    ):
+        getattr(space, name)
+    assert not hasattr(space, name)
+
+
+def test_hints_name_what_exists() -> None:
+    for name, hint in INSTEAD.items():
+        assert not hasattr(nn, name) or not name[0].isupper()
+        for found in re.findall(r"nn\.op\.(\w+)", hint):
+            assert callable(getattr(op, found))
+        for found in re.findall(r"(?<!R\.)\bnn\.([A-Z]\w+)", hint):
+            assert isinstance(getattr(nn, found), type)
+        for found in re.findall(r"\bx\.(\w+)", hint):
+            assert callable(getattr(Tensor, found))

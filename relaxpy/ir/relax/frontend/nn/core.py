@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 from typing_extensions import override
@@ -17,6 +17,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.foreign_arrays import is_torch, read_array
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.frontend.nn.methods import TensorMethods
 from relaxpy.ir.relax.nodes import (
     Call,
     DataflowVar,
@@ -100,7 +101,7 @@ def _emit_call(call: Call) -> Tensor:
     return emit_tensor(call, call.op.name.removeprefix("relax."))
 
 
-class Tensor:
+class Tensor(TensorMethods):
     """A tensor of a model: a Relax expression with known shape and datatype.
 
     Python operators emit calls of Relax operators where the model is exported. A number takes the
@@ -148,7 +149,12 @@ class Tensor:
         assert isinstance(sinfo, TensorStructInfo)
         return sinfo
 
+    @override
+    def _bound(self, expr: Expr, name: str) -> Self:
+        return emit_tensor(expr, name)  # type: ignore[return-value]
+
     @property
+    @override
     def shape(self) -> list[int | tir.PrimExpr]:
         """The dimensions: integers where they are literals, otherwise scalar expressions."""
         dims = self.struct_info.get_shape()

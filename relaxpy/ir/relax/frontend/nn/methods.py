@@ -1,0 +1,250 @@
+"""The methods of tensors of models that users of PyTorch expect, and indexing."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Self, TypeAlias
+
+import numpy as np
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, UnknownAttributeError
+from relaxpy.ir.relax.frontend.nn.names import tensor_hint
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir import expr as tir
+
+IntExpr: TypeAlias = int | tir.PrimExpr
+Axes: TypeAlias = int | Sequence[int] | None
+
+
+def _reduction(op: str) -> Callable[..., Any]:
+    @user_facing
+    def method(
+        self: TensorMethods,
+        axis: Axes = None,
+        keepdims: bool = False,
+        *,
+        dim: Axes = None,
+        keepdim: bool = False,
+    ) -> Any:
+        axes = dim if axis is None else axis
+        return self._bound(getattr(R, op)(self._expr, axes, keepdims or keepdim), op)
+
+    method.__name__ = op
+    method.__doc__ = f"`relax.{op}` along some axes, or all; `dim` and `keepdim` as in PyTorch."
+    return method
+
+
+def _elementwise(op: str) -> Callable[..., Any]:
+    @user_facing
+    def method(self: TensorMethods) -> Any:
+        return self._bound(getattr(R, op)(self._expr), op)
+
+    method.__name__ = op
+    method.__doc__ = f"`relax.{op}` of each element."
+    return method
+
+
+class TensorMethods:
+    """The methods; `_bound` binds the expression of a result."""
+
+    _expr: Expr
+    __iter__ = None
+    """A tensor is not a sequence of tensors: `nn.op.split` is one."""
+
+    @abstractmethod
+    def _bound(self, expr: Expr, name: str) -> Self:
+        """The tensor that is the value of an expression."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> list[IntExpr]:
+        """The dimensions."""
+
+    sum, mean = _reduction("sum"), _reduction("mean")
+    max, min = _reduction("max"), _reduction("min")
+    exp, log, sqrt = _elementwise("exp"), _elementwise("log"), _elementwise("sqrt")
+    tanh, sigmoid, square = _elementwise("tanh"), _elementwise("sigmoid"), _elementwise("square")
+    abs = _elementwise("abs")
+
+    @user_facing
+    def view(self, *shape: Any) -> Self:
+        """The elements in another shape, in which one dimension may be -1."""
+        return self._bound(R.reshape(self._expr, _flat(shape)), "reshape")
+
+    @user_facing
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
+        """The tensor with the axes from `start_dim` to `end_dim` as one."""
+        start, end = self._axis(start_dim), self._axis(end_dim)
+        shape = [*self.shape[:start], -1, *self.shape[end + 1 :]]
+        return self._bound(R.reshape(self._expr, shape), "reshape")
+
+    @user_facing
+    def permute(self, *axes: Any) -> Self:
+        """The tensor with its axes in another order."""
+        return self._bound(R.permute_dims(self._expr, _flat(axes)), "permute_dims")
+
+    @user_facing
+    def transpose(self, dim0: int, dim1: int) -> Self:
+        """The tensor with two axes exchanged."""
+        axes = list(range(len(self.shape)))
+        first, second = self._axis(dim0), self._axis(dim1)
+        axes[first], axes[second] = second, first
+        return self._bound(R.permute_dims(self._expr, axes), "permute_dims")
+
+    @property
+    def T(self) -> Self:  # noqa: N802
+        """The tensor with its axes in the reverse order."""
+        return self._bound(R.permute_dims(self._expr), "permute_dims")
+
+    @user_facing
+    def squeeze(self, axis: Axes = None) -> Self:
+        """The tensor without axes of size 1: those of `axis`, or all for None."""
+        return self._bound(R.squeeze(self._expr, axis), "squeeze")
+
+    @user_facing
+    def unsqueeze(self, dim: int) -> Self:
+        """The tensor with a new axis of size 1 at `dim`."""
+        return self._bound(R.expand_dims(self._expr, dim), "unsqueeze")
+
+    @user_facing
+    def size(self, dim: int | None = None) -> Any:
+        """The dimensions, or one of them."""
+        return self.shape if dim is None else self.shape[self._axis(dim)]
+
+    def dim(self) -> int:
+        """The rank."""
+        return len(self.shape)
+
+    @user_facing
+    def __getitem__(self, key: object) -> Self:
+        """The elements at integers, slices, `...` and `None`, as of an array of NumPy.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): an index is something else, or outside.
+        """
+        keys = self._expanded(key if isinstance(key, tuple) else (key,))
+        indexed: dict[int, tuple[IntExpr, IntExpr]] = {}
+        sliced: dict[int, tuple[IntExpr, IntExpr, int]] = {}
+        added: list[int] = []
+        axis = result_axis = 0
+        for item in keys:
+            if item is None:
+                added.append(result_axis)
+                result_axis += 1
+                continue
+            size = self.shape[axis]
+            if isinstance(item, slice):
+                if item != slice(None):
+                    sliced[axis] = _bounds(item, size)
+                result_axis += 1
+            else:
+                start = _index(item, size, axis)
+                indexed[axis] = (start, start + 1)
+            axis += 1
+        result = self
+        if indexed:
+            begin, end = zip(*indexed.values(), strict=True)
+            expr = R.strided_slice(result._expr, list(indexed), begin, end, assume_inbound=True)
+            result = result._bound(expr, "strided_slice")
+        if sliced:
+            begin, end, strides = zip(*sliced.values(), strict=True)
+            expr = R.strided_slice(result._expr, list(sliced), begin, end, strides)
+            result = result._bound(expr, "strided_slice")
+        if indexed:
+            result = result._bound(R.squeeze(result._expr, list(indexed)), "squeeze")
+        if added:
+            result = result._bound(R.expand_dims(result._expr, added), "expand_dims")
+        return result
+
+    def _expanded(self, keys: tuple[object, ...]) -> list[object]:
+        """The indices, one for each axis and None for each new one."""
+        count = sum(key is not None and key is not Ellipsis for key in keys)
+        ndim, dots = len(self.shape), sum(key is Ellipsis for key in keys)
+        if count > ndim or dots > 1:
+            found = f"{count} indices" if count > ndim else "two ellipses"
+            raise MisuseError(f"a tensor of rank {ndim} cannot have {found}", about=keys)
+        rest = [slice(None)] * (ndim - count)
+        if not dots:
+            return [*keys, *rest]
+        position = next(i for i, key in enumerate(keys) if key is Ellipsis)
+        return [*keys[:position], *rest, *keys[position + 1 :]]
+
+    def _axis(self, axis: int) -> int:
+        """An axis from 0. Errors: MisuseError if the tensor does not have it."""
+        ndim = len(self.shape)
+        if not isinstance(axis, int) or not -ndim <= axis < ndim:
+            raise MisuseError(f"a tensor of rank {ndim} has no axis {axis!r:.60}", about=axis)
+        return axis % ndim
+
+    @user_facing
+    def __bool__(self) -> bool:
+        """Errors: MisuseError, as elements are known at run time only."""
+        raise MisuseError(
+            "a method of a model cannot branch on a value: it is called once, to be exported",
+            hint="nn.op.where(condition, a, b) selects elements; a condition on a shape or on an "
+            "option of the model is decided while it is exported",
+        )
+
+    @classmethod
+    @user_facing
+    def __torch_function__(cls, func: Any, types: object, *_: object) -> NoReturn:
+        """Errors: MisuseError, as functions of torch do not export."""
+        _refuse("torch", func)
+
+    @user_facing
+    def __array_function__(self, func: Any, types: object, *_: object) -> NoReturn:
+        """Errors: MisuseError, as functions of NumPy do not export."""
+        _refuse("np", func)
+
+    @user_facing
+    def __getattr__(self, name: str) -> NoReturn:
+        """Errors: UnknownAttributeError (also AttributeError), with what to write instead."""
+        message = f"an nn.Tensor has no attribute {name!r}"
+        if name.startswith("_"):
+            raise AttributeError(message, name=name, obj=self)
+        raise UnknownAttributeError(message, hint=tensor_hint(name, dir(type(self))), about=name)
+
+
+def _refuse(library: str, func: Any) -> NoReturn:
+    name = getattr(func, "__name__", "f")
+    raise MisuseError(
+        f"{library}.{name} cannot be applied to an nn.Tensor, which is exported",
+        hint=tensor_hint(name, ()) or f"write an operator of nn.op in the place of {name}",
+    )
+
+
+def _flat(sizes: Sequence[Any]) -> Sequence[Any]:
+    """The numbers of a call that may have them in one list."""
+    return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)) else sizes
+
+
+def _index(item: object, size: IntExpr, axis: int) -> Any:
+    if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
+        index = int(item)
+        if not isinstance(size, int):
+            return index if index >= 0 else size + index
+        if not -size <= index < size:
+            raise MisuseError(f"index {index} is outside of axis {axis} of size {size}", about=item)
+        return index % size
+    if isinstance(item, tir.PrimExpr):
+        return item
+    raise MisuseError(
+        f"an index is an integer, a slice, ... or None, found {item!r:.60}",
+        hint="nn.op.take(x, indices, axis) reads at the elements of a tensor",
+        about=item,
+    )
+
+
+def _bounds(item: slice, size: IntExpr) -> tuple[IntExpr, IntExpr, int]:
+    step = 1 if item.step is None else item.step
+    if not isinstance(step, int) or step < 1:
+        raise MisuseError(f"the step of a slice is a positive integer, found {step!r:.60}")
+    begin = 0 if item.start is None else item.start
+    end = size if item.stop is None else item.stop
+    for bound in (begin, end):
+        if not isinstance(bound, (int, np.integer, tir.PrimExpr)):
+            raise MisuseError(f"the bound of a slice is an integer, found {bound!r:.60}")
+    return begin, end, step

@@ -1,0 +1,88 @@
+"""Hints for names of PyTorch that models of nn write in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from relaxpy.errors import UnknownAttributeError, close_names
+from relaxpy.ir.relax.op.definition.registry import registered_ops
+
+_RUN_TIME: Final = "elements are known at run time only: return the tensor, and read the result"
+#: What to write for names that nn has under another one, or not at all.
+INSTEAD: Final = {
+    "AdaptiveAvgPool2d": "write x.mean([2, 3], keepdims=True) for one element",
+    "BatchNorm1d": "fold it into the layer before it, or write R.nn.batch_norm in an R.function",
+    "BatchNorm2d": "fold it into the layer before it, or write R.nn.batch_norm in an R.function",
+    "Dropout": "leave it out: nothing is dropped where a model runs; nn.Identity keeps the path",
+    "F": "its functions are those of nn.op",
+    "Flatten": "write x.flatten(1)",
+    "LeakyReLU": "write nn.op.maximum(x, x * slope)",
+    "MultiheadAttention": "write nn.Attention or nn.op.scaled_dot_product_attention",
+    "Sequential": "write nn.ModuleList([...]), which calls its modules in order",
+    "Sigmoid": "write nn.op.sigmoid(x)",
+    "Softmax": "write nn.op.softmax(x, axis)",
+    "Tanh": "write nn.op.tanh(x)",
+    "abs": "write x.abs()",
+    "bmm": "write nn.op.matmul(a, b)",
+    "cat": "write nn.op.concat(tensors, dim)",
+    "clamp": "write nn.op.maximum and nn.op.minimum",
+    "contiguous": "leave it out: tensors of a model have no strides",
+    "cpu": "leave it out: models run on the processor",
+    "cuda": "leave it out: models run on the processor",
+    "detach": "leave it out: a model has no graph of gradients",
+    "div": "write a / b, or nn.op.divide",
+    "expand": "write nn.op.broadcast_to(x, shape)",
+    "flatten": "write x.flatten(1)",
+    "float": 'write x.astype("float32")',
+    "functional": "its functions are those of nn.op",
+    "half": 'write x.astype("float16")',
+    "item": _RUN_TIME,
+    "linear": "write nn.Linear, or nn.op.matmul(x, nn.op.permute_dims(weight))",
+    "masked_fill": "write nn.op.where(mask, value, x)",
+    "mean": "write x.mean(axis)",
+    "mm": "write nn.op.matmul(a, b)",
+    "mul": "write a * b, or nn.op.multiply",
+    "neg": "write -x, or nn.op.negative",
+    "numpy": _RUN_TIME,
+    "stack": "write nn.op.concat([nn.op.unsqueeze(x, dim) for x in tensors], dim)",
+    "sub": "write a - b, or nn.op.subtract",
+    "to": 'write x.astype("float16")',
+    "tolist": _RUN_TIME,
+    "transpose": "write x.transpose(dim0, dim1), or nn.op.permute_dims(x, axes)",
+    "view": "write x.view(...), or nn.op.reshape(x, shape)",
+}
+
+
+def tensor_hint(name: str, known: Iterable[str]) -> str | None:
+    """What to write for a method or function of PyTorch or NumPy on a tensor."""
+    if name in INSTEAD:
+        return INSTEAD[name]
+    close = close_names(name, (other for other in known if not other.startswith("_")))
+    if close is None and {f"relax.{name}", f"relax.nn.{name}"} & registered_ops().keys():
+        return f"write nn.op.{name}(x) if nn.op has it, or the operator in an R.function"
+    return close
+
+
+def missing_names(
+    namespace: dict[str, Any], instead_of: Callable[[str], str | None]
+) -> Callable[[str], Any]:
+    """The `__getattr__` of a namespace of nn, which says what to write for an unknown name.
+
+    `instead_of` says it for paths of TVM that are absent.
+
+    Errors:
+        UnknownAttributeError (also AttributeError)
+    """
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        short = namespace["__name__"].partition("frontend.")[2]
+        message = f"{short} has no attribute {name!r}"
+        if name.startswith("_"):
+            raise AttributeError(message)
+        public = [other for other in namespace if not other.startswith("_")]
+        absent = instead_of(f"{namespace['__name__']}.{name}")
+        hint = absent or INSTEAD.get(name) or close_names(name, public)
+        raise UnknownAttributeError(message, hint=hint, about=name)
+
+    return __getattr__
