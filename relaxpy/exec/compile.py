@@ -260,8 +260,9 @@ def _stored_or_compiled(module: IRModule, pipeline: Pass, requested: str) -> Exe
         program = Program(transformed, "native", requested, executable_of_saved)
         lowered = _Lowered(transformed, GraphBackend)
         stored = load_program(key, module, lambda name: partial(lowered.run, name))
-        if stored is not None:
-            public, report = public_signatures(module), ExecutionReport(stored.rows)
+        public = public_signatures(module)
+        if stored is not None and stored.functions.keys() >= public.keys():
+            report = ExecutionReport(stored.rows)
             return lowered.executable(
                 program, public, stored.functions, report, stored.private_names
             )

@@ -96,15 +96,17 @@ def load_program(
                 library,
                 entry["symbol"],
                 [Constant(constants[n], _packing(how)) for n, how in entry["constants"]],
-                entry["entry"] and StaticEntry(*entry["entry"]),
+                None if entry["entry"] is None else StaticEntry(*entry["entry"]),
                 fallback(entry["name"]),
             )
             for entry in table["functions"]
         }
         rows = tuple(ReportRow(*row) for row in table["rows"])
         return StoredProgram(functions, rows, tuple(table["private_names"]))
-    except (RelaxpyError, LookupError, TypeError, ValueError, struct.error):
+    except (RelaxpyError, LookupError, AttributeError, TypeError, ValueError):
         return None  # another program has written it
+    except (OverflowError, struct.error):
+        return None  # with numbers that do not fit
 
 
 def store_program(

@@ -6,14 +6,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy.errors import MisuseError
+from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.native.machine_code import disk_cache, machine, processor
 from relaxpy.exec.native.machine_code.disk_cache import key_of, load, store, usage
 from relaxpy.exec.native.machine_code.objects import compile_object
+from relaxpy.script import from_source
 
 ROOT = Path(__file__).parents[3]
 KEY = key_of("test")
@@ -249,3 +255,36 @@ def test_a_warm_start_does_not_import_llvmlite(place: Path) -> None:
     assert cold[1] == "True True"
     is_loadable = machine.host().triple.startswith("x86_64") and sys.platform == "linux"
     assert warm[1] == f"{not is_loadable} True"
+
+
+@pytest.mark.parametrize("kind", ["program", "object"])
+def test_files_that_another_program_wrote_are_compiled_again(place: Path, kind: str) -> None:
+    """Whatever is in them under the right hash: cut anywhere, of other types, without functions."""
+    text = '@R.function\ndef main(x: R.Tensor((8,), "float32")):\n    y = R.exp(x)\n    return y'
+    x = np.arange(8, dtype=np.float32)
+    run = lambda: relaxpy.compile(from_source(text), "native")["main"](x)  # noqa: E731
+    expected = run()
+    stored = {path: path.read_bytes() for path in place.iterdir()}
+    header = disk_cache._HEADER
+    [program] = [path for path, content in stored.items() if b"private_names" in content]
+    if kind == "program":
+        saved = Container.of_memory(stored[program][header:], "the cache")
+        tables: list[Any] = [[], {}, None, {**saved.content, "functions": []}]
+        [function] = saved.content["functions"]
+        for name, value in product(function, (None, {}, [], 3, "text", [[1]])):
+            if name == "entry" and value is None:
+                continue  # a function may have none
+            tables.append({**saved.content, "functions": [{**function, name: value}]})
+        sections = Sections()
+        for array in saved.arrays:
+            sections.add(array)
+        contents = {program: [Container.of(table, sections).to_bytes() for table in tables]}
+    else:
+        objects = {path: c[header:] for path, c in stored.items() if c[header:][:4] == b"\x7fELF"}
+        assert objects
+        contents = {path: [c[: len(c) * n // 9] for n in range(9)] for path, c in objects.items()}
+    for path, others in contents.items():
+        for content in others:
+            program.unlink(missing_ok=True)
+            path.write_bytes(disk_cache._header(content) + content)
+            np.testing.assert_array_equal(run(), expected)

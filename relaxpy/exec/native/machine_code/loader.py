@@ -124,7 +124,7 @@ class LoadedObject:
         symbols = list(self._read_symbols(first))
         self._symbols += symbols
         relocations += self._read_relocations(first, symbols)
-        return start + table + size * count  # LLVM writes the table of sections last
+        return _end(self._code, start)
 
     def _read_symbols(self, first: int) -> Iterator[_Symbol]:
         """The symbols of the object whose sections begin at `first`; section 0 is that of none."""
@@ -187,9 +187,24 @@ class LoadedObject:
 
 
 def is_loadable(code: bytes) -> bool:
-    """Whether an object is a relocatable one of ELF for x86-64."""
-    is_elf = len(code) >= _ELF_HEADER and code[:6] == b"\x7fELF\x02\x01"
-    return is_elf and struct.unpack_from("<HH", code, 16) == (1, 62)
+    """Whether all of `code` is relocatable objects of ELF for x86-64, one after the other."""
+    start = 0
+    while len(code) - start >= _ELF_HEADER:
+        is_elf = code[start : start + 6] == b"\x7fELF\x02\x01"
+        if not is_elf or struct.unpack_from("<HH", code, start + 16) != (1, 62):
+            return False
+        start = _end(code, start)
+    return start == len(code) > 0
+
+
+def _end(code: bytes, start: int) -> int:
+    """The position after the object at `start`: LLVM writes the table of sections last."""
+    table: int
+    size: int
+    count: int
+    (table,) = struct.unpack_from("<Q", code, start + 0x28)
+    size, count = struct.unpack_from("<HH", code, start + 0x3A)
+    return start + table + size * count
 
 
 def _is_far(relocation: _Relocation) -> bool:

@@ -104,7 +104,7 @@ def _stored_object(key: str, parts: tuple[str, str], machine: Machine) -> bytes:
     version = generator()
     file = disk_cache.key_of(key, version) if version else ""
     code = disk_cache.load(file) if file else None
-    if code is None:
+    if code is None or (machine.has_loader and not is_loadable(code)):
         code = b"".join(
             _generate("emit_object", part, machine, optimised=optimised)
             for part, optimised in zip(parts, (True, False), strict=True)
@@ -112,7 +112,6 @@ def _stored_object(key: str, parts: tuple[str, str], machine: Machine) -> bytes:
         )
         if file:
             disk_cache.store(file, code)
-    assert code is not None
     return code
 
 
