@@ -19,7 +19,7 @@ from relaxpy.ir.relax.analysis.effects import memory_of
 from relaxpy.ir.relax.op.definition.registry import register, registered_ops
 from relaxpy.relax import BlockBuilder, op
 from relaxpy.script import from_source
-from tests.exec.test_passes_preserve import PASSES
+from tests.exec.passes import PASSES
 from tests.fuzz.seed import SEED
 from tests.ir.relax.op.scratch import forgotten_operators
 

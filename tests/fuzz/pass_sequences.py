@@ -2,7 +2,7 @@
 
 Programs are those of `calls.py`, of `graphs.py`, and gradients of those of `differentiable.py`.
 What is varied: the passes, one to six of those
-in `tests/exec/test_passes_preserve.py` and of the others that keep what programs compute, in any
+in `tests/exec/passes.py` and of the others that keep what programs compute, in any
 order; arguments, at the ends of their ranges for passes that round nothing; the targets, which run
 the program after the default pipeline.
 """
@@ -27,7 +27,7 @@ from relaxpy.exec.runtime.differences import difference
 from relaxpy.relax import transform
 from relaxpy.script import from_source
 from relaxpy.transform import Pass, Sequential, bisect, module_pass
-from tests.exec.test_passes_preserve import PASSES
+from tests.exec.passes import PASSES
 from tests.fuzz import calls, differentiable, graphs
 
 ALGEBRAIC = (

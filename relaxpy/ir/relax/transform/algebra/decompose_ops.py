@@ -104,9 +104,10 @@ class DecomposeOpsForInference(Pass):
 class DecomposeOpsForTraining(Pass):
     """Computes `batch_norm` by simpler operators, from the mean and variance of the batch.
 
-    Its other two results are the updated moving mean and variance. `layer_norm` and
-    `tensor_to_shape` are decomposed, too. If `func_name` is not None, only this function changes.
-    A normalisation of unknown rank or datatype stays, and one by vectors of unknown shape.
+    Its other two results are the updated moving mean and variance. If its `training` is False, the
+    moving ones are used. `layer_norm` and `tensor_to_shape` are decomposed, too. If `func_name` is
+    not None, only this function changes. A normalisation of unknown rank or datatype stays, and one
+    by vectors of unknown shape.
 
     Example:
         @I.ir_module
@@ -264,8 +265,8 @@ def _scaled(
 def _batch_norm_in_training(new: PrecedingBindings, call: Call) -> Expr | None:
     """As `_batch_norm` by the mean and variance of the batch, of which part is added to the old."""
     data = _known(call)
-    if data is None:
-        return None
+    if data is None or not call.attrs["training"]:
+        return _batch_norm(new, call)
     x, moving = call.args[0], call.args[3:]
     axis = cast("int", call.attrs["axis"]) % data.ndim
     others = [k for k in range(data.ndim) if k != axis]
