@@ -138,8 +138,11 @@ class Mod:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("step", "training"),
-    [(DecomposeOpsForInference, False), (DecomposeOpsForTraining, True)]
-    + [(DecomposeOpsForTraining, False)],
+    [
+        (DecomposeOpsForInference, False),
+        (DecomposeOpsForTraining, False),
+        (DecomposeOpsForTraining, True),
+    ],
 )
 def test_batch_normalisation_of_narrow_floats_computes_in_float32(
     step: Any, training: bool, dtype: str
