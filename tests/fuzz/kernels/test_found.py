@@ -33,6 +33,21 @@ def floats(*shape: int) -> np.ndarray:
 
 
 FOUND = {
+    "an operand that a condition and an index share is not overwritten": (
+        """
+        def f(a: T.handle, C: T.Buffer((3,), "int32")):
+            n = T.int64()
+            A = T.match_buffer(a, (n,), "int32")
+            for i in range(1):
+                for j in range(3):
+                    C[j] = T.Select(
+                        3.0 <= 2 + (i * 3 + j),
+                        A[T.Select(i * 3 + j < 2, i * 3 + j, i * 3 + j - 2)],
+                        1,
+                    )
+        """,
+        call(ints(5, 6, 7), ints(0, 0, 0)),
+    ),
     "a view may be of scratch whose size is evaluated where its block begins": (
         """
         def f(m: T.int64, C: T.Buffer((2,), "float32")):

@@ -112,7 +112,7 @@ class ArrayEmitter:
 
     def compute(self, expr: PrimExpr, out: Output | None = None) -> Value:
         """The value of `expr`; this is `out` if the last operation can write to it."""
-        self._count(expr)
+        self.count_uses(expr)
         # What may fail may be computed again, for other iterations.
         reusable = out is not None and (out.free or (out.reads and not self._may_fail(expr)))
         self.spare = out if reusable else None
@@ -121,7 +121,7 @@ class ArrayEmitter:
     def values(self, exprs: Sequence[PrimExpr]) -> list[Value]:
         """The values of several expressions, which share their subexpressions."""
         for expr in exprs:
-            self._count(expr)
+            self.count_uses(expr)
         return [self.value(expr) for expr in exprs]
 
     def typed(self, expr: PrimExpr, value: Value) -> Value:
@@ -199,7 +199,7 @@ class ArrayEmitter:
                 invariant.append(guard)
         return invariant, masked
 
-    def _count(self, expr: PrimExpr) -> None:
+    def count_uses(self, expr: PrimExpr) -> None:
         """Count the uses of each subexpression; one with several uses is computed once.
 
         Operands count again below an expression that was counted before and is not kept: it is

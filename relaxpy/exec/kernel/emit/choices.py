@@ -93,6 +93,8 @@ def store_choice(emitter: ArrayEmitter, choice: Choice, out: Output) -> bool:
     # The output may be the memory of an operand, which is read by the first store only.
     if all(varying):
         return False
+    for operand in (condition, choice.yes, choice.no):
+        emitter.count_uses(operand)
     mask, yes, no = _operands(emitter, choice)
     first, second = emitter.typed(choice.no, no), emitter.typed(choice.yes, yes)
     where = mask.node
