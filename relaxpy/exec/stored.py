@@ -102,7 +102,7 @@ def load_program(
             for entry in table["functions"]
         }
         rows = tuple(ReportRow(*row) for row in table["rows"])
-        return StoredProgram(functions, rows, tuple(table["private_names"]))
+        return StoredProgram(functions, rows, tuple(frozenset(table["private_names"])))
     except (RelaxpyError, LookupError, AttributeError, TypeError, ValueError):
         return None  # another program has written it
     except (OverflowError, struct.error):

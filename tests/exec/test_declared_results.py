@@ -45,6 +45,9 @@ def main(x: R.Tensor(("n",), "float32")):
         (TENSOR, np.ones(5, "float32"), "dimension 0 is 5"),
         (TENSOR, np.ones(4, "int32"), "int32"),
         (TENSOR, (1, 2), "a tuple is not a tensor"),
+        (TENSOR, None, "the null object"),
+        ("R.Shape([n])", None, "the null object"),
+        (f"[{TENSOR}, R.Object]", None, "the null object"),
         (f"[{TENSOR}, R.Object]", np.ones(4, "float32"), "a tensor is not a tuple"),
         (f"[{TENSOR}, {TENSOR}]", (np.ones(4, "float32"),) * 3, "3 fields"),
         ("R.Shape([n])", ShapeTuple([5]), "5"),
@@ -65,12 +68,38 @@ def test_a_result_that_does_not_fit_is_refused(
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
     ("sinfo", "returned"),
-    [(TENSOR, None), ("R.Object", "anything"), ("R.Shape([n])", (4,)), ("R.Tensor", np.ones(7))],
+    [
+        ("R.Object", None),
+        ("R.Object", "anything"),
+        ("R.Shape([n])", (4,)),
+        ("R.Tensor", np.ones(7)),
+    ],
 )
 def test_a_result_that_fits_is_the_value(
     run: Callable[..., object], call: str, sinfo: str, returned: object
 ) -> None:
     assert run(call, sinfo, returned) is returned or run(call, sinfo, returned) == returned
+
+
+@pytest.mark.rule("VAL-16", "DER-29")
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+@pytest.mark.parametrize("call", CALLS)
+def test_the_call_that_returns_nothing_is_to_blame_for_its_use(call: str, target: str) -> None:
+    """Not the operator that finds no tensor; what is called for its effect may return nothing."""
+    relaxpy.register_func("test.declared", lambda x: None, override=True)
+    text = f"""
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32")):
+    n = T.int64()
+    y = {CALLS[call].format(TENSOR)}
+    return R.add(x, {{}})
+"""
+    ones = np.ones(4, "float32")
+    unused = relaxpy.compile(from_source(text.format("x")), target)["main"]
+    np.testing.assert_array_equal(unused(ones), ones + ones)
+    used = relaxpy.compile(from_source(text.format("y")), target)["main"]
+    with pytest.raises(FunctionSignatureError, match=r"the result of .*declared.*null object"):
+        used(ones)
 
 
 @pytest.mark.rule("DER-42")

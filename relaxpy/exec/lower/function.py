@@ -30,12 +30,14 @@ from relaxpy.exec.runtime.checks import (
     cast_title,
     span_of_binding,
 )
-from relaxpy.exec.runtime.signatures import closure_sinfo, declared_result
+from relaxpy.exec.runtime.signatures import closure_sinfo, declared_result, may_be_null
 from relaxpy.exec.runtime.support import CompiledClosure
 from relaxpy.exec.runtime.tail_calls import Jumps
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.variables import used_vars
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars
 from relaxpy.ir.tir import expr as tir
@@ -393,9 +395,10 @@ class FunctionLowering(CallLowering):
         elif known is OBJECT and (declared := declared_result(binding.value)) is not None:
             value = self._named(value, var.name_hint if var else "v")
             is_shape = isinstance(declared[0], rx.ShapeStructInfo)
-            always = is_shape and is_runtime_function(binding.value)
+            is_proved = is_shape and is_runtime_function(binding.value)
+            always = is_proved or not may_be_null(declared[0], var in self._used)
             self._declared_result(*declared, value, span_of_binding(binding), always=always)
-            known = declared[0] if always else known
+            known = declared[0] if is_proved else known
         if var is None:
             if not isinstance(value, (ast.Name, ast.Constant)):
                 self._out.append(py.do(value))
@@ -414,6 +417,11 @@ class FunctionLowering(CallLowering):
         self._owned.add(name)
         self._out.append(py.assign(name, value))
         return py.path(name)
+
+    @late_property
+    def _used(self) -> frozenset[rx.Var]:
+        """The variables that the function uses."""
+        return frozenset(used_vars(self._func))
 
     def _declared_result(
         self,

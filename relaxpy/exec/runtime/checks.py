@@ -321,14 +321,10 @@ def match_cast(
 def check_declared_result(
     value: Value, sinfo: rx.StructInfo, bindings: Bindings, title: str, span: Span | None
 ) -> None:
-    """Check the result of an external function against the declaration of its call (DER-29).
-
-    A function that returns None may be declared in any way.
-    """
-    if value is not None:
-        rules = ("DER-29", "DER-29")
-        matcher = Matcher(bindings, FunctionSignatureError, binds=False, rules=rules)
-        matcher.check(value, sinfo, title, span)
+    """Check the result of an external function against the declaration of its call (DER-29)."""
+    rules = ("DER-29", "DER-29")
+    matcher = Matcher(bindings, FunctionSignatureError, binds=False, rules=rules)
+    matcher.check(value, sinfo, title, span)
 
 
 def span_of_binding(binding: rx.Binding) -> Span | None:

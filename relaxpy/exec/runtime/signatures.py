@@ -136,6 +136,11 @@ def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
     return call.struct_info, f"the result of {name}"
 
 
+def may_be_null(sinfo: rx.StructInfo, is_used: bool) -> bool:
+    """Whether a function that returns nothing fits a declared result: unit, or one not used."""
+    return not is_used or (isinstance(sinfo, rx.TupleStructInfo) and not sinfo.fields)
+
+
 def packed_keywords(call: rx.Call) -> dict[str, object]:
     """The keyword arguments of a packed function, which do not include `pure` (LEG-15)."""
     return {name: value for name, value in call.attrs.items() if name != "pure"}
