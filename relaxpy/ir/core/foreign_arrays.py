@@ -29,7 +29,7 @@ _BITS: Final = {
 
 def is_torch(value: object) -> bool:
     """Whether a value is a tensor of torch, or of a subclass that another library defines."""
-    if not hasattr(value, "detach"):
+    if not hasattr(type(value), "detach"):
         return False
     return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
 
