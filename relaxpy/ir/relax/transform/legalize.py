@@ -337,10 +337,18 @@ def _with_derived_shapes(result: Expr, call: Call) -> Expr:
     """A call of a kernel with the shapes derived for `call`, which may be written in other ways."""
     if not is_call_of(result, "relax.call_tir") or result.sinfo_args == (call.struct_info,):
         return result
-    assert call.struct_info is not None
+    if call.struct_info is None or not _has_dimensions(call.struct_info):
+        return result
     new = replace(result, sinfo_args=(call.struct_info,), struct_info=call.struct_info)
     set_fields(new, sinfo_is_derived=True)
     return new
+
+
+def _has_dimensions(sinfo: StructInfo) -> bool:
+    """Whether all dimensions of a tensor, or of the tensors in a tuple, are known."""
+    if isinstance(sinfo, TupleStructInfo):
+        return all(map(_has_dimensions, sinfo.fields))
+    return isinstance(sinfo, TensorStructInfo) and isinstance(sinfo.shape, ShapeExpr)
 
 
 def _plainly_equal(first: StructInfo, second: StructInfo) -> bool:

@@ -33,8 +33,13 @@ _FOLDED: dict[type[Node], Callable[[ExprLike, ExprLike], PrimExpr]] = {
 }
 
 
-def specialized(func: PrimFunc, param_map: Mapping[Var, ExprLike | Buffer]) -> PrimFunc:
+def specialized(
+    func: PrimFunc, param_map: Mapping[Var, ExprLike | Buffer], *, are_arguments: bool = False
+) -> PrimFunc:
     """Specialise `func` for the values of parameters in `param_map`.
+
+    If they `are_arguments` of a call in a well-formed program, computed dimensions need not be
+    provably equal: they are compared when the kernel is called.
 
     Errors:
         MisuseError (also TypeError, ValueError): see `PrimFunc.specialize`.
@@ -48,7 +53,7 @@ def specialized(func: PrimFunc, param_map: Mapping[Var, ExprLike | Buffer]) -> P
         if not isinstance(param, Var) or param not in func.params:
             raise MisuseError(f"{param!r:.60} is not a parameter of the function", about=param_map)
         values.enter(param, value)
-    values.check()
+    values.check(are_arguments=are_arguments)
     params = [p for p in func.params if p not in values.values and p not in values.pointers]
     buffers = {p: b for p, b in func.buffer_map.items() if p in params}
     body = values.with_pointers(func.body)
@@ -89,14 +94,15 @@ class _Values:
         self.pointers: dict[Var, PrimExpr] = {}
         self._derived: list[tuple[Buffer, PrimExpr, Buffer, PrimExpr]] = []
 
-    def check(self) -> None:
+    def check(self, *, are_arguments: bool) -> None:
         """Check that what is computed from variables has their values.
 
         Errors:
             MisuseError: a dimension of a buffer is another one.
         """
         for old, old_value, new, new_value in self._derived:
-            if prove_equal(substitute(old_value, self.values), new_value) is not True:
+            equal = prove_equal(substitute(old_value, self.values), new_value)
+            if equal is False or (equal is None and not are_arguments):
                 raise MisuseError(
                     f"buffer {old.name} has `{old_value}`, found `{new_value}`; only a variable "
                     "dimension can be specialised",

@@ -26,6 +26,7 @@ from relaxpy.ir.relax.op.call import operand_tuple
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
 from relaxpy.ir.tir.expr import Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.prim_func.specialize import specialized
 from relaxpy.ir.tir.substitution import substitute
 
 
@@ -115,10 +116,10 @@ def _specialized(kernel: PrimFunc, call: Call) -> PrimFunc:
             buffers[param] = new
             if old.scope() != new.scope():
                 scopes[old.data] = new.data
-    specialized = substitute(kernel.specialize(buffers), scopes)
-    if kernel.attrs.get("scoped", 0) and structural_equal(specialized, kernel):
+    result = substitute(specialized(kernel, buffers, are_arguments=True), scopes)
+    if kernel.attrs.get("scoped", 0) and structural_equal(result, kernel):
         return kernel
-    return specialized.with_attr("scoped", 1)
+    return result.with_attr("scoped", 1)
 
 
 def _is_known(sinfo: StructInfo | None) -> bool:
