@@ -116,10 +116,10 @@ def _specialized(kernel: PrimFunc, call: Call) -> PrimFunc:
             buffers[param] = new
             if old.scope() != new.scope():
                 scopes[old.data] = new.data
-    result = substitute(specialized(kernel, buffers, are_arguments=True), scopes)
-    if kernel.attrs.get("scoped", 0) and structural_equal(result, kernel):
+    version = substitute(specialized(kernel, buffers, are_arguments=True), scopes)
+    if kernel.attrs.get("scoped", 0) and structural_equal(version, kernel):
         return kernel
-    return result.with_attr("scoped", 1)
+    return version.with_attr("scoped", 1)
 
 
 def _is_known(sinfo: StructInfo | None) -> bool:
