@@ -7,7 +7,6 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from typing import Any, Final
 
 from typing_extensions import override
@@ -142,7 +141,6 @@ _HEADER: Final = (
 _EMPTY: Final = ProfileRow("", "", 0, 0.0)
 
 
-@cache
 def _numbered() -> frozenset[str]:
     """The operators whose own names end with a number, such as log2."""
     leaves = (name.rpartition(".")[2] for name in registered_ops())
