@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
@@ -62,7 +63,7 @@ class BenchmarkResult:
         return ", ".join(f"{name} {getattr(self, name) * 1e3:.4f} ms" for name in names)
 
 
-class StatefulCalls:
+class StatefulCalls(ABC):
     """A mixin of what has functions by name: it stores the arguments and results of their calls."""
 
     def __init__(self) -> None:
@@ -73,9 +74,9 @@ class StatefulCalls:
         """The function that is called by this name."""
         return self._function(name)
 
+    @abstractmethod
     def _function(self, name: str) -> EntryPoint:
         """The function of the program. Errors: UnknownNameError: there is none of this name."""
-        raise NotImplementedError
 
     @user_facing
     def time_evaluator(
