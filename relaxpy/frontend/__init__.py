@@ -1,0 +1,1 @@
+"""Importers: models of other systems, as Relax modules."""

@@ -1,0 +1,99 @@
+"""The backend of ONNX's own convention, `onnx.backend.base`: its test runner runs against relaxpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.backend.base import Backend, BackendRep
+from typing_extensions import override
+
+from relaxpy.exec.compile import compile as compile_module
+from relaxpy.exec.executable import Executable
+from relaxpy.frontend.onnx.api import from_onnx
+
+
+class RelaxpyRep(BackendRep):  # type: ignore[misc]
+    """A model that is compiled; `run` takes its inputs in order, or by name."""
+
+    def __init__(self, executable: Executable, names: Sequence[str], outputs: int) -> None:
+        super().__init__()
+        self.executable = executable
+        self._names = names
+        self._outputs = outputs
+
+    @override
+    def run(self, inputs: Sequence[Any] | Mapping[str, Any], **kwargs: Any) -> tuple[Any, ...]:
+        """The outputs of the graph."""
+        if isinstance(inputs, Mapping):
+            inputs = [inputs[name] for name in self._names]
+        result = self.executable["main"](*(_tensor(value) for value in inputs))
+        return tuple(result) if self._outputs != 1 else (result,)
+
+
+def _tensor(value: Any) -> Any:
+    return tuple(map(_tensor, value)) if isinstance(value, list) else np.asarray(value)
+
+
+class RelaxpyBackend(Backend):  # type: ignore[misc]
+    """relaxpy as a backend of ONNX."""
+
+    @classmethod
+    @override
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> RelaxpyRep:
+        """The model, imported and compiled; `target` chooses how."""
+        mod = from_onnx(model)
+        inputs = {value.name for value in model.graph.initializer}
+        names = [value.name for value in model.graph.input if value.name not in inputs]
+        return RelaxpyRep(compile_module(mod, **kwargs), names, len(model.graph.output))
+
+    @classmethod
+    @override
+    def run_model(
+        cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """The outputs of the model on these inputs."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    @override
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """The outputs of one node on these inputs."""
+        make = onnx.helper.make_tensor_value_info
+        arrays = [np.asarray(value) for value in inputs]
+        code = onnx.helper.np_dtype_to_tensor_dtype
+        graph = onnx.helper.make_graph(
+            [node],
+            node.op_type,
+            [
+                make(name, code(a.dtype), a.shape)
+                for name, a in zip(filter(None, node.input), arrays, strict=True)
+            ],
+            [onnx.ValueInfoProto(name=name) for name in node.output if name],
+        )
+        version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
+        model = onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid(node.domain, version)]
+        )
+        return cls.run_model(model, arrays, device, **kwargs)
+
+    @classmethod
+    @override
+    def supports_device(cls, device: str) -> bool:
+        """Whether programs run there: on the processor."""
+        return device.split(":")[0] == "CPU"
+
+
+prepare = RelaxpyBackend.prepare
+run_model = RelaxpyBackend.run_model
+run_node = RelaxpyBackend.run_node
+supports_device = RelaxpyBackend.supports_device

@@ -1,0 +1,248 @@
+"""What a converter asks: operands as expressions or as known integers, shapes, new bindings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from relaxpy.dataclass import dataclass
+from relaxpy.frontend.onnx.registry import Value
+from relaxpy.frontend.shared.contents import LIMIT, Contents, Element, number, objects, to_integer
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import (
+    Constant,
+    Expr,
+    ShapeExpr,
+    ShapeStructInfo,
+    TensorStructInfo,
+    Var,
+    const,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+if TYPE_CHECKING:
+    from relaxpy.frontend.onnx.importer import Importer
+    from relaxpy.frontend.onnx.view import Node
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Size: TypeAlias = PrimExpr | int
+
+
+def tensor_info(x: Expr) -> TensorStructInfo:
+    """The struct info of a tensor.
+
+    Errors:
+        UnsupportedError: the value is something else.
+    """
+    info = x.struct_info
+    if not isinstance(info, TensorStructInfo):
+        raise UnsupportedError(f"expected a tensor, found {info}")
+    return info
+
+
+def dtype_of(x: Expr) -> str:
+    """The datatype of a tensor."""
+    return str(tensor_info(x).dtype)
+
+
+def is_float(x: Expr) -> bool:
+    """Whether the elements of a tensor are floats."""
+    return "float" in dtype_of(x)
+
+
+def rank_of(x: Expr) -> int:
+    """The rank of a tensor.
+
+    Errors:
+        UnsupportedError: it is not known.
+    """
+    ndim = tensor_info(x).ndim
+    if ndim < 0:
+        raise UnsupportedError("the rank of an operand is not known")
+    return ndim
+
+
+def shape_of(x: Expr) -> list[Size]:
+    """The sizes of a tensor: ints where they are numbers.
+
+    Errors:
+        UnsupportedError: its rank is not known.
+    """
+    info = tensor_info(x)
+    match info.shape:
+        case ShapeExpr(values=values):
+            return [int(v.value) if isinstance(v, tir.IntImm) else v for v in values]
+        case Expr() as shape if isinstance(shape.struct_info, ShapeStructInfo):
+            values_known = shape.struct_info.values
+            if values_known is not None:
+                return [int(v.value) if isinstance(v, tir.IntImm) else v for v in values_known]
+    rank_of(x)
+    raise UnsupportedError("the shape of an operand is not known")
+
+
+def sizes_known(x: Expr) -> list[int]:
+    """The sizes of a tensor, which have to be numbers.
+
+    Errors:
+        UnsupportedError: one is symbolic.
+    """
+    sizes = shape_of(x)
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) < len(sizes):
+        raise UnsupportedError(f"expected a shape of numbers, found ({', '.join(map(str, sizes))})")
+    return known
+
+
+def product(sizes: Sequence[Size]) -> Size:
+    """The product of sizes, simplified."""
+    total: Any = math.prod(size for size in sizes if isinstance(size, int))
+    for size in sizes:
+        if not isinstance(size, int):
+            total = size * total
+    result = number(total)
+    return result if isinstance(result, PrimExpr) else int(result)
+
+
+def normal_axis(axis: int, rank: int) -> int:
+    """The axis counted from the front.
+
+    Errors:
+        UnsupportedError: there is no such axis.
+    """
+    if not -rank <= axis < max(rank, 1):
+        raise UnsupportedError(f"axis {axis} is not one of a tensor of rank {rank}")
+    return axis % max(rank, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """The place where a node is converted."""
+
+    importer: Importer
+    node: Node
+    #: The version of the node's domain.
+    opset: int
+    #: The values of the names that are visible.
+    scope: Mapping[str, Value]
+
+    @property
+    def builder(self) -> BlockBuilder:
+        """The builder of the module."""
+        return self.importer.builder
+
+    def emit(self, expr: Expr, name: str = "") -> Var:
+        """Bind an expression; a tensor of known rank has new variables for sizes not known."""
+        var = self.builder.emit(expr, name)
+        info = var.struct_info
+        if isinstance(info, TensorStructInfo) and info.shape is None and info.ndim >= 0:
+            sizes = [self.importer.new_size(f"{name or 'd'}_{k}") for k in range(info.ndim)]
+            cast = self.builder.match_cast(var, TensorStructInfo(sizes, info.dtype), name)
+            assert cast is not None
+            return cast
+        return var
+
+    def match(self, expr: Expr, sizes: Sequence[Size], dtype: str, name: str = "") -> Var:
+        """Bind a tensor that has this shape when it runs; new variables in it are bound."""
+        cast = self.builder.match_cast(
+            self.builder.emit(expr, name), TensorStructInfo(list(sizes), dtype), name
+        )
+        assert cast is not None
+        return cast
+
+    def new_size(self, name: str) -> tir.Var:
+        """A variable for a size that is known when the program runs."""
+        return self.importer.new_size(name)
+
+    def te(self, function: Callable[..., Any], *args: Any, name: str = "") -> Expr:
+        """A call of the kernel that `function` makes of tensor expressions."""
+        kernel = name or function.__name__
+        return self.emit(self.builder.call_te(function, *args, primfunc_name_hint=kernel))
+
+    def tensor(self, value: Value) -> Expr:
+        """The value as an expression: a tensor is made of known elements."""
+        if isinstance(value, Contents):
+            return self._materialized(value)
+        assert value is not None
+        return value
+
+    def _materialized(self, contents: Contents) -> Expr:
+        elements = contents.elements
+        if contents.is_constant:
+            return const(np.array(elements).reshape(contents.array.shape), contents.dtype)
+        whole = [to_integer(element) for element in elements]
+        if any(element is None for element in whole) or "int" not in contents.dtype:
+            raise UnsupportedError("floats that are computed from sizes are not tensors yet")
+        flat = R.shape_to_tensor(ShapeExpr(tuple(e for e in whole if e is not None)))
+        shaped = flat if contents.array.ndim == 1 else R.reshape(flat, contents.array.shape)
+        result = shaped if contents.dtype == "int64" else R.astype(shaped, contents.dtype)
+        return self.emit(result, "sizes")
+
+    def array(self, value: Value) -> Array | None:
+        """The elements of a tensor that is constant, or None."""
+        if isinstance(value, Contents):
+            if not value.is_constant:
+                return None
+            return np.array(value.elements).reshape(value.array.shape).astype(value.dtype)
+        constant = self.importer.constant_of(value)
+        return None if constant is None else constant.data
+
+    def required_array(self, value: Value, what: str) -> Array:
+        """The elements of a tensor that has to be constant.
+
+        Errors:
+            UnsupportedError: it is computed when the program runs.
+        """
+        array = self.array(value)
+        if array is None:
+            raise UnsupportedError(f"{what} is computed when the program runs, expected a constant")
+        return array
+
+    def elements(self, value: Value) -> list[Element] | None:
+        """The elements of a tensor as far as they are numbers or expressions; else None."""
+        if isinstance(value, Contents):
+            return value.elements
+        constant = self.importer.constant_of(value)
+        if constant is None or constant.data.size > LIMIT:
+            return None
+        return [item.item() for item in constant.data.reshape(-1)]
+
+    def integers(self, value: Value) -> list[Size] | None:
+        """The elements of a tensor of integers, or None where they are known at run time only."""
+        found = self.elements(value)
+        if found is None:
+            return None
+        whole = [to_integer(element) for element in found]
+        return None if any(e is None for e in whole) else [e for e in whole if e is not None]  # type: ignore[misc]
+
+    def numbers(self, value: Value, what: str) -> list[int]:
+        """The elements of a tensor of integers that has to be constant.
+
+        Errors:
+            UnsupportedError: it is computed when the program runs, or of sizes.
+        """
+        return [int(item) for item in self.required_array(value, what).reshape(-1)]
+
+    def sizes_at_run_time(self, tensor: Expr, count: int, name: str) -> list[Size]:
+        """Variables for the `count` elements of a vector of integers that are not negative."""
+        vector = tensor if dtype_of(tensor) == "int64" else R.astype(tensor, "int64")
+        if rank_of(vector) != 1:
+            vector = R.reshape(vector, (count,))
+        sizes = [self.new_size(f"{name}_{k}") for k in range(count)]
+        shape = self.builder.emit(R.tensor_to_shape(self.emit(vector)))
+        self.builder.match_cast(shape, ShapeStructInfo(sizes), name)
+        return list(sizes)
+
+    def contents(self, elements: Sequence[Element], shape: Sequence[int], dtype: str) -> Contents:
+        """A tensor of these elements, which are known."""
+        return Contents(objects([number(item) for item in elements], shape), dtype)
+
+
+def scalar(value: float, x: Expr) -> Constant:
+    """A constant of rank 0 in the datatype of `x`."""
+    return const(value, dtype_of(x))

@@ -1,0 +1,387 @@
+"""From the nodes of ONNX graphs to the bindings of Relax functions."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import RelaxpyError
+from relaxpy.frontend.onnx import ops as ops, view as views
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.folding import FOLDED, Undecided, cast
+from relaxpy.frontend.onnx.registry import Value, find
+from relaxpy.frontend.onnx.view import Graph, Model, Node, TensorType, ValueType
+from relaxpy.frontend.shared.contents import LIMIT, Contents
+from relaxpy.frontend.shared.names import Names, identifier
+from relaxpy.frontend.shared.unsupported import (
+    FrontendError,
+    UnsupportedError,
+    UnsupportedNode,
+    refuse_nodes,
+)
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import (
+    Constant,
+    Expr,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    Var,
+    const,
+)
+from relaxpy.ir.tir import expr as tir
+
+#: How many bodies of functions may stand within each other.
+_MAX_INLINED = 64
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller of `from_onnx` decides."""
+
+    shapes: Mapping[str, Sequence[Any]]
+    dtypes: Mapping[str, str]
+    keep_params: bool
+    sanitize: bool
+
+
+class _Poison(Exception):
+    """An operand comes from a node that cannot be imported."""
+
+
+@dataclass(eq=False)
+class Importer:
+    """Builds the function `main` of a model; `unsupported` gathers nodes that cannot be imported."""
+
+    model: Model
+    options: Options
+    builder: BlockBuilder = field(default_factory=BlockBuilder)
+    unsupported: list[UnsupportedNode] = field(default_factory=list)
+    #: Constants that are parameters, by their variables.
+    params: dict[Var, Constant] = field(default_factory=dict)
+    _sizes: dict[str, tir.Var] = field(default_factory=dict)
+    _names: Names = field(default_factory=lambda: Names(lambda name: name))
+    _size_names: Names = field(default_factory=lambda: Names(lambda name: identifier(name, "n")))
+    _depth: int = 0
+
+    def module(self) -> IRModule:
+        """The module.
+
+        Errors:
+            OpNotImplemented: nodes cannot be imported; the error lists all of them.
+            FrontendError: the graph is not well-formed.
+        """
+        graph = self.model.graph
+        inputs = {name: self._parameter(name, kind) for name, kind in graph.inputs.items()}
+        scope: dict[str, Value] = dict(inputs)
+        for name, initializer in graph.initializers.items():
+            try:
+                value = const(initializer.array)
+            except UnsupportedError as error:
+                raise FrontendError(f"the initializer {name!r}: {error}") from None
+            if self.options.keep_params:
+                var = Var(self._name(name), value.struct_info)
+                self.params[var] = value
+                scope[name] = var
+            else:
+                scope[name] = value
+        parameters = [*inputs.values(), *self.params]
+        attrs: dict[str, object] = {"num_input": len(inputs)}
+        if self.params:
+            attrs["params"] = [value.data for value in self.params.values()]
+        with self.builder.function("main", parameters, attrs):
+            if _needs_branches(graph, self.model):
+                output = self._results(graph, scope)
+            else:
+                with self.builder.dataflow():
+                    output = self.builder.emit_output(self._results(graph, scope))
+            self.builder.emit_func_output(output)
+        return self.builder.finalize()
+
+    def _results(self, graph: Graph, scope: Mapping[str, Value]) -> Expr:
+        values = self.convert(graph, scope, self.model.opsets)
+        refuse_nodes(self.unsupported, "ONNX")
+        place = Context(self, _OUTPUT, 0, {})
+        exprs = [place.tensor(value) for value in values]
+        return exprs[0] if len(exprs) == 1 else Tuple(tuple(exprs))
+
+    def convert(
+        self, graph: Graph, scope: Mapping[str, Value], opsets: Mapping[str, int]
+    ) -> list[Value]:
+        """The values of the outputs of a graph whose inputs are in `scope`, emitted here."""
+        inner: ChainMap[str, Any] = ChainMap({}, scope)  # type: ignore[arg-type]
+        if self._depth:
+            for name, initializer in graph.initializers.items():
+                inner[name] = const(initializer.array)
+        self._depth += 1
+        if self._depth > _MAX_INLINED:
+            raise FrontendError("the functions of the model call each other without end")
+        for node in graph.nodes:
+            self._convert_node(node, inner, opsets)
+        self._depth -= 1
+        return [self._lookup(name, inner, f"output {name!r}") for name in graph.outputs]
+
+    def _lookup(self, name: str, scope: Mapping[str, Any], user: str) -> Value:
+        if name not in scope:
+            raise FrontendError(
+                f"{user} uses {name!r}, which no node before it defines",
+                hint="the nodes of a graph stand in the order of their dependencies",
+            )
+        value = scope[name]
+        return None if isinstance(value, _Poison) else value
+
+    def _convert_node(
+        self, node: Node, scope: MutableMapping[str, Any], opsets: Mapping[str, int]
+    ) -> None:
+        operands: list[Value] = []
+        for name in node.inputs:
+            if (
+                name
+                and self._lookup(name, scope, node.where) is None
+                and (isinstance(scope[name], _Poison))
+            ):
+                scope.update(dict.fromkeys(filter(None, node.outputs), _Poison()))
+                return
+            operands.append(self._lookup(name, scope, node.where) if name else None)
+        duplicates = [name for name in node.outputs if name and name in scope.maps[0]]  # type: ignore[attr-defined]
+        if duplicates:
+            raise FrontendError(f"{node.where} defines {duplicates[0]!r} for the second time")
+        try:
+            results = self._call(node, operands, scope, opsets)
+        except UnsupportedError as error:
+            reason = str(error)
+        except FrontendError:
+            raise
+        except RelaxpyError as error:
+            reason = error.diagnostics[0].message
+        else:
+            for name, value in zip(node.outputs, results, strict=False):
+                if name:
+                    scope[name] = self._named(value, name)
+            left = [name for name in node.outputs[len(results) :] if name]
+            if not left:
+                return
+            reason = f"output {left[0]!r} is not computed"
+        version = opsets.get(node.domain, 0)
+        domain = f"{node.domain or 'ai.onnx'} {version}"
+        infos = tuple(
+            f"{name or '-'}: {_shown(value)}"
+            for name, value in zip(node.inputs, operands, strict=True)
+        )
+        self.unsupported.append(
+            UnsupportedNode(node.where, f"{node.op} of {domain}", reason, infos)
+        )
+        scope.update(dict.fromkeys(filter(None, node.outputs), _Poison()))
+
+    def _named(self, value: Value, name: str) -> Value:
+        if value is None or isinstance(value, (Contents, Constant, Var)):
+            return value
+        return Context(self, _OUTPUT, 0, {}).emit(value, identifier(name))
+
+    def _call(
+        self,
+        node: Node,
+        operands: Sequence[Value],
+        scope: Mapping[str, Value],
+        opsets: Mapping[str, int],
+    ) -> Sequence[Value]:
+        """The values of the outputs of a node."""
+        local = self.model.functions.get((node.domain, node.op))
+        if local is not None:
+            body = local.instance(node.attributes)
+            return self._inlined(body, operands, {**opsets, **local.opsets})
+        version = opsets.get(node.domain, 1 if node.domain else None)
+        if version is None:
+            raise UnsupportedError(f"the model imports no version of the domain {node.domain!r}")
+        folded = None if node.domain else self._folded(node, operands)
+        if folded is not None:
+            return [folded]
+        entry = find(node.domain, node.op, version)
+        context = Context(self, node, version, scope)
+        if entry is None:
+            body_of = _schema_body(node, operands, version)
+            if body_of is None:
+                raise UnsupportedError("there is no converter for it")
+            return self._inlined(body_of, operands, opsets)
+        positional, attributes = entry.arguments(operands, node.attributes, context.tensor)
+        result = entry.function(context, *positional, **attributes)
+        return result if isinstance(result, (tuple, list)) else [result]
+
+    def _inlined(
+        self, body: Graph, operands: Sequence[Value], opsets: Mapping[str, int]
+    ) -> Sequence[Value]:
+        names = list(body.inputs)
+        if len(operands) > len(names):
+            raise UnsupportedError(f"operand {len(names) + 1} is one too many")
+        padded = [*operands, *[None] * (len(names) - len(operands))]
+        return self.convert(body, dict(zip(names, padded, strict=True)), opsets)
+
+    def _folded(self, node: Node, operands: Sequence[Value]) -> Value:
+        """The value of a node whose operands are known at import, or None."""
+        if (node.op not in FOLDED and node.op != "Cast") or not operands:
+            return None
+        constants = [self.constant_of(value) for value in operands]
+        arrays = []
+        for value, constant in zip(operands, constants, strict=True):
+            if isinstance(value, Contents):
+                arrays.append(value.array)
+            elif constant is not None and constant.data.size <= LIMIT:
+                arrays.append(constant.data)
+            else:
+                return None
+        symbolic = any(isinstance(value, Contents) for value in operands)
+        if not symbolic and any(array.dtype.kind not in "iub" for array in arrays):
+            return None
+        try:
+            if node.op == "Cast":
+                dtype = views.dtype_of(node.attributes["to"])
+                result = cast(arrays[0], dtype)
+            else:
+                result = np.asarray(FOLDED[node.op](node.attributes, *arrays))
+                dtype = str(result.dtype)
+                if result.dtype == object:
+                    dtype = next(v.dtype for v in operands if isinstance(v, Contents))
+        except (Undecided, ValueError, IndexError, TypeError, KeyError, ZeroDivisionError):
+            return None
+        if result.dtype != object:
+            return const(result)
+        contents = Contents(result, dtype)
+        if contents.is_constant:
+            return const(np.array(contents.elements).reshape(result.shape), dtype)
+        return contents
+
+    def constant_of(self, value: Value) -> Constant | None:
+        """The constant that a value is, also that of a parameter; None if it is none."""
+        if isinstance(value, Var):
+            return self.params.get(value)
+        return value if isinstance(value, Constant) else None
+
+    def new_size(self, name: str) -> tir.Var:
+        """A new variable for a size."""
+        return tir.Var(self._size_names.new(name), "int64")
+
+    def _name(self, name: str) -> str:
+        """The name of a parameter; a warning says where it differs."""
+        if not self.options.sanitize:
+            return self._names.new(name)
+        made = name.replace(".", "_") or "empty_0"
+        if not (made[0].isalpha() or made[0] == "_"):
+            made = f"input_{made}"
+        made = self._names.new(made)
+        if made != name:
+            warnings.warn(f"the input {name!r} is named {made!r}", UserWarning, stacklevel=5)
+        return made
+
+    def _parameter(self, name: str, kind: ValueType) -> Var:
+        return Var(self._name(name), self.struct_info(name, kind))
+
+    def struct_info(self, name: str, kind: ValueType) -> StructInfo:
+        """The struct info of an input."""
+        match kind:
+            case TensorType(dtype, sizes):
+                dtype = self.options.dtypes.get(name, dtype)
+                given = self.options.shapes.get(name)
+                if given is not None:
+                    return TensorStructInfo([self._given(size) for size in given], dtype)
+                if sizes is None:
+                    return TensorStructInfo(dtype=dtype)
+                return TensorStructInfo(
+                    [self._size(size, f"{name}_{k}") for k, size in enumerate(sizes)], dtype
+                )
+            case _:
+                raise FrontendError(f"the input {name!r} is no tensor of a known type")
+
+    def _given(self, size: Any) -> Any:
+        return self._size(size, size) if isinstance(size, str) else size
+
+    def _size(self, size: int | str | None, name: str) -> tir.PrimExpr | int:
+        if isinstance(size, int):
+            return size
+        if size is None or size == "?":
+            return self.new_size(name)
+        if size not in self._sizes:
+            text = size if re.fullmatch(r"\w+", size) else name
+            self._sizes[size] = self.new_size(text)
+        return self._sizes[size]
+
+
+_OUTPUT = Node("outputs", -1, "", "", (), (), {}, onnx.NodeProto())
+
+
+def _needs_branches(graph: Graph, model: Model) -> bool:
+    nodes = [*graph.nodes]
+    for function in model.functions.values():
+        nodes += function.instance({}).nodes
+    return any(isinstance(value, Graph) for node in nodes for value in node.attributes.values())
+
+
+def _shown(value: Value) -> str:
+    match value:
+        case None:
+            return "none"
+        case Contents():
+            return f"{value.dtype}{list(value.array.shape)}"
+        case _:
+            return str(value.struct_info)
+
+
+def _schema_body(node: Node, operands: Sequence[Value], version: int) -> Graph | None:
+    """The body that the schema of an operator has, in simpler operators."""
+    try:
+        schema = onnx.defs.get_schema(node.op, version, node.domain)
+    except onnx.defs.SchemaError:
+        return None
+    if schema.has_function:
+        versions = [v for v in schema.function_opset_versions if v <= version]
+        data = schema.get_function_with_opset_version(max(versions, default=schema.since_version))
+    elif schema.has_context_dependent_function:
+        types = [_type_proto(value).SerializeToString() for value in operands]
+        versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+        data = schema.get_context_dependent_function_with_opset_version(
+            max(versions, default=schema.since_version), node.proto.SerializeToString(), types
+        )
+    else:
+        return None
+    if not data:
+        return None
+    proto = onnx.FunctionProto()
+    proto.ParseFromString(data)
+    defaults = {
+        name: views.attribute_value(attribute.default_value, views.Path(), 0)
+        for name, attribute in schema.attributes.items()
+        if attribute.default_value.name
+    }
+    function = views.LocalFunction(proto, views.opset_versions(proto.opset_import))
+    return function.instance({**defaults, **node.attributes})
+
+
+def _type_proto(value: Value) -> onnx.TypeProto:
+    match value:
+        case None:
+            return onnx.TypeProto()
+        case Contents():
+            return onnx.helper.make_tensor_type_proto(
+                views.code_of(value.dtype), list(value.array.shape)
+            )
+        case _:
+            info = value.struct_info
+            if not isinstance(info, TensorStructInfo):
+                return onnx.TypeProto()
+            sizes = None
+            if info.ndim >= 0:
+                from relaxpy.frontend.onnx.context import shape_of
+
+                try:
+                    sizes = [s if isinstance(s, int) else str(s) for s in shape_of(value)]
+                except UnsupportedError:
+                    sizes = [None] * info.ndim
+            return onnx.helper.make_tensor_type_proto(views.code_of(str(info.dtype)), sizes)

@@ -1,0 +1,368 @@
+"""Element by element: arithmetic, comparisons, logic, casts, activations."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from onnx import TensorProto
+
+from relaxpy.frontend.onnx.context import (
+    Context,
+    dtype_of,
+    is_float,
+    normal_axis,
+    product,
+    rank_of,
+    scalar,
+    shape_of,
+    tensor_info,
+)
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te import topi
+
+_UNARY = {
+    **{name.capitalize(): name for name in ("abs", "acos", "acosh", "asin", "asinh", "atan")},
+    **{name.capitalize(): name for name in ("atanh", "ceil", "cos", "cosh", "erf", "exp")},
+    **{name.capitalize(): name for name in ("floor", "log", "round", "sigmoid", "sign", "sin")},
+    **{name.capitalize(): name for name in ("sinh", "sqrt", "tan", "tanh")},
+    "Neg": "negative", "Not": "logical_not", "BitwiseNot": "bitwise_not", "IsNaN": "isnan",
+}
+
+
+def _unary(op: Any) -> Callable[[Context, Expr], Expr]:
+    def convert(cx: Context, x: Expr) -> Expr:
+        result: Expr = op(x)
+        return result
+
+    return convert
+
+
+for _name, _operator in _UNARY.items():
+    converter(_name)(_unary(getattr(R, _operator)))
+converter("Relu")(_unary(R.nn.relu))
+
+
+def _aligned(x: Expr, y: Expr, broadcast: int, axis: int | None) -> Expr:
+    """`y` so that it broadcasts by the rule of opsets before 7: along `axis` of `x`."""
+    if not broadcast or axis is None:
+        return y
+    behind = rank_of(x) - axis % max(rank_of(x), 1) - rank_of(y)
+    return R.expand_dims(y, list(range(rank_of(y), rank_of(y) + behind))) if behind else y
+
+
+def _binary(op: Any) -> Callable[..., Expr]:
+    def convert(cx: Context, a: Expr, b: Expr) -> Expr:
+        result: Expr = op(a, b)
+        return result
+
+    return convert
+
+
+def _old_binary(op: Any) -> Callable[..., Expr]:
+    def convert(
+        cx: Context, a: Expr, b: Expr, *, broadcast: int = 0, axis: int | None = None
+    ) -> Expr:
+        result: Expr = op(a, _aligned(a, b, broadcast, axis))
+        return result
+
+    return convert
+
+
+def _quotient(a: Expr, b: Expr) -> Expr:
+    """a / b; of integers rounded towards zero."""
+    if is_float(a):
+        return R.divide(a, b)
+    if dtype_of(a).startswith("uint"):
+        return R.floor_divide(a, b)
+    below = R.floor_divide(a, b)
+    inexact = R.not_equal(R.multiply(below, b), a)
+    negative = R.logical_xor(R.less(a, scalar(0, a)), R.less(b, scalar(0, b)))
+    return R.add(below, R.astype(R.logical_and(inexact, negative), dtype_of(a)))
+
+
+def _power(x: Expr, exponent: Expr) -> Expr:
+    """x to the power, in the datatype of `x`."""
+    dtype, other = dtype_of(x), dtype_of(exponent)
+    if dtype == other:
+        return R.power(x, exponent)
+    if is_float(x) and "float64" not in other:
+        return R.power(x, R.astype(exponent, dtype))
+    if is_float(exponent) and not is_float(x):
+        return R.astype(R.power(R.astype(x, "float64"), R.astype(exponent, "float64")), dtype)
+    wide = "float64" if is_float(exponent) else "int64"
+    return R.astype(R.power(R.astype(x, wide), R.astype(exponent, wide)), dtype)
+
+
+_BINARY = {
+    "Add": R.add, "Sub": R.subtract, "Mul": R.multiply, "Div": _quotient, "Pow": _power,
+    "And": R.logical_and, "Or": R.logical_or, "Xor": R.logical_xor, "Equal": R.equal,
+    "Greater": R.greater, "Less": R.less,
+}
+for _name, _op in _BINARY.items():
+    converter(_name)(_old_binary(_op))
+    converter(_name, since=7)(_binary(_op))
+for _name, _op in {
+    "GreaterOrEqual": R.greater_equal, "LessOrEqual": R.less_equal,
+    "BitwiseAnd": R.bitwise_and, "BitwiseOr": R.bitwise_or, "BitwiseXor": R.bitwise_xor,
+}.items():
+    converter(_name)(_binary(_op))
+
+
+@converter("Mod")
+def mod(cx: Context, a: Expr, b: Expr, *, fmod: int = 0) -> Expr:
+    if fmod and not is_float(a):
+        return R.subtract(a, R.multiply(_quotient(a, b), b))
+    return R.mod(a, b) if fmod else R.floor_mod(a, b)
+
+
+@converter("BitShift")
+def bit_shift(cx: Context, x: Expr, y: Expr, *, direction: str) -> Expr:
+    return R.left_shift(x, y) if direction == "LEFT" else R.right_shift(x, y)
+
+
+def _fold(op: Any) -> Callable[..., Expr]:
+    def convert(cx: Context, *data: Expr) -> Expr:
+        if not data:
+            raise UnsupportedError("it has no operands")
+        return functools.reduce(op, data)
+
+    return convert
+
+
+for _name, _op in {"Max": R.maximum, "Min": R.minimum, "Sum": R.add}.items():
+    converter(_name)(_fold(_op))
+
+
+@converter("Mean")
+def mean(cx: Context, *data: Expr) -> Expr:
+    total = functools.reduce(R.add, data)
+    return R.divide(total, scalar(len(data), data[0]))
+
+
+@converter("Reciprocal")
+def reciprocal(cx: Context, x: Expr) -> Expr:
+    return R.divide(scalar(1, x), x)
+
+
+@converter("IsInf")
+def is_inf(cx: Context, x: Expr, *, detect_negative: int = 1, detect_positive: int = 1) -> Expr:
+    if detect_negative and detect_positive:
+        return R.isinf(x)
+    if not detect_negative and not detect_positive:
+        return R.not_equal(x, x) if not is_float(x) else R.zeros_like(x, "bool")
+    limit = scalar(np.inf, x)
+    return R.equal(x, limit) if detect_positive else R.equal(x, R.negative(limit))
+
+
+@converter("Clip")
+def clip_6(cx: Context, x: Expr, *, min: float | None = None, max: float | None = None) -> Expr:
+    result = x if min is None else R.maximum(x, scalar(min, x))
+    return result if max is None else R.minimum(result, scalar(max, x))
+
+
+@converter("Clip", since=11)
+def clip(cx: Context, x: Expr, min: Expr | None = None, max: Expr | None = None) -> Expr:
+    limits = [None if limit is None else _scalar_of(limit) for limit in (min, max)]
+    result = x if limits[0] is None else R.maximum(x, limits[0])
+    return result if limits[1] is None else R.minimum(result, limits[1])
+
+
+def _scalar_of(x: Expr) -> Expr:
+    return R.reshape(x, ()) if tensor_info(x).ndim == 1 else x
+
+
+@converter("Cast", ignored=["round_mode"])
+def cast(cx: Context, x: Value, *, to: int | str, saturate: int = 1) -> Value:
+    code = TensorProto.DataType.Value(to) if isinstance(to, str) else to
+    return _cast(cx.tensor(x), dtype_of_code(code), saturate)
+
+
+@converter("CastLike", ignored=["round_mode"])
+def cast_like(cx: Context, x: Expr, target: Expr, *, saturate: int = 1) -> Expr:
+    return _cast(x, dtype_of(target), saturate)
+
+
+def _cast(x: Expr, dtype: str, saturate: int) -> Expr:
+    if dtype == dtype_of(x):
+        return x
+    if "float8" in dtype and saturate and is_float(x) and "e8m0" not in dtype:
+        limit = _largest(dtype)
+        bounded = R.clip(x, -limit, limit)
+        return R.astype(bounded, dtype)
+    return R.astype(x, dtype)
+
+
+def _largest(dtype: str) -> float:
+    return float(ml_dtypes.finfo(dtype).max)
+
+
+@converter("LeakyRelu")
+def leaky_relu(cx: Context, x: Expr, *, alpha: float = 0.01) -> Expr:
+    return R.nn.leakyrelu(x, alpha)
+
+
+@converter("PRelu", since=7)
+def prelu(cx: Context, x: Expr, slope: Expr) -> Expr:
+    return R.where(R.less(x, scalar(0, x)), R.multiply(x, slope), x)
+
+
+@converter("PRelu")
+def prelu_1(cx: Context, x: Expr, slope: Expr) -> Expr:
+    behind = rank_of(x) - 1 - rank_of(slope)
+    if rank_of(slope) == 1 and behind > 0:
+        slope = R.expand_dims(slope, list(range(1, 1 + behind)))
+    return prelu(cx, x, slope)
+
+
+@converter("Elu")
+def elu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
+    below = R.multiply(
+        scalar(alpha, x), R.subtract(R.exp(R.minimum(x, scalar(0, x))), scalar(1, x))
+    )
+    return R.where(R.less(x, scalar(0, x)), below, x)
+
+
+@converter("Celu")
+def celu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
+    scaled = R.exp(R.divide(R.minimum(x, scalar(0, x)), scalar(alpha, x)))
+    below = R.multiply(scalar(alpha, x), R.subtract(scaled, scalar(1, x)))
+    return R.add(R.maximum(x, scalar(0, x)), below)
+
+
+@converter("Selu")
+def selu(
+    cx: Context,
+    x: Expr,
+    *,
+    alpha: float = 1.67326319217681884765625,
+    gamma: float = 1.05070102214813232421875,
+) -> Expr:
+    return R.multiply(scalar(gamma, x), elu(cx, x, alpha=alpha))
+
+
+@converter("ThresholdedRelu")
+def thresholded_relu(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
+    return R.where(R.greater(x, scalar(alpha, x)), x, scalar(0, x))
+
+
+@converter("HardSigmoid")
+def hard_sigmoid(cx: Context, x: Expr, *, alpha: float = 0.2, beta: float = 0.5) -> Expr:
+    line = R.add(R.multiply(x, scalar(alpha, x)), scalar(beta, x))
+    return R.clip(line, 0.0, 1.0)
+
+
+@converter("HardSwish")
+def hard_swish(cx: Context, x: Expr) -> Expr:
+    return R.multiply(x, hard_sigmoid(cx, x, alpha=1 / 6, beta=0.5))
+
+
+@converter("Softplus")
+def softplus(cx: Context, x: Expr) -> Expr:
+    tail = R.log(R.add(R.exp(R.negative(R.abs(x))), scalar(1, x)))
+    return R.add(R.maximum(x, scalar(0, x)), tail)
+
+
+@converter("Softsign")
+def softsign(cx: Context, x: Expr) -> Expr:
+    return R.divide(x, R.add(R.abs(x), scalar(1, x)))
+
+
+@converter("Mish")
+def mish(cx: Context, x: Expr) -> Expr:
+    return R.multiply(x, R.tanh(softplus(cx, x)))
+
+
+@converter("Swish")
+def swish(cx: Context, x: Expr, *, alpha: float = 1.0) -> Expr:
+    if alpha == 1.0:
+        return R.nn.silu(x)
+    return R.multiply(x, R.sigmoid(R.multiply(x, scalar(alpha, x))))
+
+
+@converter("Gelu")
+def gelu(cx: Context, x: Expr, *, approximate: str = "none") -> Expr:
+    return R.nn.gelu_tanh(x) if approximate == "tanh" else R.nn.gelu(x)
+
+
+@converter("Shrink")
+def shrink(cx: Context, x: Expr, *, lambd: float = 0.5, bias: float = 0.0) -> Expr:
+    low = R.where(R.less(x, scalar(-lambd, x)), R.add(x, scalar(bias, x)), scalar(0, x))
+    return R.where(R.greater(x, scalar(lambd, x)), R.subtract(x, scalar(bias, x)), low)
+
+
+def _flat_at(cx: Context, x: Expr, axis: int, compute: Callable[[Expr], Expr]) -> Expr:
+    """`compute` on the matrix that `x` is when flattened at `axis`, in the shape of `x`."""
+    sizes = shape_of(x)
+    at = normal_axis(axis, len(sizes))
+    matrix = R.reshape(x, (product(sizes[:at]), product(sizes[at:])))
+    return R.reshape(compute(matrix), tuple(sizes))
+
+
+def _hardmax(x: Expr, axis: int) -> Expr:
+    at = normal_axis(axis, rank_of(x))
+    best = R.argmax(x, axis=at, keepdims=True)
+    shape = [1] * rank_of(x)
+    size = shape_of(x)[at]
+    shape[at] = size  # type: ignore[call-overload]
+    position = R.reshape(R.arange(0, size, 1, "int64"), tuple(shape))
+    return R.astype(R.equal(R.astype(best, "int64"), position), dtype_of(x))
+
+
+_ALONG = {"Softmax": R.nn.softmax, "LogSoftmax": R.nn.log_softmax, "Hardmax": _hardmax}
+
+
+def _along(op: Any, flat: bool) -> Callable[..., Expr]:
+    def old(cx: Context, x: Expr, *, axis: int = 1) -> Expr:
+        return _flat_at(cx, x, axis, lambda matrix: op(matrix, 1))
+
+    def new(cx: Context, x: Expr, *, axis: int = -1) -> Expr:
+        result: Expr = op(x, axis)
+        return result
+
+    return old if flat else new
+
+
+for _name, _op in _ALONG.items():
+    converter(_name)(_along(_op, flat=True))
+    converter(_name, since=13)(_along(_op, flat=False))
+
+
+@converter("Dropout")
+def dropout_1(cx: Context, x: Expr, *, ratio: float = 0.5, is_test: int = 0) -> tuple[Expr, Expr]:
+    return x, R.ones_like(x, "bool" if cx.opset >= 10 else None)
+
+
+@converter("Dropout", since=12, ignored=["seed"])
+def dropout(
+    cx: Context, x: Expr, ratio: Value = None, training_mode: Value = None
+) -> tuple[Expr, Expr]:
+    if training_mode is not None:
+        training = cx.required_array(training_mode, "training_mode")
+        rate = 0.5 if ratio is None else float(cx.required_array(ratio, "ratio"))
+        if training.item() and rate:
+            raise UnsupportedError("random numbers are no constants: Dropout in training")
+    return x, R.ones_like(x, "bool")
+
+
+@converter("Where")
+def where(cx: Context, condition: Expr, x: Expr, y: Expr) -> Expr:
+    return R.where(condition, x, y)
+
+
+@converter("Identity")
+def identity(cx: Context, x: Value) -> Value:
+    return x
+
+
+@converter("BitCast")
+def bit_cast(cx: Context, x: Expr, *, to: int) -> Expr:
+    dtype = dtype_of_code(to)
+    return cx.te(lambda t: topi.reinterpret(t, dtype), x, name="bit_cast")

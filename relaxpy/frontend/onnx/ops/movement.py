@@ -1,0 +1,639 @@
+"""Shapes and movement: reshaping, joining, slicing, gathering, scattering, padding, creating."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxpy.frontend.onnx.context import (
+    Context,
+    Size,
+    dtype_of,
+    normal_axis,
+    product,
+    rank_of,
+    scalar,
+    shape_of,
+    sizes_known,
+)
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.shared.contents import Contents, number
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir import te
+from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.intrin import if_then_else
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+_MAX_INT = (1 << 31) - 1
+
+
+@converter("Shape")
+def shape(cx: Context, x: Value, *, start: int = 0, end: int | None = None) -> Value:
+    sizes = list(x.array.shape) if isinstance(x, Contents) else shape_of(cx.tensor(x))
+    part = sizes[start : len(sizes) if end is None else end]
+    if all(isinstance(size, int) for size in part):
+        return const(np.array(part, np.int64))
+    return cx.contents(part, [len(part)], "int64")
+
+
+@converter("Size")
+def size(cx: Context, x: Expr) -> Value:
+    total = product(shape_of(x))
+    if isinstance(total, int):
+        return const(np.int64(total))
+    return cx.contents([total], [], "int64")
+
+
+def target_shape(cx: Context, x: Expr, wanted: Sequence[Size], allowzero: int) -> list[Size]:
+    """The sizes that a Reshape to `wanted` gives: 0 copies a size, and -1 is what is left."""
+    old = shape_of(x)
+    new: list[Any] = [
+        old[k] if isinstance(size, int) and size == 0 and not allowzero else size
+        for k, size in enumerate(wanted)
+    ]
+    if -1 in [size for size in new if isinstance(size, int)]:
+        at = next(k for k, size in enumerate(new) if isinstance(size, int) and size == -1)
+        rest = [size for k, size in enumerate(new) if k != at]
+        left = list(old)
+        for size in [*rest]:
+            for k, other in enumerate(left):
+                if size is other or (isinstance(size, int) and size == other):
+                    del left[k]
+                    rest.remove(size)
+                    break
+        above, below = product(left), product(rest)
+        if isinstance(above, int) and isinstance(below, int):
+            new[at] = above // below if below else 0
+        else:
+            new[at] = (
+                number(above // below) if not (isinstance(below, int) and below == 1) else above
+            )
+    return new
+
+
+@converter("Reshape", since=5)
+def reshape(cx: Context, x: Value, shape: Value, *, allowzero: int = 0) -> Expr:
+    data = cx.tensor(x)
+    wanted = cx.integers(shape)
+    if wanted is not None:
+        return R.reshape(data, tuple(target_shape(cx, data, wanted, allowzero)))
+    vector = cx.tensor(shape)
+    count = sizes_known(vector)[0]
+    return R.reshape(data, ShapeExpr(tuple(_run_time_shape(cx, data, vector, count, allowzero))))
+
+
+def _run_time_shape(
+    cx: Context, data: Expr, vector: Expr, count: int, allowzero: int
+) -> Sequence[Size]:
+    """Variables for a shape that is computed, after 0 and -1 in it have their meaning."""
+    old = shape_of(data)
+    vector = R.astype(vector, "int64") if dtype_of(vector) != "int64" else vector
+    if not allowzero:
+        padded = [*old[:count], *[0] * (count - len(old))]
+        copied = cx.tensor(cx.contents(padded, [count], "int64"))
+        vector = R.where(R.equal(vector, const(0, "int64")), copied, vector)
+    total = cx.tensor(cx.contents([product(old)], [], "int64"))
+    known = R.prod(R.where(R.equal(vector, const(-1, "int64")), const(1, "int64"), vector))
+    rest = R.floor_divide(total, R.maximum(known, const(1, "int64")))
+    return cx.sizes_at_run_time(
+        R.where(R.equal(vector, const(-1, "int64")), rest, vector), count, "size"
+    )
+
+
+@converter("Reshape")
+def reshape_1(cx: Context, x: Expr, *, shape: Sequence[int]) -> Expr:
+    return R.reshape(x, tuple(target_shape(cx, x, shape, 0)))
+
+
+@converter("Flatten")
+def flatten(cx: Context, x: Expr, *, axis: int = 1) -> Expr:
+    sizes = shape_of(x)
+    at = axis + len(sizes) if axis < 0 else axis
+    return R.reshape(x, (product(sizes[:at]), product(sizes[at:])))
+
+
+@converter("Squeeze")
+def squeeze_1(cx: Context, x: Expr, *, axes: Sequence[int] | None = None) -> Expr:
+    return R.squeeze(x, None if axes is None else list(axes))
+
+
+@converter("Squeeze", since=13)
+def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
+    if axes is None:
+        return R.squeeze(x, [k for k, size in enumerate(shape_of(x)) if _is(size, 1)])
+    return R.squeeze(x, cx.numbers(axes, "axes"))
+
+
+def _is(size: Size, value: int) -> bool:
+    return isinstance(size, int) and size == value
+
+
+@converter("Unsqueeze")
+def unsqueeze_1(cx: Context, x: Expr, *, axes: Sequence[int]) -> Expr:
+    return R.expand_dims(x, list(axes))
+
+
+@converter("Unsqueeze", since=13)
+def unsqueeze(cx: Context, x: Expr, axes: Value) -> Expr:
+    return R.expand_dims(x, cx.numbers(axes, "axes"))
+
+
+@converter("Transpose")
+def transpose(cx: Context, x: Expr, *, perm: Sequence[int] | None = None) -> Expr:
+    return R.permute_dims(x, None if perm is None else list(perm))
+
+
+@converter("Expand")
+def expand(cx: Context, x: Value, shape: Value) -> Expr:
+    data = cx.tensor(x)
+    wanted = cx.integers(shape)
+    if wanted is None:
+        vector = cx.tensor(shape)
+        wanted = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "size")
+    old = shape_of(data)
+    rank = max(len(old), len(wanted))
+    before = [1] * (rank - len(old)) + old
+    after = [1] * (rank - len(wanted)) + list(wanted)
+    joint = [a if _is(b, 1) else b for a, b in zip(before, after, strict=True)]
+    if all(
+        (isinstance(size, int) and size > 1) or _is(old_size, 1) or size is old_size
+        for size, old_size in zip(joint, before, strict=True)
+    ):
+        return R.broadcast_to(data, tuple(joint))
+    return (
+        R.multiply(data, R.ones(tuple(after), dtype_of(data)))
+        if dtype_of(data) != "bool"
+        else (R.logical_and(data, R.ones(tuple(after), "bool")))
+    )
+
+
+@converter("Concat")
+def concat_1(cx: Context, *inputs: Expr, axis: int = 1) -> Expr:
+    return R.concat(list(inputs), axis)
+
+
+@converter("Concat", since=4)
+def concat(cx: Context, *inputs: Expr, axis: int) -> Expr:
+    return R.concat(list(inputs), axis)
+
+
+def _split(cx: Context, x: Expr, sizes: Sequence[int] | None, axis: int, count: int) -> list[Expr]:
+    at = normal_axis(axis, rank_of(x))
+    if sizes is None:
+        total = shape_of(x)[at]
+        if isinstance(total, PrimExpr):
+            part = number((total + (count - 1)) // count)
+            bounds = [number(part * k) for k in range(count + 1)]
+            return [
+                R.strided_slice(x, [at], [bounds[k]], [total if k == count - 1 else bounds[k + 1]])
+                for k in range(count)
+            ]
+        part = -(-total // count)
+        sizes = [min(part, max(total - k * part, 0)) for k in range(count)]
+    if len(sizes) == 1:
+        return [x]
+    parts = cx.emit(R.split(x, [int(k) for k in np.cumsum(sizes)[:-1]], at), "parts")
+    return [TupleGetItem(parts, k) for k in range(len(sizes))]
+
+
+@converter("Split")
+def split_1(
+    cx: Context, x: Expr, sizes: Value = None, *, axis: int = 0, split: Sequence[int] | None = None
+) -> list[Expr]:
+    given = split if sizes is None else cx.numbers(sizes, "split")
+    return _split(cx, x, given, axis, len(cx.node.outputs))
+
+
+@converter("Split", since=13)
+def split_13(
+    cx: Context, x: Expr, split: Value = None, *, axis: int = 0, num_outputs: int | None = None
+) -> list[Expr]:
+    given = None if split is None else cx.numbers(split, "split")
+    return _split(cx, x, given, axis, num_outputs or len(cx.node.outputs))
+
+
+@converter("Slice")
+def slice_1(
+    cx: Context,
+    x: Expr,
+    *,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    axes: Sequence[int] | None = None,
+) -> Expr:
+    return _sliced(x, starts, ends, axes, None)
+
+
+def _sliced(
+    x: Expr,
+    starts: Sequence[Size],
+    ends: Sequence[Size],
+    axes: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> Expr:
+    chosen = list(range(len(starts))) if axes is None else [a % rank_of(x) for a in axes]
+    strides = [1] * len(starts) if steps is None else list(steps)
+    sizes = shape_of(x)
+    begin, end = [], []
+    for axis, start, stop, step in zip(chosen, starts, ends, strides, strict=True):
+        size = sizes[axis]
+        begin.append(_index(start, size, step, last=False))
+        end.append(_index(stop, size, step, last=True))
+    return R.strided_slice(x, chosen, begin, end, strides)
+
+
+def _index(index: Size, size: Size, step: int, *, last: bool) -> Size:
+    """An index of Slice as one of strided_slice, whose numbers have their meaning in NumPy."""
+    if not isinstance(index, int):
+        return index
+    if index >= _MAX_INT:
+        return size if step > 0 else size
+    if index <= -_MAX_INT:
+        if isinstance(size, int):
+            return -size - 1
+        return number(-1 * size - 1) if last and step < 0 else 0  # type: ignore[return-value]
+    return index
+
+
+@converter("Slice", since=10)
+def slice_10(
+    cx: Context, x: Expr, starts: Value, ends: Value, axes: Value = None, steps: Value = None
+) -> Expr:
+    chosen = None if axes is None else cx.numbers(axes, "axes")
+    strides = None if steps is None else cx.integers(steps)
+    begin, end = cx.integers(starts), cx.integers(ends)
+    numbers = [s for s in strides or [] if isinstance(s, int)]
+    if begin is not None and end is not None and (steps is None or len(numbers) == len(begin)):
+        return _sliced(x, begin, end, chosen, numbers or None)
+    return _dynamic_slice(cx, x, cx.tensor(starts), cx.tensor(ends), chosen, steps)
+
+
+def _dynamic_slice(
+    cx: Context, x: Expr, starts: Expr, ends: Expr, axes: Sequence[int] | None, steps: Value
+) -> Expr:
+    rank = rank_of(x)
+    count = sizes_known(starts)[0]
+    chosen = list(range(count)) if axes is None else [axis % rank for axis in axes]
+    sizes = cx.tensor(cx.contents(shape_of(x), [rank], "int64"))
+    begin: Expr = const(np.zeros(rank, np.int64))
+    strides: Expr = const(np.ones(rank, np.int64))
+    index = const(np.array(chosen, np.int64))
+    begin = R.scatter_elements(begin, index, R.astype(starts, "int64"))
+    end = R.scatter_elements(sizes, index, R.astype(ends, "int64"))
+    if steps is not None:
+        strides = R.scatter_elements(strides, index, R.astype(cx.tensor(steps), "int64"))
+    sliced = cx.builder.emit(R.dynamic_strided_slice(x, begin, end, strides))
+    out = [
+        cx.new_size("length") if axis in chosen else size for axis, size in enumerate(shape_of(x))
+    ]
+    return cx.match(sliced, out, dtype_of(x))
+
+
+def wrapped(indices: Expr, size: Size) -> Expr:
+    """The indices, those below zero counted from the end."""
+    if isinstance(size, int):
+        length: Expr = scalar(size, indices)
+    else:
+        length = R.astype(R.reshape(R.shape_to_tensor(ShapeExpr((size,))), ()), dtype_of(indices))
+    return R.where(R.less(indices, scalar(0, indices)), R.add(indices, length), indices)
+
+
+def _positive(cx: Context, indices: Expr, size: Size) -> Expr:
+    """The indices as int64 without negative ones, folded if they are constant."""
+    array = cx.array(indices)
+    if array is not None and isinstance(size, int):
+        return const(np.where(array < 0, array + size, array).astype(np.int64))
+    if array is not None and (array >= 0).all():
+        return const(array.astype(np.int64))
+    whole = indices if dtype_of(indices) == "int64" else R.astype(indices, "int64")
+    return wrapped(whole, size)
+
+
+@converter("Gather")
+def gather(cx: Context, x: Expr, indices: Value, *, axis: int = 0) -> Expr:
+    at = normal_axis(axis, rank_of(x))
+    return R.take(x, _positive(cx, cx.tensor(indices), shape_of(x)[at]), at)
+
+
+@converter("GatherElements")
+def gather_elements(cx: Context, x: Expr, indices: Expr, *, axis: int = 0) -> Expr:
+    at = normal_axis(axis, rank_of(x))
+    return R.gather_elements(x, _positive(cx, indices, shape_of(x)[at]), at)
+
+
+@converter("GatherND")
+def gather_nd(cx: Context, x: Expr, indices: Expr, *, batch_dims: int = 0) -> Expr:
+    depth = sizes_known_last(indices)
+    return R.gather_nd(
+        x, _tuples(cx, indices, shape_of(x)[batch_dims : batch_dims + depth]), batch_dims
+    )
+
+
+def sizes_known_last(indices: Expr) -> int:
+    """The last size of a tensor of index tuples, a number."""
+    last = shape_of(indices)[-1]
+    if not isinstance(last, int):
+        raise UnsupportedError("the number of indices in a tuple is symbolic")
+    return last
+
+
+def _tuples(cx: Context, indices: Expr, sizes: Sequence[Size]) -> Expr:
+    """Tuples of indices, those below zero counted from the end."""
+    whole = indices if dtype_of(indices) == "int64" else R.astype(indices, "int64")
+    array = cx.array(indices)
+    if array is not None and (array >= 0).all():
+        return whole
+    length = cx.tensor(cx.contents(list(sizes), [len(sizes)], "int64"))
+    return R.where(R.less(whole, const(0, "int64")), R.add(whole, length), whole)
+
+
+_REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+@converter("ScatterElements", "Scatter")
+def scatter_elements(
+    cx: Context, x: Expr, indices: Expr, updates: Expr, *, axis: int = 0, reduction: str = "none"
+) -> Expr:
+    at = normal_axis(axis, rank_of(x))
+    index = _positive(cx, indices, shape_of(x)[at])
+    return R.scatter_elements(x, index, updates, at, _REDUCTIONS[reduction])
+
+
+@converter("ScatterND")
+def scatter_nd(
+    cx: Context, x: Expr, indices: Expr, updates: Expr, *, reduction: str = "none"
+) -> Expr:
+    depth = sizes_known_last(indices)
+    index = _tuples(cx, indices, shape_of(x)[:depth])
+    return R.scatter_nd(x, index, updates, _REDUCTIONS[reduction])
+
+
+@converter("Tile", since=6)
+def tile(cx: Context, x: Expr, repeats: Value) -> Expr:
+    counts = cx.integers(repeats)
+    if counts is None:
+        vector = cx.tensor(repeats)
+        counts = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "repeat")
+    if all(isinstance(count, int) for count in counts):
+        return R.tile(x, counts)
+    for axis, count in enumerate(counts):
+        if not _is(count, 1):
+            sizes = shape_of(x)
+            wide = [*sizes[:axis], count, *sizes[axis:]]
+            flat = [*sizes[:axis], product([count, sizes[axis]]), *sizes[axis + 1 :]]
+            x = R.reshape(R.broadcast_to(R.expand_dims(x, [axis]), tuple(wide)), tuple(flat))
+    return x
+
+
+@converter("Tile")
+def tile_1(cx: Context, x: Expr, tiles: Value, axis: Value) -> Expr:
+    repeats = [1] * rank_of(x)
+    repeats[cx.numbers(axis, "axis")[0]] = cx.numbers(tiles, "tiles")[0]
+    return R.tile(x, repeats)
+
+
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+
+
+def padded(
+    cx: Context, x: Expr, pads: Sequence[Size], mode: str, value: Expr | float | None
+) -> Expr:
+    """`x` with `pads` (befores, then afters); negative ones crop."""
+    rank = rank_of(x)
+    sizes = shape_of(x)
+    begins, ends = list(pads[:rank]), list(pads[rank:])
+    crop = [k for k in range(rank) if _negative(begins[k]) or _negative(ends[k])]
+    if crop:
+        first = [-begins[k] if _negative(begins[k]) else 0 for k in crop]
+        last = [number(sizes[k] + ends[k]) if _negative(ends[k]) else sizes[k] for k in crop]
+        x = R.strided_slice(x, crop, first, last)
+        begins = [0 if _negative(item) else item for item in begins]
+        ends = [0 if _negative(item) else item for item in ends]
+    if all(_is(item, 0) for item in (*begins, *ends)):
+        return x
+    if all(isinstance(item, int) for item in (*begins, *ends)):
+        flat = [item for pair in zip(begins, ends, strict=True) for item in pair]
+        if mode != "constant":
+            return R.nn.pad(x, flat, _PAD_MODES[mode])
+        if isinstance(value, (int, float)) or value is None:
+            return R.nn.pad(x, flat, "constant", float(value or 0))
+    if mode != "constant":
+        raise UnsupportedError(f"pads that are no numbers, in the mode {mode}")
+    fill = cx.tensor(value) if isinstance(value, Expr) else scalar(value or 0, x)
+    return cx.te(lambda t, v: _pad_kernel(t, v, begins, ends), x, R.reshape(fill, ()), name="pad")
+
+
+def _pad_kernel(t: Any, value: Any, begins: Sequence[Size], ends: Sequence[Size]) -> Any:
+    shape = [size + b + e for size, b, e in zip(t.shape, begins, ends, strict=True)]
+
+    def element(*index: Any) -> Any:
+        inside: Any = None
+        for i, b, size in zip(index, begins, t.shape, strict=True):
+            here = tir.And(i >= b, i < size + b)
+            inside = here if inside is None else tir.And(inside, here)
+        return if_then_else(
+            inside, t(*[i - b for i, b in zip(index, begins, strict=True)]), value()
+        )
+
+    return te.compute(shape, element, "pad")
+
+
+def _negative(size: Size) -> bool:
+    return isinstance(size, int) and size < 0
+
+
+@converter("Pad")
+def pad_1(
+    cx: Context,
+    x: Expr,
+    *,
+    pads: Sequence[int] | None = None,
+    paddings: Sequence[int] | None = None,
+    mode: str = "constant",
+    value: float = 0.0,
+) -> Expr:
+    return padded(cx, x, pads or paddings or (), mode, value)
+
+
+@converter("Pad", since=11)
+def pad(
+    cx: Context,
+    x: Expr,
+    pads: Value,
+    constant_value: Value = None,
+    axes: Value = None,
+    *,
+    mode: str = "constant",
+) -> Expr:
+    rank = rank_of(x)
+    amounts = cx.integers(pads)
+    if amounts is None:
+        vector = cx.tensor(pads)
+        amounts = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "pad")
+    chosen = list(range(rank)) if axes is None else [a % rank for a in cx.numbers(axes, "axes")]
+    full: list[Size] = [0] * (2 * rank)
+    for k, axis in enumerate(chosen):
+        full[axis], full[rank + axis] = amounts[k], amounts[k + len(chosen)]
+    value: Expr | float | None = None
+    if constant_value is not None:
+        array = cx.array(constant_value)
+        value = cx.tensor(constant_value) if array is None else array.item()
+    return padded(cx, x, full, mode, value)
+
+
+@converter("Trilu")
+def trilu(cx: Context, x: Expr, k: Value = None, *, upper: int = 1) -> Expr:
+    diagonal = 0
+    if k is not None:
+        found = cx.integers(k)
+        if found is None:
+            raise UnsupportedError("k is computed when the program runs, expected a constant")
+        diagonal = found[0]  # type: ignore[assignment]
+    return R.triu(x, diagonal) if upper else R.tril(x, diagonal)
+
+
+@converter("EyeLike")
+def eye_like(cx: Context, x: Expr, *, dtype: int | None = None, k: int = 0) -> Expr:
+    return R.eye_like(x, k, dtype_of(x) if dtype is None else dtype_of_code(dtype))
+
+
+@converter("Range", ignored=["stash_type"])
+def range_(cx: Context, start: Value, limit: Value, delta: Value) -> Expr:
+    found = [cx.elements(value) for value in (start, limit, delta)]
+    tensors = [cx.tensor(value) for value in (start, limit, delta)]
+    dtype = dtype_of(tensors[0])
+    if all(items is not None for items in found):
+        first, last, step = (items[0] for items in found if items is not None)
+        if all(not isinstance(item, PrimExpr) for item in (first, last, step)):
+            array = np.arange(first, last, step)  # type: ignore[arg-type]
+            return const(array.astype(dtype), dtype)
+        if "int" in dtype:
+            return R.arange(first, last, step, dtype)
+    length = R.ceil(
+        R.divide(
+            *(R.astype(t, "float64") for t in (R.subtract(tensors[1], tensors[0]), tensors[2]))
+        )
+    )
+    count = R.reshape(R.maximum(R.astype(length, "int64"), const(0, "int64")), (1,))
+    (size,) = cx.sizes_at_run_time(count, 1, "length")
+    position = R.astype(R.arange(0, size, 1, "int64"), dtype)
+    return R.add(R.reshape(tensors[0], ()), R.multiply(position, R.reshape(tensors[2], ())))
+
+
+@converter("ConstantOfShape")
+def constant_of_shape(cx: Context, shape: Value, *, value: Any = None) -> Expr:
+    fill = np.zeros(1, np.float32) if value is None else np.asarray(value)
+    sizes = cx.integers(shape)
+    if sizes is None:
+        vector = cx.tensor(shape)
+        sizes = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "size")
+    return R.full(tuple(sizes), const(fill.reshape(())), str(fill.dtype))
+
+
+@converter("Constant")
+def constant(
+    cx: Context,
+    *,
+    value: Any = None,
+    value_int: int | None = None,
+    value_ints: Sequence[int] | None = None,
+    value_float: float | None = None,
+    value_floats: Sequence[float] | None = None,
+) -> Expr:
+    if value is not None:
+        if value.dtype == object:
+            raise UnsupportedError("Relax has no tensors of strings")
+        return const(value)
+    integers = value_int if value_int is not None else value_ints
+    if integers is not None:
+        return const(np.array(integers, np.int64))
+    return const(np.array(value_float if value_float is not None else value_floats, np.float32))
+
+
+@converter("OneHot")
+def one_hot(cx: Context, indices: Expr, depth: Value, values: Expr, *, axis: int = -1) -> Expr:
+    sizes = cx.integers(depth)
+    if sizes is None:
+        sizes = cx.sizes_at_run_time(R.reshape(cx.tensor(depth), (1,)), 1, "depth")
+    size = sizes[0]
+    rank = rank_of(indices) + 1
+    at = normal_axis(axis, rank)
+    shape: list[Size] = [1] * rank
+    shape[at] = size
+    whole = R.astype(indices, "int64")
+    position = R.reshape(R.arange(0, size, 1, "int64"), tuple(shape))
+    hit = R.equal(R.expand_dims(wrapped(whole, size), [at]), position)
+    off, on = (R.reshape(R.take(values, const([k], "int64"), 0), ()) for k in (0, 1))
+    return R.where(hit, on, off)
+
+
+@converter("DepthToSpace")
+def depth_to_space(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
+    n, c, h, w = shape_of(x)
+    b = blocksize
+    depth = number(c // (b * b))
+    if mode == "DCR":
+        wide = R.permute_dims(R.reshape(x, (n, b, b, depth, h, w)), [0, 3, 4, 1, 5, 2])
+    else:
+        wide = R.permute_dims(R.reshape(x, (n, depth, b, b, h, w)), [0, 1, 4, 2, 5, 3])
+    return R.reshape(wide, (n, depth, number(h * b), number(w * b)))
+
+
+@converter("SpaceToDepth")
+def space_to_depth(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
+    n, c, h, w = shape_of(x)
+    b = blocksize
+    high, wide = number(h // b), number(w // b)
+    parts = R.reshape(x, (n, c, high, b, wide, b))
+    order = [0, 3, 5, 1, 2, 4] if mode == "DCR" else [0, 1, 3, 5, 2, 4]
+    return R.reshape(R.permute_dims(parts, order), (n, number(c * (b * b)), high, wide))
+
+
+@converter("ReverseSequence")
+def reverse_sequence(
+    cx: Context, x: Expr, lengths: Expr, *, batch_axis: int = 1, time_axis: int = 0
+) -> Expr:
+    return R.reverse_sequence(x, R.astype(lengths, "int64"), time_axis, batch_axis)
+
+
+@converter("NonZero")
+def non_zero(cx: Context, x: Expr) -> Expr:
+    return cx.match(R.nonzero(x), [rank_of(x), cx.new_size("count")], "int64")
+
+
+@converter("Compress")
+def compress(cx: Context, x: Expr, condition: Expr, *, axis: int | None = None) -> Expr:
+    data = R.reshape(x, (product(shape_of(x)),)) if axis is None else x
+    places = cx.match(R.nonzero(condition), [1, cx.new_size("count")], "int64")
+    return R.take(data, R.squeeze(places, [0]), 0 if axis is None else axis)
+
+
+@converter("Unique")
+def unique(cx: Context, x: Expr, *, axis: int | None = None, sorted: int = 1) -> list[Expr]:
+    found = cx.builder.emit(
+        R.unique(
+            x,
+            sorted=bool(sorted),
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
+            axis=axis,
+        )
+    )
+    parts = [TupleGetItem(found, k) for k in range(4)]
+    count = cx.new_size("count")
+    sizes = [count] if axis is None else [*shape_of(x)]
+    if axis is not None:
+        sizes[axis] = count
+    total = product(shape_of(x)) if axis is None else shape_of(x)[axis]
+    return [
+        cx.match(parts[0], sizes, dtype_of(x)),
+        cx.match(parts[1], [count], "int64"),
+        cx.match(parts[2], [total], "int64"),
+        cx.match(parts[3], [count], "int64"),
+    ]

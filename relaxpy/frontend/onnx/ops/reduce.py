@@ -1,0 +1,228 @@
+"""Reductions, search and sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxpy.frontend.onnx.context import (
+    Context,
+    dtype_of,
+    is_float,
+    normal_axis,
+    rank_of,
+    scalar,
+    shape_of,
+)
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
+from relaxpy.ir.relax.op.definition.registry import R
+
+Reduce = Callable[[Expr, Any, bool], Expr]
+
+
+def _log_sum_exp(x: Expr, axes: Any, keep: bool) -> Expr:
+    peak = R.max(x, axes, True)
+    finite = R.where(R.isfinite(peak), peak, R.zeros_like(peak))
+    total = R.log(R.sum(R.exp(R.subtract(x, finite)), axes, keep))
+    return R.add(total, finite if keep else R.squeeze(finite, axes))
+
+
+def _mean(x: Expr, axes: Any, keep: bool) -> Expr:
+    if is_float(x):
+        return R.mean(x, axes, keep)
+    return R.astype(R.mean(R.astype(x, "float64"), axes, keep), dtype_of(x))
+
+
+def _extremum(op: Any) -> Reduce:
+    def of(x: Expr, axes: Any, keep: bool) -> Expr:
+        if dtype_of(x) == "bool":
+            return R.astype(op(R.astype(x, "int8"), axes, keep), "bool")
+        result: Expr = op(x, axes, keep)
+        return result
+
+    return of
+
+
+def _on_integers(op: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+    """An operator of floats, on integers computed in float64 and rounded down."""
+
+    def of(x: Expr) -> Expr:
+        return op(x) if is_float(x) else R.astype(op(R.astype(x, "float64")), dtype_of(x))
+
+    return of
+
+
+_log, _sqrt = _on_integers(R.log), _on_integers(R.sqrt)
+#: The reduction, and what it is of a single element.
+_REDUCTIONS: dict[str, tuple[Reduce, Callable[[Expr], Expr]]] = {
+    "ReduceSum": (R.sum, lambda x: x),
+    "ReduceMean": (_mean, lambda x: x),
+    "ReduceMax": (_extremum(R.max), lambda x: x),
+    "ReduceMin": (_extremum(R.min), lambda x: x),
+    "ReduceProd": (R.prod, lambda x: x),
+    "ReduceL1": (lambda x, axes, keep: R.sum(R.abs(x), axes, keep), R.abs),
+    "ReduceL2": (
+        lambda x, axes, keep: _sqrt(R.sum(R.multiply(x, x), axes, keep)),
+        lambda x: R.abs(x),
+    ),
+    "ReduceLogSum": (lambda x, axes, keep: _log(R.sum(x, axes, keep)), _log),
+    "ReduceLogSumExp": (_log_sum_exp, lambda x: x),
+    "ReduceSumSquare": (
+        lambda x, axes, keep: R.sum(R.multiply(x, x), axes, keep),
+        lambda x: R.multiply(x, x),
+    ),
+}
+
+
+def _reduction(name: str) -> tuple[Callable[..., Expr], Callable[..., Expr]]:
+    compute, single = _REDUCTIONS[name]
+
+    def old(cx: Context, x: Expr, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> Expr:
+        chosen = list(range(rank_of(x))) if axes is None else list(axes)
+        return compute(x, chosen, bool(keepdims)) if chosen else single(x)
+
+    def new(
+        cx: Context,
+        x: Expr,
+        axes: Value = None,
+        *,
+        keepdims: int = 1,
+        noop_with_empty_axes: int = 0,
+    ) -> Expr:
+        chosen = [] if axes is None else _axes(cx, x, axes)
+        if chosen is None:
+            raise UnsupportedError("axes are computed when the program runs, expected a constant")
+        if not chosen and noop_with_empty_axes:
+            return single(x)
+        return old(cx, x, axes=chosen or None, keepdims=keepdims)
+
+    return old, new
+
+
+def _axes(cx: Context, x: Expr, axes: Value) -> list[int] | None:
+    tensor = cx.tensor(axes)
+    if rank_of(tensor) == 1 and shape_of(tensor) == [0]:
+        return []
+    found = cx.array(axes)
+    return None if found is None else [int(axis) for axis in found.reshape(-1)]
+
+
+for _name in _REDUCTIONS:
+    _old, _new = _reduction(_name)
+    converter(_name)(_old)
+    converter(_name, since=13 if _name == "ReduceSum" else 18)(_new)
+
+
+def _search(op: Any) -> Callable[..., Expr]:
+    def convert(
+        cx: Context, x: Expr, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+    ) -> Expr:
+        at = normal_axis(axis, rank_of(x))
+        if not select_last_index:
+            return R.astype(op(x, at, bool(keepdims)), "int64")
+        size = shape_of(x)[at]
+        if not isinstance(size, int):
+            raise UnsupportedError("select_last_index along a symbolic axis")
+        found = R.astype(op(R.flip(x, at), at, bool(keepdims)), "int64")
+        return R.subtract(const(size - 1, "int64"), found)
+
+    return convert
+
+
+converter("ArgMax")(_search(R.argmax))
+converter("ArgMin")(_search(R.argmin))
+
+
+def _top(x: Expr, k: int, axis: int, largest: int) -> list[Expr]:
+    both = R.topk(x, k, axis, "both", bool(largest), "int64")
+    return [TupleGetItem(both, 0), TupleGetItem(both, 1)]
+
+
+@converter("TopK")
+def top_k_1(cx: Context, x: Expr, *, k: int, axis: int = -1) -> list[Expr]:
+    return _top(x, k, axis, 1)
+
+
+@converter("TopK", since=10)
+def top_k(
+    cx: Context, x: Expr, k: Value, *, axis: int = -1, largest: int = 1, sorted: int = 1
+) -> list[Expr]:
+    at = normal_axis(axis, rank_of(x))
+    counts = cx.integers(k)
+    if counts is not None and isinstance(counts[0], int):
+        return (
+            _top(x, counts[0], at, largest)
+            if counts[0]
+            else [
+                R.strided_slice(x, [at], [0], [0]),
+                R.astype(R.strided_slice(x, [at], [0], [0]), "int64"),
+            ]
+        )
+    size = counts[0] if counts else cx.sizes_at_run_time(R.reshape(cx.tensor(k), (1,)), 1, "k")[0]
+    order = R.argsort(x, at, bool(largest), "int64")
+    indices = cx.emit(R.strided_slice(order, [at], [0], [size]))
+    return [R.gather_elements(x, indices, at), indices]
+
+
+def _scan(op: Any) -> Callable[..., Expr]:
+    def convert(cx: Context, x: Expr, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Expr:
+        at = normal_axis(cx.numbers(axis, "axis")[0], rank_of(x))
+        data = R.flip(x, at) if reverse else x
+        result = op(data, at, dtype_of(x), bool(exclusive))
+        return R.flip(result, at) if reverse else result
+
+    return convert
+
+
+converter("CumSum")(_scan(R.cumsum))
+converter("CumProd")(_scan(R.cumprod))
+
+
+@converter("Einsum")
+def einsum(cx: Context, *inputs: Expr, equation: str) -> Expr:
+    return R.einsum(list(inputs), equation.replace(" ", ""))
+
+
+@converter("NonMaxSuppression")
+def non_max_suppression(
+    cx: Context,
+    boxes: Expr,
+    scores: Expr,
+    max_output_boxes_per_class: Value = None,
+    iou_threshold: Value = None,
+    score_threshold: Value = None,
+    *,
+    center_point_box: int = 0,
+) -> Expr:
+    if center_point_box:
+        places = [R.strided_slice(boxes, [2], [k], [k + 1]) for k in range(4)]
+        half = scalar(0.5, boxes)
+        x, y, w, h = places
+        boxes = R.concat(
+            [
+                R.subtract(y, R.multiply(h, half)),
+                R.subtract(x, R.multiply(w, half)),
+                R.add(y, R.multiply(h, half)),
+                R.add(x, R.multiply(w, half)),
+            ],
+            2,
+        )
+    most = (
+        cx.tensor(max_output_boxes_per_class)
+        if max_output_boxes_per_class is not None
+        else (const(0, "int64"))
+    )
+    overlap = cx.tensor(iou_threshold) if iou_threshold is not None else const(0.0, "float32")
+    least = cx.tensor(score_threshold) if score_threshold is not None else const(-np.inf, "float32")
+    found = cx.builder.emit(
+        R.vision.all_class_non_max_suppression(
+            boxes, scores, *(R.reshape(item, ()) for item in (most, overlap, least))
+        )
+    )
+    rows = TupleGetItem(found, 0)
+    (count,) = cx.sizes_at_run_time(TupleGetItem(found, 1), 1, "count")
+    return R.strided_slice(rows, [0], [0], [count])

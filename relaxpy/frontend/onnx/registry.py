@@ -1,0 +1,111 @@
+"""The table of converters: under the name of each operator of ONNX, one for each version that differs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from relaxpy.dataclass import dataclass
+from relaxpy.frontend.shared.contents import Contents
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr
+
+#: What a name of a graph stands for: an expression, integers known at import, or nothing.
+Value: TypeAlias = Expr | Contents | None
+Function: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Converter:
+    """A function from operands and attributes to the results, and the first opset it is for."""
+
+    function: Function
+    since: int
+    operands: tuple[inspect.Parameter, ...]
+    attributes: Mapping[str, inspect.Parameter]
+    #: Attributes that change nothing: hints for other engines.
+    ignored: frozenset[str]
+
+    def arguments(
+        self, values: Sequence[Value], attributes: Mapping[str, Any], tensor: Callable[[Value], Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The positional and the keyword arguments for the function.
+
+        Errors:
+            UnsupportedError: an operand or an attribute is missing, or one too many.
+        """
+        positional = self._operands(values, tensor)
+        unknown = [n for n in attributes if n not in self.attributes and n not in self.ignored]
+        if unknown:
+            raise UnsupportedError(f"attribute {unknown[0]!r} is not known in opset {self.since}")
+        missing = [
+            name
+            for name, parameter in self.attributes.items()
+            if parameter.default is parameter.empty and name not in attributes
+        ]
+        if missing:
+            raise UnsupportedError(f"attribute {missing[0]!r} is missing")
+        return positional, {n: v for n, v in attributes.items() if n in self.attributes}
+
+    def _operands(self, values: Sequence[Value], tensor: Callable[[Value], Any]) -> list[Any]:
+        result: list[Any] = []
+        parameters = list(self.operands)
+        for k, value in enumerate(values):
+            variadic = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_POSITIONAL
+            if k >= len(parameters) and not variadic:
+                if value is None:
+                    continue
+                raise UnsupportedError(f"operand {k + 1} is one too many")
+            parameter = parameters[min(k, len(parameters) - 1)]
+            if value is None and parameter.default is parameter.empty:
+                raise UnsupportedError(f"operand {parameter.name} is missing")
+            if value is None or str(parameter.annotation).startswith("Value"):
+                result.append(value)
+            else:
+                result.append(tensor(value))
+        for parameter in parameters[len(result) :]:
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                break
+            if parameter.default is parameter.empty:
+                raise UnsupportedError(f"operand {parameter.name} is missing")
+        return result
+
+
+#: Domain and operator, then converters with the newest first.
+CONVERTERS: dict[tuple[str, str], list[Converter]] = {}
+
+
+def converter(
+    *names: str, since: int = 1, domain: str = "", ignored: Sequence[str] = ()
+) -> Callable[[Function], Function]:
+    """Register a function as the converter of operators, from the opset `since` on.
+
+    Its first parameter is the `Context`; then come operands, as expressions (parameters with the
+    annotation `Value` take what is known instead); keyword parameters are attributes, with the
+    defaults of ONNX.
+    """
+
+    def register(function: Function) -> Function:
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        entry = Converter(
+            function,
+            since,
+            tuple(p for p in parameters if p.kind is not keyword),
+            {p.name: p for p in parameters if p.kind is keyword},
+            frozenset({"consumed_inputs", *ignored}),
+        )
+        for name in names:
+            entries = CONVERTERS.setdefault((domain, name), [])
+            entries.append(entry)
+            entries.sort(key=lambda item: -item.since)
+        return function
+
+    return register
+
+
+def find(domain: str, op: str, opset: int) -> Converter | None:
+    """The newest converter that is not above the opset."""
+    entries = CONVERTERS.get((domain, op), [])
+    return next((entry for entry in entries if entry.since <= opset), None)

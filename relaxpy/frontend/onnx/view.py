@@ -1,0 +1,430 @@
+"""A typed view of ONNX files: graphs, nodes and attributes as Python values, tensors as arrays."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
+
+from relaxpy.dataclass import dataclass
+from relaxpy.frontend.shared.unsupported import FrontendError, UnsupportedError
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Attributes: TypeAlias = Mapping[str, Any]
+_DEFAULT_DOMAINS = ("", "ai.onnx")
+_OLDEST_IR = 3
+#: How many graphs may stand within each other.
+_MAX_DEPTH = 64
+#: Types of ONNX that have another name in Relax.
+_DTYPES = {
+    "FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16",
+    **{f"{sign}INT{bits}": f"{sign.lower()}int{bits}" for sign in ("", "U") for bits in (2, 4, 8)},
+    **{
+        f"{sign}INT{bits}": f"{sign.lower()}int{bits}"
+        for sign in ("", "U")
+        for bits in (16, 32, 64)
+    },
+    "BOOL": "bool", "FLOAT8E4M3FN": "float8_e4m3fn", "FLOAT8E4M3FNUZ": "float8_e4m3fnuz",
+    "FLOAT8E5M2": "float8_e5m2", "FLOAT8E5M2FNUZ": "float8_e5m2fnuz",
+    "FLOAT8E8M0": "float8_e8m0fnu", "FLOAT4E2M1": "float4_e2m1fn",
+    "FLOAT6E2M3": "float6_e2m3fn", "FLOAT6E3M2": "float6_e3m2fn",
+}
+
+
+def dtype_of(code: int) -> str:
+    """The name in Relax of an element type of ONNX.
+
+    Errors:
+        UnsupportedError: Relax has no such type (strings, complex numbers).
+        FrontendError: there is no such code.
+    """
+    try:
+        name = TensorProto.DataType.Name(code)
+    except ValueError:
+        raise FrontendError(f"ONNX has no element type {code}") from None
+    if name not in _DTYPES:
+        raise UnsupportedError(f"Relax has no tensors of {name}")
+    return _DTYPES[name]
+
+
+def code_of(dtype: str) -> int:
+    """The element type of ONNX for a datatype of Relax."""
+    names = {name: code for code, name in _DTYPES.items()}
+    return int(TensorProto.DataType.Value(names[dtype]))
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """The type of a tensor: its datatype, and sizes if the rank is known (None: not known)."""
+
+    dtype: str
+    sizes: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True)
+class SequenceType:
+    """The type of a sequence; `item` is the type of each of its values."""
+
+    item: ValueType
+
+
+@dataclass(frozen=True)
+class OptionalType:
+    """The type of a value that may be absent."""
+
+    item: ValueType
+
+
+ValueType: TypeAlias = TensorType | SequenceType | OptionalType | None
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A node: an operator, the names of what it reads and defines ("" for what is left out)."""
+
+    name: str
+    index: int
+    op: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Attributes
+    proto: NodeProto
+
+    @property
+    def where(self) -> str:
+        """The node's name, or its number in the graph."""
+        return f"node {self.name!r}" if self.name else f"node {self.index}"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A graph: inputs with their types, initialisers, nodes, names of the outputs."""
+
+    name: str
+    inputs: Mapping[str, ValueType]
+    initializers: Mapping[str, Initializer]
+    nodes: Sequence[Node]
+    outputs: Sequence[str]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalFunction:
+    """A function of the model: `nodes` read attributes of the call where they refer to them."""
+
+    proto: onnx.FunctionProto
+    opsets: Mapping[str, int]
+
+    def instance(self, attributes: Attributes) -> Graph:
+        """The body for a call with these attributes."""
+        proto = self.proto
+        known = {a.name: attribute_value(a, Path(), 0) for a in proto.attribute_proto}
+        given = {**known, **attributes}
+        return Graph(
+            proto.name,
+            dict.fromkeys(proto.input),
+            {},
+            [node_view(k, node, Path(), 0, given) for k, node in enumerate(proto.node)],
+            tuple(proto.output),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model: its graph, the version of each domain, the functions that it defines."""
+
+    graph: Graph
+    opsets: Mapping[str, int]
+    functions: Mapping[tuple[str, str], LocalFunction]
+    proto: ModelProto
+
+
+class Initializer:
+    """A tensor of a file, read when it is asked for."""
+
+    def __init__(self, proto: TensorProto, folder: Path | None) -> None:
+        self.proto = proto
+        self._folder = folder
+
+    @property
+    def dtype(self) -> str:
+        """The datatype."""
+        return dtype_of(self.proto.data_type)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes."""
+        return tuple(self.proto.dims)
+
+    @cached_property
+    def array(self) -> Array:
+        """The elements; those of a separate file are mapped, not read."""
+        return tensor_array(self.proto, self._folder)
+
+
+def tensor_array(proto: TensorProto, folder: Path | None) -> Array:
+    """The elements of a tensor.
+
+    Errors:
+        FrontendError: the tensor is damaged, or its data is not below `folder`.
+        UnsupportedError: its elements are none of Relax.
+    """
+    name = f"tensor {proto.name!r}" if proto.name else "a tensor"
+    if any(size < 0 for size in proto.dims):
+        raise FrontendError(f"{name} has the shape {tuple(proto.dims)}")
+    count = math.prod(proto.dims)
+    if proto.data_type == TensorProto.STRING:
+        if len(proto.string_data) != count:
+            raise FrontendError(f"{name} has {len(proto.string_data)} strings, expected {count}")
+        texts = [text.decode("utf-8", "replace") for text in proto.string_data]
+        return np.array(texts, object).reshape(tuple(proto.dims))
+    dtype = dtype_of(proto.data_type)
+    if proto.data_location == TensorProto.EXTERNAL:
+        return _external_array(proto, name, dtype, count, folder)
+    size = _byte_count(dtype, count)
+    if proto.HasField("raw_data"):
+        if len(proto.raw_data) != size:
+            raise FrontendError(
+                f"{name} of {count} x {dtype} has {len(proto.raw_data)} bytes, expected {size}"
+            )
+        if _is_plain(dtype):
+            return _read_only(np.frombuffer(proto.raw_data, _numpy(dtype)), proto)
+    elif (
+        count
+        > sum(len(getattr(proto, f.name)) for f, _ in proto.ListFields() if "_data" in f.name) * 8
+    ):
+        raise FrontendError(f"{name} of shape {tuple(proto.dims)} has fewer elements than that")
+    try:
+        return np.asarray(onnx.numpy_helper.to_array(proto))
+    except (ValueError, TypeError) as error:
+        raise FrontendError(f"{name} is damaged: {error}") from None
+
+
+def _is_plain(dtype: str) -> bool:
+    return not any(text in dtype for text in ("int2", "int4", "float4", "float6"))
+
+
+def _byte_count(dtype: str, count: int) -> int:
+    bits = 2 if "int2" in dtype else 4 if any(t in dtype for t in ("int4", "float4")) else None
+    return count * _numpy(dtype).itemsize if bits is None else -(-count * bits // 8)
+
+
+def _numpy(dtype: str) -> np.dtype[Any]:
+    from relaxpy.ir.core.dtype import DataType
+
+    return DataType(dtype).numpy()
+
+
+def _read_only(flat: Array, proto: TensorProto) -> Array:
+    result = flat.reshape(tuple(proto.dims))
+    result.flags.writeable = False
+    return result
+
+
+def _external_array(
+    proto: TensorProto, name: str, dtype: str, count: int, folder: Path | None
+) -> Array:
+    """The elements of a tensor in a file of its own, which is mapped into memory."""
+    places = {entry.key: entry.value for entry in proto.external_data}
+    if folder is None:
+        raise FrontendError(
+            f"the data of {name} is in the file {places.get('location', '')!r}",
+            hint="pass the path of the model, or load it by onnx.load(path)",
+        )
+    path = folder / places.get("location", "")
+    inside = path.resolve().is_relative_to(folder.resolve()) and path.is_file()
+    if not inside or path.is_symlink():
+        raise FrontendError(f"the data of {name} is no file in the model's folder: {str(path)!r}")
+    size = _byte_count(dtype, count)
+    try:
+        offset, length = int(places.get("offset", 0)), int(places.get("length", size))
+    except ValueError:
+        raise FrontendError(f"{name} has no numbers for its place in {str(path)!r}") from None
+    if offset < 0 or length != size or offset + size > path.stat().st_size:
+        raise FrontendError(
+            f"{name} needs {size} bytes from {offset} of {str(path)!r}, which has "
+            f"{path.stat().st_size}; the model says {length}"
+        )
+    if count and _is_plain(dtype):
+        mapped = np.memmap(path, np.uint8, "r", offset, (size,)).view(_numpy(dtype))
+        return _read_only(mapped, proto)
+    with path.open("rb") as file:
+        file.seek(offset)
+        inner = TensorProto(dims=proto.dims, data_type=proto.data_type, raw_data=file.read(size))
+    return np.asarray(onnx.numpy_helper.to_array(inner))
+
+
+def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | None) -> Model:
+    """The view of a model, of its bytes, or of the file with this path.
+
+    Errors:
+        FrontendError: it is no model of ONNX, or a damaged one.
+    """
+    folder = None
+    match model:
+        case ModelProto():
+            proto = model
+        case bytes():
+            proto = _parsed(model, "the bytes")
+        case str() | os.PathLike():
+            path = Path(model)
+            folder = path.parent
+            try:
+                data = path.read_bytes()
+            except OSError as error:
+                raise FrontendError(f"{path}: {error.strerror}") from None
+            proto = _parsed(data, str(path))
+        case _:
+            raise FrontendError(
+                f"from_onnx takes a ModelProto of onnx, a path, or bytes, found {model!r:.60}"
+            )
+    if proto.ir_version < _OLDEST_IR:
+        raise FrontendError(
+            f"the model has IR version {proto.ir_version}, expected {_OLDEST_IR} or later"
+        )
+    opsets = opset_versions(proto.opset_import)
+    if opset is not None:
+        opsets[""] = opset
+    opsets.setdefault("", 1)
+    return Model(
+        graph_view(proto.graph, folder, 0),
+        opsets,
+        {
+            (domain_of(f.domain), f.name): LocalFunction(f, opset_versions(f.opset_import))
+            for f in proto.functions
+        },
+        proto,
+    )
+
+
+def _parsed(data: bytes, source: str) -> ModelProto:
+    proto = ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise FrontendError(f"{source}: no model of ONNX, or a damaged one: {error}") from None
+    if not proto.HasField("graph"):
+        raise FrontendError(f"{source}: no model of ONNX: it has no graph")
+    return proto
+
+
+def domain_of(domain: str) -> str:
+    """The domain, "" for the default one."""
+    return "" if domain in _DEFAULT_DOMAINS else domain
+
+
+def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    """The version of each domain."""
+    return {domain_of(item.domain): item.version for item in imports}
+
+
+def graph_view(graph: GraphProto, folder: Path | None, depth: int) -> Graph:
+    """The view of a graph."""
+    if depth > _MAX_DEPTH:
+        raise FrontendError(f"more than {_MAX_DEPTH} graphs stand within each other")
+    if graph.sparse_initializer:
+        name = graph.sparse_initializer[0].values.name
+        raise FrontendError(f"the initializer {name!r} is sparse, which no tensor of Relax is")
+    initializers = {t.name: Initializer(t, folder) for t in graph.initializer}
+    inputs: dict[str, ValueType] = {}
+    for value in graph.input:
+        if value.name in inputs:
+            raise FrontendError(f"the graph has two inputs {value.name!r}")
+        if value.name not in initializers:
+            inputs[value.name] = type_view(value.type)
+    nodes = [node_view(k, node, folder, depth) for k, node in enumerate(graph.node)]
+    return Graph(graph.name, inputs, initializers, nodes, [value.name for value in graph.output])
+
+
+def type_view(proto: TypeProto) -> ValueType:
+    """The view of a type; None where it is not stated."""
+    match proto.WhichOneof("value"):
+        case "tensor_type":
+            tensor = proto.tensor_type
+            sizes = None
+            if tensor.HasField("shape"):
+                sizes = tuple(_size(dim) for dim in tensor.shape.dim)
+            return TensorType(dtype_of(tensor.elem_type), sizes) if tensor.elem_type else None
+        case "sequence_type":
+            return SequenceType(type_view(proto.sequence_type.elem_type))
+        case "optional_type":
+            return OptionalType(type_view(proto.optional_type.elem_type))
+        case None:
+            return None
+        case other:
+            raise FrontendError(f"Relax has no values of the type {other}")
+
+
+def _size(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
+    if dim.HasField("dim_value"):
+        if dim.dim_value < 0:
+            return None
+        return dim.dim_value
+    return dim.dim_param or None
+
+
+def node_view(
+    index: int, node: NodeProto, folder: Path | None, depth: int, given: Attributes | None = None
+) -> Node:
+    """The view of a node; `given` are the attributes of the call whose function has the node."""
+    attributes = {}
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            if given is None or attribute.ref_attr_name not in given:
+                continue
+            attributes[attribute.name] = given[attribute.ref_attr_name]
+        else:
+            attributes[attribute.name] = attribute_value(attribute, folder, depth, given)
+    return Node(
+        node.name,
+        index,
+        node.op_type,
+        domain_of(node.domain),
+        tuple(node.input),
+        tuple(node.output),
+        attributes,
+        node,
+    )
+
+
+def attribute_value(
+    attribute: AttributeProto, folder: Path | None, depth: int, given: Attributes | None = None
+) -> Any:
+    """The value of an attribute: a number, a text, an array, a graph, or a list of these."""
+    kinds = AttributeProto
+    match attribute.type:
+        case kinds.TENSOR:
+            return tensor_array(attribute.t, folder)
+        case kinds.TENSORS:
+            return [tensor_array(tensor, folder) for tensor in attribute.tensors]
+        case kinds.GRAPH:
+            return _graph_with(attribute.g, folder, depth + 1, given)
+        case kinds.STRING:
+            return attribute.s.decode("utf-8", "replace")
+        case kinds.STRINGS:
+            return [text.decode("utf-8", "replace") for text in attribute.strings]
+        case kinds.FLOAT | kinds.INT | kinds.FLOATS | kinds.INTS:
+            value = helper.get_attribute_value(attribute)
+            return list(value) if attribute.type in (kinds.FLOATS, kinds.INTS) else value
+        case kinds.TYPE_PROTO:
+            return type_view(attribute.tp)
+        case _:
+            raise FrontendError(f"the attribute {attribute.name!r} has a type that Relax lacks")
+
+
+def _graph_with(
+    graph: GraphProto, folder: Path | None, depth: int, given: Attributes | None
+) -> Graph:
+    view = graph_view(graph, folder, depth)
+    if given is None:
+        return view
+    nodes = [node_view(k, node, folder, depth, given) for k, node in enumerate(graph.node)]
+    return Graph(view.name, view.inputs, view.initializers, nodes, view.outputs)

@@ -1,0 +1,57 @@
+"""What a model has that cannot be imported: gathered, and raised as one error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import RelaxpyError, counted
+
+_SHOWN = 50
+
+
+class FrontendError(RelaxpyError, ValueError):
+    """A model that is not well-formed by the rules of the system that it is written for."""
+
+
+class OpNotImplemented(FrontendError, NotImplementedError):  # noqa: N818  # TVM's name
+    """Nodes of a model that cannot be imported; `nodes` has each with its reason."""
+
+    nodes: Sequence[UnsupportedNode] = ()
+
+
+class UnsupportedError(Exception):
+    """Raised while one node is converted; the importer adds where it is."""
+
+
+@dataclass(frozen=True)
+class UnsupportedNode:
+    """A node that cannot be imported: where it is, what it computes, on what, and the reason."""
+
+    where: str
+    operator: str
+    reason: str
+    inputs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        operands = f"({', '.join(self.inputs)})" if self.inputs else ""
+        return f"{self.where}: {self.operator}{operands}: {self.reason}"
+
+
+def refuse_nodes(nodes: Sequence[UnsupportedNode], system: str) -> None:
+    """Raise one error for all nodes.
+
+    Errors:
+        OpNotImplemented (also ValueError, NotImplementedError): there is a node.
+    """
+    if not nodes:
+        return
+    lines = [f"  {node}" for node in nodes[:_SHOWN]]
+    if len(nodes) > _SHOWN:
+        lines.append(f"  and {len(nodes) - _SHOWN} more")
+    error = OpNotImplemented(
+        f"{counted(len(nodes), 'node')} of the {system} model cannot be imported:\n"
+        + "\n".join(lines)
+    )
+    error.nodes = tuple(nodes)
+    raise error
