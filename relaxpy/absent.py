@@ -18,13 +18,14 @@ _DEVICE = "relaxpy.device('metal') describes a device; programs run on the proce
 _ONE_PROCESS = "programs run in this process, as its only worker"
 _TARGET = "write relaxpy.target.Target('native'), or omit the target"
 _IMPORTER = (
-    "there is no importer: write the model with relax.frontend.nn, "
+    "there is no importer of it: export the model to ONNX (docs/onnx.md), or write it with "
+    "relax.frontend.nn, "
     "whose load_state_dict takes the weights (docs/nn.md)"
 )
 
 #: A module below `tvm`, or a class; its names; and what to use instead of all of them.
 ABSENT: tuple[tuple[str, str, str], ...] = (
-    ("relax.frontend", "torch onnx stablehlo tflite", _IMPORTER),
+    ("relax.frontend", "torch stablehlo tflite", _IMPORTER),
     ("relax.frontend.nn", "llm", "there are no paged caches; nn.KVCache is one of fixed blocks"),
     ("tir", "Schedule ScheduleError ScheduleState StmtSRef TensorIntrin", _NO_SCHEDULE),
     ("tir.schedule", "Schedule ScheduleError Trace BlockRV LoopRV", _NO_SCHEDULE),

@@ -34,6 +34,7 @@ ROOMS = {
         *("dataclass", "errors", "entry", "frames", "screen", "pysource", "gc_pause", "ir"),
         "exec",
     },
+    "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir"},
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
         *("cli", "relax", "tir"),
@@ -54,6 +55,7 @@ INNER = {
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 #: What is there where a room is used: the plugin is loaded by pytest alone.
 LOADED_BY = {
+    "frontend": {"onnx", "google"},
     "pytest_plugin": {"pytest"},
     "pytest_helpers": {"pytest"},
     "pytest_compare": {"pytest"},
@@ -62,7 +64,7 @@ LAZY_FACES = {
     *("relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"),
     *("relaxpy/ir/te/topi/__init__.py", "relaxpy/relay/__init__.py", "relaxpy/relay/nn.py"),
     *("relaxpy/relay/op.py", "relaxpy/relay/random.py", "relaxpy/relay/parser.py"),
-    "relaxpy/testing/__init__.py",
+    *("relaxpy/testing/__init__.py", "relaxpy/relax/frontend/__init__.py"),
 }
 RESOLVES_NAMES = {"relaxpy/lazy.py", "relaxpy/ir/te/topi/__init__.py", "relaxpy/ir/hooks.py"}
 
@@ -102,6 +104,10 @@ FLOORS = {
         tir.py relax.py ir.py read.py relay ir_builder/ir ir_builder/tir ir_builder/relax
         highlight.py
     """,
+    "relaxpy/frontend": """
+        shared onnx/view.py onnx/folding.py onnx/registry.py onnx/context.py onnx/ops
+        onnx/importer.py onnx/api.py onnx/backend.py
+    """,
     "relaxpy/cli": """
         usage.py show.py imported.py programs.py watch.py passes.py inputs.py outputs.py
         commands.py main.py
@@ -118,6 +124,7 @@ FACES = {
     *("relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py", "relaxpy/ir/relax/__init__.py"),
     *("relaxpy/script/__init__.py", "relaxpy/script/ir_builder/__init__.py"),
     *("relaxpy/ir/relay/__init__.py", "relaxpy/cli/__init__.py"),
+    *("relaxpy/frontend/__init__.py", "relaxpy/frontend/onnx/__init__.py"),
 }
 
 

@@ -1,1 +1,10 @@
 """The importer of ONNX: `from_onnx` gives a Relax module for a model."""
+
+try:
+    import onnx as _onnx
+except ImportError:
+    raise ImportError(
+        "the importer reads files by the package onnx: pip install 'relaxpy[onnx]'", name="onnx"
+    ) from None
+
+del _onnx

@@ -1,4 +1,4 @@
-"""The backend of ONNX's own convention, `onnx.backend.base`: its test runner runs against relaxpy."""
+"""The backend in ONNX's own convention, `onnx.backend.base`, for which it has a test runner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relaxpy.exec.executable import Executable
 from relaxpy.frontend.onnx.api import from_onnx
 
 
-class RelaxpyRep(BackendRep):  # type: ignore[misc]
+class RelaxpyRep(BackendRep):
     """A model that is compiled; `run` takes its inputs in order, or by name."""
 
     def __init__(self, executable: Executable, names: Sequence[str], outputs: int) -> None:
@@ -37,7 +37,7 @@ def _tensor(value: Any) -> Any:
     return tuple(map(_tensor, value)) if isinstance(value, list) else np.asarray(value)
 
 
-class RelaxpyBackend(Backend):  # type: ignore[misc]
+class RelaxpyBackend(Backend):
     """relaxpy as a backend of ONNX."""
 
     @classmethod

@@ -12,6 +12,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.registry import Value
 from relaxpy.frontend.shared.contents import LIMIT, Contents, Element, number, objects, to_integer
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Constant,
@@ -24,6 +25,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.ops import const as number_literal
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 if TYPE_CHECKING:
@@ -44,6 +46,17 @@ def tensor_info(x: Expr) -> TensorStructInfo:
     if not isinstance(info, TensorStructInfo):
         raise UnsupportedError(f"expected a tensor, found {info}")
     return info
+
+
+def as_size(size: Element) -> PrimExpr:
+    """The size as an expression of int64."""
+    return size if isinstance(size, PrimExpr) else number_literal(int(size), "int64")
+
+
+def tensor_of(sizes: Sequence[Size] | None, dtype: str) -> TensorStructInfo:
+    """The struct info of a tensor with these sizes; None: nothing is known of its shape."""
+    shape = None if sizes is None else ShapeExpr(tuple(map(as_size, sizes)))
+    return TensorStructInfo(shape, DataType(dtype))
 
 
 def dtype_of(x: Expr) -> str:
@@ -142,16 +155,14 @@ class Context:
         info = var.struct_info
         if isinstance(info, TensorStructInfo) and info.shape is None and info.ndim >= 0:
             sizes = [self.importer.new_size(f"{name or 'd'}_{k}") for k in range(info.ndim)]
-            cast = self.builder.match_cast(var, TensorStructInfo(sizes, info.dtype), name)
+            cast = self.builder.match_cast(var, tensor_of(sizes, str(info.dtype)), name)
             assert cast is not None
             return cast
         return var
 
     def match(self, expr: Expr, sizes: Sequence[Size], dtype: str, name: str = "") -> Var:
         """Bind a tensor that has this shape when it runs; new variables in it are bound."""
-        cast = self.builder.match_cast(
-            self.builder.emit(expr, name), TensorStructInfo(list(sizes), dtype), name
-        )
+        cast = self.builder.match_cast(self.builder.emit(expr, name), tensor_of(sizes, dtype), name)
         assert cast is not None
         return cast
 
@@ -178,7 +189,7 @@ class Context:
         whole = [to_integer(element) for element in elements]
         if any(element is None for element in whole) or "int" not in contents.dtype:
             raise UnsupportedError("floats that are computed from sizes are not tensors yet")
-        flat = R.shape_to_tensor(ShapeExpr(tuple(e for e in whole if e is not None)))
+        flat = R.shape_to_tensor(ShapeExpr(tuple(as_size(e) for e in whole if e is not None)))
         shaped = flat if contents.array.ndim == 1 else R.reshape(flat, contents.array.shape)
         result = shaped if contents.dtype == "int64" else R.astype(shaped, contents.dtype)
         return self.emit(result, "sizes")
@@ -235,7 +246,7 @@ class Context:
             vector = R.reshape(vector, (count,))
         sizes = [self.new_size(f"{name}_{k}") for k in range(count)]
         shape = self.builder.emit(R.tensor_to_shape(self.emit(vector)))
-        self.builder.match_cast(shape, ShapeStructInfo(sizes), name)
+        self.builder.match_cast(shape, ShapeStructInfo(tuple(sizes)), name)
         return list(sizes)
 
     def contents(self, elements: Sequence[Element], shape: Sequence[int], dtype: str) -> Contents:
@@ -246,3 +257,9 @@ class Context:
 def scalar(value: float, x: Expr) -> Constant:
     """A constant of rank 0 in the datatype of `x`."""
     return const(value, dtype_of(x))
+
+
+def literal(array: Array) -> Constant:
+    """A constant of the array's own datatype."""
+    data = np.asarray(array)
+    return const(data, data.dtype.name)

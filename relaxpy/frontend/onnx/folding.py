@@ -1,8 +1,8 @@
 """Operators on tensors whose elements are known at import, computed there.
 
 One function for an operator, over arrays of NumPy: of numbers, or of objects that are numbers and
-expressions of sizes (`Contents`). What cannot be decided raises `Undecided`; the program computes
-it then.
+expressions of sizes (`Contents`). What cannot be decided raises `UndecidedError`; the program
+computes it then.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Function: TypeAlias = Callable[..., Any]
 FOLDED: dict[str, Function] = {}
 
 
-class Undecided(Exception):
+class UndecidedError(Exception):
     """The elements depend on the values of sizes in a way that no expression of them has."""
 
 
@@ -44,13 +44,13 @@ def _number(array: Array) -> int:
     """The only element, which has to be a number."""
     element = array.reshape(-1)[0]
     if isinstance(element, PrimExpr):
-        raise Undecided
+        raise UndecidedError
     return int(element)
 
 
 def _numbers(array: Array) -> list[int]:
     if any(isinstance(element, PrimExpr) for element in array.reshape(-1)):
-        raise Undecided
+        raise UndecidedError
     return [int(element) for element in array.reshape(-1)]
 
 
@@ -86,7 +86,7 @@ def truncated(a: Element, b: Element) -> Element:
         if "float" in kind:
             return a / b
     if isinstance(b, int) and b == 0:
-        raise Undecided
+        raise UndecidedError
     if not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
         return int(a) // int(b) if (int(a) < 0) == (int(b) < 0) else -(-int(a) // int(b))
     analyzer = Analyzer()
@@ -95,7 +95,7 @@ def truncated(a: Element, b: Element) -> Element:
         for item in (a, b)
     ):
         return a // b
-    return tir.Div(a, b) if isinstance(a, PrimExpr) else tir.Div(tir.IntImm("int64", a), b)
+    return tir.Div(a, b) if isinstance(a, PrimExpr) else tir.Div(tir.IntImm("int64", int(a)), b)
 
 
 def _divide(a: Array, b: Array) -> Array:
@@ -124,7 +124,7 @@ FOLDED["Min"] = _arithmetic(_extremum(tir.Min, min), np.minimum)
 @_folded("Mod")
 def _mod(attributes: Mapping[str, Any], a: Array, b: Array) -> Array:
     if attributes.get("fmod", 0) or not all(_numbers(b)):
-        raise Undecided
+        raise UndecidedError
     return _each(operator.mod, a, b) if _is_symbolic(a, b) else np.mod(a, b)
 
 
@@ -155,14 +155,14 @@ def _compared(a: Element, b: Element, sign: str) -> bool:
         analyzer = Analyzer()
         if analyzer.can_prove(_sized(differ) > 0) or analyzer.can_prove(_sized(differ) < 0):
             return False
-        raise Undecided
+        raise UndecidedError
     analyzer = Analyzer()
     condition: Any = compare[sign](a, b)
     if analyzer.can_prove(_sized(condition)):
         return True
     if analyzer.can_prove(_sized(tir.Not(condition))):
         return False
-    raise Undecided
+    raise UndecidedError
 
 
 def _sized(expr: PrimExpr) -> PrimExpr:
@@ -213,7 +213,7 @@ def _identity(_: Mapping[str, Any], x: Array) -> Array:
 @_folded("Gather")
 def _gather(attributes: Mapping[str, Any], x: Array, indices: Array) -> Array:
     index = np.array(_numbers(indices), np.int64).reshape(indices.shape)
-    return x.take(index, attributes.get("axis", 0))
+    return np.take(x, index, attributes.get("axis", 0))
 
 
 @_folded("Concat")
@@ -300,7 +300,7 @@ def _constant_of_shape(attributes: Mapping[str, Any], shape: Array) -> Array:
 def _range(_: Mapping[str, Any], start: Array, limit: Array, delta: Array) -> Array:
     numbers = [_number(item) for item in (start, limit, delta)]
     if numbers[2] == 0 or start.dtype.kind == "f":
-        raise Undecided
+        raise UndecidedError
     return np.arange(*numbers, dtype=start.dtype if start.dtype != object else np.int64)
 
 
@@ -310,9 +310,9 @@ def _reduced(combine: Function, attributes: Mapping[str, Any], x: Array, *operan
         return x
     chosen = list(range(x.ndim)) if axes is None else [axis % x.ndim for axis in axes]
     if chosen != list(range(x.ndim)):
-        raise Undecided
+        raise UndecidedError
     if not x.size:
-        raise Undecided
+        raise UndecidedError
     items = [x.reshape(-1)[k : k + 1] for k in range(x.size)]
     total: Array = combine(attributes, *items)
     return total.reshape([1] * x.ndim) if attributes.get("keepdims", 1) else total.reshape(())
@@ -327,7 +327,7 @@ def cast(x: Array, dtype: str) -> Array:
     if "int" in dtype:
         whole = [to_integer(item) for item in x.reshape(-1)]
         if any(item is None for item in whole):
-            raise Undecided
+            raise UndecidedError
         return objects([item for item in whole if item is not None], x.shape)
     if dtype.startswith("float"):
         return _each(
@@ -335,4 +335,4 @@ def cast(x: Array, dtype: str) -> Array:
         )
     if dtype == "bool":
         return np.logical_not(_comparison("Equal")({}, x, np.zeros((), int)))
-    raise Undecided
+    raise UndecidedError

@@ -7,6 +7,7 @@ import warnings
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ import onnx
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.onnx import ops as ops, view as views
-from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.folding import FOLDED, Undecided, cast
+from relaxpy.frontend.onnx.context import Context, literal, shape_of, tensor_of as tensor_info
+from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.frontend.onnx.registry import Value, find
 from relaxpy.frontend.onnx.view import Graph, Model, Node, TensorType, ValueType
 from relaxpy.frontend.shared.contents import LIMIT, Contents
@@ -54,13 +55,13 @@ class Options:
     sanitize: bool
 
 
-class _Poison(Exception):
-    """An operand comes from a node that cannot be imported."""
+class _Missing:
+    """The value of a name that a node defines which cannot be imported."""
 
 
 @dataclass(eq=False)
 class Importer:
-    """Builds the function `main` of a model; `unsupported` gathers nodes that cannot be imported."""
+    """Builds the function `main`; `unsupported` gathers the nodes that cannot be imported."""
 
     model: Model
     options: Options
@@ -85,7 +86,7 @@ class Importer:
         scope: dict[str, Value] = dict(inputs)
         for name, initializer in graph.initializers.items():
             try:
-                value = const(initializer.array)
+                value = literal(initializer.array)
             except UnsupportedError as error:
                 raise FrontendError(f"the initializer {name!r}: {error}") from None
             if self.options.keep_params:
@@ -121,7 +122,7 @@ class Importer:
         inner: ChainMap[str, Any] = ChainMap({}, scope)  # type: ignore[arg-type]
         if self._depth:
             for name, initializer in graph.initializers.items():
-                inner[name] = const(initializer.array)
+                inner[name] = literal(initializer.array)
         self._depth += 1
         if self._depth > _MAX_INLINED:
             raise FrontendError("the functions of the model call each other without end")
@@ -137,7 +138,7 @@ class Importer:
                 hint="the nodes of a graph stand in the order of their dependencies",
             )
         value = scope[name]
-        return None if isinstance(value, _Poison) else value
+        return None if isinstance(value, _Missing) else value
 
     def _convert_node(
         self, node: Node, scope: MutableMapping[str, Any], opsets: Mapping[str, int]
@@ -147,9 +148,9 @@ class Importer:
             if (
                 name
                 and self._lookup(name, scope, node.where) is None
-                and (isinstance(scope[name], _Poison))
+                and (isinstance(scope[name], _Missing))
             ):
-                scope.update(dict.fromkeys(filter(None, node.outputs), _Poison()))
+                scope.update(dict.fromkeys(filter(None, node.outputs), _Missing()))
                 return
             operands.append(self._lookup(name, scope, node.where) if name else None)
         duplicates = [name for name in node.outputs if name and name in scope.maps[0]]  # type: ignore[attr-defined]
@@ -180,7 +181,7 @@ class Importer:
         self.unsupported.append(
             UnsupportedNode(node.where, f"{node.op} of {domain}", reason, infos)
         )
-        scope.update(dict.fromkeys(filter(None, node.outputs), _Poison()))
+        scope.update(dict.fromkeys(filter(None, node.outputs), _Missing()))
 
     def _named(self, value: Value, name: str) -> Value:
         if value is None or isinstance(value, (Contents, Constant, Var)):
@@ -250,10 +251,10 @@ class Importer:
                 dtype = str(result.dtype)
                 if result.dtype == object:
                     dtype = next(v.dtype for v in operands if isinstance(v, Contents))
-        except (Undecided, ValueError, IndexError, TypeError, KeyError, ZeroDivisionError):
+        except (UndecidedError, ValueError, IndexError, TypeError, KeyError, ZeroDivisionError):
             return None
         if result.dtype != object:
-            return const(result)
+            return literal(result)
         contents = Contents(result, dtype)
         if contents.is_constant:
             return const(np.array(contents.elements).reshape(result.shape), dtype)
@@ -291,10 +292,10 @@ class Importer:
                 dtype = self.options.dtypes.get(name, dtype)
                 given = self.options.shapes.get(name)
                 if given is not None:
-                    return TensorStructInfo([self._given(size) for size in given], dtype)
+                    return tensor_info([self._given(size) for size in given], dtype)
                 if sizes is None:
-                    return TensorStructInfo(dtype=dtype)
-                return TensorStructInfo(
+                    return tensor_info(None, dtype)
+                return tensor_info(
                     [self._size(size, f"{name}_{k}") for k, size in enumerate(sizes)], dtype
                 )
             case _:
@@ -337,7 +338,7 @@ def _shown(value: Value) -> str:
 def _schema_body(node: Node, operands: Sequence[Value], version: int) -> Graph | None:
     """The body that the schema of an operator has, in simpler operators."""
     try:
-        schema = onnx.defs.get_schema(node.op, version, node.domain)
+        schema: Any = onnx.defs.get_schema(node.op, version, node.domain)
     except onnx.defs.SchemaError:
         return None
     if schema.has_function:
@@ -356,7 +357,7 @@ def _schema_body(node: Node, operands: Sequence[Value], version: int) -> Graph |
     proto = onnx.FunctionProto()
     proto.ParseFromString(data)
     defaults = {
-        name: views.attribute_value(attribute.default_value, views.Path(), 0)
+        name: views.attribute_value(attribute.default_value, Path(), 0)
         for name, attribute in schema.attributes.items()
         if attribute.default_value.name
     }
@@ -376,10 +377,8 @@ def _type_proto(value: Value) -> onnx.TypeProto:
             info = value.struct_info
             if not isinstance(info, TensorStructInfo):
                 return onnx.TypeProto()
-            sizes = None
+            sizes: list[Any] | None = None
             if info.ndim >= 0:
-                from relaxpy.frontend.onnx.context import shape_of
-
                 try:
                     sizes = [s if isinstance(s, int) else str(s) for s in shape_of(value)]
                 except UnsupportedError:

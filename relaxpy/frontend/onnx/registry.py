@@ -1,4 +1,4 @@
-"""The table of converters: under the name of each operator of ONNX, one for each version that differs."""
+"""The table of converters: for each operator of ONNX, one for each version that differs."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
 from relaxpy.dataclass import dataclass
@@ -25,17 +25,25 @@ _OLDEST_IR = 3
 _MAX_DEPTH = 64
 #: Types of ONNX that have another name in Relax.
 _DTYPES = {
-    "FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16",
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    "FLOAT16": "float16",
+    "BFLOAT16": "bfloat16",
     **{f"{sign}INT{bits}": f"{sign.lower()}int{bits}" for sign in ("", "U") for bits in (2, 4, 8)},
     **{
         f"{sign}INT{bits}": f"{sign.lower()}int{bits}"
         for sign in ("", "U")
         for bits in (16, 32, 64)
     },
-    "BOOL": "bool", "FLOAT8E4M3FN": "float8_e4m3fn", "FLOAT8E4M3FNUZ": "float8_e4m3fnuz",
-    "FLOAT8E5M2": "float8_e5m2", "FLOAT8E5M2FNUZ": "float8_e5m2fnuz",
-    "FLOAT8E8M0": "float8_e8m0fnu", "FLOAT4E2M1": "float4_e2m1fn",
-    "FLOAT6E2M3": "float6_e2m3fn", "FLOAT6E3M2": "float6_e3m2fn",
+    "BOOL": "bool",
+    "FLOAT8E4M3FN": "float8_e4m3fn",
+    "FLOAT8E4M3FNUZ": "float8_e4m3fnuz",
+    "FLOAT8E5M2": "float8_e5m2",
+    "FLOAT8E5M2FNUZ": "float8_e5m2fnuz",
+    "FLOAT8E8M0": "float8_e8m0fnu",
+    "FLOAT4E2M1": "float4_e2m1fn",
+    "FLOAT6E2M3": "float6_e2m3fn",
+    "FLOAT6E3M2": "float6_e3m2fn",
 }
 
 

@@ -1,1 +1,1 @@
-"""What importers share: names, integers known at import, and the error that lists what is missing."""
+"""What importers share: names, integers known at import, the error that lists what is missing."""

@@ -1,6 +1,6 @@
 """Tensors of integers whose elements are known when a model is imported, as numbers or expressions.
 
-Shapes of dynamic models are computed by operators on small tensors (`Shape`, `Gather`, `Concat`, …).
+Dynamic models compute shapes by operators on small tensors (`Shape`, `Gather`, `Concat`, …).
 `Contents` carries such a tensor element by element, so that what it ends in, a `Reshape` for
 example, has a shape of symbolic sizes. A tensor that a program needs is made of it on demand.
 """

@@ -10,7 +10,7 @@ _NOT_IN_NAMES = re.compile(r"\W+", re.ASCII)
 
 
 def identifier(name: str, prefix: str = "v") -> str:
-    """`name` with underscores for what an identifier of Python cannot have; `prefix` if it needs one."""
+    """`name` as an identifier of Python: other characters become underscores."""
     text = _NOT_IN_NAMES.sub("_", name).strip("_") or prefix
     if text[0].isdigit() or keyword.iskeyword(text):
         text = f"{prefix}_{text}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from typing_extensions import override
+
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError, counted
 
@@ -33,6 +35,7 @@ class UnsupportedNode:
     reason: str
     inputs: tuple[str, ...]
 
+    @override
     def __str__(self) -> str:
         operands = f"({', '.join(self.inputs)})" if self.inputs else ""
         return f"{self.where}: {self.operator}{operands}: {self.reason}"

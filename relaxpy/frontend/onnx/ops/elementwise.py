@@ -12,6 +12,7 @@ from onnx import TensorProto
 
 from relaxpy.frontend.onnx.context import (
     Context,
+    Size,
     dtype_of,
     is_float,
     normal_axis,
@@ -33,7 +34,10 @@ _UNARY = {
     **{name.capitalize(): name for name in ("atanh", "ceil", "cos", "cosh", "erf", "exp")},
     **{name.capitalize(): name for name in ("floor", "log", "round", "sigmoid", "sign", "sin")},
     **{name.capitalize(): name for name in ("sinh", "sqrt", "tan", "tanh")},
-    "Neg": "negative", "Not": "logical_not", "BitwiseNot": "bitwise_not", "IsNaN": "isnan",
+    "Neg": "negative",
+    "Not": "logical_not",
+    "BitwiseNot": "bitwise_not",
+    "IsNaN": "isnan",
 }
 
 
@@ -102,16 +106,27 @@ def _power(x: Expr, exponent: Expr) -> Expr:
 
 
 _BINARY = {
-    "Add": R.add, "Sub": R.subtract, "Mul": R.multiply, "Div": _quotient, "Pow": _power,
-    "And": R.logical_and, "Or": R.logical_or, "Xor": R.logical_xor, "Equal": R.equal,
-    "Greater": R.greater, "Less": R.less,
+    "Add": R.add,
+    "Sub": R.subtract,
+    "Mul": R.multiply,
+    "Div": _quotient,
+    "Pow": _power,
+    "And": R.logical_and,
+    "Or": R.logical_or,
+    "Xor": R.logical_xor,
+    "Equal": R.equal,
+    "Greater": R.greater,
+    "Less": R.less,
 }
 for _name, _op in _BINARY.items():
     converter(_name)(_old_binary(_op))
     converter(_name, since=7)(_binary(_op))
 for _name, _op in {
-    "GreaterOrEqual": R.greater_equal, "LessOrEqual": R.less_equal,
-    "BitwiseAnd": R.bitwise_and, "BitwiseOr": R.bitwise_or, "BitwiseXor": R.bitwise_xor,
+    "GreaterOrEqual": R.greater_equal,
+    "LessOrEqual": R.less_equal,
+    "BitwiseAnd": R.bitwise_and,
+    "BitwiseOr": R.bitwise_or,
+    "BitwiseXor": R.bitwise_xor,
 }.items():
     converter(_name)(_binary(_op))
 
@@ -201,7 +216,7 @@ def _cast(x: Expr, dtype: str, saturate: int) -> Expr:
 
 
 def _largest(dtype: str) -> float:
-    return float(ml_dtypes.finfo(dtype).max)
+    return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
 
 
 @converter("LeakyRelu")
@@ -309,9 +324,9 @@ def _flat_at(cx: Context, x: Expr, axis: int, compute: Callable[[Expr], Expr]) -
 def _hardmax(x: Expr, axis: int) -> Expr:
     at = normal_axis(axis, rank_of(x))
     best = R.argmax(x, axis=at, keepdims=True)
-    shape = [1] * rank_of(x)
+    shape: list[Size] = [1] * rank_of(x)
     size = shape_of(x)[at]
-    shape[at] = size  # type: ignore[call-overload]
+    shape[at] = size
     position = R.reshape(R.arange(0, size, 1, "int64"), tuple(shape))
     return R.astype(R.equal(R.astype(best, "int64"), position), dtype_of(x))
 

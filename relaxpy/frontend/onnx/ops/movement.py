@@ -11,6 +11,7 @@ from relaxpy.frontend.onnx.context import (
     Context,
     Size,
     dtype_of,
+    literal,
     normal_axis,
     product,
     rank_of,
@@ -22,9 +23,9 @@ from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.contents import Contents, number
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir import te
 from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te import compute
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.prim_expr import PrimExpr
@@ -37,7 +38,7 @@ def shape(cx: Context, x: Value, *, start: int = 0, end: int | None = None) -> V
     sizes = list(x.array.shape) if isinstance(x, Contents) else shape_of(cx.tensor(x))
     part = sizes[start : len(sizes) if end is None else end]
     if all(isinstance(size, int) for size in part):
-        return const(np.array(part, np.int64))
+        return literal(np.array(part, np.int64))
     return cx.contents(part, [len(part)], "int64")
 
 
@@ -45,7 +46,7 @@ def shape(cx: Context, x: Value, *, start: int = 0, end: int | None = None) -> V
 def size(cx: Context, x: Expr) -> Value:
     total = product(shape_of(x))
     if isinstance(total, int):
-        return const(np.int64(total))
+        return literal(np.array(total, np.int64))
     return cx.contents([total], [], "int64")
 
 
@@ -84,7 +85,7 @@ def reshape(cx: Context, x: Value, shape: Value, *, allowzero: int = 0) -> Expr:
         return R.reshape(data, tuple(target_shape(cx, data, wanted, allowzero)))
     vector = cx.tensor(shape)
     count = sizes_known(vector)[0]
-    return R.reshape(data, ShapeExpr(tuple(_run_time_shape(cx, data, vector, count, allowzero))))
+    return R.reshape(data, tuple(_run_time_shape(cx, data, vector, count, allowzero)))
 
 
 def _run_time_shape(
@@ -252,7 +253,7 @@ def _index(index: Size, size: Size, step: int, *, last: bool) -> Size:
     if not isinstance(index, int):
         return index
     if index >= _MAX_INT:
-        return size if step > 0 else size
+        return size
     if index <= -_MAX_INT:
         if isinstance(size, int):
             return -size - 1
@@ -280,9 +281,9 @@ def _dynamic_slice(
     count = sizes_known(starts)[0]
     chosen = list(range(count)) if axes is None else [axis % rank for axis in axes]
     sizes = cx.tensor(cx.contents(shape_of(x), [rank], "int64"))
-    begin: Expr = const(np.zeros(rank, np.int64))
-    strides: Expr = const(np.ones(rank, np.int64))
-    index = const(np.array(chosen, np.int64))
+    begin: Expr = literal(np.zeros(rank, np.int64))
+    strides: Expr = literal(np.ones(rank, np.int64))
+    index = literal(np.array(chosen, np.int64))
     begin = R.scatter_elements(begin, index, R.astype(starts, "int64"))
     end = R.scatter_elements(sizes, index, R.astype(ends, "int64"))
     if steps is not None:
@@ -307,7 +308,7 @@ def _positive(cx: Context, indices: Expr, size: Size) -> Expr:
     """The indices as int64 without negative ones, folded if they are constant."""
     array = cx.array(indices)
     if array is not None and isinstance(size, int):
-        return const(np.where(array < 0, array + size, array).astype(np.int64))
+        return literal(np.where(array < 0, array + size, array).astype(np.int64))
     if array is not None and (array >= 0).all():
         return const(array.astype(np.int64))
     whole = indices if dtype_of(indices) == "int64" else R.astype(indices, "int64")
@@ -440,7 +441,7 @@ def _pad_kernel(t: Any, value: Any, begins: Sequence[Size], ends: Sequence[Size]
             inside, t(*[i - b for i, b in zip(index, begins, strict=True)]), value()
         )
 
-    return te.compute(shape, element, "pad")
+    return compute(shape, element, "pad")
 
 
 def _negative(size: Size) -> bool:
@@ -532,7 +533,7 @@ def constant_of_shape(cx: Context, shape: Value, *, value: Any = None) -> Expr:
     if sizes is None:
         vector = cx.tensor(shape)
         sizes = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "size")
-    return R.full(tuple(sizes), const(fill.reshape(())), str(fill.dtype))
+    return R.full(tuple(sizes), literal(fill.reshape(())), str(fill.dtype))
 
 
 @converter("Constant")
@@ -548,11 +549,11 @@ def constant(
     if value is not None:
         if value.dtype == object:
             raise UnsupportedError("Relax has no tensors of strings")
-        return const(value)
+        return literal(value)
     integers = value_int if value_int is not None else value_ints
     if integers is not None:
-        return const(np.array(integers, np.int64))
-    return const(np.array(value_float if value_float is not None else value_floats, np.float32))
+        return literal(np.array(integers, np.int64))
+    return literal(np.array(value_float if value_float is not None else value_floats, np.float32))
 
 
 @converter("OneHot")
