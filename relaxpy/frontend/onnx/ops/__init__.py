@@ -1,8 +1,10 @@
 """Converters, one module for each family of operators; importing this fills the table."""
 
 from relaxpy.frontend.onnx.ops import (
+    conv as conv,
     elementwise as elementwise,
     linear as linear,
     movement as movement,
+    pool as pool,
     reduce as reduce,
 )

@@ -1,0 +1,158 @@
+"""The windows of convolutions and pools: what their attributes mean, padding that is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relaxpy.dataclass import dataclass
+from relaxpy.frontend.onnx.context import Context, Size, scalar, shape_of
+from relaxpy.frontend.shared.contents import number
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te import topi
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+#: The letters of the axes of images, by the number of spatial axes.
+LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+def at_least(value: Size, other: int) -> Size:
+    """The greater one of a size and a number."""
+    if isinstance(value, int):
+        return max(value, other)
+    return simple(tir.Max(value, ops.const(other, value.dtype)))
+
+
+def simple(value: Any) -> Size:
+    """A size in its simplest form: an int if it is a number."""
+    result = number(value)
+    return result if isinstance(result, PrimExpr) else int(result)
+
+
+def rounded_up(value: Size, divisor: int) -> Size:
+    """The quotient of sizes, rounded up."""
+    return (
+        -(-value // divisor) if isinstance(value, int) else simple((value + divisor - 1) // divisor)
+    )
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows along the spatial axes of an operand; padding may depend on its sizes."""
+
+    sizes: tuple[Size, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[Size, ...]
+    after: tuple[Size, ...]
+
+    @staticmethod
+    def of(
+        x: Expr,
+        kernel: Sequence[int],
+        strides: Sequence[int] | None,
+        dilations: Sequence[int] | None,
+        pads: Sequence[int] | None,
+        auto_pad: str,
+    ) -> Windows:
+        """The windows that attributes describe.
+
+        Errors:
+            UnsupportedError: an attribute has too many or too few numbers, or is unknown.
+        """
+        sizes = shape_of(x)[2:]
+        count = len(sizes)
+        steps, holes = list(strides or [1] * count), list(dilations or [1] * count)
+        widths = list(pads or [0] * 2 * count)
+        for name, values, expected in (
+            ("kernel_shape", kernel, count),
+            ("strides", steps, count),
+            ("dilations", holes, count),
+            ("pads", widths, 2 * count),
+        ):
+            if len(values) != expected:
+                raise UnsupportedError(
+                    f"{name} has {len(values)} numbers, expected {expected} for {count} axes"
+                )
+        if min([*steps, *holes, *kernel], default=1) < 1:
+            raise UnsupportedError("kernel_shape, strides and dilations are positive")
+        before: list[Size] = [*widths[:count]]
+        after: list[Size] = [*widths[count:]]
+        if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+            for k, size in enumerate(sizes):
+                span = (kernel[k] - 1) * holes[k] + 1
+                before[k], after[k] = _same(size, span, steps[k], upper=auto_pad == "SAME_UPPER")
+        elif auto_pad == "VALID":
+            before, after = [0] * count, [0] * count
+        elif auto_pad != "NOTSET":
+            raise UnsupportedError(f"auto_pad is {auto_pad!r}")
+        return Windows(*map(tuple, (sizes, kernel, steps, holes, before, after)))  # type: ignore[arg-type]
+
+    @property
+    def count(self) -> int:
+        """The number of spatial axes."""
+        return len(self.sizes)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all padding is known."""
+        return all(isinstance(width, int) for width in (*self.before, *self.after))
+
+    @property
+    def pads(self) -> tuple[int, ...]:
+        """The padding before all axes, then after them, which is known."""
+        return tuple(int(width) for width in (*self.before, *self.after))  # type: ignore[call-overload]
+
+    def span(self, k: int) -> int:
+        """The elements of the axis from the first to the last one of a window."""
+        return (self.kernel[k] - 1) * self.dilations[k] + 1
+
+    def outputs(self, k: int) -> Size:
+        """The windows along an axis, the last one of which may exceed the padding behind."""
+        room = self.sizes[k] + self.before[k] + self.after[k] - self.span(k)
+        total = rounded_up(simple(room), self.strides[k]) + 1
+        begun = rounded_up(simple(self.sizes[k] + self.before[k]), self.strides[k])
+        if isinstance(total, int) and isinstance(begun, int):
+            return min(total, begun)
+        if isinstance(self.after[k], int) and self.after[k] + self.strides[k] <= self.span(k):
+            return simple(total)
+        return simple(tir.Min(*(ops.const(item, "int64") if isinstance(item, int) else item for item in (total, begun))))
+
+    def padded(
+        self, cx: Context, x: Expr, fill: float, *, ceil: bool = False
+    ) -> tuple[Expr, Windows]:
+        """The operand with its padding, and windows that need none any more."""
+        none = (0,) * self.count
+        before, after = [0, 0, *self.before], [0, 0, *self.after]
+        if ceil:
+            for k in range(self.count):
+                last = (self.outputs(k) - 1) * self.strides[k] + self.span(k)
+                after[k + 2] = at_least(simple(last - self.sizes[k] - self.before[k]), 0)
+        if all(isinstance(width, int) and width == 0 for width in (*before, *after)):
+            return x, self
+        value = scalar(fill, x).data.item()
+        if all(isinstance(width, int) for width in (*before, *after)):
+            pairs = [w for pair in zip(before, after, strict=True) for w in pair]
+            result: Expr = R.nn.pad(x, pairs, "constant", value)
+        else:
+            result = cx.te(lambda t: topi.pad(t, before, after, value), x, name="pad")
+        return result, Windows(
+            tuple(shape_of(result)[2:]), self.kernel, self.strides, self.dilations, none, none
+        )
+
+
+def _same(size: Size, span: int, stride: int, *, upper: bool) -> tuple[Size, Size]:
+    """The padding before and after an axis that has a window for each `stride` elements."""
+    if stride == 1:
+        total: Size = span - 1
+    else:
+        needed = (rounded_up(size, stride) - 1) * stride + span
+        total = simple(needed - size)
+        total = total if not isinstance(total, int) and span >= stride else at_least(total, 0)
+    half = total // 2 if isinstance(total, int) else simple(total // 2)
+    rest = simple(total - half)
+    return (half, rest) if upper else (rest, half)
