@@ -13,16 +13,18 @@ from typing_extensions import override
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.executable import Executable
 from relaxpy.frontend.onnx.api import from_onnx
+from relaxpy.frontend.onnx.view import NARROW
 
 
 class RelaxpyRep(BackendRep):
     """A model that is compiled; `run` takes its inputs in order, or by name."""
 
-    def __init__(self, executable: Executable, names: Sequence[str], outputs: int) -> None:
+    def __init__(self, executable: Executable, graph: onnx.GraphProto) -> None:
         super().__init__()
         self.executable = executable
-        self._names = names
-        self._outputs = outputs
+        values = {tensor.name for tensor in graph.initializer}
+        self._names = [value.name for value in graph.input if value.name not in values]
+        self._types = [value.type for value in graph.output]
 
     @override
     def run(self, inputs: Sequence[Any] | Mapping[str, Any], **kwargs: Any) -> tuple[Any, ...]:
@@ -30,11 +32,27 @@ class RelaxpyRep(BackendRep):
         if isinstance(inputs, Mapping):
             inputs = [inputs[name] for name in self._names]
         result = self.executable["main"](*(_tensor(value) for value in inputs))
-        return tuple(result) if self._outputs != 1 else (result,)
+        results = (result,) if len(self._types) == 1 else tuple(result)
+        return tuple(map(_declared, results, self._types))
 
 
 def _tensor(value: Any) -> Any:
-    return tuple(map(_tensor, value)) if isinstance(value, list) else np.asarray(value)
+    """A value as an argument: elements of less than a byte are in bytes, lists are tuples."""
+    if value is None or isinstance(value, (list, tuple)):
+        return None if value is None else tuple(map(_tensor, value))
+    array = np.asarray(value)
+    narrow = {"int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "uint8"}
+    return array.astype(narrow.get(array.dtype.name, array.dtype), copy=False)
+
+
+def _declared(value: Any, kind: onnx.TypeProto) -> Any:
+    """A result in the type that the graph declares: a list for a sequence, narrow elements."""
+    if isinstance(value, tuple):
+        return list(value)
+    if kind.tensor_type.elem_type in NARROW:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type)
+        return np.asarray(value).astype(dtype)
+    return value
 
 
 class RelaxpyBackend(Backend):
@@ -45,9 +63,7 @@ class RelaxpyBackend(Backend):
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> RelaxpyRep:
         """The model, imported and compiled; `target` chooses how."""
         mod = from_onnx(model)
-        inputs = {value.name for value in model.graph.initializer}
-        names = [value.name for value in model.graph.input if value.name not in inputs]
-        return RelaxpyRep(compile_module(mod, **kwargs), names, len(model.graph.output))
+        return RelaxpyRep(compile_module(mod, **kwargs), model.graph)
 
     @classmethod
     @override

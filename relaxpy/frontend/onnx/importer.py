@@ -72,6 +72,8 @@ class Importer:
     _sizes: dict[str, tir.Var] = field(default_factory=dict)
     _names: Names = field(default_factory=lambda: Names(lambda name: name))
     _size_names: Names = field(default_factory=lambda: Names(lambda name: identifier(name, "n")))
+    #: Element types of less than a byte, by the names of tensors.
+    narrow: dict[str, int] = field(default_factory=dict)
     _depth: int = 0
 
     def module(self) -> IRModule:
@@ -283,12 +285,14 @@ class Importer:
         return made
 
     def _parameter(self, name: str, kind: ValueType) -> Var:
+        if isinstance(kind, TensorType) and kind.code in views.NARROW:
+            self.narrow[name] = kind.code
         return Var(self._name(name), self.struct_info(name, kind))
 
     def struct_info(self, name: str, kind: ValueType) -> StructInfo:
         """The struct info of an input."""
         match kind:
-            case TensorType(dtype, sizes):
+            case TensorType(dtype, sizes, _):
                 dtype = self.options.dtypes.get(name, dtype)
                 given = self.options.shapes.get(name)
                 if given is not None:

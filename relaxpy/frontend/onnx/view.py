@@ -16,6 +16,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.shared.unsupported import FrontendError, UnsupportedError
+from relaxpy.ir.core.dtype import DataType
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Attributes: TypeAlias = Mapping[str, Any]
@@ -29,11 +30,10 @@ _DTYPES = {
     "DOUBLE": "float64",
     "FLOAT16": "float16",
     "BFLOAT16": "bfloat16",
-    **{f"{sign}INT{bits}": f"{sign.lower()}int{bits}" for sign in ("", "U") for bits in (2, 4, 8)},
     **{
         f"{sign}INT{bits}": f"{sign.lower()}int{bits}"
         for sign in ("", "U")
-        for bits in (16, 32, 64)
+        for bits in (8, 16, 32, 64)
     },
     "BOOL": "bool",
     "FLOAT8E4M3FN": "float8_e4m3fn",
@@ -44,6 +44,15 @@ _DTYPES = {
     "FLOAT4E2M1": "float4_e2m1fn",
     "FLOAT6E2M3": "float6_e2m3fn",
     "FLOAT6E3M2": "float6_e3m2fn",
+}
+
+
+#: Types of less than a byte, whose elements are in bytes: the number of bits, and the type then.
+NARROW: Mapping[int, tuple[int, str]] = {
+    TensorProto.INT4: (4, "int8"),
+    TensorProto.UINT4: (4, "uint8"),
+    TensorProto.INT2: (2, "int8"),
+    TensorProto.UINT2: (2, "uint8"),
 }
 
 
@@ -58,6 +67,8 @@ def dtype_of(code: int) -> str:
         name = TensorProto.DataType.Name(code)
     except ValueError:
         raise FrontendError(f"ONNX has no element type {code}") from None
+    if code in NARROW:
+        return NARROW[code][1]
     if name not in _DTYPES:
         raise UnsupportedError(f"Relax has no tensors of {name}")
     return _DTYPES[name]
@@ -75,6 +86,7 @@ class TensorType:
 
     dtype: str
     sizes: tuple[int | str | None, ...] | None
+    code: int
 
 
 @dataclass(frozen=True)
@@ -197,13 +209,13 @@ def tensor_array(proto: TensorProto, folder: Path | None) -> Array:
     dtype = dtype_of(proto.data_type)
     if proto.data_location == TensorProto.EXTERNAL:
         return _external_array(proto, name, dtype, count, folder)
-    size = _byte_count(dtype, count)
+    size = _byte_count(proto.data_type, dtype, count)
     if proto.HasField("raw_data"):
         if len(proto.raw_data) != size:
             raise FrontendError(
                 f"{name} of {count} x {dtype} has {len(proto.raw_data)} bytes, expected {size}"
             )
-        if _is_plain(dtype):
+        if _is_plain(proto.data_type, dtype):
             return _read_only(np.frombuffer(proto.raw_data, _numpy(dtype)), proto)
     elif (
         count
@@ -211,23 +223,22 @@ def tensor_array(proto: TensorProto, folder: Path | None) -> Array:
     ):
         raise FrontendError(f"{name} of shape {tuple(proto.dims)} has fewer elements than that")
     try:
-        return np.asarray(onnx.numpy_helper.to_array(proto))
+        return np.asarray(onnx.numpy_helper.to_array(proto)).astype(_numpy(dtype), copy=False)
     except (ValueError, TypeError) as error:
         raise FrontendError(f"{name} is damaged: {error}") from None
 
 
-def _is_plain(dtype: str) -> bool:
-    return not any(text in dtype for text in ("int2", "int4", "float4", "float6"))
+def _is_plain(code: int, dtype: str) -> bool:
+    """Whether the elements lie in files as in arrays."""
+    return code not in NARROW and "float4" not in dtype and "float6" not in dtype
 
 
-def _byte_count(dtype: str, count: int) -> int:
-    bits = 2 if "int2" in dtype else 4 if any(t in dtype for t in ("int4", "float4")) else None
+def _byte_count(code: int, dtype: str, count: int) -> int:
+    bits = 4 if "float4" in dtype else NARROW[code][0] if code in NARROW else None
     return count * _numpy(dtype).itemsize if bits is None else -(-count * bits // 8)
 
 
 def _numpy(dtype: str) -> np.dtype[Any]:
-    from relaxpy.ir.core.dtype import DataType
-
     return DataType(dtype).numpy()
 
 
@@ -251,7 +262,7 @@ def _external_array(
     inside = path.resolve().is_relative_to(folder.resolve()) and path.is_file()
     if not inside or path.is_symlink():
         raise FrontendError(f"the data of {name} is no file in the model's folder: {str(path)!r}")
-    size = _byte_count(dtype, count)
+    size = _byte_count(proto.data_type, dtype, count)
     try:
         offset, length = int(places.get("offset", 0)), int(places.get("length", size))
     except ValueError:
@@ -261,13 +272,13 @@ def _external_array(
             f"{name} needs {size} bytes from {offset} of {str(path)!r}, which has "
             f"{path.stat().st_size}; the model says {length}"
         )
-    if count and _is_plain(dtype):
+    if count and _is_plain(proto.data_type, dtype):
         mapped = np.memmap(path, np.uint8, "r", offset, (size,)).view(_numpy(dtype))
         return _read_only(mapped, proto)
     with path.open("rb") as file:
         file.seek(offset)
         inner = TensorProto(dims=proto.dims, data_type=proto.data_type, raw_data=file.read(size))
-    return np.asarray(onnx.numpy_helper.to_array(inner))
+    return np.asarray(onnx.numpy_helper.to_array(inner)).astype(_numpy(dtype), copy=False)
 
 
 def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | None) -> Model:
@@ -360,7 +371,11 @@ def type_view(proto: TypeProto) -> ValueType:
             sizes = None
             if tensor.HasField("shape"):
                 sizes = tuple(_size(dim) for dim in tensor.shape.dim)
-            return TensorType(dtype_of(tensor.elem_type), sizes) if tensor.elem_type else None
+            return (
+                TensorType(dtype_of(tensor.elem_type), sizes, tensor.elem_type)
+                if tensor.elem_type
+                else None
+            )
         case "sequence_type":
             return SequenceType(type_view(proto.sequence_type.elem_type))
         case "optional_type":

@@ -6,5 +6,6 @@ from relaxpy.frontend.onnx.ops import (
     linear as linear,
     movement as movement,
     pool as pool,
+    recurrent as recurrent,
     reduce as reduce,
 )

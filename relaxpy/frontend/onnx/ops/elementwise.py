@@ -23,11 +23,14 @@ from relaxpy.frontend.onnx.context import (
     tensor_info,
 )
 from relaxpy.frontend.onnx.registry import Value, converter
-from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import compute
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.intrin import reinterpret
 
 _UNARY = {
     **{name.capitalize(): name for name in ("abs", "acos", "acosh", "asin", "asinh", "atan")},
@@ -194,25 +197,57 @@ def _scalar_of(x: Expr) -> Expr:
     return R.reshape(x, ()) if tensor_info(x).ndim == 1 else x
 
 
-@converter("Cast", ignored=["round_mode"])
-def cast(cx: Context, x: Value, *, to: int | str, saturate: int = 1) -> Value:
+@converter("Cast")
+def cast(
+    cx: Context, x: Value, *, to: int | str, saturate: int = 1, round_mode: str = "up"
+) -> Value:
     code = TensorProto.DataType.Value(to) if isinstance(to, str) else to
-    return _cast(cx.tensor(x), dtype_of_code(code), saturate)
+    return cast_to(cx, cx.tensor(x), code, saturate, round_mode)
 
 
-@converter("CastLike", ignored=["round_mode"])
-def cast_like(cx: Context, x: Expr, target: Expr, *, saturate: int = 1) -> Expr:
-    return _cast(x, dtype_of(target), saturate)
+@converter("CastLike")
+def cast_like(
+    cx: Context, x: Expr, target: Expr, *, saturate: int = 1, round_mode: str = "up"
+) -> Expr:
+    code = cx.importer.narrow.get(cx.node.inputs[1], code_of(dtype_of(target)))
+    return cast_to(cx, x, code, saturate, round_mode)
 
 
-def _cast(x: Expr, dtype: str, saturate: int) -> Expr:
+def cast_to(cx: Context, x: Expr, code: int, saturate: int, round_mode: str) -> Expr:
+    """`x` in an element type of ONNX."""
+    dtype = dtype_of_code(code)
+    if code in NARROW:
+        cx.importer.narrow[cx.node.outputs[0]] = code
+        bits, _ = NARROW[code]
+        whole = R.bitwise_and(R.astype(x, "int32"), const((1 << bits) - 1, "int32"))
+        if dtype == "int8":
+            half = const(1 << (bits - 1), "int32")
+            whole = R.subtract(R.bitwise_xor(whole, half), half)
+        return R.astype(whole, dtype)
     if dtype == dtype_of(x):
         return x
-    if "float8" in dtype and saturate and is_float(x) and "e8m0" not in dtype:
+    if "e8m0" in dtype and is_float(x):
+        return cx.te(lambda t: _to_exponents(t, round_mode, saturate), x, name="cast_e8m0")
+    if "float8" in dtype and saturate and is_float(x):
         limit = _largest(dtype)
-        bounded = R.clip(x, -limit, limit)
-        return R.astype(bounded, dtype)
+        return R.astype(R.clip(x, -limit, limit), dtype)
     return R.astype(x, dtype)
+
+
+def _to_exponents(t: Any, mode: str, saturate: int) -> Any:
+    """The powers of two that floats are rounded to, as float8_e8m0fnu."""
+    zero, one = tir.IntImm("int32", 0), tir.IntImm("int32", 1)
+
+    def element(*index: Any) -> Any:
+        bits = reinterpret("int32", t(*index).astype("float32")) & 0x7FFFFFFF
+        exponent, mantissa = bits >> 23, bits & 0x7FFFFF
+        limit = {"up": 1, "nearest": 0x400000}.get(mode)
+        more = zero if limit is None else tir.Select(mantissa >= limit, one, zero)
+        finite = tir.Min(exponent + more, tir.IntImm("int32", 254 if saturate else 255))
+        result = tir.Select(bits > 0x7F800000, tir.IntImm("int32", 255), finite)
+        return reinterpret("float8_e8m0fnu", result.astype("uint8"))
+
+    return compute(t.shape, element, "exponents")
 
 
 def _largest(dtype: str) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from relaxpy.frontend.onnx.context import (
     Context,
     Size,
+    as_size,
     dtype_of,
     literal,
     normal_axis,
@@ -25,7 +26,7 @@ from relaxpy.frontend.shared.contents import Contents, number
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te import compute
+from relaxpy.ir.te.tensor import compute
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.prim_expr import PrimExpr
@@ -127,7 +128,26 @@ def squeeze_1(cx: Context, x: Expr, *, axes: Sequence[int] | None = None) -> Exp
 def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
     if axes is None:
         return R.squeeze(x, [k for k, size in enumerate(shape_of(x)) if _is(size, 1)])
-    return R.squeeze(x, cx.numbers(axes, "axes"))
+    if cx.array(axes) is not None:
+        return R.squeeze(x, cx.numbers(axes, "axes"))
+    among = axes_mask(cx, cx.tensor(axes), rank_of(x))
+    return R.reshape(x, tuple(kept_sizes(cx, x, among, sizes_known(cx.tensor(axes))[0])))
+
+
+def axes_mask(cx: Context, axes: Expr, rank: int) -> Expr:
+    """Whether each of `rank` axes is among those of a vector, which is known at run time."""
+    whole = R.reshape(R.astype(axes, "int64"), (-1, 1))
+    equal = R.equal(wrapped(whole, rank), literal(np.arange(rank)))
+    return cx.emit(R.astype(R.max(R.astype(equal, "int8"), 0), "bool"), "among")
+
+
+def kept_sizes(cx: Context, x: Expr, among: Expr, count: int) -> list[Size]:
+    """The sizes of `x` without the `count` axes that are among the chosen ones."""
+    rank = rank_of(x)
+    order = R.argsort(R.astype(among, "int32"), 0, False, "int64")
+    kept = R.strided_slice(order, [0], [0], [rank - count])
+    sizes = R.take(cx.tensor(cx.contents(shape_of(x), [rank], "int64")), kept, 0)
+    return cx.sizes_at_run_time(sizes, rank - count, "size")
 
 
 def _is(size: Size, value: int) -> bool:
@@ -141,7 +161,18 @@ def unsqueeze_1(cx: Context, x: Expr, *, axes: Sequence[int]) -> Expr:
 
 @converter("Unsqueeze", since=13)
 def unsqueeze(cx: Context, x: Expr, axes: Value) -> Expr:
-    return R.expand_dims(x, cx.numbers(axes, "axes"))
+    if cx.array(axes) is not None:
+        return R.expand_dims(x, cx.numbers(axes, "axes"))
+    rank = rank_of(x) + sizes_known(R.reshape(cx.tensor(axes), (-1,)))[0]
+    among = axes_mask(cx, cx.tensor(axes), rank)
+    place = R.subtract(R.cumsum(R.where(among, _int(0), _int(1)), 0), _int(1))
+    sizes = cx.tensor(cx.contents([*shape_of(x), 1], [rank_of(x) + 1], "int64"))
+    old = R.take(sizes, R.maximum(place, _int(0)), 0)
+    return R.reshape(x, tuple(cx.sizes_at_run_time(R.where(among, _int(1), old), rank, "size")))
+
+
+def _int(value: int) -> Expr:
+    return const(value, "int64")
 
 
 @converter("Transpose")
@@ -214,8 +245,20 @@ def split_1(
 def split_13(
     cx: Context, x: Expr, split: Value = None, *, axis: int = 0, num_outputs: int | None = None
 ) -> list[Expr]:
-    given = None if split is None else cx.numbers(split, "split")
-    return _split(cx, x, given, axis, num_outputs or len(cx.node.outputs))
+    sizes = None if split is None else cx.integers(split)
+    numbers = [size for size in sizes or [] if isinstance(size, int)]
+    count = num_outputs or len(cx.node.outputs)
+    if split is None or (sizes is not None and len(numbers) == len(sizes)):
+        return _split(cx, x, None if sizes is None else numbers, axis, count)
+    at = normal_axis(axis, rank_of(x))
+    if sizes is None:
+        sizes = cx.sizes_at_run_time(cx.tensor(split), count, "part")
+    result, begin = [], cast(Size, 0)
+    for size in sizes:
+        end = number(begin + size)  # type: ignore[operator]
+        result.append(R.strided_slice(x, [at], [begin], [end]))
+        begin = cast(Size, end)
+    return result
 
 
 @converter("Slice")
@@ -265,26 +308,37 @@ def _index(index: Size, size: Size, step: int, *, last: bool) -> Size:
 def slice_10(
     cx: Context, x: Expr, starts: Value, ends: Value, axes: Value = None, steps: Value = None
 ) -> Expr:
-    chosen = None if axes is None else cx.numbers(axes, "axes")
-    strides = None if steps is None else cx.integers(steps)
+    chosen = None if axes is None else cx.array(axes)
     begin, end = cx.integers(starts), cx.integers(ends)
-    numbers = [s for s in strides or [] if isinstance(s, int)]
-    if begin is not None and end is not None and (steps is None or len(numbers) == len(begin)):
-        return _sliced(x, begin, end, chosen, numbers or None)
-    return _dynamic_slice(cx, x, cx.tensor(starts), cx.tensor(ends), chosen, steps)
+    strides = None if steps is None else cx.integers(steps)
+    numbers = [step for step in strides or [] if isinstance(step, int)]
+    known = axes is None or chosen is not None
+    known = known and (steps is None or len(numbers) == len(begin or ()))
+    if known and begin is not None and end is not None:
+        at = None if chosen is None else [int(axis) for axis in chosen.reshape(-1)]
+        return _sliced(x, begin, end, at, numbers or None)
+    return _dynamic_slice(cx, x, cx.tensor(starts), cx.tensor(ends), axes, steps)
 
 
 def _dynamic_slice(
-    cx: Context, x: Expr, starts: Expr, ends: Expr, axes: Sequence[int] | None, steps: Value
+    cx: Context, x: Expr, starts: Expr, ends: Expr, axes: Value, steps: Value
 ) -> Expr:
     rank = rank_of(x)
     count = sizes_known(starts)[0]
-    chosen = list(range(count)) if axes is None else [axis % rank for axis in axes]
+    chosen: Sequence[int] = range(count)
+    index: Expr = literal(np.arange(count))
+    if axes is not None:
+        array = cx.array(axes)
+        if array is None:
+            chosen = range(rank)
+            index = wrapped(R.astype(cx.tensor(axes), "int64"), rank)
+        else:
+            chosen = [int(axis) % rank for axis in array.reshape(-1)]
+            index = literal(np.array(chosen, np.int64))
     sizes = cx.tensor(cx.contents(shape_of(x), [rank], "int64"))
-    begin: Expr = literal(np.zeros(rank, np.int64))
+    first: Expr = literal(np.zeros(rank, np.int64))
     strides: Expr = literal(np.ones(rank, np.int64))
-    index = literal(np.array(chosen, np.int64))
-    begin = R.scatter_elements(begin, index, R.astype(starts, "int64"))
+    begin = R.scatter_elements(first, index, R.astype(starts, "int64"))
     end = R.scatter_elements(sizes, index, R.astype(ends, "int64"))
     if steps is not None:
         strides = R.scatter_elements(strides, index, R.astype(cx.tensor(steps), "int64"))
@@ -423,25 +477,42 @@ def padded(
             return R.nn.pad(x, flat, _PAD_MODES[mode])
         if isinstance(value, (int, float)) or value is None:
             return R.nn.pad(x, flat, "constant", float(value or 0))
-    if mode != "constant":
-        raise UnsupportedError(f"pads that are no numbers, in the mode {mode}")
     fill = cx.tensor(value) if isinstance(value, Expr) else scalar(value or 0, x)
-    return cx.te(lambda t, v: _pad_kernel(t, v, begins, ends), x, R.reshape(fill, ()), name="pad")
+    for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        if not (_is(begin, 0) and _is(end, 0)):
+            x = _padded_axis(cx, x, axis, begin, end, mode, R.reshape(fill, ()))
+    return x
 
 
-def _pad_kernel(t: Any, value: Any, begins: Sequence[Size], ends: Sequence[Size]) -> Any:
-    shape = [size + b + e for size, b, e in zip(t.shape, begins, ends, strict=True)]
+def _padded_axis(
+    cx: Context, x: Expr, axis: int, begin: Size, end: Size, mode: str, fill: Expr
+) -> Expr:
+    """`x` with elements before and after along one axis, whose numbers are expressions."""
+    size = cast(Any, shape_of(x)[axis])
 
-    def element(*index: Any) -> Any:
-        inside: Any = None
-        for i, b, size in zip(index, begins, t.shape, strict=True):
-            here = tir.And(i >= b, i < size + b)
-            inside = here if inside is None else tir.And(inside, here)
-        return if_then_else(
-            inside, t(*[i - b for i, b in zip(index, begins, strict=True)]), value()
-        )
+    def kernel(t: Any, value: Any) -> Any:
+        shape = [*t.shape]
+        shape[axis] = shape[axis] + begin + end
 
-    return compute(shape, element, "pad")
+        def element(*index: Any) -> Any:
+            at = index[axis] - begin
+            if mode == "edge":
+                inner = tir.Max(tir.Min(at, size - 1), tir.IntImm("int64", 0))
+            elif mode == "wrap":
+                inner = at % size
+            elif mode == "reflect":
+                period = tir.Max(as_size(2 * size - 2), tir.IntImm("int64", 1))
+                turned = at % period
+                inner = tir.Min(turned, period - turned)
+            else:
+                inside = tir.And(at >= 0, at < size)
+                place = (*index[:axis], at, *index[axis + 1 :])
+                return if_then_else(inside, t(*place), value())
+            return t(*index[:axis], inner, *index[axis + 1 :])
+
+        return compute(shape, element, "pad")
+
+    return cx.te(kernel, x, fill, name=f"pad_{mode}")
 
 
 def _negative(size: Size) -> bool:
@@ -473,10 +544,18 @@ def pad(
 ) -> Expr:
     rank = rank_of(x)
     amounts = cx.integers(pads)
+    chosen = list(range(rank))
+    if axes is not None and cx.array(axes) is None:
+        among = wrapped(R.astype(cx.tensor(axes), "int64"), rank)
+        every = literal(np.zeros(2 * rank, np.int64))
+        places = R.concat([among, R.add(among, _int(rank))])
+        pads = R.scatter_elements(every, places, cx.tensor(pads))
+        amounts = cx.sizes_at_run_time(pads, 2 * rank, "pad")
+    elif axes is not None:
+        chosen = [axis % rank for axis in cx.numbers(axes, "axes")]
     if amounts is None:
         vector = cx.tensor(pads)
         amounts = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "pad")
-    chosen = list(range(rank)) if axes is None else [a % rank for a in cx.numbers(axes, "axes")]
     full: list[Size] = [0] * (2 * rank)
     for k, axis in enumerate(chosen):
         full[axis], full[rank + axis] = amounts[k], amounts[k + len(chosen)]
@@ -489,13 +568,14 @@ def pad(
 
 @converter("Trilu")
 def trilu(cx: Context, x: Expr, k: Value = None, *, upper: int = 1) -> Expr:
-    diagonal = 0
-    if k is not None:
-        found = cx.integers(k)
-        if found is None:
-            raise UnsupportedError("k is computed when the program runs, expected a constant")
-        diagonal = found[0]  # type: ignore[assignment]
-    return R.triu(x, diagonal) if upper else R.tril(x, diagonal)
+    found: list[Size] | None = [0] if k is None else cx.integers(k)
+    if found is not None:
+        return R.triu(x, found[0]) if upper else R.tril(x, found[0])
+    *_, rows, columns = shape_of(x)
+    row = R.reshape(R.arange(0, rows, 1, "int64"), (rows, 1))
+    diagonal = R.subtract(R.arange(0, columns, 1, "int64"), R.reshape(cx.tensor(k), ()))
+    kept = R.greater_equal(diagonal, row) if upper else R.less_equal(diagonal, row)
+    return R.where(kept, x, scalar(0, x))
 
 
 @converter("EyeLike")

@@ -11,11 +11,14 @@ from relaxpy.frontend.onnx.context import (
     Context,
     dtype_of,
     is_float,
+    literal,
     normal_axis,
     rank_of,
     scalar,
     shape_of,
+    sizes_known,
 )
+from relaxpy.frontend.onnx.ops.movement import axes_mask, kept_sizes, wrapped
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
@@ -40,7 +43,7 @@ def _mean(x: Expr, axes: Any, keep: bool) -> Expr:
 def _extremum(op: Any) -> Reduce:
     def of(x: Expr, axes: Any, keep: bool) -> Expr:
         if dtype_of(x) == "bool":
-            return R.astype(op(R.astype(x, "int8"), axes, keep), "bool")
+            return R.astype(op(R.astype(x, "uint8"), axes, keep), "bool")
         result: Expr = op(x, axes, keep)
         return result
 
@@ -95,12 +98,31 @@ def _reduction(name: str) -> tuple[Callable[..., Expr], Callable[..., Expr]]:
     ) -> Expr:
         chosen = [] if axes is None else _axes(cx, x, axes)
         if chosen is None:
-            raise UnsupportedError("axes are computed when the program runs, expected a constant")
+            return _at_run_time(cx, compute, x, cx.tensor(axes), bool(keepdims))
         if not chosen and noop_with_empty_axes:
             return single(x)
         return old(cx, x, axes=chosen or None, keepdims=keepdims)
 
     return old, new
+
+
+def _at_run_time(cx: Context, compute: Reduce, x: Expr, axes: Expr, keep: bool) -> Expr:
+    """The reduction along axes that are known when the program runs.
+
+    `x` gets twice as many axes: the size of each is once kept and once reduced, the other being 1.
+    """
+    rank = rank_of(x)
+    count = sizes_known(axes)[0]
+    among = axes_mask(cx, axes, rank)
+    sizes = cx.tensor(cx.contents(shape_of(x), [rank], "int64"))
+    one = const(1, "int64")
+    kept = cx.sizes_at_run_time(R.where(among, one, sizes), rank, "kept")
+    reduced = cx.sizes_at_run_time(R.where(among, sizes, one), rank, "reduced")
+    pairs = [size for pair in zip(kept, reduced, strict=True) for size in pair]
+    result = compute(R.reshape(x, tuple(pairs)), list(range(1, 2 * rank, 2)), False)
+    if keep:
+        return result
+    return R.reshape(result, tuple(kept_sizes(cx, x, among, count)))
 
 
 def _axes(cx: Context, x: Expr, axes: Value) -> list[int] | None:
@@ -170,12 +192,30 @@ def top_k(
 
 def _scan(op: Any) -> Callable[..., Expr]:
     def convert(cx: Context, x: Expr, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Expr:
+        if cx.array(axis) is None:
+            return _scan_at_run_time(cx, op, x, cx.tensor(axis), exclusive, reverse)
         at = normal_axis(cx.numbers(axis, "axis")[0], rank_of(x))
         data = R.flip(x, at) if reverse else x
         result = op(data, at, dtype_of(x), bool(exclusive))
         return R.flip(result, at) if reverse else result
 
     return convert
+
+
+def _scan_at_run_time(
+    cx: Context, op: Any, x: Expr, axis: Expr, exclusive: int, reverse: int
+) -> Expr:
+    """The scan along an axis that is known when the program runs: the middle one of three."""
+    rank = rank_of(x)
+    at = wrapped(R.reshape(R.astype(axis, "int64"), ()), rank)
+    place = literal(np.arange(rank))
+    sizes, one = cx.tensor(cx.contents(shape_of(x), [rank], "int64")), const(1, "int64")
+    parts = [R.prod(R.where(test(place, at), sizes, one)) for test in (R.less, R.equal, R.greater)]
+    three = cx.sizes_at_run_time(R.stack(parts), 3, "part")
+    data = R.reshape(x, tuple(three))
+    data = R.flip(data, 1) if reverse else data
+    result = op(data, 1, dtype_of(x), bool(exclusive))
+    return R.reshape(R.flip(result, 1) if reverse else result, tuple(shape_of(x)))
 
 
 converter("CumSum")(_scan(R.cumsum))
