@@ -8,4 +8,5 @@ from relaxpy.frontend.onnx.ops import (
     pool as pool,
     recurrent as recurrent,
     reduce as reduce,
+    resize as resize,
 )

@@ -25,10 +25,12 @@ from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te import tensor as te, topi
+from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.interpolation import double
+from relaxpy.ir.te.topi.padding import pad
+from relaxpy.ir.te.topi.pooling import pool_selected
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
@@ -101,7 +103,7 @@ def max_pool(
 
     def selected(t: Tensor) -> Tensor:
         numbers = _numbered(t, by_columns=order == "column")
-        return topi.pool_selected(
+        return pool_selected(
             numbers,
             t,
             windows.kernel,
@@ -242,7 +244,7 @@ def max_unpool(
     after = [
         0 if _same(new, old) else simple(new - old) for new, old in zip(wanted, shape, strict=True)
     ]
-    padded = cx.te(lambda t: topi.pad(t, before, after), cx.emit(y), name="pad")
+    padded = cx.te(lambda t: pad(t, before, after), cx.emit(y), name="pad")
     return cx.match(padded, wanted, dtype_of(x))
 
 

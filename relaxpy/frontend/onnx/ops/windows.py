@@ -11,7 +11,7 @@ from relaxpy.frontend.shared.contents import number
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te import topi
+from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
@@ -139,7 +139,7 @@ class Windows:
             pairs = [w for pair in zip(before, after, strict=True) for w in pair]
             result: Expr = R.nn.pad(x, pairs, "constant", value)
         else:
-            result = cx.te(lambda t: topi.pad(t, before, after, value), x, name="pad")
+            result = cx.te(lambda t: pad(t, before, after, value), x, name="pad")
         return result, Windows(
             tuple(shape_of(result)[2:]), self.kernel, self.strides, self.dilations, none, none
         )

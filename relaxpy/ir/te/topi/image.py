@@ -122,7 +122,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class Axis:
     """One axis that is resampled from `old` elements, or those of a region, to `new` elements."""
 
     position: int
@@ -305,7 +305,7 @@ def _axes(
     new: Sequence[ExprLike],
     roi: Sequence[float],
     sampling: Sampling,
-) -> list[_Axis]:
+) -> list[Axis]:
     """The axes that are resampled, which have these letters in the layout."""
     order = Layout.of(layout).names
     count = len(letters)
@@ -323,7 +323,7 @@ def _axes(
     positions = [order.index(letter) for letter in letters]
     regions = zip(roi[:count], roi[count:], strict=True)
     return [
-        _Axis(position, old[position], size, region, sampling)
+        Axis(position, old[position], size, region, sampling)
         for position, size, region in zip(positions, as_sizes(new), regions, strict=True)
     ]
 
@@ -343,8 +343,8 @@ def _converted(value: PrimExpr, dtype: DataType, slack: float = 0.0) -> PrimExpr
     return ops.cast_to(value, dtype)
 
 
-def _resized(
-    data: Tensor, axes: Sequence[_Axis], sampling: Sampling, out_dtype: str | None, name: str
+def resampled(
+    data: Tensor, axes: Sequence[Axis], sampling: Sampling, out_dtype: str | None, name: str
 ) -> Tensor:
     dtype = DataType(out_dtype or data.dtype)
     wide, slack = sum_dtype(data.dtype, dtype), 0.0
@@ -377,7 +377,7 @@ def _resized(
 
 
 def _repeated(
-    data: Tensor, axes: Sequence[_Axis], repeats: Mapping[int, int], dtype: DataType, name: str
+    data: Tensor, axes: Sequence[Axis], repeats: Mapping[int, int], dtype: DataType, name: str
 ) -> Tensor:
     """The data with each element repeated along axes, so many times by their positions."""
     sizes = {axis.position: axis.new for axis in axes}
@@ -392,7 +392,7 @@ def _repeated(
     return injective([sizes.get(n, size) for n, size in enumerate(data.shape)], element, name)
 
 
-def _inside(axes: Sequence[_Axis]) -> Callable[[Sequence[PrimExpr]], PrimExpr] | None:
+def _inside(axes: Sequence[Axis]) -> Callable[[Sequence[PrimExpr]], PrimExpr] | None:
     """Whether the element at an index lies in the data; None if all elements do."""
     if axes[0].sampling.mode != CROP:
         return None
@@ -423,7 +423,7 @@ def _resize(letters: str) -> Callable[..., Tensor]:
             extrapolation_value,
         )
         axes = _axes(letters, layout, data.shape, size, roi, sampling)
-        return _resized(data, axes, sampling, out_dtype, resize.__name__)
+        return resampled(data, axes, sampling, out_dtype, resize.__name__)
 
     resize.__name__ = resize.__qualname__ = f"resize{len(letters)}d"
     resize.__doc__ = f"""The data with other sizes along the axes {", ".join(letters)} of a layout.

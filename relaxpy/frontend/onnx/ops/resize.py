@@ -1,0 +1,422 @@
+"""Images with other sizes: the elements between those of the operand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.frontend.onnx.context import (
+    Context,
+    Size,
+    dtype_of,
+    literal,
+    rank_of,
+    shape_of,
+)
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.shared.contents import number
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.nodes import Expr, ShapeExpr, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi import image
+from relaxpy.ir.te.topi.elementwise import computed
+from relaxpy.ir.te.topi.image import CROP, Axis, Sampling
+from relaxpy.ir.te.topi.interpolation import double
+from relaxpy.ir.te.topi.shapes import as_sizes
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+_METHODS = {
+    "nearest": "nearest_neighbor",
+    "linear": "linear",
+    "bilinear": "linear",
+    "cubic": "cubic",
+}
+_SYMMETRIC = "half_pixel_symmetric"
+#: The least taps beside an element on one side, by method.
+_REACH = {"linear": 1, "cubic": 2}
+
+
+def _hat(distance: PrimExpr, alpha: float) -> PrimExpr:
+    return ops.maximum(double(1.0) - distance, double(0.0))
+
+
+def _cubic(distance: PrimExpr, alpha: float) -> PrimExpr:
+    """The weight of Keys at a distance of at least 0."""
+    d, a = distance, double(alpha)
+    near = ((a + double(2.0)) * d - (a + double(3.0))) * d * d + double(1.0)
+    far = ((a * d - double(5 * alpha)) * d + double(8 * alpha)) * d - double(4 * alpha)
+    beyond = tir.Select(d < double(2.0), far, double(0.0))
+    return tir.Select(d <= double(1.0), near, beyond)
+
+
+_WEIGHTS: dict[str, Callable[[PrimExpr, float], PrimExpr]] = {"linear": _hat, "cubic": _cubic}
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaled(Axis):
+    """An axis whose scale is given, and need not be the ratio of its sizes."""
+
+    scale: PrimExpr
+    bounds: tuple[PrimExpr, PrimExpr]
+    #: Whether filters are as wide as the distance between elements of the result.
+    antialias: bool
+    #: The scale where it is known.
+    ratio: float | None
+
+    @property
+    @override
+    def is_kept(self) -> bool:
+        return False
+
+    @property
+    @override
+    def repeats(self) -> int | None:
+        return None
+
+    @override
+    def coordinate(self, x: PrimExpr) -> PrimExpr:
+        at, one, half = double(x), double(1.0), double(0.5)
+        old, new = double(self.old), double(self.new)
+        centred = (at + half) / self.scale - half
+        match self.sampling.mode:
+            case "half_pixel":
+                return centred
+            case "pytorch_half_pixel":
+                return tir.Select(new > one, centred, double(0.0))
+            case "half_pixel_symmetric":
+                return old * half * (one - new / (self.scale * old)) + centred
+            case "align_corners":
+                length = self.scale * old
+                steps = tir.Select(ops.compare(tir.EQ, length, one), one, length - one)
+                spread = at * (old - one) / steps
+                return tir.Select(ops.compare(tir.EQ, length, one), double(0.0), spread)
+            case "asymmetric":
+                return at / self.scale
+            case "tf_half_pixel_for_nn":
+                return (at + half) / self.scale
+            case _:
+                start, end = self.bounds
+                last = old - one
+                steps = ops.maximum(new - one, one)
+                spread = start * last + at * (end - start) * last / steps
+                return tir.Select(new > one, spread, half * (start + end) * last)
+
+    @override
+    def resampled(
+        self, data: Tensor, wide: DataType, finish: Callable[..., PrimExpr], name: str
+    ) -> Tensor:
+        if not self.antialias or (self.ratio is not None and self.ratio >= 1):
+            return Axis.resampled(self, data, wide, finish, name)
+        return self._filtered(data, wide, finish, name)
+
+    def _filtered(
+        self, data: Tensor, wide: DataType, finish: Callable[..., PrimExpr], name: str
+    ) -> Tensor:
+        """The data under filters whose width depends on the scale."""
+        narrow = ops.minimum(self.scale, double(1.0))
+        reach = _REACH[self.sampling.method]
+        zero, last = ops.const(0, "int64"), ops.cast_to(self.old, "int64") - 1
+        if self.ratio is not None:
+            below = math.floor(-reach / self.ratio) + 1
+            count: PrimExpr = ops.const(2 * reach - 2 * below, "int64")
+        else:
+            below, count = 0, ops.cast_to(self.old, "int64") * (2 * reach + 1)
+        source = computed([self.new], self.coordinate, "coordinate")
+
+        def position(x: PrimExpr, k: PrimExpr) -> PrimExpr:
+            if self.ratio is not None:
+                return ops.cast_to(intrin.floor(source(x)), "int64") + k + below
+            return k - ops.cast_to(self.old, "int64") * reach
+
+        def weight(x: PrimExpr, k: PrimExpr) -> PrimExpr:
+            at = position(x, k)
+            distance = (double(at) - source(x)) * narrow
+            value = _WEIGHTS[self.sampling.method](
+                ops.maximum(distance, -distance), self.sampling.alpha
+            )
+            if not self.sampling.exclude:
+                return value
+            return tir.Select(ops.all_of(at >= zero, at <= last), value, double(0.0))
+
+        weights = computed([self.new, count], weight, "weight")
+
+        def total(x: PrimExpr) -> PrimExpr:
+            k = te.reduce_axis((zero, count), "k")
+            return reduce.sum(weights(x, k.var), axis=k)
+
+        totals = computed([self.new], total, "weight_sum")
+        shape = (*data.shape[: self.position], self.new, *data.shape[self.position + 1 :])
+
+        def element(*index: PrimExpr) -> PrimExpr:
+            x = index[self.position]
+            k = te.reduce_axis((zero, count), "k")
+            at = ops.maximum(ops.minimum(position(x, k.var), last), zero)
+            source_index = [*index]
+            source_index[self.position] = at
+            share = ops.cast_to(weights(x, k.var) / totals(x), wide)
+            return reduce.sum(ops.cast_to(data(*source_index), wide) * share, axis=k)
+
+        sums = computed(shape, element, "filtered")
+        return computed(shape, lambda *index: finish(sums(*index), index), name)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is resized: axes, their sizes, and the scales and regions as far as they are known."""
+
+    axes: tuple[int, ...]
+    sizes: tuple[Size, ...]
+    #: Numbers, or a vector that is computed; None where the sizes define them.
+    scales: Sequence[float] | Expr | None
+    region: Sequence[float] | Expr | None
+    sampling: Sampling
+    antialias: bool
+
+    def changed(self, x: Expr) -> _Plan:
+        """The plan without the axes that stay as they are."""
+        if isinstance(self.scales, Expr) or self.sampling.mode == CROP:
+            return self
+        old = shape_of(x)
+        kept = [
+            k
+            for k, axis in enumerate(self.axes)
+            if not (_equal(old[axis], self.sizes[k]) and (not self.scales or self.scales[k] == 1))
+        ]
+        scales = None if self.scales is None else [self.scales[k] for k in kept]
+        axes = tuple(self.axes[k] for k in kept)
+        sizes = tuple(self.sizes[k] for k in kept)
+        return _Plan(axes, sizes, scales, None, self.sampling, self.antialias)
+
+    def has_ratios(self, x: Expr) -> bool:
+        """Whether the scales are known to be the ratios of sizes."""
+        if self.scales is None:
+            return True
+        old = shape_of(x)
+        return not isinstance(self.scales, Expr) and all(
+            _equal(number(size * _exact(scale)) if _exact(scale) else -1, new)
+            for size, new, scale in zip(
+                (old[axis] for axis in self.axes), self.sizes, self.scales, strict=True
+            )
+        )
+
+    def kernel(self, x: Tensor, *tensors: Tensor) -> Tensor:
+        """The kernel's result; `tensors` are the scales and the region if they are computed."""
+        rest = list(tensors)
+        scales = rest.pop(0) if isinstance(self.scales, Expr) else None
+        region = rest.pop(0) if isinstance(self.region, Expr) else None
+        axes: list[Axis] = []
+        count = len(self.axes)
+
+        def at(k: int, table: Tensor | None, values: Any) -> PrimExpr:
+            if table is not None:
+                return double(table(ops.const(k, "int64")))
+            return double(float(values[k]))
+
+        for k, (axis, size) in enumerate(zip(self.axes, as_sizes(self.sizes), strict=True)):
+            old = x.shape[axis]
+            ratio = None
+            if self.scales is None:
+                scale = double(size) / double(old)
+                if isinstance(size, tir.IntImm) and isinstance(old, tir.IntImm) and old.value:
+                    ratio = size.value / old.value
+            else:
+                ratio = None if scales is not None else float(self.scales[k])  # type: ignore[index]
+                scale = at(k, scales, self.scales)
+            bounds = (double(0.0), double(1.0))
+            if self.region is not None:
+                bounds = (at(k, region, self.region), at(count + k, region, self.region))
+            axes.append(
+                _Scaled(
+                    axis, old, size, (0.0, 1.0), self.sampling, scale, bounds, self.antialias, ratio
+                )
+            )
+        return image.resampled(x, axes, self.sampling, None, "resize")
+
+
+def _exact(scale: float) -> int:
+    """The scale if it is a whole number, else 0."""
+    return int(scale) if float(scale).is_integer() else 0
+
+
+def _equal(a: Any, b: Any) -> bool:
+    difference = number(a - b)
+    return not isinstance(difference, PrimExpr) and difference == 0
+
+
+def _resized(cx: Context, x: Expr, plan: _Plan) -> Expr:
+    plan = plan.changed(x)
+    sampling = plan.sampling
+    if not plan.axes:
+        return x
+    by_operator = (
+        set(plan.axes) <= {2, 3}
+        and rank_of(x) == 4
+        and not plan.antialias
+        and sampling.mode in image.COORDINATES
+        and plan.has_ratios(x)
+    )
+    if by_operator:
+        sizes = shape_of(x)
+        for axis, size in zip(plan.axes, plan.sizes, strict=True):
+            sizes[axis] = size
+        return R.image.resize2d(
+            x,
+            ShapeExpr(tuple(sizes[2:])),
+            None,
+            "NCHW",
+            sampling.method,
+            sampling.mode,
+            sampling.rounding,
+            sampling.alpha,
+            int(sampling.exclude),
+            sampling.extrapolation,
+        )
+    tensors = [t for t in (plan.scales, plan.region) if isinstance(t, Expr)]
+    return cx.te(plan.kernel, x, *tensors, name="resize")
+
+
+def _scaled_sizes(cx: Context, x: Expr, axes: Sequence[int], scales: Value) -> tuple[Any, Any]:
+    """The sizes that scales give, and the scales: numbers, or a vector."""
+    known = cx.array(scales)
+    old = [shape_of(x)[axis] for axis in axes]
+    if known is not None:
+        values = [float(scale) for scale in known.reshape(-1)]
+        if len(values) != len(axes):
+            raise UnsupportedError(f"{len(values)} scales for {len(axes)} axes")
+        return [_scaled(size, scale) for size, scale in zip(old, values, strict=True)], values
+    vector = cx.tensor(scales)
+    lengths = R.astype(cx.tensor(cx.contents(old, [len(old)], "int64")), dtype_of(vector))
+    sizes = R.astype(R.floor(R.multiply(lengths, vector)), "int64")
+    return cx.sizes_at_run_time(cx.emit(sizes), len(old), "size"), vector
+
+
+def _scaled(size: Size, scale: float) -> Size:
+    if isinstance(size, int):
+        return int(np.floor(np.float32(size) * np.float32(scale)))
+    exact = Fraction(scale).limit_denominator(1 << 16)
+    return number(size * exact.numerator // exact.denominator)  # type: ignore[return-value]
+
+
+def _fitted(
+    cx: Context, x: Expr, axes: Sequence[int], wanted: Sequence[Size], policy: str
+) -> tuple[Any, Any]:
+    """The sizes that keep the ratio of the axes, and the scales."""
+    if policy not in ("not_larger", "not_smaller"):
+        raise UnsupportedError(f"keep_aspect_ratio_policy is {policy!r}")
+    old = [shape_of(x)[axis] for axis in axes]
+    pairs = list(zip(wanted, old, strict=True))
+    if all(isinstance(a, int) and isinstance(b, int) for a, b in pairs):
+        choose = min if policy == "not_larger" else max
+        scale = choose(float(a) / float(b) for a, b in pairs)  # type: ignore[arg-type]
+        return [int(float(b) * scale + 0.5) for _, b in pairs], [scale] * len(pairs)  # type: ignore[arg-type]
+    count = len(axes)
+    sizes, lengths = (
+        R.astype(cx.tensor(cx.contents(list(items), [count], "int64")), "float64")
+        for items in zip(*pairs, strict=True)
+    )
+    ratios = R.divide(sizes, lengths)
+    extreme = R.min if policy == "not_larger" else R.max
+    scales = cx.emit(R.broadcast_to(extreme(ratios, 0, keepdims=True), (count,)))
+    rounded = R.floor(R.add(R.multiply(lengths, scales), const(0.5, "float64")))
+    return cx.sizes_at_run_time(cx.emit(R.astype(rounded, "int64")), count, "size"), scales
+
+
+def _given(cx: Context, value: Value) -> bool:
+    """Whether an operand is there and not empty."""
+    return value is not None and shape_of(cx.tensor(value))[:1] != [0]
+
+
+@converter("Resize", since=11)
+def resize(
+    cx: Context,
+    x: Expr,
+    roi: Value = None,
+    scales: Value = None,
+    sizes: Value = None,
+    *,
+    antialias: int = 0,
+    axes: Sequence[int] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> Expr:
+    rank = rank_of(x)
+    chosen = [axis % rank for axis in axes] if axes is not None else list(range(rank))
+    factors: Any = None
+    if _given(cx, scales):
+        new, factors = _scaled_sizes(cx, x, chosen, scales)
+    elif _given(cx, sizes):
+        wanted = cx.integers(sizes)
+        if wanted is None:
+            wanted = cx.sizes_at_run_time(cx.tensor(sizes), len(chosen), "size")
+        if len(wanted) != len(chosen):
+            raise UnsupportedError(f"{len(wanted)} sizes for {len(chosen)} axes")
+        new = wanted
+        if keep_aspect_ratio_policy != "stretch":
+            new, factors = _fitted(cx, x, chosen, wanted, keep_aspect_ratio_policy)
+    else:
+        raise UnsupportedError("there are neither scales nor sizes")
+    region: Any = None
+    if coordinate_transformation_mode == CROP:
+        if not _given(cx, roi):
+            raise UnsupportedError(f"{CROP} needs a region")
+        array = cx.array(roi)
+        region = [float(v) for v in array.reshape(-1)] if array is not None else cx.tensor(roi)
+    method = _method(mode)
+    sampling = Sampling(
+        method,
+        coordinate_transformation_mode,
+        nearest_mode,
+        cubic_coeff_a,
+        bool(exclude_outside),
+        extrapolation_value,
+    )
+    if coordinate_transformation_mode not in (*image.MODES, _SYMMETRIC):
+        raise UnsupportedError(
+            f"coordinate_transformation_mode is {coordinate_transformation_mode!r}"
+        )
+    if nearest_mode not in image.ROUNDINGS:
+        raise UnsupportedError(f"nearest_mode is {nearest_mode!r}")
+    smooth = bool(antialias) and mode != "nearest"
+    return _resized(cx, x, _Plan(tuple(chosen), tuple(new), factors, region, sampling, smooth))
+
+
+def _method(mode: str) -> str:
+    if mode not in _METHODS:
+        raise UnsupportedError(f"mode is {mode!r}")
+    return _METHODS[mode]
+
+
+@converter("Upsample", since=9)
+@converter("Resize", since=10)
+def resize_10(cx: Context, x: Expr, scales: Value, *, mode: str = "nearest") -> Expr:
+    sizes, factors = _scaled_sizes(cx, x, range(rank_of(x)), scales)
+    sampling = Sampling(_method(mode), "asymmetric", "floor", -0.75, False, 0.0)
+    axes = tuple(range(rank_of(x)))
+    return _resized(cx, x, _Plan(axes, tuple(sizes), factors, None, sampling, False))
+
+
+@converter("Upsample", since=7)
+def upsample_7(cx: Context, x: Expr, *, scales: Sequence[float], mode: str = "nearest") -> Expr:
+    return resize_10(cx, x, literal(np.array(scales, np.float32)), mode=mode)
+
+
+@converter("Upsample")
+def upsample_1(
+    cx: Context, x: Expr, *, height_scale: float, width_scale: float, mode: str = "nearest"
+) -> Expr:
+    return upsample_7(cx, x, scales=[1.0, 1.0, height_scale, width_scale], mode=mode)
