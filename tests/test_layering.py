@@ -105,7 +105,7 @@ FLOORS = {
         highlight.py
     """,
     "relaxpy/frontend": """
-        shared onnx/view.py onnx/folding.py onnx/registry.py onnx/context.py onnx/ops
+        shared onnx/view.py onnx/folding.py onnx/registry.py onnx/context.py onnx/strings.py onnx/ops
         onnx/importer.py onnx/api.py onnx/backend.py
     """,
     "relaxpy/cli": """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -30,7 +32,7 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.frontend.onnx.importer import Importer
-    from relaxpy.frontend.onnx.view import Node
+    from relaxpy.frontend.onnx.view import Graph, Node
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Size: TypeAlias = PrimExpr | int
@@ -133,6 +135,10 @@ def normal_axis(axis: int, rank: int) -> int:
     return axis % max(rank, 1)
 
 
+class BranchesNeededError(Exception):
+    """The function that is built has branches, so it is no dataflow block."""
+
+
 @dataclass(frozen=True, eq=False)
 class Context:
     """The place where a node is converted."""
@@ -143,11 +149,35 @@ class Context:
     opset: int
     #: The values of the names that are visible.
     scope: Mapping[str, Value]
+    #: The versions of all domains.
+    opsets: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def builder(self) -> BlockBuilder:
         """The builder of the module."""
         return self.importer.builder
+
+    def subgraph(self, graph: Graph, operands: Sequence[Value]) -> list[Value]:
+        """The results of a graph of an attribute, emitted here, for these values of its inputs.
+
+        Errors:
+            UnsupportedError: it has other inputs, or nodes that cannot be imported.
+        """
+        if len(graph.inputs) != len(operands):
+            raise UnsupportedError(
+                f"graph {graph.name!r} has {len(graph.inputs)} inputs, expected {len(operands)}"
+            )
+        before = len(self.importer.unsupported)
+        inputs = dict(zip(graph.inputs, operands, strict=True))
+        values = self.importer.convert(graph, ChainMap(inputs, self.scope), self.opsets)  # type: ignore[arg-type]
+        if len(self.importer.unsupported) > before:
+            raise UnsupportedError(f"graph {graph.name!r} has nodes that cannot be imported")
+        return values
+
+    def require_branches(self) -> None:
+        """Import the model without a dataflow block, in which branches and functions cannot stand."""
+        if self.builder.current_block_is_dataflow():
+            raise BranchesNeededError
 
     def emit(self, expr: Expr, name: str = "") -> Var:
         """Bind an expression; a tensor of known rank has new variables for sizes not known."""

@@ -16,8 +16,15 @@ import onnx
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.onnx import ops as ops, view as views
-from relaxpy.frontend.onnx.context import Context, literal, shape_of, tensor_of as tensor_info
+from relaxpy.frontend.onnx.context import (
+    BranchesNeededError,
+    Context,
+    literal,
+    shape_of,
+    tensor_of as tensor_info,
+)
 from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
+from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.registry import Value, find
 from relaxpy.frontend.onnx.view import Graph, Model, Node, TensorType, ValueType
 from relaxpy.frontend.shared.contents import LIMIT, Contents
@@ -33,6 +40,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Constant,
     Expr,
+    ObjectStructInfo,
     StructInfo,
     TensorStructInfo,
     Tuple,
@@ -74,6 +82,7 @@ class Importer:
     _size_names: Names = field(default_factory=lambda: Names(lambda name: identifier(name, "n")))
     #: Element types of less than a byte, by the names of tensors.
     narrow: dict[str, int] = field(default_factory=dict)
+    _texts: dict[str, Any] = field(default_factory=dict)
     _depth: int = 0
 
     def module(self) -> IRModule:
@@ -83,11 +92,20 @@ class Importer:
             OpNotImplemented: nodes cannot be imported; the error lists all of them.
             FrontendError: the graph is not well-formed.
         """
+        try:
+            return self._module(is_dataflow=True)
+        except BranchesNeededError:
+            return Importer(self.model, self.options)._module(is_dataflow=False)
+
+    def _module(self, *, is_dataflow: bool) -> IRModule:
         graph = self.model.graph
         inputs = {name: self._parameter(name, kind) for name, kind in graph.inputs.items()}
         scope: dict[str, Value] = dict(inputs)
         for name, initializer in graph.initializers.items():
             try:
+                if initializer.array.dtype == object:
+                    self._texts[name] = initializer.array
+                    continue
                 value = literal(initializer.array)
             except UnsupportedError as error:
                 raise FrontendError(f"the initializer {name!r}: {error}") from None
@@ -102,16 +120,20 @@ class Importer:
         if self.params:
             attrs["params"] = [value.data for value in self.params.values()]
         with self.builder.function("main", parameters, attrs):
-            if _needs_branches(graph, self.model):
-                output = self._results(graph, scope)
-            else:
+            if is_dataflow:
                 with self.builder.dataflow():
                     output = self.builder.emit_output(self._results(graph, scope))
+            else:
+                output = self.builder.emit(self._results(graph, scope))
             self.builder.emit_func_output(output)
         return self.builder.finalize()
 
     def _results(self, graph: Graph, scope: Mapping[str, Value]) -> Expr:
-        values = self.convert(graph, scope, self.model.opsets)
+        texts = {
+            name: self.builder.emit(text.literal(array.reshape(-1).tolist(), array.shape))
+            for name, array in self._texts.items()
+        }
+        values = self.convert(graph, {**scope, **texts}, self.model.opsets)
         refuse_nodes(self.unsupported, "ONNX")
         place = Context(self, _OUTPUT, 0, {})
         exprs = [place.tensor(value) for value in values]
@@ -209,7 +231,7 @@ class Importer:
         if folded is not None:
             return [folded]
         entry = find(node.domain, node.op, version)
-        context = Context(self, node, version, scope)
+        context = Context(self, node, version, scope, opsets)
         if entry is None:
             body_of = _schema_body(node, operands, version)
             if body_of is None:
@@ -293,6 +315,8 @@ class Importer:
         """The struct info of an input."""
         match kind:
             case TensorType(dtype, sizes, _):
+                if dtype == "string":
+                    return ObjectStructInfo()
                 dtype = self.options.dtypes.get(name, dtype)
                 given = self.options.shapes.get(name)
                 if given is not None:
@@ -320,13 +344,6 @@ class Importer:
 
 
 _OUTPUT = Node("outputs", -1, "", "", (), (), {}, onnx.NodeProto())
-
-
-def _needs_branches(graph: Graph, model: Model) -> bool:
-    nodes = [*graph.nodes]
-    for function in model.functions.values():
-        nodes += function.instance({}).nodes
-    return any(isinstance(value, Graph) for node in nodes for value in node.attributes.values())
 
 
 def _shown(value: Value) -> str:

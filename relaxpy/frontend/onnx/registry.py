@@ -58,7 +58,8 @@ class Converter:
                     continue
                 raise UnsupportedError(f"operand {k + 1} is one too many")
             parameter = parameters[min(k, len(parameters) - 1)]
-            if value is None and parameter.default is parameter.empty:
+            may_lack = str(parameter.annotation).startswith("Value") and variadic
+            if value is None and parameter.default is parameter.empty and not may_lack:
                 raise UnsupportedError(f"operand {parameter.name} is missing")
             if value is None or str(parameter.annotation).startswith("Value"):
                 result.append(value)

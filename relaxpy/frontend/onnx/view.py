@@ -372,7 +372,7 @@ def type_view(proto: TypeProto) -> ValueType:
             if tensor.HasField("shape"):
                 sizes = tuple(_size(dim) for dim in tensor.shape.dim)
             return (
-                TensorType(dtype_of(tensor.elem_type), sizes, tensor.elem_type)
+                TensorType(_input_dtype(tensor.elem_type), sizes, tensor.elem_type)
                 if tensor.elem_type
                 else None
             )
@@ -384,6 +384,11 @@ def type_view(proto: TypeProto) -> ValueType:
             return None
         case other:
             raise FrontendError(f"Relax has no values of the type {other}")
+
+
+def _input_dtype(code: int) -> str:
+    """The datatype of a tensor, "string" for one of strings."""
+    return "string" if code == TensorProto.STRING else dtype_of(code)
 
 
 def _size(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:

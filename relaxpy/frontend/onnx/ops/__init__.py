@@ -9,4 +9,5 @@ from relaxpy.frontend.onnx.ops import (
     recurrent as recurrent,
     reduce as reduce,
     resize as resize,
+    text as text,
 )

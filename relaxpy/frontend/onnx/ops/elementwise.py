@@ -21,7 +21,9 @@ from relaxpy.frontend.onnx.context import (
     scalar,
     shape_of,
     tensor_info,
+    tensor_of,
 )
+from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
 from relaxpy.frontend.shared.unsupported import UnsupportedError
@@ -197,6 +199,13 @@ def _scalar_of(x: Expr) -> Expr:
     return R.reshape(x, ()) if tensor_info(x).ndim == 1 else x
 
 
+@converter("Equal", since=19)
+def equal(cx: Context, a: Expr, b: Expr) -> Expr:
+    if text.are_strings(a):
+        return text.call("equal", tensor_of(None, "bool"), a, b)
+    return R.equal(a, b)
+
+
 @converter("Cast")
 def cast(
     cx: Context, x: Value, *, to: int | str, saturate: int = 1, round_mode: str = "up"
@@ -215,7 +224,11 @@ def cast_like(
 
 def cast_to(cx: Context, x: Expr, code: int, saturate: int, round_mode: str) -> Expr:
     """`x` in an element type of ONNX."""
+    if code == TensorProto.STRING:
+        return text.call("from_numbers", text.OBJECT, x)
     dtype = dtype_of_code(code)
+    if text.are_strings(x):
+        return text.call("to_numbers", tensor_of(None, dtype), x, dtype)
     if code in NARROW:
         cx.importer.narrow[cx.node.outputs[0]] = code
         bits, _ = NARROW[code]

@@ -20,6 +20,7 @@ from relaxpy.frontend.onnx.context import (
     shape_of,
     sizes_known,
 )
+from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.contents import Contents, number
@@ -625,11 +626,17 @@ def constant(
     value_ints: Sequence[int] | None = None,
     value_float: float | None = None,
     value_floats: Sequence[float] | None = None,
+    value_string: str | None = None,
+    value_strings: Sequence[str] | None = None,
 ) -> Expr:
     if value is not None:
         if value.dtype == object:
-            raise UnsupportedError("Relax has no tensors of strings")
+            return text.literal([str(item) for item in value.reshape(-1)], value.shape)
         return literal(value)
+    if value_string is not None:
+        return text.literal([value_string], ())
+    if value_strings is not None:
+        return text.literal(value_strings, [len(value_strings)])
     integers = value_int if value_int is not None else value_ints
     if integers is not None:
         return literal(np.array(integers, np.int64))
