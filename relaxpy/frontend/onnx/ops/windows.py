@@ -120,7 +120,14 @@ class Windows:
             return min(total, begun)
         if isinstance(self.after[k], int) and self.after[k] + self.strides[k] <= self.span(k):
             return simple(total)
-        return simple(tir.Min(*(ops.const(item, "int64") if isinstance(item, int) else item for item in (total, begun))))
+        return simple(
+            tir.Min(
+                *(
+                    ops.const(item, "int64") if isinstance(item, int) else item
+                    for item in (total, begun)
+                )
+            )
+        )
 
     def padded(
         self, cx: Context, x: Expr, fill: float, *, ceil: bool = False

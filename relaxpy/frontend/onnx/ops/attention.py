@@ -1,0 +1,284 @@
+"""Attention, rotary embeddings, caches of keys and values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from relaxpy.frontend.onnx.context import (
+    Context,
+    Size,
+    dtype_of,
+    normal_axis,
+    product,
+    rank_of,
+    scalar,
+    shape_of,
+)
+from relaxpy.frontend.onnx.ops.windows import simple
+from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import computed
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.intrin import if_then_else
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+_HEADS_FIRST = (0, 2, 1, 3)
+
+
+def _heads(cx: Context, x: Expr, count: int | None) -> Expr:
+    """The tensor with an axis of heads before that of positions."""
+    if rank_of(x) == 4:
+        return x
+    if not count:
+        raise UnsupportedError("operands of rank 3 need q_num_heads and kv_num_heads")
+    batch, length, width = shape_of(x)
+    split = R.reshape(x, (batch, length, count, simple(width // count)))
+    return cx.emit(R.permute_dims(split, _HEADS_FIRST))
+
+
+def _joined(cx: Context, past: Expr | None, new: Expr) -> Expr:
+    return new if past is None else cx.emit(R.concat([past, new], 2))
+
+
+def _equal(a: Size, b: Size) -> bool:
+    difference = simple(a - b)
+    return isinstance(difference, int) and difference == 0
+
+
+def _mask(cx: Context, mask: Expr, full: Sequence[Size]) -> Expr:
+    """The mask with the last axis of the keys, filled with what is not attended."""
+    sizes = shape_of(mask)
+    shape = list(sizes)
+    last = sizes[-1]
+    missing = simple(full[-1] - last)
+    if isinstance(missing, int) and missing > 0:
+        pads = [*[0] * (2 * len(sizes) - 1), missing]
+        if dtype_of(mask) == "bool":
+            mask = R.astype(R.nn.pad(R.astype(mask, "int8"), pads), "bool")
+        else:
+            mask = R.nn.pad(mask, pads, "constant", -math.inf)
+        shape[-1] = full[-1]
+        return cx.emit(mask)
+    for k in range(1, len(sizes) + 1):
+        if sizes[-k] != 1 and not _equal(sizes[-k], full[-k]):
+            shape[-k] = full[-k]
+    if all(a is b for a, b in zip(shape, sizes, strict=True)):
+        return mask
+    return cx.match(mask, shape, dtype_of(mask), "mask")
+
+
+def _number(cx: Context, size: Size) -> Expr:
+    """A size as a tensor of rank 0."""
+    if isinstance(size, int):
+        return const(size, "int64")
+    return cx.tensor(cx.contents([size], [], "int64"))
+
+
+def _allowed(
+    cx: Context,
+    full: Sequence[Size],
+    past: Size,
+    valid: Expr | None,
+    causal: bool,
+    left: int,
+    right: int,
+) -> Expr | None:
+    """Which keys each query may attend by their positions; None if all."""
+    queries, keys = full[2:]
+    terms: list[Expr] = []
+    row = R.arange(0, keys, 1, "int64")
+    if causal or left >= 0 or right >= 0:
+        column = R.reshape(R.arange(0, queries, 1, "int64"), (queries, 1))
+        if valid is not None:
+            offset = R.subtract(R.reshape(valid, (-1, 1, 1, 1)), _number(cx, queries))
+            column = R.add(column, offset)
+        elif not isinstance(past, int) or past:
+            column = R.add(column, _number(cx, past))
+        column = cx.emit(column, "positions")
+        if causal:
+            terms.append(R.less_equal(row, column))
+        if left >= 0:
+            terms.append(R.less_equal(R.subtract(column, const(left, "int64")), row))
+        if right >= 0:
+            terms.append(R.less_equal(row, R.add(column, const(right, "int64"))))
+    if valid is not None:
+        terms.append(R.less(row, R.reshape(valid, (-1, 1, 1, 1))))
+    result: Expr | None = None
+    for term in terms:
+        result = term if result is None else R.logical_and(result, term)
+    return None if result is None else cx.emit(result, "allowed")
+
+
+def _bias(cx: Context, mask: Expr | None, allowed: Expr | None, dtype: str) -> Expr | None:
+    """What is added to the scores: minus infinity where a key is not attended."""
+    zero, never = const(0, dtype), const(-math.inf, dtype)
+    bias: Expr | None = None
+    if mask is not None and dtype_of(mask) == "bool":
+        allowed = mask if allowed is None else R.logical_and(mask, allowed)
+    elif mask is not None:
+        bias = mask if dtype_of(mask) == dtype else R.astype(mask, dtype)
+    if allowed is not None:
+        bias = R.where(allowed, zero if bias is None else bias, never)
+    return None if bias is None else cx.emit(bias, "bias")
+
+
+@converter("Attention")
+def attention(
+    cx: Context,
+    q: Expr,
+    k: Expr,
+    v: Expr,
+    attn_mask: Expr | None = None,
+    past_key: Expr | None = None,
+    past_value: Expr | None = None,
+    nonpad_kv_seqlen: Expr | None = None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int | None = None,
+    left_window_size: int = -1,
+    q_num_heads: int | None = None,
+    qk_matmul_output_mode: int = 0,
+    right_window_size: int = -1,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int | None = None,
+) -> list[Expr]:
+    dtype, flat = dtype_of(q), rank_of(q) == 3
+    query = _heads(cx, q, q_num_heads)
+    key = _joined(cx, past_key, _heads(cx, k, kv_num_heads))
+    value = _joined(cx, past_value, _heads(cx, v, kv_num_heads))
+    batch, heads, length, width = shape_of(query)
+    shared, total = shape_of(key)[1:3]
+    full = [batch, heads, length, total]
+    if not isinstance(heads, int) or not isinstance(shared, int) or heads % shared:
+        raise UnsupportedError(f"{heads} heads of queries for {shared} heads of keys")
+    if scale is None and not isinstance(width, int):
+        raise UnsupportedError("the size of heads is symbolic and there is no scale")
+    factor = 1 / math.sqrt(width) if scale is None else scale  # type: ignore[arg-type]
+    root = scalar(math.sqrt(factor), q)
+    # Heads of queries that share one of keys are rows of one matrix.
+    rows = simple(length * (heads // shared))
+    matrix = R.reshape(R.multiply(query, root), (batch, shared, rows, width))
+    product_ = R.matmul(matrix, R.multiply(R.permute_dims(key, (0, 1, 3, 2)), root))
+    scores = cx.emit(R.reshape(product_, tuple(full)), "scores")
+    shown = {0: scores}
+    if softcap:
+        limit = scalar(softcap, q)
+        scores = cx.emit(R.multiply(R.tanh(R.divide(scores, limit)), limit), "capped")
+    shown[1] = scores
+    mask = None if attn_mask is None else _mask(cx, attn_mask, full)
+    past = 0 if past_key is None else shape_of(past_key)[2]
+    valid = None if past_key is not None else nonpad_kv_seqlen
+    allowed = _allowed(cx, full, past, valid, bool(is_causal), left_window_size, right_window_size)
+    bias = _bias(cx, mask, allowed, dtype)
+    if bias is not None:
+        scores = cx.emit(R.add(scores, bias), "biased")
+    shown[2] = scores
+    if softmax_precision is not None:
+        scores = R.astype(scores, dtype_of_code(softmax_precision))
+    weights = R.nn.softmax(scores, -1)
+    weights = R.astype(weights, dtype) if dtype_of(cx.emit(weights)) != dtype else weights
+    if bias is not None and (mask is not None or valid is not None or left_window_size >= 0):
+        best = R.max(bias, [rank_of(bias) - 1], keepdims=True)
+        nothing = R.equal(best, const(-math.inf, dtype))
+        weights = R.where(nothing, scalar(0, q), weights)
+    probabilities = cx.emit(weights, "weights")
+    shown[3] = probabilities
+    depth = shape_of(value)[3]
+    y = R.matmul(R.reshape(probabilities, (batch, shared, rows, total)), value)
+    y = R.reshape(y, (batch, heads, length, depth))
+    if flat:
+        y = R.reshape(R.permute_dims(y, _HEADS_FIRST), (batch, length, product([heads, depth])))
+    return [cx.emit(y), key, value, shown[qk_matmul_output_mode]]
+
+
+@converter("RotaryEmbedding")
+def rotary_embedding(
+    cx: Context,
+    x: Expr,
+    cos_cache: Expr,
+    sin_cache: Expr,
+    position_ids: Expr | None = None,
+    *,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+) -> Expr:
+    shape = shape_of(x)
+    if len(shape) == 3:
+        if not num_heads:
+            raise UnsupportedError("an operand of rank 3 needs num_heads")
+        batch, length, hidden = shape
+        x = R.reshape(x, (batch, length, num_heads, simple(hidden // num_heads)))
+    width = shape_of(x)[3]
+    heads_at = 2 if len(shape) == 3 else 1
+    turned = rotary_embedding_dim or width
+    if not isinstance(turned, int):
+        raise UnsupportedError("the size of heads is symbolic")
+    tables = []
+    for cache in (cos_cache, sin_cache):
+        table = cache if position_ids is None else R.take(cache, position_ids, 0)
+        tables.append(cx.emit(R.expand_dims(table, [heads_at])))
+    cos, sin = tables
+    x = cx.emit(x)
+    half = turned // 2
+    first, second = (
+        (
+            R.strided_slice(x, [3], [k], [turned], [2])
+            if interleaved
+            else R.strided_slice(x, [3], [k * half], [(k + 1) * half])
+        )
+        for k in (0, 1)
+    )
+    first, second = cx.emit(first), cx.emit(second)
+    real = R.subtract(R.multiply(cos, first), R.multiply(sin, second))
+    imaginary = R.add(R.multiply(sin, first), R.multiply(cos, second))
+    if interleaved:
+        sizes = [*shape_of(x)[:3], turned]
+        result = R.reshape(R.stack([real, imaginary], 4), tuple(sizes))
+    else:
+        result = R.concat([real, imaginary], 3)
+    if isinstance(width, int) and turned < width:
+        result = R.concat([result, R.strided_slice(x, [3], [turned], [width])], 3)
+    return R.reshape(result, tuple(shape)) if len(shape) == 3 else result
+
+
+@converter("TensorScatter")
+def tensor_scatter(
+    cx: Context,
+    past_cache: Expr,
+    update: Expr,
+    write_indices: Expr | None = None,
+    *,
+    axis: int = -2,
+    mode: str = "linear",
+) -> Expr:
+    at = normal_axis(axis, rank_of(past_cache))
+    operands = [past_cache, update, *([] if write_indices is None else [write_indices])]
+    circular = mode == "circular"
+    return cx.te(lambda *t: _written(at, circular, *t), *operands, name="tensor_scatter")
+
+
+def _written(
+    axis: int, circular: bool, cache: Tensor, update: Tensor, starts: Any = None
+) -> Tensor:
+    """The cache with the update along an axis, from a start of its own for each batch."""
+    size, length = cache.shape[axis], update.shape[axis]
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        start = ops.const(0, "int64") if starts is None else starts(index[0])
+        position = ops.sub(index[axis], start)
+        if circular:
+            position = ops.floormod(position, size)
+        source = [*index]
+        source[axis] = position
+        inside = ops.all_of(position >= 0, position < length)
+        return if_then_else(inside, update(*source), cache(*index))
+
+    return computed(cache.shape, element, "written")

@@ -1,0 +1,233 @@
+"""Normalisations: by batches, instances, groups, layers, norms and neighbouring channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxpy.frontend.onnx.context import (
+    Context,
+    Size,
+    dtype_of,
+    normal_axis,
+    product,
+    rank_of,
+    scalar,
+    shape_of,
+)
+from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr, TupleGetItem
+from relaxpy.ir.relax.op.definition.registry import R
+
+
+def _in(dtype: str, x: Expr) -> Expr:
+    return x if dtype_of(x) == dtype else R.astype(x, dtype)
+
+
+def _along_channels(vector: Expr, rank: int) -> Expr:
+    """A number for each channel, in a shape that broadcasts to images."""
+    return R.reshape(vector, (1, -1, *[1] * (rank - 2)))
+
+
+def _behind(rank: int, first: int) -> list[int]:
+    return list(range(first, rank))
+
+
+@converter("BatchNormalization")
+def batch_normalization_1(
+    cx: Context,
+    x: Expr,
+    scale: Expr,
+    bias: Expr,
+    mean: Expr,
+    var: Expr,
+    *,
+    epsilon: float = 1e-5,
+    is_test: int = 0,
+    momentum: float = 0.9,
+    spatial: int = 1,
+) -> Expr:
+    if spatial:
+        return _normalized_by(cx, x, scale, bias, mean, var, epsilon)
+    return _scaled(x, mean, var, scale, bias, epsilon)
+
+
+def _normalized_by(
+    cx: Context, x: Expr, scale: Expr, bias: Expr, mean: Expr, var: Expr, epsilon: float
+) -> Expr:
+    """The batch normalised by statistics that are given."""
+    dtype, statistics = dtype_of(x), dtype_of(mean)
+    data, gamma, beta = (_in(statistics, part) for part in (x, scale, bias))
+    if rank_of(x) == 1:
+        return _in(dtype, _scaled(data, mean, var, gamma, beta, epsilon))
+    y = cx.emit(R.nn.batch_norm(data, gamma, beta, mean, var, 1, epsilon, training=False))
+    return _in(dtype, TupleGetItem(y, 0))
+
+
+def _scaled(x: Expr, mean: Expr, var: Expr, scale: Expr, bias: Expr, epsilon: float) -> Expr:
+    """(x - mean) / sqrt(var + epsilon) * scale + bias."""
+    deviation = R.sqrt(R.add(var, scalar(epsilon, var)))
+    return R.add(R.multiply(R.divide(R.subtract(x, mean), deviation), scale), bias)
+
+
+@converter("BatchNormalization", since=9)
+def batch_normalization(
+    cx: Context,
+    x: Expr,
+    scale: Expr,
+    bias: Expr,
+    mean: Expr,
+    var: Expr,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+) -> list[Expr]:
+    if not training_mode:
+        return [_normalized_by(cx, x, scale, bias, mean, var, epsilon)]
+    rank, statistics = rank_of(x), dtype_of(mean)
+    axes = [0, *_behind(rank, 2)]
+    wide = _in(statistics, x)
+    batch_mean = cx.emit(R.mean(wide, axes))
+    batch_var = cx.emit(R.variance(wide, axes))
+    y = _scaled(
+        wide,
+        *(
+            _along_channels(_in(statistics, part), rank)
+            for part in (batch_mean, batch_var, scale, bias)
+        ),
+        epsilon,
+    )
+    old, new = scalar(momentum, mean), scalar(1 - momentum, mean)
+    running = [
+        R.add(R.multiply(before, old), R.multiply(_in(dtype_of(before), now), new))
+        for before, now in ((mean, batch_mean), (var, batch_var))
+    ]
+    return [_in(dtype_of(x), y), *running]
+
+
+@converter("InstanceNormalization")
+def instance_normalization(
+    cx: Context, x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5
+) -> Expr:
+    return R.nn.instance_norm(x, scale, bias, 1, _behind(rank_of(x), 2), epsilon)
+
+
+@converter("GroupNormalization", since=18, ignored=["stash_type"])
+def group_normalization_18(
+    cx: Context, x: Expr, scale: Expr, bias: Expr, *, num_groups: int, epsilon: float = 1e-5
+) -> Expr:
+    channels = shape_of(x)[1]
+    if not isinstance(channels, int):
+        raise UnsupportedError("the number of channels is symbolic")
+    each = channels // num_groups
+    scale, bias = (cx.emit(R.repeat(part, each, 0)) for part in (scale, bias))
+    return group_normalization(cx, x, scale, bias, num_groups=num_groups, epsilon=epsilon)
+
+
+@converter("GroupNormalization", since=21, ignored=["stash_type"])
+def group_normalization(
+    cx: Context, x: Expr, scale: Expr, bias: Expr, *, num_groups: int, epsilon: float = 1e-5
+) -> Expr:
+    return R.nn.group_norm(x, scale, bias, num_groups, 1, _behind(rank_of(x), 2), epsilon)
+
+
+def _fits(parameter: Expr | None, sizes: Sequence[Size]) -> bool:
+    """Whether a parameter has the shape of the axes that are normalised."""
+    return parameter is None or [str(s) for s in shape_of(parameter)] == [str(s) for s in sizes]
+
+
+@converter("LayerNormalization")
+def layer_normalization(
+    cx: Context,
+    x: Expr,
+    scale: Expr,
+    bias: Expr | None = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> list[Expr]:
+    rank, dtype, stash = rank_of(x), dtype_of(x), dtype_of_code(stash_type)
+    first = normal_axis(axis, rank)
+    axes = _behind(rank, first)
+    sizes = shape_of(x)[first:]
+    wanted = [k for k, name in enumerate(cx.node.outputs) if name]
+    as_operator = dtype == stash or (dtype == "float16" and stash == "float32")
+    simple = as_operator and _fits(scale, sizes) and _fits(bias, sizes)
+    if simple and max(wanted, default=0) == 0:
+        zeros = bias if bias is not None else R.zeros_like(scale)
+        return [R.nn.layer_norm(x, scale, zeros, axes, epsilon)]
+    wide = _in(stash, x)
+    mean = cx.emit(R.mean(wide, axes, keepdims=True))
+    centred = cx.emit(R.subtract(wide, mean))
+    var = R.mean(R.square(centred), axes, keepdims=True)
+    inverse = cx.emit(R.divide(scalar(1, wide), R.sqrt(R.add(var, scalar(epsilon, wide)))))
+    normal = _in(dtype, R.multiply(centred, inverse))
+    y = R.multiply(normal, scale)
+    return [y if bias is None else R.add(y, bias), mean, inverse]
+
+
+@converter("RMSNormalization")
+def rms_normalization(
+    cx: Context,
+    x: Expr,
+    scale: Expr,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Expr:
+    rank, dtype, stash = rank_of(x), dtype_of(x), dtype_of_code(stash_type)
+    first = normal_axis(axis, rank)
+    axes = _behind(rank, first)
+    if dtype == dtype_of(scale) == stash and _fits(scale, shape_of(x)[first:]):
+        return R.nn.rms_norm(x, scale, axes, epsilon)
+    wide = _in(stash, x)
+    square = R.mean(R.square(wide), axes, keepdims=True)
+    normal = R.divide(wide, R.sqrt(R.add(square, scalar(epsilon, wide))))
+    return R.multiply(_in(dtype_of(scale), normal), scale)
+
+
+@converter("MeanVarianceNormalization")
+def mean_variance_normalization(cx: Context, x: Expr, *, axes: Sequence[int] = (0, 2, 3)) -> Expr:
+    over = [axis % rank_of(x) for axis in axes]
+    centred = cx.emit(R.subtract(x, R.mean(x, over, keepdims=True)))
+    deviation = R.sqrt(R.mean(R.square(centred), over, keepdims=True))
+    return R.divide(centred, R.add(deviation, scalar(1e-9, x)))
+
+
+@converter("LpNormalization")
+def lp_normalization(cx: Context, x: Expr, *, axis: int = -1, p: int = 2) -> Expr:
+    if p == 1:
+        norm = R.sum(R.abs(x), axis, keepdims=True)
+    elif p == 2:
+        norm = R.sqrt(R.sum(R.square(x), axis, keepdims=True))
+    else:
+        raise UnsupportedError(f"p is {p}, expected 1 or 2")
+    bound = cx.emit(norm)
+    zero = scalar(0, x)
+    return R.where(R.equal(bound, zero), zero, R.divide(x, bound))
+
+
+@converter("LRN")
+def lrn(
+    cx: Context,
+    x: Expr,
+    *,
+    size: int,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+    bias: float = 1.0,
+) -> Expr:
+    before, after = (size - 1) // 2, size // 2
+    pads = [0, 0, before, after, *[0] * (2 * rank_of(x) - 4)]
+    squares = cx.emit(R.nn.pad(R.square(x), pads))
+    channels = shape_of(x)[1]
+    shifted = [R.strided_slice(squares, [1], [k], [channels + k]) for k in range(size)]
+    total = shifted[0]
+    for term in shifted[1:]:
+        total = R.add(total, term)
+    scaled = R.add(R.multiply(total, scalar(alpha / size, x)), scalar(bias, x))
+    return R.multiply(x, R.power(scaled, scalar(-beta, x)))
