@@ -208,7 +208,7 @@ class Importer:
         scope.update(dict.fromkeys(filter(None, node.outputs), _Missing()))
 
     def _named(self, value: Value, name: str) -> Value:
-        if value is None or isinstance(value, (Contents, Constant, Var)):
+        if value is None or isinstance(value, (Contents, Constant, Var, Tuple)):
             return value
         return Context(self, _OUTPUT, 0, {}).emit(value, identifier(name))
 
@@ -303,7 +303,7 @@ class Importer:
             made = f"input_{made}"
         made = self._names.new(made)
         if made != name:
-            warnings.warn(f"the input {name!r} is named {made!r}", UserWarning, stacklevel=5)
+            warnings.warn(f"the input {name!r} is named {made!r}", UserWarning, stacklevel=6)
         return made
 
     def _parameter(self, name: str, kind: ValueType) -> Var:

@@ -85,7 +85,9 @@ def _options(
     if len(names) != count * len(reverse[direction.lower()]):
         raise UnsupportedError(f"{len(names)} activations do not fit the direction {direction!r}")
     # The parameters are listed for the activations that have some, or for all.
-    with_alpha = [n for n in names if n.lower() not in ("tanh", "sigmoid", "relu", "softsign", "softplus")]
+    with_alpha = [
+        n for n in names if n.lower() not in ("tanh", "sigmoid", "relu", "softsign", "softplus")
+    ]
     with_beta = [n for n in with_alpha if n.lower() in ("affine", "scaledtanh", "hardsigmoid")]
     left = {
         "alpha": (list(alphas or []), len(alphas or []) > len(with_alpha)),
@@ -141,7 +143,9 @@ class _Walk:
     def stage(self, width: Any, element: Element, name: str) -> Tensor:
         return _computed((self.count, self.inputs.shape[1], width), element, name)
 
-    def product(self, states: Element, weights: Tensor, rows: Any, offset: Any, name: str) -> Tensor:
+    def product(
+        self, states: Element, weights: Tensor, rows: Any, offset: Any, name: str
+    ) -> Tensor:
         """The sums over k of states(t, b, k) * weights(offset + j, k)."""
 
         def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> PrimExpr:
@@ -346,7 +350,8 @@ def _layer(
 ) -> list[Expr]:
     """The outputs of a layer: `kernel` walks one direction from what was computed of its inputs."""
     x, w, r, bias, _, *first = operands
-    assert x is not None and w is not None and r is not None
+    if x is None or w is None or r is None:
+        raise UnsupportedError("X, W and R are needed")
     if options.layout:
         x = R.permute_dims(x, [1, 0, 2])
         first = [None if s is None else R.permute_dims(s, [1, 0, 2]) for s in first]
@@ -379,14 +384,19 @@ def _layer(
     axis = 2 if options.layout else 1
     outputs = [R.permute_dims(y, [1, 0, 2]) for y in every] if options.layout else every
     finals = [[parts[k] for parts in lasts] for k in range(states)]
-    return [_stacked(outputs, axis), *(_stacked(parts, 1 if options.layout else 0) for parts in finals)]
+    return [
+        _stacked(outputs, axis),
+        *(_stacked(parts, 1 if options.layout else 0) for parts in finals),
+    ]
 
 
 def _stacked(parts: Sequence[Expr], axis: int) -> Expr:
     return R.expand_dims(parts[0], axis) if len(parts) == 1 else R.stack(Tuple(tuple(parts)), axis)
 
 
-def _called(cx: Context, kernel: Callable[..., Any], count: int, *args: Any, **options: Any) -> list[Expr]:
+def _called(
+    cx: Context, kernel: Callable[..., Any], count: int, *args: Any, **options: Any
+) -> list[Expr]:
     """The `count` results of a kernel."""
 
     def built(*tensors: Any) -> Any:

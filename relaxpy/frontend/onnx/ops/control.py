@@ -1,0 +1,552 @@
+"""Branches as Relax branches; loops unrolled where they are short, else as recursive functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import RelaxpyError
+from relaxpy.frontend.onnx.context import (
+    Context,
+    Size,
+    as_size,
+    dtype_of,
+    normal_axis,
+    rank_of,
+    shape_of,
+    tensor_info,
+    tensor_of,
+)
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.onnx.view import Graph
+from relaxpy.frontend.shared.contents import Contents
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    FuncStructInfo,
+    Function,
+    If,
+    SeqExpr,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    const,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.relations.shape_vars import variables_of
+from relaxpy.ir.tir import expr as tir
+
+#: The number of nodes that an unrolled loop may have.
+_UNROLLED = 128
+#: The number of iterations up to which a loop over sequences is unrolled.
+_UNROLLED_SEQUENCES = 256
+#: Counts from here on stand for "until the condition is false".
+_ENDLESS = 2**31 - 1
+
+
+@contextmanager
+def _scope(cx: Context, params: Sequence[Var] = ()) -> Iterator[None]:
+    """A scope of the builder, which is dropped when what stands in it cannot be imported."""
+    cx.builder.begin_scope(list(params))
+    try:
+        yield
+    except (UnsupportedError, RelaxpyError):
+        cx.builder.end_scope()
+        raise
+
+
+def _closed(cx: Context, values: Sequence[Value]) -> SeqExpr:
+    """The innermost scope with these results: the value itself if there is one."""
+    exprs = [cx.tensor(value) for value in values]
+    return cx.builder.end_scope(exprs[0] if len(exprs) == 1 else Tuple(tuple(exprs)))
+
+
+def _scalar(cx: Context, value: Value, dtype: str) -> Expr:
+    """The only element of a tensor as one of rank 0."""
+    if isinstance(value, Contents) and not value.is_constant and dtype == "bool":
+        [element] = value.elements
+        number = tir.Select(element, as_size(1), as_size(0))  # type: ignore[arg-type]
+        value = R.not_equal(cx.tensor(cx.contents([number], (), "int64")), const(0, "int64"))
+    x = cx.tensor(value)
+    if rank_of(x) == 0:
+        return x
+    return cx.emit(R.reshape(x, ()))
+
+
+def _results(cx: Context, result: Expr, count: int) -> list[Value]:
+    """The parts of a result, with variables for the sizes that are not known."""
+    bound = cx.emit(result)
+    if count == 1:
+        return [bound]
+    return [cx.emit(TupleGetItem(bound, k)) for k in range(count)]
+
+
+@converter("If")
+def if_(cx: Context, cond: Value, *, then_branch: Graph, else_branch: Graph) -> list[Value]:
+    known = cx.array(cond)
+    if known is not None:
+        if known.size != 1:
+            raise UnsupportedError(f"the condition has {known.size} elements, expected one")
+        return cx.subgraph(then_branch if known.item() else else_branch, [])
+    cx.require_branches()
+    test = _scalar(cx, cond, "bool")
+    branches, infos = [], []
+    for graph in (then_branch, else_branch):
+        with _scope(cx):
+            values = cx.subgraph(graph, [])
+            if any(value is None for value in values):
+                raise UnsupportedError("one of its branches has no value for an output")
+            exprs = [cx.builder.normalize(cx.tensor(value)) for value in values]
+            infos.append([cx.builder.struct_info_of(e) for e in exprs])
+            branches.append(_closed(cx, exprs))
+    merged = [_merged(cx, a, b) for a, b in zip(*infos, strict=True)]
+    result = cx.builder.emit(If(test, *branches))
+    if len(merged) == 1:
+        return [_cast(cx, result, merged[0])]
+    return [_cast(cx, TupleGetItem(result, k), info) for k, info in enumerate(merged)]
+
+
+def _visible(cx: Context, size: Size) -> bool:
+    return isinstance(size, int) or cx.builder.context.shape_vars.issuperset(variables_of(size))
+
+
+def _sizes(info: TensorStructInfo, rank: int) -> list[Size | None]:
+    """The sizes that a struct info states."""
+    try:
+        return [*shape_of(Var("x", info))]
+    except UnsupportedError:
+        return [None] * rank
+
+
+def _same(a: Size | None, b: Size | None) -> bool:
+    if isinstance(a, int) or isinstance(b, int) or a is None or b is None:
+        return isinstance(a, int) and isinstance(b, int) and a == b
+    return Analyzer().can_prove_equal(a, b)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shape:
+    """What is known of a tensor: its datatype and sizes (None: not known), or not even its rank."""
+
+    dtype: str
+    sizes: tuple[Size | None, ...] | None
+
+    def info(self, cx: Context, *, fresh: bool) -> StructInfo:
+        """The struct info; with `fresh`, sizes that are not known are new variables."""
+        if self.sizes is None:
+            return tensor_of(None, self.dtype)
+        if fresh:
+            known = [cx.new_size("d") if s is None else s for s in self.sizes]
+            return tensor_of(known, self.dtype)
+        if None in self.sizes:
+            return TensorStructInfo(dtype=self.dtype, ndim=len(self.sizes))
+        return tensor_of([s for s in self.sizes if s is not None], self.dtype)
+
+
+def _shape(cx: Context, info: StructInfo | None) -> _Shape:
+    """What a struct info says to this scope, without variables that are not visible here."""
+    if not isinstance(info, TensorStructInfo):
+        raise UnsupportedError(f"expected a tensor, found {info}")
+    if info.ndim < 0:
+        return _Shape(str(info.dtype), None)
+    sizes = _sizes(info, info.ndim)
+    return _Shape(
+        str(info.dtype),
+        tuple(s if s is not None and _visible(cx, s) else None for s in sizes),
+    )
+
+
+def _joined(a: _Shape, b: _Shape) -> _Shape:
+    if a.dtype != b.dtype:
+        raise UnsupportedError(f"a value is {a.dtype} on one way and {b.dtype} on another")
+    if a.sizes is None or b.sizes is None or len(a.sizes) != len(b.sizes):
+        return _Shape(a.dtype, None)
+    pairs = zip(a.sizes, b.sizes, strict=True)
+    return _Shape(a.dtype, tuple(s if _same(s, t) else None for s, t in pairs))
+
+
+def _merged(cx: Context, a: StructInfo, b: StructInfo) -> _Shape | None:
+    """What two branches have in common; None for values that are no tensors."""
+    if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
+        return _joined(_shape(cx, a), _shape(cx, b))
+    return None
+
+
+def _cast(cx: Context, expr: Expr, shape: _Shape | None) -> Expr:
+    """A value with what is known of it, and new variables for the other sizes."""
+    var = cx.builder.emit(expr)
+    if shape is None or shape.sizes is None or None not in shape.sizes:
+        return var
+    cast = cx.builder.match_cast(var, shape.info(cx, fresh=True))
+    assert cast is not None
+    return cast
+
+
+# -- Loops ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """What one iteration gives: whether to go on (None: yes), states, elements of the outputs."""
+
+    cond: Value
+    states: list[Value]
+    items: list[Value]
+
+
+@dataclass(frozen=True, eq=False)
+class _Loop:
+    """An iteration: `step(i, condition, states)` emits one; `count` is the number of them, at most."""
+
+    step: Callable[[Value, Value, list[Value]], _Step]
+    initial: list[Value]
+    count: Value
+    cond: Value
+    #: How many outputs have an element for each iteration.
+    outputs: int
+    nodes: int
+    #: Whether the count alone ends it.
+    counts: bool
+
+
+def _goes_on(body: Graph) -> bool:
+    """Whether the condition that a body computes is the one that it is given, or true."""
+    name, given = body.outputs[0], list(body.inputs)[1]
+    made = {output: node for node in body.nodes for output in node.outputs}
+    while name != given:
+        if name in body.initializers:
+            return bool(body.initializers[name].array.all())
+        node = made.get(name)
+        if node is None or node.op not in ("Identity", "Constant", "Cast"):
+            return False
+        if node.op == "Constant":
+            return bool(getattr(node.attributes.get("value"), "all", lambda: False)())
+        name = node.inputs[0]
+    return True
+
+
+@converter("Loop")
+def loop(
+    cx: Context,
+    M: Value = None,  # noqa: N803
+    cond: Value = None,
+    *v_initial: Value,
+    body: Graph,
+) -> list[Value]:
+    states = len(v_initial)
+    if len(body.inputs) != states + 2 or len(body.outputs) < states + 1:
+        raise UnsupportedError(
+            f"the body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, expected "
+            f"{states + 2} and at least {states + 1}"
+        )
+    goes_on = _goes_on(body)
+
+    def step(i: Value, condition: Value, values: list[Value]) -> _Step:
+        given = const(True) if goes_on else condition
+        found = cx.subgraph(body, [i, given, *values])
+        return _Step(None if goes_on else found[0], found[1 : states + 1], found[states + 1 :])
+
+    known = cx.array(cond)
+    first = None if cond is None or (known is not None and known.all()) else cond
+    if known is not None and not known.all():
+        M = cx.contents([0], (), "int64")  # noqa: N806
+    count = cx.integers(M) if M is not None else None
+    if count is not None and isinstance(count[0], int) and count[0] >= _ENDLESS:
+        M = None  # noqa: N806
+    initial = list(v_initial)
+    outputs = len(body.outputs) - states - 1
+    found, stacked = _iterated(
+        cx, _Loop(step, initial, M, first, outputs, len(body.nodes), goes_on)
+    )
+    return [*found, *stacked]
+
+
+def _iterated(
+    cx: Context, loop: _Loop, *, backwards: Sequence[bool] = ()
+) -> tuple[list[Value], list[Value]]:
+    """The last states, and the outputs along a new first axis."""
+    known = None if loop.count is None else cx.integers(loop.count)
+    count = known[0] if known else None
+    limit = _UNROLLED // max(loop.nodes, 1)
+    if not all(_is_tensor(value) for value in loop.initial):
+        limit = _UNROLLED_SEQUENCES
+    if isinstance(count, int) and loop.cond is None and 0 < count <= max(limit, 1):
+        found = _unrolled(cx, loop, count, backwards)
+        if found is not None:
+            return found
+    if isinstance(count, int) and count <= 0 and not loop.outputs:
+        return list(loop.initial), []
+    return _recursive(cx, loop, backwards)
+
+
+def _is_tensor(value: Value) -> bool:
+    if isinstance(value, Contents):
+        return True
+    return value is not None and isinstance(value.struct_info, TensorStructInfo)
+
+
+def _unrolled(
+    cx: Context, loop: _Loop, count: int, backwards: Sequence[bool]
+) -> tuple[list[Value], list[Value]] | None:
+    states = list(loop.initial)
+    items: list[list[Expr]] = [[] for _ in range(loop.outputs)]
+    for i in range(count):
+        found = loop.step(cx.contents([i], (), "int64"), const(True), states)
+        if found.cond is not None:
+            goes_on = cx.array(found.cond)
+            if goes_on is None:
+                return None
+        states = found.states
+        for k, item in enumerate(found.items):
+            items[k].append(cx.emit(cx.tensor(item)))
+        if found.cond is not None and not goes_on:
+            break
+    stacked: list[Value] = []
+    for k, parts in enumerate(items):
+        ordered = parts[::-1] if backwards and backwards[k] else parts
+        stacked.append(cx.emit(R.stack(Tuple(tuple(ordered)), 0)))
+    return states, stacked
+
+
+def _recursive(
+    cx: Context, loop: _Loop, backwards: Sequence[bool]
+) -> tuple[list[Value], list[Value]]:
+    """The loop as a local function that calls itself in tail position."""
+    cx.require_branches()
+    initial = [cx.emit(cx.tensor(value)) for value in loop.initial]
+    shapes = [_shape(cx, value.struct_info) for value in initial]
+    items: list[_Shape] | None = None if loop.outputs else []
+    limit = None if loop.count is None else cx.emit(_scalar(cx, loop.count, "int64"))
+    first = const(True) if loop.cond is None else cx.emit(_scalar(cx, loop.cond, "bool"))
+    begin = const(0, "int64") if limit is None else const(0, dtype_of(limit))
+    function = None
+    while function is None:
+        shapes, items, function = _function(
+            cx, loop, shapes, items, limit, dtype_of(begin), backwards
+        )
+    empty = [_empty(cx, item) for item in items]
+    var, value = function
+    bound = cx.builder.emit(value, var=var)
+    result = cx.builder.emit(Call(bound, [begin, first, *initial, *empty]))
+    found: list[Value] = []
+    for k, shape in enumerate([*shapes, *(_rows(cx, item, None) for item in items)]):
+        found.append(_cast(cx, TupleGetItem(result, k), shape))
+    return found[: len(shapes)], found[len(shapes) :]
+
+
+def _rows(cx: Context, item: _Shape, rows: Size | None) -> _Shape:
+    if item.sizes is None:
+        raise UnsupportedError("the rank of an output of the body is not known")
+    return _Shape(item.dtype, (rows, *item.sizes))
+
+
+def _empty(cx: Context, item: _Shape) -> Expr:
+    """No elements yet; where their sizes are not known, the first one decides."""
+    sizes = [0 if size is None else size for size in item.sizes or ()]
+    return cx.emit(R.zeros((0, *sizes), item.dtype))
+
+
+def _function(
+    cx: Context,
+    loop: _Loop,
+    shapes: list[_Shape],
+    items: list[_Shape] | None,
+    limit: Expr | None,
+    counter: str,
+    backwards: Sequence[bool],
+) -> tuple[list[_Shape], list[_Shape], tuple[Var, Function] | None]:
+    """The function for states and elements of these shapes; None if an iteration changes them."""
+    i = Var("i", tensor_of((), counter))
+    condition = Var("cond", tensor_of((), "bool"))
+    states = [Var(f"v{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(shapes)]
+    rows = [_rows(cx, item, None) for item in items or []]
+    outputs = [Var(f"rows{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(rows)]
+    params = [i, condition, *states, *outputs]
+    returned = TupleStructInfo(tuple(s.info(cx, fresh=False) for s in (*shapes, *rows)))
+    signature = FuncStructInfo(tuple(p.struct_info for p in params), returned)
+    itself = Var("loop", signature)
+    with _scope(cx):
+        cx.builder.declare(itself)
+        with _scope(cx, params):
+            test: Expr = condition
+            if limit is not None:
+                test = R.less(i, limit)
+                if loop.cond is not None or not loop.counts:
+                    test = R.logical_and(test, condition)
+            test = cx.emit(test)
+            with _scope(cx):
+                number = i if counter == "int64" else cx.emit(R.astype(i, "int64"))
+                found = loop.step(number, condition, list(states))
+                goes_on = const(True) if found.cond is None else _scalar(cx, found.cond, "bool")
+                next_states = [cx.emit(cx.tensor(value)) for value in found.states]
+                next_items = [cx.emit(cx.tensor(value)) for value in found.items]
+                state_infos = [value.struct_info for value in next_states]
+                item_infos = [value.struct_info for value in next_items]
+                fits = items is not None
+                if fits:
+                    is_first = cx.emit(R.equal(i, const(0, counter)))
+                    fronts = backwards or [False] * len(outputs)
+                    grown = [
+                        _appended(cx, whole, item, shape, is_first, front=front)
+                        for whole, item, shape, front in zip(
+                            outputs, next_items, items or [], fronts, strict=True
+                        )
+                    ]
+                    one = const(1, counter)
+                    again = [cx.emit(R.add(i, one)), goes_on, *next_states, *grown]
+                    then = _closed(cx, [cx.builder.emit(Call(itself, again))])
+                else:
+                    cx.builder.end_scope()
+            if fits:
+                with _scope(cx):
+                    done = Tuple((*states, *outputs))
+                    otherwise = cx.builder.end_scope(done)
+                # Both results are tuples, also of one value.
+                result = cx.builder.emit(If(test, then, otherwise))
+                body = cx.builder.end_scope(result)
+            else:
+                cx.builder.end_scope()
+        cx.builder.end_scope()
+    joined = [_joined(a, _shape(cx, b)) for a, b in zip(shapes, state_infos, strict=True)]
+    now = [_shape(cx, info) for info in item_infos]
+    if items is not None:
+        now = [_joined(a, b) for a, b in zip(items, now, strict=True)]
+    changed = any(_known(a) != _known(b) for a, b in zip(shapes, joined, strict=True)) or any(
+        _known(a) != _known(b) for a, b in zip(items or now, now, strict=True)
+    )
+    if not fits or changed:
+        return joined, now, None
+    return shapes, now, (itself, Function(tuple(params), body, returned))
+
+
+def _known(shape: _Shape) -> tuple[bool, ...] | None:
+    """Which sizes are known: joining shapes only forgets some."""
+    return None if shape.sizes is None else tuple(size is not None for size in shape.sizes)
+
+
+def _appended(
+    cx: Context, whole: Var, item: Expr, shape: _Shape, is_first: Expr, *, front: bool
+) -> Expr:
+    """The rows of an output with one more; where its sizes are not known, the first one decides."""
+    row = cx.emit(R.expand_dims(item, 0))
+    sizes = shape_of(whole)[1:]
+
+    def both(last: Expr) -> Expr:
+        return cx.emit(R.concat(Tuple((last, whole) if front else (whole, last)), 0))
+
+    if None not in (shape.sizes or ()):
+        return both(row)
+    with _scope(cx):
+        first = _closed(cx, [row])
+    with _scope(cx):
+        later = _closed(cx, [both(cx.match(row, [1, *sizes], shape.dtype))])
+    return cx.builder.emit(If(is_first, first, later))
+
+
+# -- Scans ------------------------------------------------------------------------------------
+
+
+def _scanned(
+    cx: Context,
+    operands: Sequence[Expr],
+    body: Graph,
+    inputs: int,
+    input_axes: Sequence[int],
+    input_directions: Sequence[int],
+    output_axes: Sequence[int],
+    output_directions: Sequence[int],
+) -> list[Value]:
+    states = len(operands) - inputs
+    sequences = list(operands[states:])
+    outputs = len(body.outputs) - states
+    axes = [
+        normal_axis(axis, rank_of(x))
+        for axis, x in zip(input_axes or [0] * inputs, sequences, strict=True)
+    ]
+    length = shape_of(sequences[0])[axes[0]]
+    reverse = [bool(flag) for flag in input_directions or [0] * inputs]
+
+    def step(i: Value, _: Value, values: list[Value]) -> _Step:
+        last = None
+        parts: list[Value] = []
+        for x, axis, backwards in zip(sequences, axes, reverse, strict=True):
+            if backwards and last is None:
+                end = cx.tensor(cx.contents([length - 1], (), "int64"))
+                last = cx.emit(R.subtract(end, cx.tensor(i)))
+            index = last if backwards and last is not None else cx.tensor(i)
+            parts.append(cx.emit(R.take(x, index, axis=axis)))
+        found = cx.subgraph(body, [*values, *parts])
+        return _Step(None, found[:states], found[states:])
+
+    count = cx.contents([length], (), "int64")
+    known: Value = const(length, "int64") if isinstance(length, int) else count
+    nodes = len(body.nodes) + inputs
+    loop = _Loop(step, list(operands[:states]), known, None, outputs, nodes, counts=True)
+    backwards = [bool(flag) for flag in output_directions or [0] * outputs]
+    found, stacked = _iterated(cx, loop, backwards=backwards)
+    moved: list[Value] = []
+    for x, axis in zip(stacked, output_axes or [0] * outputs, strict=True):
+        tensor = cx.tensor(x)
+        info = tensor_info(tensor)
+        tensor = cx.match(tensor, [length, *shape_of(tensor)[1:]], str(info.dtype))
+        place = normal_axis(axis, info.ndim)
+        if place:
+            order = list(range(1, info.ndim))
+            order.insert(place, 0)
+            tensor = cx.emit(R.permute_dims(tensor, order))
+        moved.append(tensor)
+    return [*found, *moved]
+
+
+@converter("Scan", since=9)
+def scan(
+    cx: Context,
+    *operands: Expr,
+    body: Graph,
+    num_scan_inputs: int,
+    scan_input_axes: list[int] | None = None,
+    scan_input_directions: list[int] | None = None,
+    scan_output_axes: list[int] | None = None,
+    scan_output_directions: list[int] | None = None,
+) -> list[Value]:
+    return _scanned(
+        cx,
+        operands,
+        body,
+        num_scan_inputs,
+        scan_input_axes or [],
+        scan_input_directions or [],
+        scan_output_axes or [],
+        scan_output_directions or [],
+    )
+
+
+@converter("Scan")
+def scan_8(
+    cx: Context,
+    sequence_lens: Value = None,
+    *operands: Expr,
+    body: Graph,
+    num_scan_inputs: int,
+    directions: list[int] | None = None,
+) -> list[Value]:
+    if sequence_lens is not None:
+        raise UnsupportedError("sequences of different lengths (sequence_lens) are not imported")
+    batch = shape_of(operands[0])[0]
+    if not isinstance(batch, int):
+        raise UnsupportedError("the size of the batch is symbolic, expected a number")
+    each: list[list[Value]] = []
+    for k in range(batch):
+        parts = [cx.emit(R.take(x, const(k, "int64"), axis=0)) for x in operands]
+        each.append(_scanned(cx, parts, body, num_scan_inputs, [], directions or [], [], []))
+    results: list[Any] = []
+    for values in zip(*each, strict=True):
+        results.append(R.stack(Tuple(tuple(cx.tensor(value) for value in values)), 0))
+    return results
