@@ -15,6 +15,7 @@ import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
@@ -108,12 +109,12 @@ def _ratio(element: Element) -> tuple[Any, int] | None:
             if left is None or right is None or not isinstance(right[0], int) or right[0] <= 0:
                 return None
             return left[0] * right[1], left[1] * right[0]
-        case tir.Call(op=op, args=args) if str(op).endswith(("floor", "ceil")):
+        case tir.Call(op=Op(name="tir.floor" | "tir.ceil" as op), args=args):
             inner = _ratio(args[0])
             if inner is None:
                 return None
             above, below = inner
-            up = below - 1 if str(op).endswith("ceil") else 0
+            up = below - 1 if op == "tir.ceil" else 0
             return (above + up) // below if below != 1 else above, 1
         case _:
             return None

@@ -1,0 +1,416 @@
+"""`from_onnx`: parameters, names, shapes, opsets, errors; models made by ONNX's own helpers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import relaxpy
+from relaxpy import relax, tir
+from relaxpy.frontend.shared.unsupported import FrontendError, OpNotImplemented
+from relaxpy.relax.frontend import detach_params
+from relaxpy.relax.frontend.onnx import from_onnx
+
+Array = np.ndarray[Any, np.dtype[Any]]
+RNG = np.random.default_rng(7)
+
+
+def value(name: str, shape: Sequence[Any] | None, dtype: int = TensorProto.FLOAT) -> Any:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def model(
+    nodes: Sequence[Any],
+    inputs: Sequence[Any],
+    outputs: Sequence[str],
+    initializers: dict[str, Array] | None = None,
+    *,
+    opset: int = 21,
+    functions: Sequence[Any] = (),
+    domains: Sequence[tuple[str, int]] = (),
+) -> Any:
+    """A model of these nodes."""
+    graph = helper.make_graph(
+        list(nodes),
+        "graph",
+        list(inputs),
+        [onnx.ValueInfoProto(name=name) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in (initializers or {}).items()],
+    )
+    imports = [helper.make_opsetid(d, v) for d, v in (("", opset), *domains)]
+    return helper.make_model(graph, opset_imports=imports, functions=list(functions), ir_version=10)
+
+
+def run(proto: Any, *args: Any, **options: Any) -> Any:
+    """The result on both targets, which have to agree, and of the reference."""
+    mod = from_onnx(proto, **options)
+    assert relax.analysis.well_formed(mod)
+    results = [relaxpy.compile(mod, target)["main"](*args) for target in ("native", "numpy")]
+    expected = relaxpy.compile(mod, "reference")["main"](*args)
+    for found in results:
+        for a, b in zip(_leaves(found), _leaves(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    return results[0]
+
+
+def _leaves(found: Any) -> list[Any]:
+    if isinstance(found, tuple):
+        return [leaf for item in found for leaf in _leaves(item)]
+    return [found]
+
+
+W = RNG.standard_normal((4, 3)).astype("float32")
+X = RNG.standard_normal((2, 4)).astype("float32")
+
+
+def linear(**options: Any) -> Any:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w.0"], ["y"]),
+        helper.make_node("Relu", ["y"], ["z"]),
+    ]
+    return model(nodes, [value("x", ["n", 4])], ["z"], {"w.0": W}, **options)
+
+
+def test_initializers_are_constants_and_sizes_are_named() -> None:
+    mod = from_onnx(linear())
+    main = mod["main"]
+    assert [param.name_hint for param in main.params] == ["x"]
+    assert str(main.params[0].struct_info) == 'R.Tensor((n, 4), dtype="float32")'
+    assert str(main.struct_info.ret) == 'R.Tensor((n, 3), dtype="float32")'
+    assert main.attrs["num_input"] == 1
+    for rows in (1, 2, 5):
+        x = RNG.standard_normal((rows, 4)).astype("float32")
+        np.testing.assert_allclose(run(linear(), x), np.maximum(x @ W, 0), rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:the input")
+def test_kept_parameters_can_be_detached() -> None:
+    mod = from_onnx(linear(), keep_params_in_input=True)
+    assert [param.name_hint for param in mod["main"].params] == ["x", "w_0"]
+    plain, params = detach_params(mod)
+    assert "params" not in plain["main"].attrs
+    np.testing.assert_array_equal(params["main"][0], W)
+    found = relaxpy.compile(plain)["main"](X, *params["main"])
+    np.testing.assert_allclose(found, np.maximum(X @ W, 0), rtol=1e-5)
+
+
+def test_inputs_that_are_initializers_are_no_parameters() -> None:
+    proto = linear()
+    proto.graph.input.append(value("w.0", [4, 3]))
+    assert len(from_onnx(proto)["main"].params) == 1
+
+
+def test_shapes_and_datatypes_of_inputs_can_be_replaced() -> None:
+    m = tir.Var("m", "int64")
+    mod = from_onnx(linear(), shape_dict={"x": [m, 4]})
+    assert mod["main"].params[0].struct_info.shape.values[0] is m
+    mod = from_onnx(linear(), shape_dict={"x": [2, 4]})
+    assert str(mod["main"].struct_info.ret) == 'R.Tensor((2, 3), dtype="float32")'
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], [value("x", [2])], ["y"])
+    mod = from_onnx(proto, dtype_dict={"x": "float16"})
+    assert str(mod["main"].struct_info.ret.dtype) == "float16"
+    with pytest.raises(
+        relaxpy.errors.MisuseError, match=r"has no input 'y'[\s\S]*its inputs are x"
+    ):
+        from_onnx(linear(), shape_dict={"y": [2]})
+
+
+@pytest.mark.parametrize(
+    ("name", "made"), [("a.b", "a_b"), ("0", "input_0"), ("x:0", "x:0"), ("ok", "ok")]
+)
+@pytest.mark.filterwarnings("ignore:the input")
+def test_names_of_inputs_are_sanitized(name: str, made: str) -> None:
+    proto = model([helper.make_node("Relu", [name], ["y"])], [value(name, [2])], ["y"])
+    assert from_onnx(proto)["main"].params[0].name_hint == made
+    kept = from_onnx(proto, sanitize_input_names=False)["main"].params[0].name_hint
+    assert kept == name
+
+
+def test_several_outputs_are_a_tuple() -> None:
+    nodes = [helper.make_node("Split", ["x"], ["a", "b"], axis=1, num_outputs=2)]
+    first, second = run(
+        model(nodes, [value("x", ["n", 5])], ["a", "b"]), np.ones((2, 5), "float32")
+    )
+    assert (first.shape, second.shape) == ((2, 3), (2, 2))
+
+
+def test_a_chain_of_shapes_becomes_a_symbolic_shape() -> None:
+    """Shape, Gather, Unsqueeze, Concat, Reshape: one expression, no tensor is computed."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Unsqueeze", ["n", "axes"], ["n1"]),
+        helper.make_node("Concat", ["n1", "rest"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["x", "shape"], ["y"]),
+    ]
+    initializers = {
+        "zero": np.array(0),
+        "axes": np.array([0]),
+        "rest": np.array([-1, 2]),
+    }
+    proto = model(nodes, [value("x", ["n", "m", 4])], ["y"], initializers)
+    mod = from_onnx(proto)
+    text = mod.script()
+    assert "shape_to_tensor" not in text
+    assert "tensor_to_shape" not in text
+    assert str(mod["main"].struct_info.ret) == 'R.Tensor((n, m * 2, 2), dtype="float32")'
+    x = RNG.standard_normal((3, 5, 4)).astype("float32")
+    np.testing.assert_array_equal(run(proto, x), x.reshape(3, -1, 2))
+
+
+def test_sizes_that_a_scale_multiplies_stay_expressions() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["f", "half"], ["g"]),
+        helper.make_node("Floor", ["g"], ["h"]),
+        helper.make_node("Cast", ["h"], ["i"], to=TensorProto.INT64),
+        helper.make_node("ConstantOfShape", ["i"], ["y"]),
+    ]
+    proto = model(nodes, [value("x", ["n"])], ["y"], {"half": np.array(0.5, "float32")})
+    assert str(from_onnx(proto)["main"].struct_info.ret) == 'R.Tensor((n // 2,), dtype="float32")'
+    assert run(proto, np.ones(7, "float32")).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "expected"),
+    [
+        ("Reshape", {"shape": np.array([2, -1])}, lambda x: x.reshape(2, -1)),
+        ("Reshape", {"shape": np.array([0, 1, 6])}, lambda x: x.reshape(4, 1, 6)),
+        ("Expand", {"shape": np.array([3, 1, 1])}, lambda x: np.broadcast_to(x, (3, 4, 6))),
+        ("Tile", {"repeats": np.array([2, 3])}, lambda x: np.tile(x, (2, 3))),
+        ("Unsqueeze", {"axes": np.array([0, -1])}, lambda x: x[None, :, :, None]),
+        ("ReduceSum", {"axes": np.array([-1])}, lambda x: x.sum(-1, keepdims=True)),
+        ("ReduceMax", {"axes": np.array([0])}, lambda x: x.max(0, keepdims=True)),
+        ("CumSum", {"axis": np.array(-1)}, lambda x: x.cumsum(-1, dtype="float32")),
+        ("Trilu", {"k": np.array(1)}, lambda x: np.triu(x, 1)),
+        ("Pad", {"pads": np.array([0, 1, 2, 0])}, lambda x: np.pad(x, [(0, 2), (1, 0)])),
+        (
+            "Slice",
+            {"starts": np.array([1]), "ends": np.array([-1]), "axes": np.array([1])},
+            lambda x: x[:, 1:-1],
+        ),
+    ],
+)
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("symbolic", [True, False])
+def test_shapes_and_axes_are_constants_or_known_at_run_time(
+    op: str, operands: dict[str, Array], expected: Any, constant: bool, symbolic: bool
+) -> None:
+    x = RNG.standard_normal((4, 6)).astype("float32")
+    inputs = [value("x", ["n", "m"] if symbolic else [4, 6])]
+    if not constant:
+        inputs += [value(k, a.shape, TensorProto.INT64) for k, a in operands.items()]
+    proto = model(
+        [helper.make_node(op, ["x", *operands], ["y"])],
+        inputs,
+        ["y"],
+        operands if constant else None,
+        opset=22,
+    )
+    found = run(proto, x, *([] if constant else operands.values()))
+    np.testing.assert_allclose(found, expected(x), rtol=1e-5)
+
+
+def test_functions_of_the_model_are_inlined_with_their_attributes() -> None:
+    scaled = helper.make_function(
+        "own",
+        "Scaled",
+        ["x"],
+        ["y"],
+        [
+            onnx.parser.parse_node("c = Constant <value_float: float = @factor> ()"),
+            helper.make_node("Mul", ["x", "c"], ["y"]),
+        ],
+        [helper.make_opsetid("", 21)],
+        ["factor"],
+    )
+    nodes = [
+        helper.make_node("Scaled", ["x"], ["a"], domain="own", factor=2.0),
+        helper.make_node("Scaled", ["a"], ["b"], domain="own", factor=3.0),
+    ]
+    proto = model(nodes, [value("x", [4])], ["b"], functions=[scaled], domains=[("own", 1)])
+    np.testing.assert_allclose(run(proto, X[0]), X[0] * 6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("opset", "attributes", "expected"),
+    [
+        (11, {"axis": 1}, lambda e: e / e.sum((1, 2), keepdims=True)),
+        (11, {}, lambda e: e / e.sum((1, 2), keepdims=True)),
+        (13, {"axis": 1}, lambda e: e / e.sum(1, keepdims=True)),
+        (13, {}, lambda e: e / e.sum(-1, keepdims=True)),
+    ],
+)
+def test_an_operator_means_what_it_does_in_its_opset(
+    opset: int, attributes: dict[str, int], expected: Any
+) -> None:
+    nodes = [helper.make_node("Softmax", ["x"], ["y"], **attributes)]
+    x = RNG.standard_normal((2, 3, 4)).astype("float32")
+    found = run(model(nodes, [value("x", [2, 3, 4])], ["y"], opset=opset), x)
+    np.testing.assert_allclose(found, expected(np.exp(x)), rtol=1e-5)
+
+
+def test_all_nodes_that_cannot_be_imported_are_in_one_error() -> None:
+    nodes = [
+        helper.make_node("Nope", ["x"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Also", ["x"], ["c"], domain="com.example"),
+        helper.make_node("Clip", ["x"], ["d"], wrong=1),
+    ]
+    proto = model(nodes, [value("x", ["n", 4])], ["b", "c", "d"], domains=[("com.example", 3)])
+    with pytest.raises(OpNotImplemented) as caught:
+        from_onnx(proto)
+    text = str(caught.value)
+    assert "3 nodes of the ONNX model cannot be imported" in text
+    assert "node 'first': Nope of ai.onnx 21(x: R.Tensor((n, 4)" in text
+    assert "node 2: Also of com.example 3" in text
+    assert "no converter" in text
+    assert "attribute 'wrong'" in text
+    assert [node.where for node in caught.value.nodes] == ["node 'first'", "node 2", "node 3"]
+    assert isinstance(caught.value, NotImplementedError)
+
+
+def _bad_node(**changes: Any) -> Any:
+    proto = linear()
+    for name, new in changes.items():
+        getattr(proto.graph.node[0], name)[:] = new
+    return proto
+
+
+def _with(change: Any) -> Any:
+    proto = linear()
+    change(proto)
+    return proto
+
+
+_WRONG: dict[str, tuple[Any, str]] = {
+    "no model": (b"\xff\xff\xff", "no model of ONNX"),
+    "truncated": (linear().SerializeToString()[:-20], "no model of ONNX"),
+    "empty": (b"", "it has no graph"),
+    "a list": ([1, 2], "takes a ModelProto of onnx, a path, or bytes"),
+    "missing file": ("absent.onnx", "absent.onnx: No such file"),
+    "unknown name": (_bad_node(input=["q", "w.0"]), "node 0 uses 'q', which no node before it"),
+    "cycle": (_bad_node(input=["z", "w.0"]), "uses 'z', which no node before it"),
+    "defined twice": (_bad_node(output=["z"]), "uses 'y', which no node before it|second time"),
+    "old IR": (_with(lambda p: setattr(p, "ir_version", 2)), "IR version 2"),
+    "huge": (
+        _with(lambda p: p.graph.initializer[0].dims.__setitem__(0, 1 << 40)),
+        "tensor 'w.0' of .* has 48 bytes, expected",
+    ),
+    "negative size": (
+        _with(lambda p: p.graph.initializer[0].dims.__setitem__(0, -4)),
+        r"tensor 'w.0' has the shape \(-4, 3\)",
+    ),
+    "unknown type": (
+        _with(lambda p: setattr(p.graph.initializer[0], "data_type", 77)),
+        "no element type 77",
+    ),
+    "complex": (
+        _with(lambda p: setattr(p.graph.initializer[0], "data_type", TensorProto.COMPLEX64)),
+        "no tensors of COMPLEX64",
+    ),
+    "external without folder": (
+        _with(lambda p: setattr(p.graph.initializer[0], "data_location", TensorProto.EXTERNAL)),
+        "the data of tensor 'w.0' is in the file",
+    ),
+    "two inputs": (
+        _with(lambda p: p.graph.input.append(p.graph.input[0])),
+        "two inputs 'x'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _WRONG)
+def test_files_that_are_not_well_formed_have_clear_errors(case: str) -> None:
+    proto, message = _WRONG[case]
+    with pytest.raises(FrontendError, match=message):
+        from_onnx(proto)
+
+
+def test_functions_that_call_each_other_without_end_are_refused() -> None:
+    again = helper.make_function(
+        "own",
+        "F",
+        ["x"],
+        ["y"],
+        [helper.make_node("F", ["x"], ["y"], domain="own")],
+        [helper.make_opsetid("own", 1)],
+    )
+    nodes = [helper.make_node("F", ["x"], ["y"], domain="own")]
+    proto = model(nodes, [value("x", [4])], ["y"], functions=[again], domains=[("own", 1)])
+    with pytest.raises(FrontendError, match="without end"):
+        from_onnx(proto)
+
+
+def test_external_data_are_mapped_from_the_folder_of_the_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save_model(
+        linear(), path, save_as_external_data=True, location="weights.bin", size_threshold=0
+    )
+    found = relaxpy.compile(from_onnx(path))["main"](X)
+    np.testing.assert_allclose(found, np.maximum(X @ W, 0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ({"location": "../outside.bin"}, "no file in the model's folder"),
+        ({"location": "/etc/hostname"}, "no file in the model's folder"),
+        ({"location": "link.bin"}, "no file in the model's folder"),
+        ({"location": "absent.bin"}, "no file in the model's folder"),
+        ({"location": "weights.bin", "offset": "16"}, "needs 48 bytes from 16"),
+        ({"location": "weights.bin", "offset": "-8"}, "needs 48 bytes from -8"),
+        ({"location": "weights.bin", "length": "12"}, "the model says 12"),
+        ({"location": "weights.bin", "offset": "many"}, "no numbers for its place"),
+    ],
+)
+def test_external_data_stay_in_the_folder(
+    place: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in (folder / "weights.bin", tmp_path / "outside.bin"):
+        file.write_bytes(W.tobytes())
+    (folder / "link.bin").symlink_to(tmp_path / "outside.bin")
+    proto = linear()
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, text in place.items():
+        tensor.external_data.add(key=key, value=text)
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(FrontendError, match=message):
+        from_onnx(path)
+
+
+def test_the_model_is_not_changed() -> None:
+    proto = linear()
+    before = proto.SerializeToString()
+    from_onnx(proto, keep_params_in_input=False)
+    assert proto.SerializeToString() == before
+
+
+def test_importing_relaxpy_does_not_import_onnx() -> None:
+    program = "import sys, relaxpy.relax.frontend; print('onnx' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_without_onnx_the_error_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['onnx'] = None\n"
+        "try:\n    import relaxpy.relax.frontend.onnx\n"
+        "except ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "pip install 'relaxpy[onnx]'" in done.stdout, done.stderr

@@ -1,0 +1,68 @@
+"""The ONNX project's own tests, by its own runner: a sample, or all with --whole-table."""
+
+from __future__ import annotations
+
+import functools
+import unittest
+import warnings
+import zlib
+from typing import Any
+
+import onnx.backend.test
+import pytest
+
+from relaxpy.relax.frontend.onnx import backend
+
+_PARTS = 8
+_SAMPLE = 12
+_KINDS = ("Node", "Simple", "PyTorchConverted", "PyTorchOperator")
+#: Tests that relaxpy does not pass, and why.
+NOT_PASSED: dict[str, str] = {}
+
+
+@functools.cache
+def _cases() -> dict[str, type[unittest.TestCase]]:
+    """Each test of the runner on the processor, by its name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runner = onnx.backend.test.BackendTest(backend.RelaxpyBackend, __name__)
+        suites = runner.test_cases
+    return {
+        name: suite
+        for kind in _KINDS
+        for suite in [suites[f"OnnxBackend{kind}ModelTest"]]
+        for name in dir(suite)
+        if name.startswith("test_") and name.endswith("_cpu")
+    }
+
+
+class _Result(unittest.TestResult):
+    """The names of the tests that failed, each with the last line of its error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: dict[str, str] = {}
+
+    def addError(self, test: Any, err: Any) -> None:  # noqa: N802
+        self.failed[test.id().rpartition(".")[2]] = f"{err[0].__name__}: {err[1]}"
+
+    addFailure = addError  # noqa: N815
+
+
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_models_compute_what_onnx_says(part: int, request: pytest.FixtureRequest) -> None:
+    whole = request.config.getoption("--whole-table")
+    wanted = []
+    for name in _cases():
+        number = zlib.crc32(name.encode())
+        if number % _PARTS == part and (whole or number // _PARTS % _SAMPLE == 0):
+            wanted.append(name)
+    assert wanted
+    result = _Result()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        unittest.TestSuite(_cases()[name](name) for name in wanted).run(result)
+    known = {f"{name}_cpu" for name in NOT_PASSED}
+    failed = {name: why for name, why in result.failed.items() if name not in known}
+    assert failed == {}
+    assert len(result.skipped) < len(wanted)
