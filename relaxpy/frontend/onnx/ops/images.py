@@ -1,0 +1,209 @@
+"""Images at other positions: grids, affine maps, blocks of columns, crops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from relaxpy.frontend.onnx.context import (
+    Context,
+    Size,
+    dtype_of,
+    rank_of,
+    shape_of,
+)
+from relaxpy.frontend.onnx.ops.windows import simple
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr, ShapeExpr
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import computed
+from relaxpy.ir.te.topi.interpolation import double, ratio
+from relaxpy.ir.te.topi.padding import pad
+from relaxpy.ir.te.topi.shapes import as_sizes
+from relaxpy.ir.tir import expr as tir, ops, reduce
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+_METHODS = {
+    "nearest": "nearest",
+    "bilinear": "bilinear",
+    "linear": "bilinear",
+    "bicubic": "bicubic",
+    "cubic": "bicubic",
+}
+
+
+@converter("GridSample")
+def grid_sample(
+    cx: Context,
+    x: Expr,
+    grid: Expr,
+    *,
+    align_corners: int = 0,
+    mode: str = "linear",
+    padding_mode: str = "zeros",
+) -> Expr:
+    rank = rank_of(x)
+    if rank not in (4, 5) or mode not in _METHODS:
+        raise UnsupportedError(f"mode {mode!r} of images of rank {rank}")
+    first = R.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])
+    layout = "NCHW" if rank == 4 else "NCDHW"
+    aligned = bool(align_corners)
+    return R.image.grid_sample(x, cx.emit(first), _METHODS[mode], layout, padding_mode, aligned)
+
+
+@converter("AffineGrid")
+def affine_grid(cx: Context, theta: Expr, size: Value, *, align_corners: int = 0) -> Expr:
+    rows = shape_of(theta)[1]
+    if rows not in (2, 3):
+        raise UnsupportedError(f"affine maps of {rows} axes")
+    count = int(rows)  # type: ignore[call-overload]
+    sizes = cx.integers(size)
+    if sizes is None:
+        sizes = cx.sizes_at_run_time(cx.tensor(size), count + 2, "size")
+    spatial, aligned = sizes[2:], bool(align_corners)
+    if count == 2:
+        grid = R.image.affine_grid(theta, ShapeExpr(tuple(spatial)), aligned)
+        return R.permute_dims(cx.emit(grid), [0, 2, 3, 1])
+
+    def kernel(maps: Tensor) -> Tensor:
+        lengths = as_sizes(spatial)
+
+        def coordinate(i: PrimExpr, length: PrimExpr) -> PrimExpr:
+            if aligned:
+                return ratio(i * 2 - (length - 1), ops.maximum(length - 1, ops.const(1, "int64")))
+            return ratio(i * 2 + 1 - length, length)
+
+        def element(n: PrimExpr, *index: PrimExpr) -> PrimExpr:
+            *position, row = index
+            total = double(maps(n, row, ops.const(count, "int64")))
+            for k, (i, length) in enumerate(zip(position[::-1], lengths[::-1], strict=True)):
+                factor = double(maps(n, row, ops.const(k, "int64")))
+                total = total + factor * coordinate(i, length)
+            return ops.cast_to(total, maps.dtype)
+
+        shape = [maps.shape[0], *lengths, ops.const(count, "int64")]
+        return computed(shape, element, "affine_grid")
+
+    return cx.te(kernel, theta, name="affine_grid")
+
+
+def _numbers(cx: Context, value: Value) -> list[Size]:
+    known = cx.integers(value)
+    if known is not None:
+        return known
+    vector = cx.tensor(value)
+    [count] = shape_of(vector)
+    if not isinstance(count, int):
+        raise UnsupportedError("the number of axes is symbolic")
+    return cx.sizes_at_run_time(vector, count, "size")
+
+
+@converter("Col2Im")
+def col2im(
+    cx: Context,
+    x: Expr,
+    image_shape: Value,
+    block_shape: Value,
+    *,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Expr:
+    image, block = _numbers(cx, image_shape), _numbers(cx, block_shape)
+    count = len(image)
+    steps, holes = list(strides or [1] * count), list(dilations or [1] * count)
+    widths = list(pads or [0] * 2 * count)
+
+    def kernel(columns: Tensor) -> Tensor:
+        lengths, members = as_sizes(image), as_sizes(block)
+        each = ops.const(1, "int64")
+        for size in members:
+            each = ops.mul(each, size)
+        windows = []
+        for k in range(count):
+            span = (members[k] - 1) * holes[k] + 1
+            room = lengths[k] + widths[k] + widths[k + count] - span
+            windows.append(ops.floordiv(room, ops.const(steps[k], "int64")) + 1)
+
+        def element(n: PrimExpr, c: PrimExpr, *at: PrimExpr) -> PrimExpr:
+            axes = [te.reduce_axis((ops.const(0, "int64"), size), "k") for size in members]
+            inside, member, window = [], ops.const(0, "int64"), ops.const(0, "int64")
+            for k, axis in enumerate(axes):
+                offset = at[k] + widths[k] - axis.var * holes[k]
+                index = ops.floordiv(offset, ops.const(steps[k], "int64"))
+                rest = ops.floormod(offset, ops.const(steps[k], "int64"))
+                inside += [ops.compare(tir.EQ, rest, ops.const(0, "int64"))]
+                inside += [index >= 0, index < windows[k]]
+                bounded = ops.maximum(ops.minimum(index, windows[k] - 1), ops.const(0, "int64"))
+                member = member * members[k] + axis.var
+                window = window * windows[k] + bounded
+            value = columns(n, c * each + member, window)
+            return reduce.sum(
+                tir.Select(ops.all_of(*inside), value, ops.const(0, columns.dtype)), axis=axes
+            )
+
+        channels = ops.floordiv(columns.shape[1], each)
+        return computed([columns.shape[0], channels, *lengths], element, "col2im")
+
+    return cx.te(kernel, x, name="col2im")
+
+
+@converter("CenterCropPad")
+def center_crop_pad(
+    cx: Context, x: Expr, shape: Value, *, axes: Sequence[int] | None = None
+) -> Expr:
+    sizes, wanted = shape_of(x), _numbers(cx, shape)
+    chosen = range(len(sizes)) if axes is None else [axis % len(sizes) for axis in axes]
+    before: list[Size] = [0] * len(sizes)
+    after: list[Size] = [0] * len(sizes)
+    for axis, new in zip(chosen, wanted, strict=True):
+        change = simple(new - sizes[axis])
+        if isinstance(change, int):
+            before[axis] = math.trunc(change / 2)
+        else:
+            before[axis] = simple(tir.Div(change, ops.const(2, "int64")))
+        after[axis] = simple(change - before[axis])
+    return cx.te(lambda t: pad(t, before, after, 0), x, name="center_crop_pad")
+
+
+@converter("Det")
+def det(cx: Context, x: Expr) -> Expr:
+    *batch, rows, size = shape_of(x)
+    if not isinstance(size, int) or rows != size:
+        raise UnsupportedError("determinants of matrices whose size is symbolic")
+    return _determinant(cx, x, size, len(batch))
+
+
+def _determinant(cx: Context, x: Expr, size: int, batch: int) -> Expr:
+    """The product of the pivots of an elimination, in which the greatest one is chosen."""
+    sign: Expr = R.sum(R.zeros_like(x), [batch, batch + 1])
+    dtype = dtype_of(x)
+    result = R.add(sign, R.ones((), dtype))
+    for k in range(size):
+        left = size - k
+        column = R.strided_slice(x, [batch + 1], [0], [1])
+        best = R.argmax(R.abs(column), axis=batch, keepdims=True)
+        rows = R.reshape(R.arange(0, left, 1, "int64"), (left, 1))
+        chosen = cx.emit(R.astype(R.equal(rows, R.astype(best, "int64")), dtype))
+        row = cx.emit(R.sum(R.multiply(x, chosen), [batch], keepdims=True))
+        pivot = cx.emit(R.strided_slice(row, [batch + 1], [0], [1]))
+        moved = R.squeeze(R.astype(best, "int64"), [batch, batch + 1])
+        zero = R.equal(moved, R.zeros((), "int64"))
+        factor = R.squeeze(pivot, [batch, batch + 1])
+        result = cx.emit(R.multiply(result, R.where(zero, factor, R.negative(factor))))
+        if left == 1:
+            break
+        first = R.strided_slice(x, [batch], [0], [1])
+        swapped = R.add(
+            R.multiply(x, R.subtract(R.ones((), dtype), chosen)), R.multiply(first, chosen)
+        )
+        rest = R.strided_slice(swapped, [batch], [1], [left])
+        one = R.ones((), dtype)
+        safe = R.where(R.equal(pivot, R.zeros((), dtype)), one, pivot)
+        scale = R.divide(R.strided_slice(rest, [batch + 1], [0], [1]), safe)
+        reduced = R.subtract(rest, R.multiply(scale, row))
+        x = cx.emit(R.strided_slice(reduced, [batch + 1], [1], [left]))
+    return result
