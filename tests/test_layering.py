@@ -37,7 +37,7 @@ ROOMS = {
     "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir"},
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
-        *("cli", "relax", "tir"),
+        *("cli", "frontend", "relax", "tir"),
     },
 }
 #: The rooms of a package whose files import each other in one direction only.

@@ -135,13 +135,26 @@ def compile_(options: Namespace) -> int:
     return 0
 
 
+def _words(options: Namespace) -> list[str]:
+    """The inputs of a call, those of `--input` last."""
+    return [*options.inputs, *options.input]
+
+
+def _seed(options: Namespace) -> int | None:
+    """The seed of random inputs; a model of ONNX has some where none are given."""
+    if options.random is None and not _words(options) and _source(options).draws_inputs:
+        return 0
+    seed: int | None = options.random
+    return seed
+
+
 def run(options: Namespace) -> int:
     """Call a function, and print or save what it returns."""
     from relaxpy.cli.inputs import arguments
     from relaxpy.cli.outputs import print_value, save_value
 
     function = _function(_executable(options), options.function)
-    result = function(*arguments(function, options.inputs, options.dim, options.random))
+    result = function(*arguments(function, _words(options), options.dim, _seed(options)))
     if options.output is None:
         print_value(result)
     else:
@@ -155,7 +168,7 @@ def profile(options: Namespace) -> int:
 
     executable = _executable(options)
     function = _function(executable, options.function)
-    args = arguments(function, options.inputs, options.dim, options.random)
+    args = arguments(function, _words(options), options.dim, _seed(options))
     name = function.signature.name
     found = executable.profile(*args, function=name, repeat=options.repeat)
     print(json.dumps([asdict(row) for row in found], indent=2) if options.json else found)

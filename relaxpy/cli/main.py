@@ -241,6 +241,9 @@ def _add_inputs(command: argparse.ArgumentParser) -> None:
         help="an argument, or NAME=INPUT for a parameter",
     )
     command.add_argument(
+        "--input", action="append", default=[], metavar="NAME=INPUT", help="the same as INPUT"
+    )
+    command.add_argument(
         "--random", type=_seed, metavar="SEED", help="random values for all other parameters"
     )
     command.add_argument(

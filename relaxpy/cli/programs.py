@@ -1,4 +1,4 @@
-"""The programs in files: TVMScript, which is read and never run, JSON, and saved executables.
+"""The programs in files: TVMScript, which is read and never run, JSON, executables, and ONNX.
 
 Where the user asks for it, a file is imported as a Python module.
 """
@@ -10,7 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from typing_extensions import override
 
@@ -38,7 +38,9 @@ def program_source(path: str, imported: bool = False) -> ProgramSource:
     Errors:
         As for `read_file`.
     """
-    return ImportedFile(path) if imported or is_reference(path) else read_file(path)
+    if imported or is_reference(path):
+        return ImportedFile(path)
+    return OnnxFile(path) if path.endswith(".onnx") else read_file(path)
 
 
 def read_file(path: str) -> ProgramFile:
@@ -119,6 +121,8 @@ class ProgramSource(ABC):
     __slots__ = ()
 
     name: str
+    draws_inputs: ClassVar[bool] = False
+    """Whether a call without inputs has random ones."""
 
     @abstractmethod
     def program(self) -> IRModule | BaseFunc:
@@ -234,3 +238,25 @@ class ImportedFile(ProgramSource):
     @override
     def program(self) -> IRModule | BaseFunc:
         return import_program(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxFile(ProgramSource):
+    """A model of ONNX, which is imported by `from_onnx`; its inputs may be drawn at random."""
+
+    name: str
+    draws_inputs: ClassVar[bool] = True
+
+    @override
+    def program(self) -> IRModule:
+        """The module.
+
+        Errors:
+            FrontendError: the file is damaged, or nodes cannot be imported.
+            UsageError: the package onnx is not installed.
+        """
+        try:
+            from relaxpy.frontend.onnx.api import from_onnx
+        except ImportError as error:
+            raise UsageError(str(error)) from None
+        return from_onnx(self.name)
