@@ -12,10 +12,12 @@ from relaxpy.frontend.onnx.context import (
     rank_of,
     shape_of,
 )
+from relaxpy.frontend.onnx.ops.text import call
 from relaxpy.frontend.onnx.ops.windows import simple
+from relaxpy.frontend.onnx.pictures import FORMATS
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.relax.nodes import Expr, ShapeExpr
+from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -207,3 +209,11 @@ def _determinant(cx: Context, x: Expr, size: int, batch: int) -> Expr:
         reduced = R.subtract(rest, R.multiply(scale, row))
         x = cx.emit(R.strided_slice(reduced, [batch + 1], [1], [left]))
     return result
+
+
+@converter("ImageDecoder")
+def image_decoder(cx: Context, encoded: Expr, *, pixel_format: str = "RGB") -> Expr:
+    if pixel_format not in FORMATS:
+        raise UnsupportedError(f"pixel_format is {pixel_format!r}")
+    info = TensorStructInfo(dtype="uint8", ndim=3)
+    return call("decode_image", info, encoded, pixel_format)
