@@ -175,7 +175,7 @@ class Context:
         return values
 
     def require_branches(self) -> None:
-        """Import the model without a dataflow block, in which branches and functions cannot stand."""
+        """Import the model without a dataflow block, which holds no branches and functions."""
         if self.builder.current_block_is_dataflow():
             raise BranchesNeededError
 
@@ -282,6 +282,16 @@ class Context:
     def contents(self, elements: Sequence[Element], shape: Sequence[int], dtype: str) -> Contents:
         """A tensor of these elements, which are known."""
         return Contents(objects([number(item) for item in elements], shape), dtype)
+
+
+class RanksDifferError(Exception):
+    """The ranks of values depend on a condition; the nodes after it are imported for each case."""
+
+    def __init__(
+        self, context: Context, test: Expr, ways: Sequence[Callable[[], Sequence[Value]]]
+    ) -> None:
+        super().__init__()
+        self.context, self.test, self.ways = context, test, ways
 
 
 def scalar(value: float, x: Expr) -> Constant:

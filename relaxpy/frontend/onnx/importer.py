@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import warnings
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ from relaxpy.frontend.onnx import ops as ops, view as views
 from relaxpy.frontend.onnx.context import (
     BranchesNeededError,
     Context,
+    RanksDifferError,
     literal,
     shape_of,
     tensor_of as tensor_info,
 )
 from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.frontend.onnx.ops import text
+from relaxpy.frontend.onnx.ops.control import possible
 from relaxpy.frontend.onnx.registry import Value, find
 from relaxpy.frontend.onnx.view import Graph, Model, Node, TensorType, ValueType
 from relaxpy.frontend.shared.contents import LIMIT, Contents
@@ -51,6 +54,8 @@ from relaxpy.ir.tir import expr as tir
 
 #: How many bodies of functions may stand within each other.
 _MAX_INLINED = 64
+#: How many branches may each have the rest of a graph within each other.
+_MAX_SPLITS = 5
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ class Importer:
     narrow: dict[str, int] = field(default_factory=dict)
     _texts: dict[str, Any] = field(default_factory=dict)
     _depth: int = 0
+    _splits: int = 0
 
     def module(self) -> IRModule:
         """The module.
@@ -150,10 +156,63 @@ class Importer:
         self._depth += 1
         if self._depth > _MAX_INLINED:
             raise FrontendError("the functions of the model call each other without end")
-        for node in graph.nodes:
-            self._convert_node(node, inner, opsets)
-        self._depth -= 1
-        return [self._lookup(name, inner, f"output {name!r}") for name in graph.outputs]
+        try:
+            return self._nodes(graph.nodes, inner, opsets, graph.outputs)
+        finally:
+            self._depth -= 1
+
+    @property
+    def may_split(self) -> bool:
+        """Whether the rest of a graph may be imported once for each way of a branch."""
+        return self._splits < _MAX_SPLITS
+
+    def _nodes(
+        self,
+        nodes: Sequence[Node],
+        scope: MutableMapping[str, Any],
+        opsets: Mapping[str, int],
+        outputs: Sequence[str],
+    ) -> list[Value]:
+        """The values of outputs after these nodes."""
+        for k, node in enumerate(nodes):
+            try:
+                self._convert_node(node, scope, opsets)
+            except RanksDifferError as found:
+                rest = [
+                    partial(self._rest, way, node, nodes[k + 1 :], scope, opsets, outputs)
+                    for way in found.ways
+                ]
+                self._splits += 1
+                try:
+                    return possible(found.context, found.test, rest)
+                finally:
+                    self._splits -= 1
+        return [self._lookup(name, scope, f"output {name!r}") for name in outputs]
+
+    def _rest(
+        self,
+        way: Callable[[], Sequence[Value]],
+        node: Node,
+        nodes: Sequence[Node],
+        scope: MutableMapping[str, Any],
+        opsets: Mapping[str, int],
+        outputs: Sequence[str],
+    ) -> list[Value]:
+        """The values of outputs after these nodes, where a branch has gone one way.
+
+        Errors:
+            UnsupportedError: one of the nodes cannot be imported.
+        """
+        inner: ChainMap[str, Any] = ChainMap({}, scope)
+        for name, value in zip(node.outputs, way(), strict=False):
+            inner[name] = self._named(value, name)
+        before = len(self.unsupported)
+        result = self._nodes(nodes, inner, opsets, outputs)
+        if len(self.unsupported) > before:
+            reason = str(self.unsupported[before])
+            del self.unsupported[before:]
+            raise UnsupportedError(reason)
+        return result
 
     def _lookup(self, name: str, scope: Mapping[str, Any], user: str) -> Value:
         if name not in scope:
@@ -188,6 +247,8 @@ class Importer:
             raise
         except RelaxpyError as error:
             reason = error.diagnostics[0].message
+        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+            reason = f"its operands and attributes do not fit together: {error}"
         else:
             for name, value in zip(node.outputs, results, strict=False):
                 if name:

@@ -10,6 +10,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.onnx.context import (
     Context,
+    RanksDifferError,
     Size,
     as_size,
     dtype_of,
@@ -31,6 +32,7 @@ from relaxpy.ir.relax.nodes import (
     Function,
     If,
     SeqExpr,
+    ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
     Tuple,
@@ -97,20 +99,62 @@ def if_(cx: Context, cond: Value, *, then_branch: Graph, else_branch: Graph) -> 
         return cx.subgraph(then_branch if known.item() else else_branch, [])
     cx.require_branches()
     test = _scalar(cx, cond, "bool")
-    branches, infos = [], []
-    for graph in (then_branch, else_branch):
+    ways = [lambda graph=graph: cx.subgraph(graph, []) for graph in (then_branch, else_branch)]
+    return branches(cx, test, ways, rest_differs=cx.importer.may_split)
+
+
+def branches(
+    cx: Context, test: Expr, ways: Sequence[Callable[[], Sequence[Value]]], *, rest_differs: bool
+) -> list[Value]:
+    """The values that one of two ways to go on has, by a condition.
+
+    Errors:
+        RanksDifferError: the ranks of values depend on the way, if `rest_differs`.
+    """
+    seqs, infos = [], []
+    for way in ways:
         with _scope(cx):
-            values = cx.subgraph(graph, [])
+            values = way()
             if any(value is None for value in values):
                 raise UnsupportedError("one of its branches has no value for an output")
             exprs = [cx.builder.normalize(cx.tensor(value)) for value in values]
             infos.append([cx.builder.struct_info_of(e) for e in exprs])
-            branches.append(_closed(cx, exprs))
+            seqs.append(_closed(cx, exprs))
     merged = [_merged(cx, a, b) for a, b in zip(*infos, strict=True)]
-    result = cx.builder.emit(If(test, *branches))
+    if rest_differs and any(shape is not None and shape.sizes is None for shape in merged):
+        raise RanksDifferError(cx, test, ways)
+    result = cx.builder.emit(If(test, *seqs))
     if len(merged) == 1:
         return [_cast(cx, result, merged[0])]
     return [_cast(cx, TupleGetItem(result, k), info) for k, info in enumerate(merged)]
+
+
+def possible(cx: Context, test: Expr, ways: Sequence[Callable[[], Sequence[Value]]]) -> list[Value]:
+    """As `branches`, where one way may be one that cannot be imported: the program checks then.
+
+    Errors:
+        UnsupportedError: neither way can be imported.
+    """
+    failed: list[UnsupportedError | None] = []
+    for way in ways:
+        try:
+            with _scope(cx):
+                way()
+                cx.builder.end_scope()
+            failed.append(None)
+        except UnsupportedError as error:
+            failed.append(error)
+    if None not in failed:
+        assert failed[0] is not None
+        raise failed[0]
+    if failed == [None, None]:
+        return branches(cx, test, ways, rest_differs=False)
+    chosen = failed.index(None)
+    expected = R.equal(R.astype(test, "int64"), const(1 - chosen, "int64"))
+    vector = cx.emit(R.reshape(R.astype(expected, "int64"), (1,)))
+    shape = cx.builder.emit(R.tensor_to_shape(vector))
+    cx.builder.match_cast(shape, ShapeStructInfo((as_size(1),)), "checked")
+    return list(ways[chosen]())
 
 
 def _visible(cx: Context, size: Size) -> bool:
