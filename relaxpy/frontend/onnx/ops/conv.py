@@ -167,7 +167,7 @@ def deform_conv(
     )
     batch, channels, members, *out = shape_of(columns)
     outputs, _ = sizes_known(w)[:2]
-    depth = product([channels, members]) // group  # type: ignore[operator]
+    depth = product([channels, members]) // group
     matrix = R.reshape(w, (group, outputs // group, depth))
     y = R.matmul(matrix, R.reshape(columns, (batch, group, depth, product(out))))
     return with_bias(cx.emit(R.reshape(cx.emit(y), (batch, outputs, *out))), b)

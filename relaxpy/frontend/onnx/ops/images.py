@@ -13,11 +13,12 @@ from relaxpy.frontend.onnx.context import (
     shape_of,
 )
 from relaxpy.frontend.onnx.ops.text import call
-from relaxpy.frontend.onnx.ops.windows import simple
+from relaxpy.frontend.onnx.ops.windows import simple, whole
 from relaxpy.frontend.onnx.pictures import FORMATS
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TensorStructInfo
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -61,13 +62,13 @@ def affine_grid(cx: Context, theta: Expr, size: Value, *, align_corners: int = 0
     rows = shape_of(theta)[1]
     if rows not in (2, 3):
         raise UnsupportedError(f"affine maps of {rows} axes")
-    count = int(rows)  # type: ignore[call-overload]
+    count = whole(rows)
     sizes = cx.integers(size)
     if sizes is None:
         sizes = cx.sizes_at_run_time(cx.tensor(size), count + 2, "size")
     spatial, aligned = sizes[2:], bool(align_corners)
     if count == 2:
-        grid = R.image.affine_grid(theta, ShapeExpr(tuple(spatial)), aligned)
+        grid = R.image.affine_grid(theta, tuple(spatial), aligned)
         return R.permute_dims(cx.emit(grid), [0, 2, 3, 1])
 
     def kernel(maps: Tensor) -> Tensor:
@@ -215,5 +216,5 @@ def _determinant(cx: Context, x: Expr, size: int, batch: int) -> Expr:
 def image_decoder(cx: Context, encoded: Expr, *, pixel_format: str = "RGB") -> Expr:
     if pixel_format not in FORMATS:
         raise UnsupportedError(f"pixel_format is {pixel_format!r}")
-    info = TensorStructInfo(dtype="uint8", ndim=3)
+    info = TensorStructInfo(ndim=3, dtype=DataType("uint8"))
     return call("decode_image", info, encoded, pixel_format)

@@ -9,7 +9,6 @@ from relaxpy.frontend.onnx.context import (
     Size,
     dtype_of,
     normal_axis,
-    product,
     rank_of,
     scalar,
     shape_of,
@@ -91,14 +90,11 @@ def batch_normalization(
     wide = _in(statistics, x)
     batch_mean = cx.emit(R.mean(wide, axes))
     batch_var = cx.emit(R.variance(wide, axes))
-    y = _scaled(
-        wide,
-        *(
-            _along_channels(_in(statistics, part), rank)
-            for part in (batch_mean, batch_var, scale, bias)
-        ),
-        epsilon,
+    centre, spread, gamma, beta = (
+        _along_channels(_in(statistics, part), rank)
+        for part in (batch_mean, batch_var, scale, bias)
     )
+    y = _scaled(wide, centre, spread, gamma, beta, epsilon)
     old, new = scalar(momentum, mean), scalar(1 - momentum, mean)
     running = [
         R.add(R.multiply(before, old), R.multiply(_in(dtype_of(before), now), new))

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import ml_dtypes
-import numpy as np
 
 from relaxpy.frontend.onnx.context import (
     Context,
@@ -23,6 +20,7 @@ from relaxpy.frontend.onnx.ops.conv import spatial
 from relaxpy.frontend.onnx.ops.windows import LAYOUTS, Windows, simple
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
@@ -73,7 +71,7 @@ def _lowest(x: Expr) -> float:
     dtype = dtype_of(x)
     if is_float(x):
         return -math.inf
-    return float(ml_dtypes.iinfo(dtype).min) if dtype != "bool" else 0.0
+    return float(ops.int_range(DataType(dtype))[0])
 
 
 @converter("MaxPool")
@@ -152,7 +150,7 @@ def average_pool(
     total = _pooled(cx, _MEANS, data, whole, ceil=ceil, inside=True)
     if inside:
         return total
-    ones, _ = windows.padded(cx, R.ones(tuple([1, 1, *windows.sizes]), dtype_of(x)), 0)
+    ones, _ = windows.padded(cx, R.ones((1, 1, *windows.sizes), dtype_of(x)), 0)
     return R.divide(total, _pooled(cx, _MEANS, ones, whole, ceil=ceil, inside=True))
 
 
@@ -273,17 +271,11 @@ def _region_maxima(x: Tensor, rois: Tensor, pooled: Sequence[int], scale: float)
         end = intrin.ceil((double(part) + double(1.0)) * width) + low
         return ops.cast_to(begin, "int64"), ops.cast_to(end, "int64")
 
-    tables = [
-        [
-            computed(
-                [rois.shape[0], ops.const(pooled[axis], "int64")],
-                lambda r, p, axis=axis, side=side: bounds(r, p, axis)[side],
-                "bound",
-            )
-            for side in (0, 1)
-        ]
-        for axis in (0, 1)
-    ]
+    def table(axis: int, side: int) -> Tensor:
+        shape = [rois.shape[0], ops.const(pooled[axis], "int64")]
+        return computed(shape, lambda r, part: bounds(r, part, axis)[side], "bound")
+
+    tables = [[table(axis, side) for side in (0, 1)] for axis in (0, 1)]
 
     def element(r: PrimExpr, c: PrimExpr, ph: PrimExpr, pw: PrimExpr) -> PrimExpr:
         h = te.reduce_axis((ops.const(0, "int64"), x.shape[2]), "h")
@@ -351,13 +343,12 @@ def roi_align(
 ) -> Expr:
     aligned = coordinate_transformation_mode == "half_pixel"
     counts = (output_height, output_width)
-    return cx.te(
-        lambda *t: _aligned(*t, counts, sampling_ratio, spatial_scale, aligned, mode == "max"),
-        x,
-        rois,
-        batch_indices,
-        name="roi_align",
-    )
+
+    def kernel(data: Tensor, regions: Tensor, batches: Tensor) -> Tensor:
+        options = (sampling_ratio, spatial_scale, aligned, mode == "max")
+        return _aligned(data, regions, batches, counts, *options)
+
+    return cx.te(kernel, x, rois, batch_indices, name="roi_align")
 
 
 def _aligned(
@@ -430,7 +421,7 @@ def _aligned(
     reduced = computed(shape, element, "roi_samples")
 
     def finished(r: PrimExpr, *index: PrimExpr) -> PrimExpr:
-        value = reduced(r, *index)
+        value: PrimExpr = reduced(r, *index)
         if not greatest:
             value = value / ops.maximum(along(r, 0)[2] * along(r, 1)[2], double(1.0))
         return ops.cast_to(value, x.dtype)

@@ -23,7 +23,7 @@ from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.contents import number
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import Expr, ShapeExpr, const
+from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -97,9 +97,9 @@ class _Scaled(Axis):
                 return old * half * (one - new / (self.scale * old)) + centred
             case "align_corners":
                 length = self.scale * old
-                steps = tir.Select(ops.compare(tir.EQ, length, one), one, length - one)
-                spread = at * (old - one) / steps
-                return tir.Select(ops.compare(tir.EQ, length, one), double(0.0), spread)
+                is_one = ops.compare(tir.EQ, length, one)
+                steps = tir.Select(is_one, one, length - one)
+                return tir.Select(is_one, double(0.0), at * (old - one) / steps)
             case "asymmetric":
                 return at / self.scale
             case "tf_half_pixel_for_nn":
@@ -107,9 +107,9 @@ class _Scaled(Axis):
             case _:
                 start, end = self.bounds
                 last = old - one
-                steps = ops.maximum(new - one, one)
-                spread = start * last + at * (end - start) * last / steps
-                return tir.Select(new > one, spread, half * (start + end) * last)
+                step = (end - start) * last / ops.maximum(new - one, one)
+                middle = half * (start + end) * last
+                return tir.Select(new > one, start * last + at * step, middle)
 
     @override
     def resampled(
@@ -230,7 +230,7 @@ class _Plan:
                 if isinstance(size, tir.IntImm) and isinstance(old, tir.IntImm) and old.value:
                     ratio = size.value / old.value
             else:
-                ratio = None if scales is not None else float(self.scales[k])  # type: ignore[index]
+                ratio = None if isinstance(self.scales, Expr) else float(self.scales[k])
                 scale = at(k, scales, self.scales)
             bounds = (double(0.0), double(1.0))
             if self.region is not None:
@@ -271,7 +271,7 @@ def _resized(cx: Context, x: Expr, plan: _Plan) -> Expr:
             sizes[axis] = size
         return R.image.resize2d(
             x,
-            ShapeExpr(tuple(sizes[2:])),
+            tuple(sizes[2:]),
             None,
             "NCHW",
             sampling.method,
@@ -290,7 +290,8 @@ def _scaled_sizes(cx: Context, x: Expr, axes: Sequence[int], scales: Value) -> t
     known = cx.array(scales)
     old = [shape_of(x)[axis] for axis in axes]
     if known is not None:
-        values = [float(scale) for scale in known.reshape(-1)]
+        # The decimal number that is meant, so that positions between elements are exact.
+        values = [float(str(scale)) for scale in known.reshape(-1)]
         if len(values) != len(axes):
             raise UnsupportedError(f"{len(values)} scales for {len(axes)} axes")
         return [_scaled(size, scale) for size, scale in zip(old, values, strict=True)], values

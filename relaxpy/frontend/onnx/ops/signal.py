@@ -16,7 +16,7 @@ from relaxpy.frontend.onnx.context import (
     rank_of,
     shape_of,
 )
-from relaxpy.frontend.onnx.ops.windows import simple
+from relaxpy.frontend.onnx.ops.windows import simple, whole
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.unsupported import UnsupportedError
@@ -141,10 +141,8 @@ def dft(
     )
 
 
-def _points(cx: Context, value: Value) -> Size | None:
-    """The only element of a tensor of one size, or None without it."""
-    if value is None:
-        return None
+def _points(cx: Context, value: Value) -> Size:
+    """The only element of a tensor of one size."""
     known = cx.integers(value)
     if known is not None:
         return known[0]
@@ -160,8 +158,9 @@ def _transformed(
     if parts not in (1, 2) or axis == rank - 1:
         raise UnsupportedError("the last axis of an operand of DFT has 1 or 2 parts")
     length = sizes[axis]
-    count = _points(cx, dft_length)
-    if count is None:
+    if dft_length is not None:
+        count = _points(cx, dft_length)
+    else:
         count = simple((length - 1) * 2) if inverse and onesided else length
     halved = onesided and not inverse
     outputs = simple(count // 2 + 1) if halved else count
@@ -172,7 +171,7 @@ def _transformed(
         length,
         count,
         outputs,
-        (int(parts), made),  # type: ignore[call-overload]
+        (whole(parts), made),
         dtype,
         inverse=inverse,
         onesided=onesided,
@@ -193,7 +192,7 @@ def _transformed_anywhere(
 ) -> Expr:
     """The transform along an axis that is computed."""
     sizes, rank = shape_of(x), rank_of(x)
-    points = _points(cx, dft_length)
+    points = None if dft_length is None else _points(cx, dft_length)
     shape: list[Size] = list(sizes[:-1])
     whole = R.reshape(R.astype(axis, "int64"), (1,))
     if onesided or points is not None:
@@ -278,8 +277,10 @@ def stft(
     batch, size, parts = shape_of(signal)
     if parts not in (1, 2):
         raise UnsupportedError("the last axis of a signal has 1 or 2 parts")
-    step, length = _points(cx, frame_step), _points(cx, frame_length)
-    if length is None:
+    step = _points(cx, frame_step)
+    if frame_length is not None:
+        length = _points(cx, frame_length)
+    else:
         length = shape_of(window)[0] if window is not None else size
     count = simple((size - length) // step + 1)
     outputs = simple(length // 2 + 1) if onesided else length
@@ -288,7 +289,7 @@ def stft(
         length,
         length,
         outputs,
-        (int(parts), 2),  # type: ignore[call-overload]
+        (whole(parts), 2),
         dtype_of(signal),
         inverse=False,
         onesided=bool(onesided),
@@ -305,7 +306,8 @@ def stft(
         [stride] = as_sizes([step])
 
         def element(b: PrimExpr, f: PrimExpr, row: PrimExpr) -> PrimExpr:
-            n, part = ops.floordiv(row, _whole(int(parts))), ops.floormod(row, _whole(int(parts)))  # type: ignore[call-overload]
+            width = _whole(whole(parts))
+            n, part = ops.floordiv(row, width), ops.floormod(row, width)
             return x(b, f * stride + n, part)
 
         return computed(shape, element, "frames")

@@ -12,18 +12,24 @@ from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.padding import pad
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 #: The letters of the axes of images, by the number of spatial axes.
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
+def whole(size: Size) -> int:
+    """A size that is known to be a number."""
+    assert isinstance(size, int)
+    return size
+
+
 def at_least(value: Size, other: int) -> Size:
     """The greater one of a size and a number."""
     if isinstance(value, int):
         return max(value, other)
-    return simple(tir.Max(value, ops.const(other, value.dtype)))
+    return simple(ops.maximum(value, ops.const(other, value.dtype)))
 
 
 def simple(value: Any) -> Size:
@@ -105,7 +111,7 @@ class Windows:
     @property
     def pads(self) -> tuple[int, ...]:
         """The padding before all axes, then after them, which is known."""
-        return tuple(int(width) for width in (*self.before, *self.after))  # type: ignore[call-overload]
+        return tuple(whole(width) for width in (*self.before, *self.after))
 
     def span(self, k: int) -> int:
         """The elements of the axis from the first to the last one of a window."""
@@ -118,16 +124,10 @@ class Windows:
         begun = rounded_up(simple(self.sizes[k] + self.before[k]), self.strides[k])
         if isinstance(total, int) and isinstance(begun, int):
             return min(total, begun)
-        if isinstance(self.after[k], int) and self.after[k] + self.strides[k] <= self.span(k):
+        behind = self.after[k]
+        if isinstance(behind, int) and behind + self.strides[k] <= self.span(k):
             return simple(total)
-        return simple(
-            tir.Min(
-                *(
-                    ops.const(item, "int64") if isinstance(item, int) else item
-                    for item in (total, begun)
-                )
-            )
-        )
+        return simple(ops.minimum(total, begun))
 
     def padded(
         self, cx: Context, x: Expr, fill: float, *, ceil: bool = False
