@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
@@ -247,7 +246,7 @@ class _Step:
 
 @dataclass(frozen=True, eq=False)
 class _Loop:
-    """An iteration: `step(i, condition, states)` emits one; `count` is the number of them, at most."""
+    """An iteration: `step(i, condition, states)` emits one; there are `count` at most."""
 
     step: Callable[[Value, Value, list[Value]], _Step]
     initial: list[Value]
@@ -590,7 +589,7 @@ def scan_8(
     for k in range(batch):
         parts = [cx.emit(R.take(x, const(k, "int64"), axis=0)) for x in operands]
         each.append(_scanned(cx, parts, body, num_scan_inputs, [], directions or [], [], []))
-    results: list[Any] = []
-    for values in zip(*each, strict=True):
-        results.append(R.stack(Tuple(tuple(cx.tensor(value) for value in values)), 0))
-    return results
+    return [
+        R.stack(Tuple(tuple(cx.tensor(value) for value in values)), 0)
+        for values in zip(*each, strict=True)
+    ]

@@ -1,0 +1,280 @@
+"""Quantisation: integers with a scale and a zero point for a tensor, an axis, or blocks of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+
+from relaxpy.frontend.onnx.context import (
+    Context,
+    dtype_of,
+    is_float,
+    normal_axis,
+    rank_of,
+    scalar,
+    shape_of,
+)
+from relaxpy.frontend.onnx.ops.conv import convolved, sizes_known_behind
+from relaxpy.frontend.onnx.ops.windows import Windows
+from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+
+
+def _name_of(cx: Context, k: int) -> str:
+    return cx.node.inputs[k] if k < len(cx.node.inputs) else ""
+
+
+def _integer_range(code: int) -> tuple[int, int]:
+    """The least and the greatest integer of an element type of ONNX."""
+    dtype = dtype_of_code(code)
+    bits = NARROW[code][0] if code in NARROW else np.dtype(dtype).itemsize * 8
+    if dtype.startswith("u"):
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def _parameter(cx: Context, p: Expr, x: Expr, axis: int, block: int) -> Expr:
+    """A scale or zero point so that it broadcasts to `x`."""
+    sizes = shape_of(p)
+    if not sizes or (sizes == [1] and not block):
+        return R.reshape(p, ()) if sizes else p
+    rank = rank_of(x)
+    place = normal_axis(axis, rank)
+    if block:
+        whole = shape_of(x)[place]
+        repeated = cx.emit(R.repeat(p, block, place))
+        if isinstance(whole, int) and shape_of(repeated)[place] == whole:
+            return repeated
+        return R.strided_slice(repeated, [place], [0], [whole])
+    if len(sizes) != 1:
+        return p
+    return R.reshape(p, [sizes[0] if k == place else 1 for k in range(rank)])
+
+
+def quantized(
+    cx: Context, x: Expr, scale: Expr, zero: Expr | None, code: int, saturate: int, wide: str
+) -> Expr:
+    """x / scale + zero, rounded to the nearest number of an element type of ONNX."""
+    dtype = dtype_of_code(code)
+    value = R.divide(R.astype(x, wide), R.astype(scale, wide))
+    if "int" in dtype:
+        value = R.round(value)
+        if zero is not None:
+            value = R.add(value, R.astype(zero, wide))
+        low, high = _integer_range(code)
+        return R.astype(R.clip(value, low, high), dtype)
+    if zero is not None:
+        value = R.add(value, R.astype(zero, wide))
+    if saturate or "float4" in dtype:
+        limit = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+        value = R.clip(value, -limit, limit)
+    return R.astype(value, dtype)
+
+
+def _wide(*tensors: Expr) -> str:
+    return "float64" if any(dtype_of(t) == "float64" for t in tensors) else "float32"
+
+
+@converter("QuantizeLinear")
+def quantize_linear(
+    cx: Context,
+    x: Expr,
+    y_scale: Expr,
+    y_zero_point: Expr | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    saturate: int = 1,
+) -> Expr:
+    code = output_dtype or code_of("uint8")
+    if y_zero_point is not None:
+        code = cx.importer.narrow.get(_name_of(cx, 2), code_of(dtype_of(y_zero_point)))
+    if code in NARROW:
+        cx.importer.narrow[cx.node.outputs[0]] = code
+    scale = _parameter(cx, y_scale, x, axis, block_size)
+    zero = None if y_zero_point is None else _parameter(cx, y_zero_point, x, axis, block_size)
+    wide = dtype_of_code(precision) if precision else _wide(x)
+    return quantized(cx, x, scale, zero, code, saturate, wide)
+
+
+@converter("DequantizeLinear")
+def dequantize_linear(
+    cx: Context,
+    x: Expr,
+    x_scale: Expr,
+    x_zero_point: Expr | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Expr:
+    dtype = dtype_of_code(output_dtype) if output_dtype else dtype_of(x_scale)
+    scale = _parameter(cx, x_scale, x, axis, block_size)
+    zero = None if x_zero_point is None else _parameter(cx, x_zero_point, x, axis, block_size)
+    return dequantized(x, scale, zero, dtype)
+
+
+def dequantized(x: Expr, scale: Expr, zero: Expr | None, dtype: str) -> Expr:
+    """(x - zero) * scale, computed in float32 at least."""
+    wide = "float64" if dtype == "float64" else "float32"
+    value = x
+    if zero is not None:
+        exact = wide if is_float(x) else "int32"
+        value = R.subtract(R.astype(x, exact), R.astype(zero, exact))
+    product = R.multiply(R.astype(value, wide), R.astype(scale, wide))
+    return R.astype(product, dtype) if dtype != wide else product
+
+
+def _shifted(x: Expr, zero: Expr | None, per_row: bool) -> Expr:
+    """x - zero as int32; a vector of zero points is for the rows, or else the columns."""
+    whole = R.astype(x, "int32")
+    if zero is None:
+        return whole
+    point = R.astype(zero, "int32")
+    sizes = shape_of(zero)
+    if sizes == [1]:
+        point = R.reshape(point, ())
+    elif len(sizes) == 1 and per_row:
+        point = R.expand_dims(point, -1)
+    return R.subtract(whole, point)
+
+
+@converter("MatMulInteger")
+def matmul_integer(
+    cx: Context,
+    A: Expr,  # noqa: N803
+    B: Expr,  # noqa: N803
+    a_zero_point: Expr | None = None,
+    b_zero_point: Expr | None = None,
+) -> Expr:
+    left = _shifted(A, a_zero_point, per_row=True)
+    return R.matmul(left, _shifted(B, b_zero_point, per_row=False), "int32")
+
+
+def _convolved(
+    cx: Context,
+    x: Expr,
+    w: Expr,
+    x_zero: Expr | None,
+    w_zero: Expr | None,
+    group: int,
+    windows: tuple[Sequence[int] | None, ...],
+    auto_pad: str,
+) -> Expr:
+    """The convolution of integers without their zero points, in int32."""
+    kernel_shape, strides, dilations, pads = windows
+    kernel = kernel_shape or sizes_known_behind(w)
+    data = cx.emit(_shifted(x, x_zero, per_row=False))
+    filters = R.astype(w, "int32")
+    if w_zero is not None:
+        filters = R.subtract(filters, R.astype(_channels(w_zero, rank_of(w)), "int32"))
+    spans = Windows.of(data, kernel, strides, dilations, pads, auto_pad)
+    return cx.emit(convolved(cx, data, cx.emit(filters), spans, group, "int32"))
+
+
+def _channels(p: Expr, axes: int) -> Expr:
+    """A number, or one for each channel, as a tensor of `axes` axes that has channels first."""
+    if shape_of(p) in ([], [1]):
+        return R.reshape(p, ())
+    return R.reshape(p, (-1, *[1] * (axes - 1)))
+
+
+@converter("ConvInteger")
+def conv_integer(
+    cx: Context,
+    x: Expr,
+    w: Expr,
+    x_zero_point: Expr | None = None,
+    w_zero_point: Expr | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Expr:
+    windows = (kernel_shape, strides, dilations, pads)
+    return _convolved(cx, x, w, x_zero_point, w_zero_point, group, windows, auto_pad)
+
+
+def requantized(
+    cx: Context, total: Expr, scale: Expr, y_scale: Expr, y_zero: Expr | None, code: int
+) -> Expr:
+    """Sums of products in int32, times the product of their scales, as quantised numbers."""
+    value = R.multiply(R.astype(total, "float32"), scale)
+    return quantized(cx, value, _one(y_scale), _one(y_zero), code, 1, "float32")
+
+
+def _one(p: Expr | None) -> Expr | None:
+    return p if p is None or rank_of(p) == 0 or shape_of(p) != [1] else R.reshape(p, ())
+
+
+@converter("QLinearMatMul")
+def qlinear_matmul(
+    cx: Context,
+    a: Expr,
+    a_scale: Expr,
+    a_zero_point: Expr,
+    b: Expr,
+    b_scale: Expr,
+    b_zero_point: Expr,
+    y_scale: Expr,
+    y_zero_point: Expr,
+) -> Expr:
+    left = _shifted(a, a_zero_point, per_row=True)
+    total = R.matmul(left, _shifted(b, b_zero_point, per_row=False), "int32")
+    rows = R.astype(_one(a_scale), "float32")
+    if len(shape_of(a_scale)) == 1 and shape_of(a_scale) != [1]:
+        rows = R.expand_dims(rows, -1)
+    scale = R.multiply(rows, R.astype(_one(b_scale), "float32"))
+    code = code_of(dtype_of(y_zero_point))
+    return requantized(cx, total, scale, y_scale, y_zero_point, code)
+
+
+@converter("QLinearConv")
+def qlinear_conv(
+    cx: Context,
+    x: Expr,
+    x_scale: Expr,
+    x_zero_point: Expr,
+    w: Expr,
+    w_scale: Expr,
+    w_zero_point: Expr,
+    y_scale: Expr,
+    y_zero_point: Expr,
+    B: Expr | None = None,  # noqa: N803
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Expr:
+    windows = (kernel_shape, strides, dilations, pads)
+    total = _convolved(cx, x, w, x_zero_point, w_zero_point, group, windows, auto_pad)
+    axes = rank_of(w) - 1
+    if B is not None:
+        total = R.add(total, _channels(B, axes))
+    scale = R.multiply(_one(x_scale), _channels(w_scale, axes))
+    return requantized(cx, total, scale, y_scale, y_zero_point, code_of(dtype_of(y_zero_point)))
+
+
+@converter("DynamicQuantizeLinear")
+def dynamic_quantize_linear(cx: Context, x: Expr) -> list[Expr]:
+    low = R.minimum(R.min(x), scalar(0, x))
+    high = R.maximum(R.max(x), scalar(0, x))
+    width = cx.emit(R.subtract(high, low))
+    scale = cx.emit(R.divide(width, scalar(255, x)))
+    exact = R.divide(R.negative(low), R.where(R.equal(scale, scalar(0, x)), scalar(1, x), scale))
+    zero = cx.emit(R.astype(R.clip(R.round(exact), 0, 255), "uint8"))
+    step = R.where(R.equal(scale, scalar(0, x)), scalar(1, x), scale)
+    y = quantized(cx, x, cx.emit(step), zero, code_of("uint8"), 1, "float32")
+    return [y, scale, zero]
