@@ -16,7 +16,7 @@ from relaxpy.frontend.onnx.context import (
     scalar,
     shape_of,
 )
-from relaxpy.frontend.onnx.ops.windows import simple
+from relaxpy.frontend.onnx.ops.windows import simple, whole
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.unsupported import UnsupportedError
@@ -32,18 +32,20 @@ _HEADS_FIRST = (0, 2, 1, 3)
 
 
 def _heads(cx: Context, x: Expr, count: int | None) -> Expr:
-    """The tensor with an axis of heads before that of positions."""
+    """The tensor with an axis of heads behind that of positions."""
     if rank_of(x) == 4:
-        return x
+        return cx.emit(R.permute_dims(x, _HEADS_FIRST))
     if not count:
         raise UnsupportedError("operands of rank 3 need q_num_heads and kv_num_heads")
     batch, length, width = shape_of(x)
-    split = R.reshape(x, (batch, length, count, simple(width // count)))
-    return cx.emit(R.permute_dims(split, _HEADS_FIRST))
+    return cx.emit(R.reshape(x, (batch, length, count, simple(width // count))))
 
 
-def _joined(cx: Context, past: Expr | None, new: Expr) -> Expr:
-    return new if past is None else cx.emit(R.concat([past, new], 2))
+def _joined(cx: Context, past: Expr | None, new: Expr, axis: int) -> Expr:
+    """Keys or values behind those of a cache, which has the axis of heads first."""
+    if past is None:
+        return new
+    return cx.emit(R.concat([R.permute_dims(past, _HEADS_FIRST), new], axis))
 
 
 def _equal(a: Size, b: Size) -> bool:
@@ -125,7 +127,11 @@ def _bias(cx: Context, mask: Expr | None, allowed: Expr | None, dtype: str) -> E
         bias = mask if dtype_of(mask) == dtype else R.astype(mask, dtype)
     if allowed is not None:
         bias = R.where(allowed, zero if bias is None else bias, never)
-    return None if bias is None else cx.emit(bias, "bias")
+    if bias is None:
+        return None
+    bias = cx.emit(bias)
+    missing = 4 - rank_of(bias)
+    return cx.emit(R.expand_dims(bias, list(range(missing))) if missing else bias, "bias")
 
 
 @converter("Attention")
@@ -150,52 +156,101 @@ def attention(
     softmax_precision: int | None = None,
 ) -> list[Expr]:
     dtype, flat = dtype_of(q), rank_of(q) == 3
-    query = _heads(cx, q, q_num_heads)
-    key = _joined(cx, past_key, _heads(cx, k, kv_num_heads))
-    value = _joined(cx, past_value, _heads(cx, v, kv_num_heads))
-    batch, heads, length, width = shape_of(query)
-    shared, total = shape_of(key)[1:3]
-    full = [batch, heads, length, total]
-    if not isinstance(heads, int) or not isinstance(shared, int) or heads % shared:
-        raise UnsupportedError(f"{heads} heads of queries for {shared} heads of keys")
+    query, new_key, new_value = (
+        _heads(cx, x, count)
+        for x, count in ((q, q_num_heads), (k, kv_num_heads), (v, kv_num_heads))
+    )
+    key, value = _joined(cx, past_key, new_key, 1), _joined(cx, past_value, new_value, 1)
+    batch, length, heads, width = shape_of(query)
+    full = [batch, heads, length, shape_of(key)[1]]
     if scale is None and not isinstance(width, int):
         raise UnsupportedError("the size of heads is symbolic and there is no scale")
-    factor = 1 / math.sqrt(width) if scale is None else scale  # type: ignore[arg-type]
-    root = scalar(math.sqrt(factor), q)
-    # Heads of queries that share one of keys are rows of one matrix.
-    rows = simple(length * (heads // shared))
-    matrix = R.reshape(R.multiply(query, root), (batch, shared, rows, width))
-    product_ = R.matmul(matrix, R.multiply(R.permute_dims(key, (0, 1, 3, 2)), root))
-    scores = cx.emit(R.reshape(product_, tuple(full)), "scores")
-    shown = {0: scores}
-    if softcap:
-        limit = scalar(softcap, q)
-        scores = cx.emit(R.multiply(R.tanh(R.divide(scores, limit)), limit), "capped")
-    shown[1] = scores
+    factor = 1 / math.sqrt(whole(width)) if scale is None else scale
     mask = None if attn_mask is None else _mask(cx, attn_mask, full)
     past = 0 if past_key is None else shape_of(past_key)[2]
     valid = None if past_key is not None else nonpad_kv_seqlen
-    allowed = _allowed(cx, full, past, valid, bool(is_causal), left_window_size, right_window_size)
-    bias = _bias(cx, mask, allowed, dtype)
+    windows = left_window_size, right_window_size
+    precision = dtype if softmax_precision is None else dtype_of_code(softmax_precision)
+    causal: str | None = None
+    if is_causal and mask is None and valid is None and max(windows) < 0:
+        if not isinstance(past, int) or past:
+            causal = "BottomRight" if _equal(shape_of(new_key)[1], length) else None
+        else:
+            causal = "TopLeft"
+    allowed = None
+    if causal is None:
+        allowed = _allowed(cx, full, past, valid, bool(is_causal), *windows)
+    asked = len(cx.node.outputs) > 3 and bool(cx.node.outputs[3])
+    if asked or softcap or precision != dtype:
+        if causal is not None:
+            allowed = _allowed(cx, full, past, valid, bool(is_causal), *windows)
+        bias = _bias(cx, mask, allowed, dtype)
+        y, shown = _step_by_step(
+            cx, (query, key, value), bias, factor, softcap, precision, qk_matmul_output_mode
+        )
+    else:
+        bias, shown = _bias(cx, mask, allowed, dtype), query
+        y = cx.emit(R.nn.attention(query, key, value, bias, factor, causal))
+        if bias is not None:
+            nothing = R.permute_dims(_nothing(cx, bias), _HEADS_FIRST)
+            y = cx.emit(R.where(nothing, scalar(0, q), y))
+    if flat:
+        result = R.reshape(y, (batch, length, product(shape_of(y)[2:])))
+    else:
+        result = R.permute_dims(y, _HEADS_FIRST)
+    presents = []
+    if len(cx.node.outputs) > 1:
+        presents = [cx.emit(R.permute_dims(part, _HEADS_FIRST)) for part in (key, value)]
+    return [cx.emit(result), *presents, shown]
+
+
+def _nothing(cx: Context, bias: Expr) -> Expr:
+    """Which queries attend no key at all; their results are 0."""
+    best = R.max(bias, [3], keepdims=True)
+    return cx.emit(R.equal(best, const(-math.inf, dtype_of(bias))))
+
+
+def _step_by_step(
+    cx: Context,
+    operands: tuple[Expr, Expr, Expr],
+    bias: Expr | None,
+    factor: float,
+    softcap: float,
+    precision: str,
+    mode: int,
+) -> tuple[Expr, Expr]:
+    """Attention by its single steps, and the result of the one that `mode` asks for."""
+    query, key, value = (cx.emit(R.permute_dims(part, _HEADS_FIRST)) for part in operands)
+    batch, heads, length, width = shape_of(query)
+    shared, total = shape_of(key)[1:3]
+    if not isinstance(heads, int) or not isinstance(shared, int) or heads % shared:
+        raise UnsupportedError(f"{heads} heads of queries for {shared} heads of keys")
+    root = scalar(math.sqrt(factor), query)
+    # Heads of queries that share one of keys are rows of one matrix.
+    rows = simple(length * (heads // shared))
+    matrix = R.reshape(R.multiply(query, root), (batch, shared, rows, width))
+    scores = R.matmul(matrix, R.multiply(R.permute_dims(key, (0, 1, 3, 2)), root))
+    scores = cx.emit(R.reshape(scores, (batch, heads, length, total)), "scores")
+    steps = [scores]
+    if softcap:
+        limit = scalar(softcap, query)
+        scores = cx.emit(R.multiply(R.tanh(R.divide(scores, limit)), limit), "capped")
+    steps.append(scores)
     if bias is not None:
         scores = cx.emit(R.add(scores, bias), "biased")
-    shown[2] = scores
-    if softmax_precision is not None:
-        scores = R.astype(scores, dtype_of_code(softmax_precision))
-    weights = R.nn.softmax(scores, -1)
-    weights = R.astype(weights, dtype) if dtype_of(cx.emit(weights)) != dtype else weights
-    if bias is not None and (mask is not None or valid is not None or left_window_size >= 0):
-        best = R.max(bias, [rank_of(bias) - 1], keepdims=True)
-        nothing = R.equal(best, const(-math.inf, dtype))
-        weights = R.where(nothing, scalar(0, q), weights)
-    probabilities = cx.emit(weights, "weights")
-    shown[3] = probabilities
-    depth = shape_of(value)[3]
-    y = R.matmul(R.reshape(probabilities, (batch, shared, rows, total)), value)
-    y = R.reshape(y, (batch, heads, length, depth))
-    if flat:
-        y = R.reshape(R.permute_dims(y, _HEADS_FIRST), (batch, length, product([heads, depth])))
-    return [cx.emit(y), key, value, shown[qk_matmul_output_mode]]
+    steps.append(scores)
+    dtype = dtype_of(query)
+    if precision != dtype:
+        scores = R.astype(scores, precision)
+    weights = cx.emit(R.nn.softmax(scores, -1), "weights")
+    if precision != dtype:
+        weights = cx.emit(R.astype(weights, dtype))
+    if bias is not None:
+        weights = cx.emit(R.where(_nothing(cx, bias), scalar(0, query), weights))
+    steps.append(weights)
+    y = R.matmul(R.reshape(weights, (batch, shared, rows, total)), value)
+    y = cx.emit(R.reshape(y, (batch, heads, length, shape_of(value)[3])))
+    return cx.emit(R.permute_dims(y, _HEADS_FIRST)), steps[mode]
 
 
 @converter("RotaryEmbedding")
