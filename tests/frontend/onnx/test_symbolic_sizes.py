@@ -1,0 +1,270 @@
+"""Operators on images and sequences of symbolic sizes, at several sizes by one executable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import relaxpy
+from relaxpy.relax.frontend.onnx import from_onnx
+
+ort = pytest.importorskip("onnxruntime")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+FLOAT = TensorProto.FLOAT
+EMPTY = np.array([], np.float32)
+IMAGES = ["n", 4, "h", "w"]
+TWO_SIZES = [(1, 4, 9, 12), (2, 4, 8, 7)]
+
+
+def rand(*shape: int) -> Array:
+    """Normal numbers, the same for the same shape."""
+    return np.random.default_rng(list(shape)).standard_normal(shape).astype(np.float32)
+
+
+def check(
+    op: str,
+    inputs: Mapping[str, Sequence[Any]],
+    feeds: Sequence[Mapping[str, Array]],
+    constants: Mapping[str, Array],
+    attributes: Mapping[str, Any],
+    *,
+    opset: int,
+    outputs: Sequence[str] = ("y",),
+    order: Sequence[str] = (),
+) -> None:
+    """Compare one node with ONNX Runtime, compiled once for all feeds."""
+    node = helper.make_node(op, list(order) or [*inputs, *constants], list(outputs), **attributes)
+    kinds = {name: helper.np_dtype_to_tensor_dtype(feeds[0][name].dtype) for name in inputs}
+    graph = helper.make_graph(
+        [node],
+        "graph",
+        [helper.make_tensor_value_info(n, kinds[n], shape) for n, shape in inputs.items()],
+        [onnx.ValueInfoProto(name=name) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    imports = [helper.make_opsetid("", opset)]
+    proto = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    session = ort.InferenceSession(proto.SerializeToString())
+    mod = from_onnx(proto)
+    for target in ("native", "numpy"):
+        main = relaxpy.compile(mod, target)["main"]
+        for feed in feeds:
+            found = main(*feed.values())
+            results = found if len(outputs) > 1 else [found]
+            for a, b in zip(results, session.run(None, dict(feed)), strict=True):
+                assert np.asarray(a).dtype == b.dtype
+                np.testing.assert_allclose(a, b, rtol=3e-4, atol=3e-5)
+
+
+def images(op: str, constants: Mapping[str, Array], opset: int, **attributes: Any) -> None:
+    """`check` of an operator on images of two sizes."""
+    feeds = [{"x": rand(*shape)} for shape in TWO_SIZES]
+    check(op, {"x": IMAGES}, feeds, constants, attributes, opset=opset)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+def test_padding_of_convolutions_depends_on_sizes(auto_pad: str, stride: int) -> None:
+    constants = {"w": rand(6, 4, 3, 2), "b": rand(6)}
+    images("Conv", constants, 13, auto_pad=auto_pad, strides=[stride, stride])
+
+
+POOLS: list[dict[str, Any]] = [
+    {"auto_pad": "SAME_LOWER", "strides": [2, 2]},
+    {"ceil_mode": 1, "strides": [2, 2]},
+    {"ceil_mode": 1, "strides": [3, 3], "pads": [0, 1, 1, 1]},
+    {"strides": [2, 1], "pads": [1, 0, 0, 1]},
+]
+
+
+@pytest.mark.parametrize("attributes", POOLS, ids=str)
+@pytest.mark.parametrize("kernel", [2, 3])
+def test_pools(kernel: int, attributes: dict[str, Any]) -> None:
+    shape = [kernel, kernel]
+    images("MaxPool", {}, 12, kernel_shape=shape, **attributes)
+    images("LpPool", {}, 22, kernel_shape=shape, **attributes)
+    for inside in (0, 1):
+        given = {**attributes, "count_include_pad": inside}
+        images("AveragePool", {}, 22, kernel_shape=shape, **given)
+
+
+def test_places_of_maxima() -> None:
+    feeds = [{"x": rand(*shape)} for shape in TWO_SIZES]
+    attributes = {"kernel_shape": [2, 3], "strides": [2, 2], "ceil_mode": 1, "storage_order": 1}
+    check("MaxPool", {"x": IMAGES}, feeds, {}, attributes, opset=12, outputs=("y", "places"))
+
+
+TRANSPOSED: list[dict[str, Any]] = [
+    {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]},
+    {"strides": [2, 2], "auto_pad": "SAME_UPPER"},
+    {"strides": [3, 2], "auto_pad": "SAME_LOWER"},
+    {"group": 2, "dilations": [2, 1]},
+]
+
+
+@pytest.mark.parametrize("attributes", TRANSPOSED, ids=str)
+def test_transposed_convolutions(attributes: dict[str, Any]) -> None:
+    constants = {"w": rand(4, 2, 3, 3), "b": rand(2 * attributes.get("group", 1))}
+    images("ConvTranspose", constants, 13, **attributes)
+
+
+@pytest.mark.parametrize("scales", [(2.0, 3.0), (0.5, 1.5), (0.6, 2.3)], ids=str)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("place", ["half_pixel", "asymmetric", "pytorch_half_pixel"])
+def test_resize_by_scales(place: str, mode: str, scales: tuple[float, float]) -> None:
+    constants = {"roi": EMPTY, "scales": np.array([1, 1, *scales], np.float32)}
+    images("Resize", constants, 13, mode=mode, coordinate_transformation_mode=place)
+
+
+@pytest.mark.parametrize("policy", ["stretch", "not_larger", "not_smaller"])
+def test_resize_to_sizes(policy: str) -> None:
+    constants = {"roi": EMPTY, "scales": EMPTY, "sizes": np.array([7, 9])}
+    attributes = {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": policy}
+    images("Resize", constants, 18, **attributes)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_resize_to_sizes_that_are_computed(mode: str) -> None:
+    feed = {"x": rand(1, 4, 9, 12), "sizes": np.array([1, 4, 7, 20])}
+    check(
+        "Resize",
+        {"x": IMAGES, "sizes": [4]},
+        [feed],
+        {"roi": EMPTY, "scales": EMPTY},
+        {"mode": mode},
+        opset=13,
+        order=["x", "roi", "scales", "sizes"],
+    )
+
+
+def _attention_feeds(past: int = 0) -> list[dict[str, Array]]:
+    feeds = []
+    for batch, queries, keys in ((1, 3, 5), (2, 1, 7)):
+        feed = {
+            "q": rand(batch, 4, queries, 8),
+            "k": rand(batch, 2, keys, 8),
+            "v": rand(batch, 2, keys, 6),
+        }
+        if past:
+            feed |= {"m": rand(batch, 1, queries, keys + past)}
+            feed |= {"pk": rand(batch, 2, past, 8), "pv": rand(batch, 2, past, 6)}
+        feeds.append(feed)
+    return feeds
+
+
+ATTENDED = {"q": ["b", 4, "s", 8], "k": ["b", 2, "t", 8], "v": ["b", 2, "t", 6]}
+
+
+@pytest.mark.parametrize("attributes", [{}, {"is_causal": 1}, {"softcap": 2.0}], ids=str)
+def test_attention_of_groups_of_heads(attributes: dict[str, Any]) -> None:
+    check("Attention", ATTENDED, _attention_feeds(), {}, attributes, opset=23)
+
+
+def test_attention_to_a_cache() -> None:
+    inputs = {**ATTENDED, "m": ["b", 1, "s", "all"], "pk": ["b", 2, "p", 8], "pv": ["b", 2, "p", 6]}
+    check("Attention", inputs, _attention_feeds(4), {}, {}, opset=23, outputs=("y", "keys", "vals"))
+
+
+def test_queries_that_attend_nothing_are_zero() -> None:
+    feeds = _attention_feeds()
+    for feed in feeds:
+        shape = (feed["q"].shape[0], 1, feed["q"].shape[2], feed["k"].shape[2])
+        feed["m"] = rand(*shape) > 0
+        feed["m"][0, 0, 0] = False
+    check("Attention", {**ATTENDED, "m": ["b", 1, "s", "t"]}, feeds, {}, {}, opset=23)
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_layer_normalization_has_three_results(axis: int) -> None:
+    shape = (6,) if axis == -1 else (3, 6)
+    outputs = ("y", "mean", "deviation")
+    for count in (1, 3):
+        check(
+            "LayerNormalization",
+            {"x": ["b", 3, 6]},
+            [{"x": rand(2, 3, 6)}, {"x": rand(1, 3, 6)}],
+            {"s": rand(*shape), "b": rand(*shape)},
+            {"axis": axis},
+            opset=17,
+            outputs=outputs[:count],
+        )
+
+
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_short_time_transforms(onesided: int) -> None:
+    constants = {
+        "step": np.array(16),
+        "window": np.hanning(32).astype(np.float32),
+        "length": np.array(32),
+    }
+    feeds = [{"x": rand(2, 160, 1)}, {"x": rand(1, 97, 1)}]
+    check("STFT", {"x": ["b", "l", 1]}, feeds, constants, {"onesided": onesided}, opset=17)
+
+
+@pytest.mark.parametrize("attributes", [{"onesided": 1}, {"inverse": 1}, {}], ids=str)
+def test_transforms_of_symbolic_length(attributes: dict[str, int]) -> None:
+    parts = 1 if "onesided" in attributes else 2
+    feeds = [{"x": rand(2, 16, parts)}, {"x": rand(1, 9, parts)}]
+    check("DFT", {"x": ["b", "l", parts]}, feeds, {}, {**attributes, "axis": 1}, opset=17)
+
+
+@pytest.mark.parametrize("sampling_ratio", [0, 2])
+@pytest.mark.parametrize("place", ["half_pixel", "output_half_pixel"])
+def test_regions(place: str, sampling_ratio: int) -> None:
+    rois = np.array([[1, 2, 9, 12], [0, 0, 17, 16], [3, 3, 4, 5]], np.float32)
+    attributes = {
+        "coordinate_transformation_mode": place,
+        "sampling_ratio": sampling_ratio,
+        "output_height": 3,
+        "output_width": 2,
+        "spatial_scale": 0.5,
+    }
+    feed = {"x": rand(2, 4, 9, 8), "rois": rois, "batches": np.array([0, 1, 1])}
+    inputs = {"x": IMAGES, "rois": ["k", 4], "batches": ["k"]}
+    check("RoiAlign", inputs, [feed], {}, attributes, opset=16)
+    whole = np.array([[0, 1, 2, 9, 12], [1, 0, 0, 15, 15], [1, 3, 3, 4, 5]], np.float32)
+    pooled = {"pooled_shape": [3, 2], "spatial_scale": 0.5}
+    given = {"x": feed["x"], "rois": whole}
+    check("MaxRoiPool", {"x": IMAGES, "rois": ["k", 5]}, [given], {}, pooled, opset=13)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_grids(mode: str, padding: str) -> None:
+    feed = {"x": rand(1, 4, 5, 6), "grid": rand(1, 7, 3, 2) * 1.5}
+    attributes = {"mode": mode, "padding_mode": padding}
+    inputs = {"x": IMAGES, "grid": ["n", "H", "W", 2]}
+    check("GridSample", inputs, [feed], {}, attributes, opset=16)
+
+
+def test_columns_are_added_to_images() -> None:
+    constants = {"image": np.array([5, 5]), "block": np.array([2, 2])}
+    feeds = [{"x": rand(2, 12, 24)}, {"x": rand(1, 12, 24)}]
+    attributes = {"pads": [1, 0, 1, 0]}
+    check("Col2Im", {"x": ["n", 12, "l"]}, feeds, constants, attributes, opset=18)
+
+
+def test_windows_moved_by_offsets() -> None:
+    feed = {"x": rand(2, 4, 5, 6), "o": rand(2, 36, 5, 6), "m": rand(2, 18, 5, 6)}
+    inputs = {"x": IMAGES, "o": ["n", 36, "H", "W"], "m": ["n", 18, "H", "W"]}
+    check(
+        "DeformConv",
+        inputs,
+        [feed],
+        {"w": rand(6, 2, 3, 3), "b": rand(6)},
+        {"group": 2, "offset_group": 2, "pads": [1, 1, 1, 1]},
+        opset=19,
+        order=["x", "w", "o", "b", "m"],
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_determinants(size: int) -> None:
+    feeds = [{"x": rand(batch, size, size)} for batch in (1, 3)]
+    check("Det", {"x": ["b", size, size]}, feeds, {}, {}, opset=11)
