@@ -68,30 +68,28 @@ def images(op: str, constants: Mapping[str, Array], opset: int, **attributes: An
     check(op, {"x": IMAGES}, feeds, constants, attributes, opset=opset)
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3])
-@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+@pytest.mark.parametrize(
+    ("auto_pad", "stride"), [("SAME_UPPER", 2), ("SAME_LOWER", 3), ("SAME_LOWER", 1), ("VALID", 2)]
+)
 def test_padding_of_convolutions_depends_on_sizes(auto_pad: str, stride: int) -> None:
     constants = {"w": rand(6, 4, 3, 2), "b": rand(6)}
     images("Conv", constants, 13, auto_pad=auto_pad, strides=[stride, stride])
 
 
 POOLS: list[dict[str, Any]] = [
-    {"auto_pad": "SAME_LOWER", "strides": [2, 2]},
-    {"ceil_mode": 1, "strides": [2, 2]},
-    {"ceil_mode": 1, "strides": [3, 3], "pads": [0, 1, 1, 1]},
-    {"strides": [2, 1], "pads": [1, 0, 0, 1]},
+    {"kernel_shape": [3, 3], "auto_pad": "SAME_LOWER", "strides": [2, 2]},
+    {"kernel_shape": [3, 2], "ceil_mode": 1, "strides": [2, 2]},
+    {"kernel_shape": [2, 2], "ceil_mode": 1, "strides": [3, 3], "pads": [0, 1, 1, 1]},
+    {"kernel_shape": [2, 3], "strides": [2, 1], "pads": [1, 0, 0, 1]},
 ]
 
 
 @pytest.mark.parametrize("attributes", POOLS, ids=str)
-@pytest.mark.parametrize("kernel", [2, 3])
-def test_pools(kernel: int, attributes: dict[str, Any]) -> None:
-    shape = [kernel, kernel]
-    images("MaxPool", {}, 12, kernel_shape=shape, **attributes)
-    images("LpPool", {}, 22, kernel_shape=shape, **attributes)
-    for inside in (0, 1):
-        given = {**attributes, "count_include_pad": inside}
-        images("AveragePool", {}, 22, kernel_shape=shape, **given)
+def test_pools(attributes: dict[str, Any]) -> None:
+    images("MaxPool", {}, 12, **attributes)
+    images("LpPool", {}, 22, **attributes)
+    images("AveragePool", {}, 22, **attributes)
+    images("AveragePool", {}, 22, **attributes, count_include_pad=1)
 
 
 def test_places_of_maxima() -> None:
@@ -114,9 +112,18 @@ def test_transposed_convolutions(attributes: dict[str, Any]) -> None:
     images("ConvTranspose", constants, 13, **attributes)
 
 
-@pytest.mark.parametrize("scales", [(2.0, 3.0), (0.5, 1.5), (0.6, 2.3)], ids=str)
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-@pytest.mark.parametrize("place", ["half_pixel", "asymmetric", "pytorch_half_pixel"])
+@pytest.mark.parametrize(
+    ("place", "mode", "scales"),
+    [
+        ("half_pixel", "nearest", (0.6, 2.3)),
+        ("half_pixel", "linear", (2.0, 3.0)),
+        ("half_pixel", "cubic", (0.5, 1.5)),
+        ("asymmetric", "nearest", (2.0, 3.0)),
+        ("asymmetric", "linear", (0.5, 1.5)),
+        ("pytorch_half_pixel", "nearest", (0.5, 1.5)),
+        ("pytorch_half_pixel", "cubic", (0.6, 2.3)),
+    ],
+)
 def test_resize_by_scales(place: str, mode: str, scales: tuple[float, float]) -> None:
     constants = {"roi": EMPTY, "scales": np.array([1, 1, *scales], np.float32)}
     images("Resize", constants, 13, mode=mode, coordinate_transformation_mode=place)
@@ -234,8 +241,15 @@ def test_regions(place: str, sampling_ratio: int) -> None:
     check("MaxRoiPool", {"x": IMAGES, "rois": ["k", 5]}, [given], {}, pooled, opset=13)
 
 
-@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.parametrize(
+    ("mode", "padding"),
+    [
+        ("nearest", "zeros"),
+        ("bilinear", "border"),
+        ("bilinear", "reflection"),
+        ("bicubic", "zeros"),
+    ],
+)
 def test_grids(mode: str, padding: str) -> None:
     feed = {"x": rand(1, 4, 5, 6), "grid": rand(1, 7, 3, 2) * 1.5}
     attributes = {"mode": mode, "padding_mode": padding}
@@ -264,7 +278,7 @@ def test_windows_moved_by_offsets() -> None:
     )
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", [1, 3])
 def test_determinants(size: int) -> None:
     feeds = [{"x": rand(batch, size, size)} for batch in (1, 3)]
     check("Det", {"x": ["b", size, size]}, feeds, {}, {}, opset=11)
