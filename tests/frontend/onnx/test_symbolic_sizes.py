@@ -233,7 +233,7 @@ def test_regions(place: str, sampling_ratio: int) -> None:
         "spatial_scale": 0.5,
     }
     feed = {"x": rand(2, 4, 9, 8), "rois": rois, "batches": np.array([0, 1, 1])}
-    inputs = {"x": IMAGES, "rois": ["k", 4], "batches": ["k"]}
+    inputs: dict[str, list[Any]] = {"x": IMAGES, "rois": ["k", 4], "batches": ["k"]}
     check("RoiAlign", inputs, [feed], {}, attributes, opset=16)
     whole = np.array([[0, 1, 2, 9, 12], [1, 0, 0, 15, 15], [1, 3, 3, 4, 5]], np.float32)
     pooled = {"pooled_shape": [3, 2], "spatial_scale": 0.5}

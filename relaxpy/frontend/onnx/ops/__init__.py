@@ -2,8 +2,8 @@
 
 from relaxpy.frontend.onnx.ops import (
     attention as attention,
-    conv as conv,
     control as control,
+    conv as conv,
     elementwise as elementwise,
     images as images,
     linear as linear,
@@ -15,6 +15,7 @@ from relaxpy.frontend.onnx.ops import (
     recurrent as recurrent,
     reduce as reduce,
     resize as resize,
+    sequences as sequences,
     signal as signal,
     text as text,
 )
