@@ -29,7 +29,15 @@ from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.ops.control import possible
 from relaxpy.frontend.onnx.registry import Value, find
-from relaxpy.frontend.onnx.view import Graph, Model, Node, TensorType, ValueType
+from relaxpy.frontend.onnx.view import (
+    Graph,
+    Model,
+    Node,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    ValueType,
+)
 from relaxpy.frontend.shared.contents import LIMIT, Contents
 from relaxpy.frontend.shared.names import Names, identifier
 from relaxpy.frontend.shared.unsupported import (
@@ -87,6 +95,9 @@ class Importer:
     _size_names: Names = field(default_factory=lambda: Names(lambda name: identifier(name, "n")))
     #: Element types of less than a byte, by the names of tensors.
     narrow: dict[str, int] = field(default_factory=dict)
+    #: The datatypes of the values of sequences, and what optionals have if they are not empty.
+    items: dict[Expr, str] = field(default_factory=dict)
+    optionals: dict[Expr, StructInfo] = field(default_factory=dict)
     _texts: dict[str, Any] = field(default_factory=dict)
     _depth: int = 0
     _splits: int = 0
@@ -294,7 +305,7 @@ class Importer:
         entry = find(node.domain, node.op, version)
         context = Context(self, node, version, scope, opsets)
         if entry is None:
-            body_of = _schema_body(node, operands, version)
+            body_of = _schema_body(node, operands, version, self.items)
             if body_of is None:
                 raise UnsupportedError("there is no converter for it")
             return self._inlined(body_of, operands, opsets)
@@ -370,7 +381,13 @@ class Importer:
     def _parameter(self, name: str, kind: ValueType) -> Var:
         if isinstance(kind, TensorType) and kind.code in views.NARROW:
             self.narrow[name] = kind.code
-        return Var(self._name(name), self.struct_info(name, kind))
+        var = Var(self._name(name), self.struct_info(name, kind))
+        item = kind.item if isinstance(kind, OptionalType) else kind
+        if item is not None and isinstance(kind, OptionalType):
+            self.optionals[var] = self.struct_info(name, item)
+        if isinstance(item, SequenceType) and isinstance(item.item, TensorType):
+            self.items[var] = item.item.dtype
+        return var
 
     def struct_info(self, name: str, kind: ValueType) -> StructInfo:
         """The struct info of an input."""
@@ -387,6 +404,8 @@ class Importer:
                 return tensor_info(
                     [self._size(size, f"{name}_{k}") for k, size in enumerate(sizes)], dtype
                 )
+            case SequenceType() | OptionalType():
+                return ObjectStructInfo()
             case _:
                 raise FrontendError(f"the input {name!r} is no tensor of a known type")
 
@@ -417,7 +436,9 @@ def _shown(value: Value) -> str:
             return str(value.struct_info)
 
 
-def _schema_body(node: Node, operands: Sequence[Value], version: int) -> Graph | None:
+def _schema_body(
+    node: Node, operands: Sequence[Value], version: int, items: Mapping[Expr, str]
+) -> Graph | None:
     """The body that the schema of an operator has, in simpler operators."""
     try:
         schema: Any = onnx.defs.get_schema(node.op, version, node.domain)
@@ -427,7 +448,7 @@ def _schema_body(node: Node, operands: Sequence[Value], version: int) -> Graph |
         versions = [v for v in schema.function_opset_versions if v <= version]
         data = schema.get_function_with_opset_version(max(versions, default=schema.since_version))
     elif schema.has_context_dependent_function:
-        types = [_type_proto(value).SerializeToString() for value in operands]
+        types = [_type_proto(value, items).SerializeToString() for value in operands]
         versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
         data = schema.get_context_dependent_function_with_opset_version(
             max(versions, default=schema.since_version), node.proto.SerializeToString(), types
@@ -447,7 +468,7 @@ def _schema_body(node: Node, operands: Sequence[Value], version: int) -> Graph |
     return function.instance({**defaults, **node.attributes})
 
 
-def _type_proto(value: Value) -> onnx.TypeProto:
+def _type_proto(value: Value, items: Mapping[Expr, str]) -> onnx.TypeProto:
     match value:
         case None:
             return onnx.TypeProto()
@@ -458,7 +479,10 @@ def _type_proto(value: Value) -> onnx.TypeProto:
         case _:
             info = value.struct_info
             if not isinstance(info, TensorStructInfo):
-                return onnx.TypeProto()
+                item = views.code_of(items.get(value, "float32"))
+                return onnx.helper.make_sequence_type_proto(
+                    onnx.helper.make_tensor_type_proto(item, None)
+                )
             sizes: list[Any] | None = None
             if info.ndim >= 0:
                 try:

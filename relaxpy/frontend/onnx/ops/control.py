@@ -19,6 +19,7 @@ from relaxpy.frontend.onnx.context import (
     tensor_info,
     tensor_of,
 )
+from relaxpy.frontend.onnx.ops.sequences import as_object, item_dtype
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import Graph
 from relaxpy.frontend.shared.contents import Contents
@@ -30,6 +31,7 @@ from relaxpy.ir.relax.nodes import (
     FuncStructInfo,
     Function,
     If,
+    ObjectStructInfo,
     SeqExpr,
     ShapeStructInfo,
     StructInfo,
@@ -176,13 +178,18 @@ def _same(a: Size | None, b: Size | None) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Shape:
-    """What is known of a tensor: its datatype and sizes (None: not known), or not even its rank."""
+    """What is known of a tensor: its datatype and sizes (None: not known), or not even its rank.
+
+    The datatype of a sequence, which is an object, is "".
+    """
 
     dtype: str
     sizes: tuple[Size | None, ...] | None
 
     def info(self, cx: Context, *, fresh: bool) -> StructInfo:
         """The struct info; with `fresh`, sizes that are not known are new variables."""
+        if not self.dtype:
+            return ObjectStructInfo()
         if self.sizes is None:
             return tensor_of(None, self.dtype)
         if fresh:
@@ -195,6 +202,8 @@ class _Shape:
 
 def _shape(cx: Context, info: StructInfo | None) -> _Shape:
     """What a struct info says to this scope, without variables that are not visible here."""
+    if isinstance(info, ObjectStructInfo):
+        return _Shape("", None)
     if not isinstance(info, TensorStructInfo):
         raise UnsupportedError(f"expected a tensor, found {info}")
     if info.ndim < 0:
@@ -363,7 +372,7 @@ def _recursive(
 ) -> tuple[list[Value], list[Value]]:
     """The loop as a local function that calls itself in tail position."""
     cx.require_branches()
-    initial = [cx.emit(cx.tensor(value)) for value in loop.initial]
+    initial = [_state(cx, value) for value in loop.initial]
     shapes = [_shape(cx, value.struct_info) for value in initial]
     items: list[_Shape] | None = None if loop.outputs else []
     limit = None if loop.count is None else cx.emit(_scalar(cx, loop.count, "int64"))
@@ -372,7 +381,7 @@ def _recursive(
     function = None
     while function is None:
         shapes, items, function = _function(
-            cx, loop, shapes, items, limit, dtype_of(begin), backwards
+            cx, loop, initial, shapes, items, limit, dtype_of(begin), backwards
         )
     empty = [_empty(cx, item) for item in items]
     var, value = function
@@ -381,7 +390,18 @@ def _recursive(
     found: list[Value] = []
     for k, shape in enumerate([*shapes, *(_rows(cx, item, None) for item in items)]):
         found.append(_cast(cx, TupleGetItem(result, k), shape))
+        if k < len(initial) and not shape.dtype:
+            cx.importer.items[cx.tensor(found[-1])] = item_dtype(cx, initial[k])
     return found[: len(shapes)], found[len(shapes) :]
+
+
+def _state(cx: Context, value: Value) -> Expr:
+    """A value that a loop carries: a sequence is one of any length."""
+    if _is_tensor(value):
+        return cx.emit(cx.tensor(value))
+    if value is None:
+        value = R.null_value()
+    return as_object(cx, value)
 
 
 def _rows(cx: Context, item: _Shape, rows: Size | None) -> _Shape:
@@ -399,6 +419,7 @@ def _empty(cx: Context, item: _Shape) -> Expr:
 def _function(
     cx: Context,
     loop: _Loop,
+    initial: list[Expr],
     shapes: list[_Shape],
     items: list[_Shape] | None,
     limit: Expr | None,
@@ -409,6 +430,8 @@ def _function(
     i = Var("i", tensor_of((), counter))
     condition = Var("cond", tensor_of((), "bool"))
     states = [Var(f"v{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(shapes)]
+    for state, before in zip(states, initial, strict=True):
+        cx.importer.items[state] = item_dtype(cx, before)
     rows = [_rows(cx, item, None) for item in items or []]
     outputs = [Var(f"rows{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(rows)]
     params = [i, condition, *states, *outputs]
@@ -428,7 +451,7 @@ def _function(
                 number = i if counter == "int64" else cx.emit(R.astype(i, "int64"))
                 found = loop.step(number, condition, list(states))
                 goes_on = const(True) if found.cond is None else _scalar(cx, found.cond, "bool")
-                next_states = [cx.emit(cx.tensor(value)) for value in found.states]
+                next_states = [_state(cx, value) for value in found.states]
                 next_items = [cx.emit(cx.tensor(value)) for value in found.items]
                 state_infos = [value.struct_info for value in next_states]
                 item_infos = [value.struct_info for value in next_items]

@@ -1,0 +1,74 @@
+"""Packed functions on sequences of unknown length, which are Python's tuples, and on optionals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from relaxpy.exec.runtime.registry import register_func
+
+PREFIX = "relaxpy.onnx.sequence."
+
+
+def pack(*values: Any) -> tuple[Any, ...]:
+    """A sequence of these values."""
+    return values
+
+
+def length(sequence: Any) -> Any:
+    """The number of values."""
+    return np.array(len(sequence), np.int64)
+
+
+def at(sequence: Any, position: Any) -> Any:
+    """The value at a position; negative ones count from the end."""
+    return sequence[int(np.asarray(position).item())]
+
+
+def insert(sequence: Any, value: Any, position: Any = None) -> tuple[Any, ...]:
+    """The sequence with one value more, at its end by default."""
+    values = list(sequence)
+    place = len(values) if position is None else int(np.asarray(position).item())
+    values.insert(place, value)
+    return tuple(values)
+
+
+def erase(sequence: Any, position: Any = None) -> tuple[Any, ...]:
+    """The sequence without a value, the last one by default."""
+    values = list(sequence)
+    del values[-1 if position is None else int(np.asarray(position).item())]
+    return tuple(values)
+
+
+def concat(sequence: Any, axis: int, new_axis: int) -> Any:
+    """The values joined along an axis, or along a new one."""
+    arrays = [np.asarray(value) for value in sequence]
+    return np.stack(arrays, int(axis)) if new_axis else np.concatenate(arrays, int(axis))
+
+
+def split(x: Any, sizes: Any, axis: int) -> tuple[Any, ...]:
+    """The parts of a tensor along an axis: of these sizes, or of this size but the last."""
+    array, wanted = np.asarray(x), np.asarray(sizes)
+    whole = array.shape[int(axis)]
+    ends = np.cumsum(wanted)[:-1] if wanted.ndim else np.arange(int(wanted), whole, int(wanted))
+    return tuple(np.ascontiguousarray(part) for part in np.split(array, ends, int(axis)))
+
+
+def has(value: Any) -> Any:
+    """Whether an optional has a value."""
+    return np.array(value is not None, bool)
+
+
+def get(value: Any) -> Any:
+    """The value of an optional that has one."""
+    return value
+
+
+_FUNCTIONS: tuple[Callable[..., Any], ...] = (
+    *(pack, length, at, insert, erase),
+    *(concat, split, has, get),
+)
+for _function in _FUNCTIONS:
+    register_func(PREFIX + _function.__name__, _function, override=True, pure=True)

@@ -1,0 +1,217 @@
+"""Sequences: tuples where their length is known, else objects on which packed functions compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxpy.frontend.onnx.context import (
+    Context,
+    dtype_of,
+    normal_axis,
+    rank_of,
+    shape_of,
+    tensor_of,
+)
+from relaxpy.frontend.onnx.lists import PREFIX
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.onnx.view import OptionalType, SequenceType, dtype_of as dtype_of_code
+from relaxpy.frontend.shared.contents import Contents
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import (
+    Expr,
+    ObjectStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    const,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+
+OBJECT = ObjectStructInfo()
+
+
+def call(cx: Context, name: str, result: StructInfo, *args: Any) -> Var:
+    """A call of a packed function on sequences."""
+    return cx.builder.emit(R.call_pure_packed(PREFIX + name, *args, sinfo_args=[result]))
+
+
+def parts_of(cx: Context, sequence: Expr) -> list[Expr] | None:
+    """The values of a sequence of known length, or None."""
+    if isinstance(sequence, Tuple):
+        return list(sequence.fields)
+    info = sequence.struct_info
+    if isinstance(info, TupleStructInfo):
+        return [cx.emit(TupleGetItem(sequence, k)) for k in range(len(info.fields))]
+    return None
+
+
+def as_object(cx: Context, sequence: Expr) -> Expr:
+    """A sequence as one of unknown length."""
+    parts = parts_of(cx, sequence)
+    if parts is None:
+        return sequence
+    return _known(cx, call(cx, "pack", OBJECT, *parts), item_dtype(cx, sequence))
+
+
+def item_dtype(cx: Context, sequence: Expr) -> str:
+    """The datatype of the values of a sequence."""
+    parts = list(sequence.fields) if isinstance(sequence, Tuple) else []
+    known = cx.importer.items.get(sequence)
+    return known if known is not None else dtype_of(parts[0]) if parts else "float32"
+
+
+def _known(cx: Context, sequence: Expr, dtype: str) -> Expr:
+    cx.importer.items[sequence] = dtype
+    return sequence
+
+
+def _tuple(cx: Context, parts: list[Expr], dtype: str) -> Expr:
+    return _known(cx, Tuple(tuple(parts)), dtype)
+
+
+def _position(cx: Context, position: Value, count: int) -> int | None:
+    """A position that is known, counted from the front."""
+    known = None if position is None else cx.integers(position)
+    if known is None or not isinstance(known[0], int):
+        return None
+    place = known[0] + count if known[0] < 0 else known[0]
+    if not 0 <= place <= count:
+        raise UnsupportedError(f"position {known[0]} is not in a sequence of {count}")
+    return place
+
+
+def _at_run_time(cx: Context, position: Value) -> list[Expr]:
+    return [] if position is None else [cx.tensor(position)]
+
+
+@converter("SequenceEmpty")
+def sequence_empty(cx: Context, *, dtype: int = 1) -> Expr:
+    return _tuple(cx, [], dtype_of_code(dtype))
+
+
+@converter("SequenceConstruct")
+def sequence_construct(cx: Context, *inputs: Expr) -> Expr:
+    return _tuple(cx, [cx.emit(x) for x in inputs], dtype_of(inputs[0]))
+
+
+@converter("SequenceLength")
+def sequence_length(cx: Context, sequence: Expr) -> Expr:
+    parts = parts_of(cx, sequence)
+    if parts is not None:
+        return const(len(parts), "int64")
+    return call(cx, "length", tensor_of((), "int64"), sequence)
+
+
+@converter("SequenceAt")
+def sequence_at(cx: Context, sequence: Expr, position: Value) -> Expr:
+    parts = parts_of(cx, sequence)
+    if parts is not None:
+        place = _position(cx, position, len(parts))
+        if place is not None and place < len(parts):
+            return parts[place]
+    dtype = item_dtype(cx, sequence)
+    packed = as_object(cx, sequence)
+    return call(cx, "at", tensor_of(None, dtype), packed, *_at_run_time(cx, position))
+
+
+@converter("SequenceInsert")
+def sequence_insert(cx: Context, sequence: Expr, tensor: Expr, position: Value = None) -> Expr:
+    dtype = dtype_of(tensor)
+    parts = parts_of(cx, sequence)
+    if parts is not None:
+        place = len(parts) if position is None else _position(cx, position, len(parts))
+        if place is not None:
+            return _tuple(cx, [*parts[:place], cx.emit(tensor), *parts[place:]], dtype)
+    packed = as_object(cx, sequence)
+    at = _at_run_time(cx, position)
+    return _known(cx, call(cx, "insert", OBJECT, packed, tensor, *at), dtype)
+
+
+@converter("SequenceErase")
+def sequence_erase(cx: Context, sequence: Expr, position: Value = None) -> Expr:
+    dtype = item_dtype(cx, sequence)
+    parts = parts_of(cx, sequence)
+    if parts is not None:
+        place = len(parts) - 1 if position is None else _position(cx, position, len(parts))
+        if place is not None and 0 <= place < len(parts):
+            return _tuple(cx, [*parts[:place], *parts[place + 1 :]], dtype)
+    packed = as_object(cx, sequence)
+    return _known(cx, call(cx, "erase", OBJECT, packed, *_at_run_time(cx, position)), dtype)
+
+
+@converter("ConcatFromSequence")
+def concat_from_sequence(cx: Context, sequence: Expr, *, axis: int, new_axis: int = 0) -> Expr:
+    parts = parts_of(cx, sequence)
+    if parts:
+        fields = Tuple(tuple(parts))
+        return R.stack(fields, axis) if new_axis else R.concat(fields, axis)
+    info = tensor_of(None, item_dtype(cx, sequence))
+    return call(cx, "concat", info, sequence, axis, new_axis)
+
+
+@converter("SplitToSequence")
+def split_to_sequence(
+    cx: Context, x: Expr, split: Value = None, *, axis: int = 0, keepdims: int = 1
+) -> Expr:
+    place = normal_axis(axis, rank_of(x))
+    whole = shape_of(x)[place]
+    sizes = [1] if split is None else cx.integers(split)
+    if sizes is None or not isinstance(whole, int):
+        if split is None:
+            raise UnsupportedError("the size of the axis is symbolic, expected a number")
+        made = call(cx, "split", OBJECT, x, cx.tensor(split), place)
+        return _known(cx, made, dtype_of(x))
+    is_scalar = split is None or _rank(split) == 0
+    known = [size for size in sizes if isinstance(size, int)]
+    if is_scalar:
+        known = [min(known[0], whole - k) for k in range(0, whole, known[0])]
+    parts, begin = [], 0
+    for size in known:
+        part = R.strided_slice(x, [place], [begin], [begin + size])
+        begin += size
+        squeezed = split is None and not keepdims
+        parts.append(cx.emit(R.squeeze(part, [place]) if squeezed else part))
+    return _tuple(cx, parts, dtype_of(x))
+
+
+def _rank(value: Value) -> int:
+    if isinstance(value, Contents):
+        return int(value.array.ndim)
+    assert value is not None
+    return rank_of(value)
+
+
+@converter("Optional")
+def optional(cx: Context, value: Value = None, *, type: Any = None) -> Value:
+    if value is not None:
+        return value
+    kind = type.item if isinstance(type, OptionalType) else type
+    if isinstance(kind, SequenceType):
+        kind = kind.item
+    return _known(cx, cx.builder.emit(R.null_value()), getattr(kind, "dtype", "float32"))
+
+
+def _may_be_absent(value: Value) -> bool:
+    return isinstance(value, Expr) and isinstance(value.struct_info, ObjectStructInfo)
+
+
+@converter("OptionalHasElement")
+def optional_has_element(cx: Context, value: Value = None) -> Expr:
+    if value is not None and _may_be_absent(value):
+        return call(cx, "has", tensor_of((), "bool"), value)
+    return const(value is not None)
+
+
+@converter("OptionalGetElement")
+def optional_get_element(cx: Context, value: Value) -> Value:
+    if not _may_be_absent(value):
+        return value
+    assert isinstance(value, Expr)
+    kind = cx.importer.optionals.get(value)
+    dtype = item_dtype(cx, value)
+    if isinstance(kind, TensorStructInfo):
+        return call(cx, "get", kind, value)
+    return _known(cx, call(cx, "get", OBJECT, value), dtype)
