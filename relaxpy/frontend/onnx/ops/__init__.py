@@ -8,6 +8,7 @@ from relaxpy.frontend.onnx.ops import (
     images as images,
     linear as linear,
     losses as losses,
+    microsoft as microsoft,
     movement as movement,
     normalize as normalize,
     pool as pool,

@@ -1,0 +1,417 @@
+"""Fused operators of the domain com.microsoft, which ONNX Runtime's optimiser writes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from relaxpy.frontend.onnx.context import Context, dtype_of, product, rank_of, scalar, shape_of
+from relaxpy.frontend.onnx.ops.conv import conv
+from relaxpy.frontend.onnx.ops.quantized import dequantized, dynamic_quantize_linear, quantized
+from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.onnx.view import code_of
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+
+DOMAIN = "com.microsoft"
+
+
+@converter("Gelu", domain=DOMAIN)
+def gelu(cx: Context, x: Expr) -> Expr:
+    return R.nn.gelu(x)
+
+
+@converter("BiasGelu", domain=DOMAIN)
+def bias_gelu(cx: Context, a: Expr, b: Expr) -> Expr:
+    return R.nn.gelu(R.add(a, b))
+
+
+@converter("FastGelu", domain=DOMAIN)
+def fast_gelu(cx: Context, x: Expr, bias: Expr | None = None) -> Expr:
+    return R.nn.gelu_tanh(x if bias is None else R.add(x, bias))
+
+
+@converter("QuickGelu", domain=DOMAIN)
+def quick_gelu(cx: Context, x: Expr, *, alpha: float = 1.702) -> Expr:
+    return R.multiply(x, R.sigmoid(R.multiply(x, scalar(alpha, x))))
+
+
+@converter("FusedMatMul", "TransposeMatMul", domain=DOMAIN)
+def fused_matmul(
+    cx: Context,
+    a: Expr,
+    b: Expr,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,  # noqa: N803
+    transB: int = 0,  # noqa: N803
+    transBatchA: int = 0,  # noqa: N803
+    transBatchB: int = 0,  # noqa: N803
+) -> Expr:
+    if transBatchA or transBatchB:
+        raise UnsupportedError("transBatchA and transBatchB are not imported")
+    result = R.matmul(_transposed(a) if transA else a, _transposed(b) if transB else b)
+    return result if alpha == 1.0 else R.multiply(result, scalar(alpha, a))
+
+
+def _transposed(x: Expr) -> Expr:
+    rank = rank_of(x)
+    if rank < 2:
+        return x
+    return R.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+@converter("FusedConv", domain=DOMAIN)
+def fused_conv(
+    cx: Context,
+    x: Expr,
+    w: Expr,
+    b: Expr | None = None,
+    z: Expr | None = None,
+    *,
+    activation: str = "",
+    activation_params: Sequence[float] | None = None,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Expr:
+    result = conv(
+        cx,
+        x,
+        w,
+        b,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
+    y = result if z is None else R.add(result, z)
+    parameters = list(activation_params or [])
+    match activation:
+        case "":
+            return y
+        case "Relu":
+            return R.nn.relu(y)
+        case "Sigmoid":
+            return R.sigmoid(y)
+        case "Tanh":
+            return R.tanh(y)
+        case "LeakyRelu":
+            return R.nn.leakyrelu(y, parameters[0] if parameters else 0.01)
+        case "Clip":
+            low, high = parameters
+            return R.clip(y, low, high)
+        case _:
+            raise UnsupportedError(f"the activation {activation!r} is not imported")
+
+
+# -- Normalisation ----------------------------------------------------------------------------
+
+
+def _rms(cx: Context, x: Expr, scale: Expr, epsilon: float) -> Expr:
+    return R.nn.rms_norm(x, scale, [-1], epsilon)
+
+
+@converter("SimplifiedLayerNormalization", domain=DOMAIN)
+@converter("SimplifiedLayerNormalization", ignored=["stash_type"])
+def simplified_layer_normalization(
+    cx: Context, x: Expr, scale: Expr, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Expr:
+    if axis not in (-1, rank_of(x) - 1):
+        raise UnsupportedError(f"axis {axis} is not the last one")
+    return _rms(cx, x, scale, epsilon)
+
+
+@converter("SkipSimplifiedLayerNormalization", domain=DOMAIN)
+def skip_simplified_layer_normalization(
+    cx: Context,
+    x: Expr,
+    skip: Expr,
+    gamma: Expr,
+    bias: Expr | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> list[Expr | None]:
+    total = R.add(x, skip)
+    total = cx.emit(total if bias is None else R.add(total, bias))
+    return [_rms(cx, total, gamma, epsilon), None, None, total]
+
+
+def _layer(cx: Context, x: Expr, gamma: Expr, beta: Expr | None, epsilon: float) -> Expr:
+    offset = R.zeros_like(gamma) if beta is None else beta
+    return R.nn.layer_norm(x, gamma, offset, [-1], epsilon)
+
+
+@converter("SkipLayerNormalization", domain=DOMAIN)
+def skip_layer_normalization(
+    cx: Context,
+    x: Expr,
+    skip: Expr,
+    gamma: Expr,
+    beta: Expr | None = None,
+    bias: Expr | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> list[Expr | None]:
+    total = R.add(x, skip)
+    total = cx.emit(total if bias is None else R.add(total, bias))
+    return [_layer(cx, total, gamma, beta, epsilon), None, None, total]
+
+
+@converter("EmbedLayerNormalization", domain=DOMAIN, ignored=["mask_index_type"])
+def embed_layer_normalization(
+    cx: Context,
+    input_ids: Expr,
+    segment_ids: Expr | None,
+    word_embedding: Expr,
+    position_embedding: Expr,
+    segment_embedding: Expr | None = None,
+    gamma: Expr | None = None,
+    beta: Expr | None = None,
+    mask: Expr | None = None,
+    position_ids: Expr | None = None,
+    *,
+    epsilon: float = 1e-12,
+) -> list[Expr]:
+    if gamma is None:
+        raise UnsupportedError("operand gamma is missing")
+    batch, length = shape_of(input_ids)
+    total = R.take(word_embedding, input_ids, axis=0)
+    if position_ids is None:
+        positions = R.strided_slice(position_embedding, [0], [0], [length])
+    else:
+        positions = R.take(position_embedding, position_ids, axis=0)
+    total = R.add(total, positions)
+    if segment_ids is not None and segment_embedding is not None:
+        total = R.add(total, R.take(segment_embedding, segment_ids, axis=0))
+    total = cx.emit(total)
+    count = R.zeros((batch,), "int32") if mask is None else R.sum(R.astype(mask, "int32"), axis=[1])
+    return [_layer(cx, total, gamma, beta, epsilon), count, total]
+
+
+# -- Attention --------------------------------------------------------------------------------
+
+
+def _heads(cx: Context, x: Expr, heads: int) -> Expr:
+    """(batch, length, heads * size) as (batch, heads, length, size)."""
+    batch, length, width = shape_of(x)
+    if not isinstance(width, int) or width % heads:
+        raise UnsupportedError(f"a width of {width} is no multiple of {heads} heads")
+    return R.permute_dims(R.reshape(x, (batch, length, heads, width // heads)), [0, 2, 1, 3])
+
+
+def _attended(
+    cx: Context,
+    q: Expr,
+    k: Expr,
+    v: Expr,
+    scale: float,
+    bias: Expr | None,
+    mask: Expr | None,
+    filter_value: float,
+    *,
+    causal: bool,
+) -> Expr:
+    """Attention of (batch, heads, length, size) in the layout (batch, length, heads * size)."""
+    q, k, v = cx.emit(q), cx.emit(k), cx.emit(v)
+    batch, heads, length, size = shape_of(q)
+    width = shape_of(v)[3]
+    scores = R.matmul(q, _transposed(k))
+    scores = cx.emit(R.multiply(scores, scalar(scale or 1 / math.sqrt(float(size)), q)))  # type: ignore[arg-type]
+    if bias is not None:
+        scores = R.add(scores, bias)
+    if mask is not None:
+        axes = {2: [1, 2], 3: [1], 4: []}.get(rank_of(mask))
+        if axes is None:
+            raise UnsupportedError(f"a mask of rank {rank_of(mask)} is not imported")
+        seen = R.astype(mask, "bool")
+        seen = R.expand_dims(seen, axes) if axes else seen
+        scores = R.where(seen, scores, R.add(scores, scalar(filter_value, q)))
+    if causal:
+        every = shape_of(k)[2]
+        rows = R.arange(every - length, every, 1, "int64")
+        columns = R.arange(0, every, 1, "int64")
+        seen = R.greater_equal(R.expand_dims(rows, 1), columns)
+        scores = R.where(seen, scores, scalar(filter_value, q))
+    found = R.permute_dims(R.matmul(R.nn.softmax(scores, -1), v), [0, 2, 1, 3])
+    return R.reshape(found, (batch, length, product([heads, width])))
+
+
+@converter("Attention", domain=DOMAIN)
+def attention(
+    cx: Context,
+    x: Expr,
+    weights: Expr,
+    bias: Expr | None = None,
+    mask_index: Expr | None = None,
+    past: Expr | None = None,
+    attention_bias: Expr | None = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = -10000.0,
+    qkv_hidden_sizes: Sequence[int] | None = None,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> list[Expr]:
+    if past is not None:
+        raise UnsupportedError("the state of earlier calls (past) is not imported")
+    every = R.matmul(x, weights)
+    every = cx.emit(every if bias is None else R.add(every, bias))
+    width = shape_of(every)[2]
+    if not isinstance(width, int):
+        raise UnsupportedError("the width of the weights is symbolic")
+    sizes = list(qkv_hidden_sizes or [width // 3] * 3)
+    ends = [0, sizes[0], sizes[0] + sizes[1], sum(sizes)]
+    q, k, v = (
+        _heads(cx, cx.emit(R.strided_slice(every, [2], [a], [b])), num_heads)
+        for a, b in itertools.pairwise(ends)
+    )
+    return [
+        _attended(
+            cx,
+            q,
+            k,
+            v,
+            scale,
+            attention_bias,
+            mask_index,
+            mask_filter_value,
+            causal=bool(unidirectional),
+        )
+    ]
+
+
+@converter("MultiHeadAttention", domain=DOMAIN)
+def multi_head_attention(
+    cx: Context,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    bias: Expr | None = None,
+    key_padding_mask: Expr | None = None,
+    attention_bias: Expr | None = None,
+    past_key: Expr | None = None,
+    past_value: Expr | None = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = -10000.0,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> list[Expr]:
+    parts = [query, key, value]
+    if bias is not None:
+        begin, shifted = 0, []
+        for part in parts:
+            width = shape_of(part)[-1]
+            shifted.append(
+                cx.emit(R.add(part, R.strided_slice(bias, [0], [begin], [begin + width])))
+            )
+            begin = begin + width  # type: ignore[assignment]
+        parts = shifted
+    q, k, v = (x if rank_of(x) == 4 else cx.emit(_heads(cx, x, num_heads)) for x in parts)
+    if past_key is not None and past_value is not None:
+        k = cx.emit(R.concat([past_key, k], axis=2))
+        v = cx.emit(R.concat([past_value, v], axis=2))
+    y = _attended(
+        cx,
+        q,
+        k,
+        v,
+        scale,
+        attention_bias,
+        key_padding_mask,
+        mask_filter_value,
+        causal=bool(unidirectional),
+    )
+    return [y, k, v]
+
+
+# -- Quantisation -----------------------------------------------------------------------------
+
+
+@converter("DynamicQuantizeMatMul", domain=DOMAIN)
+def dynamic_quantize_matmul(
+    cx: Context,
+    a: Expr,
+    b: Expr,
+    b_scale: Expr,
+    b_zero_point: Expr | None = None,
+    bias: Expr | None = None,
+) -> Expr:
+    rounded, scale, zero = dynamic_quantize_linear(cx, a)
+    left = dequantized(cx.emit(rounded), scale, zero, dtype_of(a))
+    result = R.matmul(left, dequantized(b, b_scale, b_zero_point, dtype_of(a)))
+    return result if bias is None else R.add(result, bias)
+
+
+@converter("MatMulNBits", domain=DOMAIN, ignored=["accuracy_level"])
+def matmul_nbits(
+    cx: Context,
+    a: Expr,
+    b: Expr,
+    scales: Expr,
+    zero_points: Expr | None = None,
+    g_idx: Expr | None = None,
+    bias: Expr | None = None,
+    *,
+    K: int,  # noqa: N803
+    N: int,  # noqa: N803
+    bits: int = 4,
+    block_size: int,
+) -> Expr:
+    if g_idx is not None or bits not in (4, 8):
+        raise UnsupportedError("blocks by g_idx, or of other than 4 or 8 bits, are not imported")
+    blocks = -(-K // block_size)
+    wide = dtype_of(a)
+
+    def unpacked(packed: Expr, row: int) -> Expr:
+        whole = R.reshape(packed, (N, -1))
+        if bits == 4:
+            low = R.bitwise_and(whole, scalar(15, packed))
+            both = R.stack([low, R.right_shift(whole, scalar(4, packed))], axis=2)
+            whole = R.reshape(both, (N, -1))
+        return R.astype(R.strided_slice(cx.emit(whole), [1], [0], [row]), wide)
+
+    values = R.reshape(unpacked(b, blocks * block_size), (N, blocks, block_size))
+    middle: Expr = scalar(1 << (bits - 1), a)
+    if zero_points is not None:
+        if dtype_of(zero_points) == "uint8":
+            middle = unpacked(zero_points, blocks)
+        else:
+            middle = R.reshape(zero_points, (N, blocks))
+        middle = R.expand_dims(middle, 2)
+    factors = R.reshape(scales, (N, blocks, 1))
+    weights = R.reshape(R.multiply(R.subtract(values, middle), factors), (N, blocks * block_size))
+    result = R.matmul(a, R.permute_dims(R.strided_slice(cx.emit(weights), [1], [0], [K])))
+    return result if bias is None else R.add(result, bias)
+
+
+def _qlinear(op: str) -> None:
+    def convert(
+        cx: Context,
+        a: Expr,
+        a_scale: Expr,
+        a_zero: Expr | None,
+        b: Expr,
+        b_scale: Expr,
+        b_zero: Expr | None,
+        c_scale: Expr,
+        c_zero: Expr | None = None,
+    ) -> Expr:
+        left = dequantized(a, a_scale, a_zero, "float32")
+        right = dequantized(b, b_scale, b_zero, "float32")
+        value = getattr(R, op)(left, right)
+        return quantized(cx, value, c_scale, c_zero, code_of(dtype_of(a)), 1, "float32")
+
+    converter({"add": "QLinearAdd", "multiply": "QLinearMul"}[op], domain=DOMAIN)(convert)
+
+
+_qlinear("add")
+_qlinear("multiply")
