@@ -41,11 +41,15 @@ def _heads(cx: Context, x: Expr, count: int | None) -> Expr:
     return cx.emit(R.reshape(x, (batch, length, count, simple(width // count))))
 
 
-def _joined(cx: Context, past: Expr | None, new: Expr, axis: int) -> Expr:
-    """Keys or values behind those of a cache, which has the axis of heads first."""
-    if past is None:
-        return new
-    return cx.emit(R.concat([R.permute_dims(past, _HEADS_FIRST), new], axis))
+def _state(cx: Context, x: Expr, count: int | None, past: Expr | None) -> tuple[Expr, Expr]:
+    """Keys or values behind those of a cache: with heads behind positions, and before them."""
+    if rank_of(x) == 3:
+        behind = _heads(cx, x, count)
+        x = cx.emit(R.permute_dims(behind, _HEADS_FIRST))
+        if past is None:
+            return behind, x
+    before = x if past is None else cx.emit(R.concat([past, x], 2))
+    return cx.emit(R.permute_dims(before, _HEADS_FIRST)), before
 
 
 def _equal(a: Size, b: Size) -> bool:
@@ -156,11 +160,9 @@ def attention(
     softmax_precision: int | None = None,
 ) -> list[Expr]:
     dtype, flat = dtype_of(q), rank_of(q) == 3
-    query, new_key, new_value = (
-        _heads(cx, x, count)
-        for x, count in ((q, q_num_heads), (k, kv_num_heads), (v, kv_num_heads))
-    )
-    key, value = _joined(cx, past_key, new_key, 1), _joined(cx, past_value, new_value, 1)
+    query = _heads(cx, q, q_num_heads)
+    key, present_key = _state(cx, k, kv_num_heads, past_key)
+    value, present_value = _state(cx, v, kv_num_heads, past_value)
     batch, length, heads, width = shape_of(query)
     full = [batch, heads, length, shape_of(key)[1]]
     if scale is None and not isinstance(width, int):
@@ -174,7 +176,7 @@ def attention(
     causal: str | None = None
     if is_causal and mask is None and valid is None and max(windows) < 0:
         if not isinstance(past, int) or past:
-            causal = "BottomRight" if _equal(shape_of(new_key)[1], length) else None
+            causal = "BottomRight" if _equal(shape_of(k)[-2], length) else None
         else:
             causal = "TopLeft"
     allowed = None
@@ -198,10 +200,7 @@ def attention(
         result = R.reshape(y, (batch, length, product(shape_of(y)[2:])))
     else:
         result = R.permute_dims(y, _HEADS_FIRST)
-    presents = []
-    if len(cx.node.outputs) > 1:
-        presents = [cx.emit(R.permute_dims(part, _HEADS_FIRST)) for part in (key, value)]
-    return [cx.emit(result), *presents, shown]
+    return [cx.emit(result), present_key, present_value, shown]
 
 
 def _nothing(cx: Context, bias: Expr) -> Expr:
