@@ -3,6 +3,7 @@
 from relaxpy.frontend.onnx.ops import (
     attention as attention,
     control as control,
+    classical as classical,
     conv as conv,
     elementwise as elementwise,
     images as images,
@@ -19,4 +20,5 @@ from relaxpy.frontend.onnx.ops import (
     sequences as sequences,
     signal as signal,
     text as text,
+    training as training,
 )
