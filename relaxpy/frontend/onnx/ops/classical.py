@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from relaxpy.dataclass import dataclass
-from relaxpy.frontend.onnx.context import Context, dtype_of, is_float, rank_of, scalar, shape_of
+from relaxpy.frontend.onnx.context import (
+    Context,
+    dtype_of,
+    is_float,
+    literal,
+    rank_of,
+    scalar,
+    shape_of,
+)
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, Tuple, const
@@ -29,7 +37,7 @@ def _rows(cx: Context, x: Expr) -> Expr:
 
 
 def _vector(values: Sequence[float]) -> Expr:
-    return const(np.array(values, np.float32))
+    return literal(np.array(values, np.float32))
 
 
 @converter("Scaler", domain=DOMAIN)
@@ -71,11 +79,11 @@ def imputer(
     replaced_value_int64: int = 0,
 ) -> Expr:
     if is_float(x):
-        new: Expr = const(np.array(imputed_value_floats, dtype_of(x)))
+        new: Expr = literal(np.array(imputed_value_floats, dtype_of(x)))
         nan = np.isnan(replaced_value_float)
         is_old = R.isnan(x) if nan else R.equal(x, scalar(replaced_value_float, x))
     else:
-        new = const(np.array(imputed_value_int64s, dtype_of(x)))
+        new = literal(np.array(imputed_value_int64s, dtype_of(x)))
         is_old = R.equal(x, scalar(replaced_value_int64, x))
     return R.where(is_old, new, x)
 
@@ -84,7 +92,7 @@ def imputer(
 def one_hot_encoder(
     cx: Context, x: Expr, *, cats_int64s: Sequence[int] = (), zeros: int = 1
 ) -> Expr:
-    categories = const(np.array(cats_int64s, np.int64))
+    categories = literal(np.array(cats_int64s, np.int64))
     whole = R.expand_dims(R.astype(x, "int64"), -1)
     return R.astype(R.equal(whole, categories), "float32")
 
@@ -125,12 +133,12 @@ def label_encoder(
         values, default = np.array(values_int64s, np.int64), np.array(default_int64)
     if keys.dtype == object or values.dtype == object or not keys.size:
         raise UnsupportedError("labels that are strings are not imported")
-    equal = R.equal(R.expand_dims(x, -1), const(keys.astype(dtype_of(x))))
+    equal = R.equal(R.expand_dims(x, -1), literal(keys.astype(dtype_of(x))))
     if is_float(x) and np.isnan(keys.astype(np.float64)).any():
-        nan = R.logical_and(R.isnan(R.expand_dims(x, -1)), const(np.isnan(keys)))
+        nan = R.logical_and(R.isnan(R.expand_dims(x, -1)), literal(np.isnan(keys)))
         equal = R.logical_or(equal, nan)
     hit = cx.emit(R.astype(equal, "int32"))
-    table = const(np.append(values, default.astype(values.dtype)))
+    table = literal(np.append(values, default.astype(values.dtype)))
     first = R.argmax(hit, axis=-1)
     none = R.full((), const(len(keys), "int64"), "int64")
     return R.take(table, R.where(R.equal(R.max(hit, axis=[-1]), const(0, "int32")), none, first), 0)
@@ -163,7 +171,7 @@ def linear_regressor(
     targets: int = 1,
 ) -> Expr:
     weights = np.array(coefficients, np.float32).reshape(targets, -1).T.copy()
-    scores = R.matmul(_rows(cx, x), const(weights))
+    scores = R.matmul(_rows(cx, x), literal(weights))
     return _post(cx, R.add(scores, _vector(intercepts)) if intercepts else scores, post_transform)
 
 
@@ -177,9 +185,9 @@ def _labels(cx: Context, labels: Sequence[int], scores: Expr, transform: str) ->
         is_second = R.squeeze(R.greater(score, scalar(half, score)), [1])
         other = R.subtract(scalar(1, score), score) if half else R.negative(score)
         both = R.concat(Tuple((cx.emit(other), score)), 1)
-        return [R.take(const(names), R.astype(is_second, "int64"), 0), both]
+        return [R.take(literal(names), R.astype(is_second, "int64"), 0), both]
     place = R.argmax(scores, axis=1)
-    return [R.take(const(names), place, 0), _post(cx, scores, transform)]
+    return [R.take(literal(names), place, 0), _post(cx, scores, transform)]
 
 
 @converter("LinearClassifier", domain=DOMAIN, ignored=["multi_class"])
@@ -197,7 +205,7 @@ def linear_classifier(
     if not classlabels_ints or not isinstance(width, int):
         raise UnsupportedError("labels that are strings are not imported")
     weights = np.array(coefficients, np.float32).reshape(-1, width).T.copy()
-    scores = R.matmul(data, const(weights))
+    scores = R.matmul(data, literal(weights))
     scores = cx.emit(R.add(scores, _vector(intercepts)) if intercepts else scores)
     return _labels(cx, classlabels_ints, scores, post_transform)
 
@@ -240,8 +248,8 @@ class _Forest:
     def votes(self, cx: Context, x: Expr) -> Expr:
         """The weights of the leaf of each tree: (observations, trees, votes)."""
         rows = shape_of(x)[0]
-        node = R.broadcast_to(const(self.roots), (rows, len(self.roots)))
-        tables = [const(t) for t in (self.feature, self.limit, self.yes, self.no, self.nan)]
+        node = R.broadcast_to(literal(self.roots), (rows, len(self.roots)))
+        tables = [literal(t) for t in (self.feature, self.limit, self.yes, self.no, self.nan)]
         modes = sorted(set(self.mode.tolist()))
         for _ in range(self.depth):
             at = cx.emit(node)
@@ -250,12 +258,12 @@ class _Forest:
             tests = [_test(_MODES[m], value, limit) for m in modes]
             goes = tests[0]
             for m, test in zip(modes[1:], tests[1:], strict=True):
-                mode = R.take(const(self.mode), at, axis=0)
+                mode = R.take(literal(self.mode), at, axis=0)
                 goes = R.where(R.equal(mode, const(m, "int64")), test, goes)
             if self.nan.any():
                 goes = R.logical_or(goes, R.logical_and(R.isnan(value), nan))
             node = R.where(goes, yes, no)
-        return cx.emit(R.take(const(self.weights), cx.emit(node), axis=0))
+        return cx.emit(R.take(literal(self.weights), cx.emit(node), axis=0))
 
 
 def _test(mode: str, value: Expr, limit: Expr) -> Expr:
@@ -372,5 +380,5 @@ def tree_ensemble_classifier(
     score = cx.emit(_post(cx, scores, post_transform))
     is_second = R.squeeze(R.greater(score, scalar(0.5, score)), [1])
     both = R.concat(Tuple((cx.emit(R.subtract(scalar(1, score), score)), score)), 1)
-    names = const(np.array(classlabels_int64s, np.int64))
+    names = literal(np.array(classlabels_int64s, np.int64))
     return [R.take(names, R.astype(is_second, "int64"), 0), both]

@@ -386,7 +386,7 @@ def _recursive(
     empty = [_empty(cx, item) for item in items]
     var, value = function
     bound = cx.builder.emit(value, var=var)
-    result = cx.builder.emit(Call(bound, [begin, first, *initial, *empty]))
+    result = cx.builder.emit(Call(bound, (begin, first, *initial, *empty)))
     found: list[Value] = []
     for k, shape in enumerate([*shapes, *(_rows(cx, item, None) for item in items)]):
         found.append(_cast(cx, TupleGetItem(result, k), shape))
@@ -467,7 +467,7 @@ def _function(
                     ]
                     one = const(1, counter)
                     again = [cx.emit(R.add(i, one)), goes_on, *next_states, *grown]
-                    then = _closed(cx, [cx.builder.emit(Call(itself, again))])
+                    then = _closed(cx, [cx.builder.emit(Call(itself, tuple(again)))])
                 else:
                     cx.builder.end_scope()
             if fits:

@@ -39,18 +39,18 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
     table: dict[str, Activation] = {
         "tanh": intrin.tanh,
         "sigmoid": intrin.sigmoid,
-        "relu": lambda x: ops.max(x, zero(x)),
+        "relu": lambda x: ops.maximum(x, zero(x)),
         "affine": lambda x: x * _number(a(1.0), x) + _number(b(0.0), x),
         "leakyrelu": lambda x: tir.Select(x >= zero(x), x, x * _number(a(0.01), x)),
         "thresholdedrelu": lambda x: tir.Select(x > _number(a(1.0), x), x, zero(x)),
         "scaledtanh": lambda x: intrin.tanh(x * _number(b(1.0), x)) * _number(a(1.0), x),
-        "hardsigmoid": lambda x: ops.max(
-            ops.min(x * _number(a(0.2), x) + _number(b(0.5), x), _number(1, x)), zero(x)
+        "hardsigmoid": lambda x: ops.maximum(
+            ops.minimum(x * _number(a(0.2), x) + _number(b(0.5), x), _number(1, x)), zero(x)
         ),
         "elu": lambda x: tir.Select(
             x >= zero(x), x, (intrin.exp(x) - _number(1, x)) * _number(a(1.0), x)
         ),
-        "softsign": lambda x: x / (_number(1, x) + ops.abs(x)),
+        "softsign": lambda x: x / (_number(1, x) + intrin.abs(x)),
         "softplus": lambda x: intrin.log(_number(1, x) + intrin.exp(x)),
     }
     if name.lower() not in table:
@@ -157,7 +157,7 @@ class _Walk:
     def clipped(self, x: PrimExpr) -> PrimExpr:
         if self.clip is None:
             return x
-        return ops.max(ops.min(x, _number(self.clip, x)), _number(-self.clip, x))
+        return ops.maximum(ops.minimum(x, _number(self.clip, x)), _number(-self.clip, x))
 
     def results(
         self, first: Sequence[Tensor], new: Sequence[Element], states: Sequence[Tensor]
