@@ -325,7 +325,7 @@ def _lstm_kernel(
     out = gate(1, f, "o", cells)
     return walk.results(
         [_first(state), _first(cell)],
-        [lambda t, b, j: out(t, b, j) * last(walk.clipped(cells(t, b, j))), cells],
+        [lambda t, b, j: out(t, b, j) * last(cells(t, b, j)), cells],
         [h, c],
     )
 
