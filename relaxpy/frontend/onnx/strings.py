@@ -75,6 +75,18 @@ def normalize(x: Any, change: str, case_sensitive: int, stopwords: str) -> Array
     return _objects(kept, (1, len(kept)) if rows.ndim == 2 else (len(kept),))
 
 
+def labels(x: Any, rows: str, dtype: str) -> Array:
+    """The label of each element, by a JSON list of keys, labels, and the label of all others."""
+    keys, values, default = json.loads(rows)
+    table = dict(zip(keys, values, strict=True))
+    flat = np.asarray(x).reshape(-1)
+    items = _texts(flat) if keys and isinstance(keys[0], str) else flat.tolist()
+    found = [table.get(item, default) for item in items]
+    if dtype:
+        return np.array(found).astype(dtype).reshape(np.shape(x))
+    return _objects(found, np.shape(x))
+
+
 def from_numbers(x: Any) -> Array:
     """The texts of numbers."""
     array = np.asarray(x)
@@ -133,6 +145,7 @@ def tf_idf(x: Any, settings: str) -> Array:
 
 
 for _function in (
-    *(literal, concat, equal, full_match, split, normalize, from_numbers, to_numbers, tf_idf),
+    *(literal, concat, equal, full_match, split, normalize),
+    *(labels, from_numbers, to_numbers, tf_idf),
 ):
     register_func(PREFIX + _function.__name__, _function, override=True, pure=True)

@@ -2,8 +2,8 @@
 
 from relaxpy.frontend.onnx.ops import (
     attention as attention,
-    control as control,
     classical as classical,
+    control as control,
     conv as conv,
     elementwise as elementwise,
     images as images,
@@ -14,6 +14,7 @@ from relaxpy.frontend.onnx.ops import (
     normalize as normalize,
     pool as pool,
     quantized as quantized,
+    random as random,
     recurrent as recurrent,
     reduce as reduce,
     resize as resize,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,10 +17,12 @@ from relaxpy.frontend.onnx.context import (
     rank_of,
     scalar,
     shape_of,
+    tensor_of,
 )
+from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.relax.nodes import Expr, Tuple, const
+from relaxpy.ir.relax.nodes import Expr, StructInfo, Tuple, const
 from relaxpy.ir.relax.op.definition.registry import R
 
 DOMAIN = "ai.onnx.ml"
@@ -108,6 +111,11 @@ def feature_vectorizer(cx: Context, *x: Expr, inputdimensions: Sequence[int] = (
     return R.concat(Tuple(tuple(_rows(cx, part) for part in x)), 1)
 
 
+def _labels_info(x: Expr, dtype: str) -> StructInfo:
+    """The struct info of labels: of the shape of `x`, unless its elements are strings."""
+    return tensor_of(None if text.are_strings(x) else shape_of(x), dtype)
+
+
 @converter("LabelEncoder", domain=DOMAIN)
 def label_encoder(
     cx: Context,
@@ -115,24 +123,36 @@ def label_encoder(
     *,
     default_float: float = -0.0,
     default_int64: int = -1,
+    default_string: str = "_Unused",
     default_tensor: Array = None,
     keys_floats: Sequence[float] = (),
     keys_int64s: Sequence[int] = (),
+    keys_strings: Sequence[str] = (),
     keys_tensor: Array = None,
     values_floats: Sequence[float] = (),
     values_int64s: Sequence[int] = (),
+    values_strings: Sequence[str] = (),
     values_tensor: Array = None,
 ) -> Expr:
-    keys = np.asarray(keys_tensor if keys_tensor is not None else keys_floats or keys_int64s)
+    given = keys_strings or keys_floats or keys_int64s
+    keys = np.asarray(keys_tensor if keys_tensor is not None else given)
     if values_tensor is not None:
         values = np.asarray(values_tensor)
         default = np.asarray(0 if default_tensor is None else default_tensor).reshape(())
+    elif values_strings:
+        values, default = np.array(values_strings, object), np.array(default_string, object)
     elif values_floats:
         values, default = np.array(values_floats, np.float32), np.array(default_float)
     else:
         values, default = np.array(values_int64s, np.int64), np.array(default_int64)
-    if keys.dtype == object or values.dtype == object or not keys.size:
-        raise UnsupportedError("labels that are strings are not imported")
+    if not keys.size:
+        raise UnsupportedError("it has no keys")
+    if keys.dtype.kind in "OU" or values.dtype.kind in "OU":
+        rows = [keys.reshape(-1).tolist(), values.reshape(-1).tolist(), default.item()]
+        strings = values.dtype.kind in "OU"
+        info = text.OBJECT if strings else _labels_info(x, values.dtype.name)
+        name = "" if strings else values.dtype.name
+        return text.call("labels", info, x, json.dumps(rows), name)
     equal = R.equal(R.expand_dims(x, -1), literal(keys.astype(dtype_of(x))))
     if is_float(x) and np.isnan(keys.astype(np.float64)).any():
         nan = R.logical_and(R.isnan(R.expand_dims(x, -1)), literal(np.isnan(keys)))

@@ -403,18 +403,6 @@ def dropout_1(cx: Context, x: Expr, *, ratio: float = 0.5, is_test: int = 0) -> 
     return x, R.ones_like(x, "bool" if cx.opset >= 10 else None)
 
 
-@converter("Dropout", since=12, ignored=["seed"])
-def dropout(
-    cx: Context, x: Expr, ratio: Value = None, training_mode: Value = None
-) -> tuple[Expr, Expr]:
-    if training_mode is not None:
-        training = cx.required_array(training_mode, "training_mode")
-        rate = 0.5 if ratio is None else float(cx.required_array(ratio, "ratio"))
-        if training.item() and rate:
-            raise UnsupportedError("random numbers are no constants: Dropout in training")
-    return x, R.ones_like(x, "bool")
-
-
 @converter("Where")
 def where(cx: Context, condition: Expr, x: Expr, y: Expr) -> Expr:
     return R.where(condition, x, y)
@@ -428,4 +416,6 @@ def identity(cx: Context, x: Value) -> Value:
 @converter("BitCast")
 def bit_cast(cx: Context, x: Expr, *, to: int) -> Expr:
     dtype = dtype_of_code(to)
+    if "bool" in (dtype, dtype_of(x)):
+        return R.astype(x, dtype)
     return cx.te(lambda t: topi.reinterpret(t, dtype), x, name="bit_cast")
