@@ -17,8 +17,7 @@ from relaxpy.exec.graph.read import GraphReader
 from relaxpy.exec.lower.scope import ModuleContext
 from relaxpy.exec.native.backend import NativeBackend
 from relaxpy.exec.native.calls.copies import WithCopies
-from relaxpy.exec.native.calls.entry import entry_name, make_builtin
-from relaxpy.exec.native.calls.interpreter import fits_interpreter
+from relaxpy.exec.native.calls.entry import entry_name, make_entry
 from relaxpy.exec.native.calls.static_entry import StaticEntry
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.objects import Library
@@ -42,8 +41,6 @@ class GraphBackend(NativeBackend):
 
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
         """Compile a Relax function; whether it has a native form."""
-        if not fits_interpreter():
-            return False
         signatures = {name: signature for name, (_, signature) in self.claimed.items()}
         kernels = {name: symbol for name, (symbol, _) in self.claimed.items()}
         symbol = f"graph{len(self.graphs)}"
@@ -141,7 +138,7 @@ def link_graph(
             kept.append(data)
             ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
         last = _Fallback(fallback, kept)
-        make = partial(make_builtin if entry is None else entry.builtin, library, symbol)
+        make = partial(make_entry if entry is None else entry.builtin, library, symbol)
         return make(WithCopies(partial(make, last), last))
 
     packed = sum(constant.data.nbytes for constant in constants if constant.packing is not None)

@@ -15,6 +15,7 @@ from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.kernel.report import report_of
 from relaxpy.exec.native.calls.copies import WithCopies
 from relaxpy.exec.native.calls.entry import Array, emit_entry, entry_name
+from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, compile_module
 from relaxpy.exec.native.calls.static_entry import kernel_entry, make_kernel_entry
 from relaxpy.exec.native.emit import KernelEmitter
@@ -96,6 +97,8 @@ class NativeBackend:
             RefusedError: it has none.
         """
         plan, name = kernel.plan, kernel.name
+        if not fits_interpreter():
+            raise RefusedError("it cannot read the arrays of this Python or NumPy")
         if plan.calls_functions:
             raise RefusedError("it calls functions")
         if plan.views or plan.nest.pointers or plan.nest.constants:

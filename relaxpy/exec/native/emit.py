@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
 from relaxpy.exec.kernel.plan.tree import For, Tile, Tree
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, size_names
-from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.llvm.function import (
     F64,
@@ -109,8 +108,6 @@ class KernelEmitter:
             f.leave(test)
         self.loops.require(self.program.early)
         fails_late = any(map(may_fail, self.program.trees))
-        if fails_late and not fits_interpreter():
-            raise RefusedError("what it computes may be invalid, which Python has to report")
         if fails_late or any(map(has_long_tasks, self.program.trees)):
             frame.failures = Failures.of_kernel(f, self.report)
         has_while = any(isinstance(i, WhileLoop) for i in walk_items(self.plan.nest.items))

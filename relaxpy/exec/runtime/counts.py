@@ -41,8 +41,8 @@ from relaxpy.ir.tir.stmt import (
 def with_checked_counts(func: PrimFunc) -> PrimFunc:
     """`func`, with assertions that int64 has all counts of iterations and elements (PX-9).
 
-    Counts over dimensions of arguments are those of memory that exists, and not tested, nor are those
-    that are read from memory, as there is none at the start, or other contents.
+    Counts over dimensions of arguments are those of memory that exists, and not tested. Nor are
+    those that are read from memory, which may not exist at the start, or have other contents.
     """
     scalars = {p for p in func.params if p.dtype == "int64"}
     dimensions = {s for b in func.buffer_map.values() for s in b.shape if isinstance(s, Var)}

@@ -38,7 +38,6 @@ from relaxpy.exec.native.calls.interpreter import (
     WITHOUT_FLAGS,
     WRITABLE,
     connect_python,
-    fits_interpreter,
     python_text,
 )
 from relaxpy.exec.native.machine_code.machine import host
@@ -379,7 +378,7 @@ class StaticEntry:
 
 def kernel_entry(kernel: str, params: Sequence[Param]) -> StaticEntry | None:
     """What the entry does for a kernel that Python calls; None if it does not take it."""
-    if not fits_interpreter() or not is_static(params, 0):
+    if not is_static(params, 0):
         return None
     arrays = [p for p in params if isinstance(p, Array)]
     written = [number for number, p in enumerate(arrays) if p.written]
@@ -396,7 +395,7 @@ def make_kernel_entry(
     """
     static = kernel_entry(kernel, params)
     if static is None:
-        return make_entry(library, kernel, params, fallback)
+        return make_entry(library, kernel, fallback)
     return static.builtin(library, kernel, fallback)
 
 
