@@ -13,23 +13,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    ExternFunc,
-    Function,
-    MatchCast,
-    ShapeExpr,
-    ShapeStructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    VarBinding,
-    const,
-)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.widening import narrowed, widened
 from relaxpy.ir.relax.op.nn.normalization import NormalizedAxes
@@ -158,7 +143,7 @@ class DecomposeOpsForTraining(Pass):
         return _decomposed(mod, self, rules)
 
 
-Decomposition: TypeAlias = Callable[[PrecedingBindings, Call], "Expr | None"]
+Decomposition: TypeAlias = Callable[[PrecedingBindings, rx.Call], "rx.Expr | None"]
 """Binds operands, and returns the new value of a call, or None if it stays.
 
 Floats narrower than float32 are float32 in the call, as in the operator; its value is rounded.
@@ -175,10 +160,10 @@ def _decomposed(
     chosen = None if only is None else find_function(mod, only, type(step).__name__)[1]
     table = {Op.get(name): rule for name, rule in rules.items()}
 
-    def decomposed(func: Function) -> Function:
+    def decomposed(func: rx.Function) -> rx.Function:
         return func if chosen not in (None, func) else _Decomposing(table).expr(func)
 
-    return normalize_module(map_functions(mod, Function, decomposed))
+    return normalize_module(map_functions(mod, rx.Function, decomposed))
 
 
 class _Decomposing(BindingRewriter):
@@ -187,9 +172,9 @@ class _Decomposing(BindingRewriter):
         self.rules = rules
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(binding, VarBinding) or not isinstance(call, Call):
+        if not isinstance(binding, rx.VarBinding) or not isinstance(call, rx.Call):
             return None
         rule = self.rules.get(call.op) if isinstance(call.op, Op) else None
         new = PrecedingBindings(binding, block)
@@ -205,14 +190,14 @@ class _Decomposing(BindingRewriter):
         self._images[binding.var] = var
         last = new.bindings[-1]
         if value is last.var:
-            return [*new.bindings[:-1], VarBinding(var, last.value, last.span)]
-        return [*new.bindings, VarBinding(var, new.located(value), binding.span)]
+            return [*new.bindings[:-1], rx.VarBinding(var, last.value, last.span)]
+        return [*new.bindings, rx.VarBinding(var, new.located(value), binding.span)]
 
 
-def _known(call: Call) -> TensorStructInfo | None:
+def _known(call: rx.Call) -> rx.TensorStructInfo | None:
     """The struct info of the data, if its rank, and the datatype and shapes of others are known."""
     sinfos = [arg.struct_info for arg in call.args]
-    tensors = [sinfo for sinfo in sinfos if isinstance(sinfo, TensorStructInfo)]
+    tensors = [sinfo for sinfo in sinfos if isinstance(sinfo, rx.TensorStructInfo)]
     data = tensors[0]
     if len(tensors) < len(sinfos) or len({sinfo.dtype for sinfo in tensors}) > 1:
         return None
@@ -221,38 +206,38 @@ def _known(call: Call) -> TensorStructInfo | None:
     return None if data.ndim < 0 or data.dtype.is_void else data
 
 
-def _batch_norm(new: PrecedingBindings, call: Call) -> Expr | None:
+def _batch_norm(new: PrecedingBindings, call: rx.Call) -> rx.Expr | None:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, along one axis."""
     data = _known(call)
     return None if data is None else _by_statistics(new, call, data.ndim, *call.args[3:])
 
 
 def _by_statistics(
-    new: PrecedingBindings, call: Call, ndim: int, mean: Expr, variance: Expr
-) -> Tuple:
+    new: PrecedingBindings, call: rx.Call, ndim: int, mean: rx.Expr, variance: rx.Expr
+) -> rx.Tuple:
     """The results of a `batch_norm` with these statistics in place of the moving ones."""
     axis = cast("int", call.attrs["axis"]) % ndim
     others = [k for k in range(ndim) if k != axis]
 
-    def beside(vector: Expr) -> Expr:
+    def beside(vector: rx.Expr) -> rx.Expr:
         return new.bound(R.expand_dims(vector, others)) if others else vector
 
     centered = new.bound(R.subtract(call.args[0], beside(mean)))
-    return Tuple((_scaled(new, call, centered, beside(variance), beside), mean, variance))
+    return rx.Tuple((_scaled(new, call, centered, beside(variance), beside), mean, variance))
 
 
 def _scaled(
     new: PrecedingBindings,
-    call: Call,
-    centered: Expr,
-    variance: Expr,
-    beside: Callable[[Expr], Expr],
-) -> Expr:
+    call: rx.Call,
+    centered: rx.Expr,
+    variance: rx.Expr,
+    beside: Callable[[rx.Expr], rx.Expr],
+) -> rx.Expr:
     """Numbers divided by their standard deviation, times gamma and plus beta if `call` says so."""
     x, *vectors = call.args[:3]
     sinfo = x.struct_info
-    assert isinstance(sinfo, TensorStructInfo)
-    positive = new.bound(R.add(variance, const(call.attrs["epsilon"], sinfo.dtype)))
+    assert isinstance(sinfo, rx.TensorStructInfo)
+    positive = new.bound(R.add(variance, rx.const(call.attrs["epsilon"], sinfo.dtype)))
     result = new.bound(R.divide(centered, new.bound(R.sqrt(positive))))
     for name, operator, vector in zip(
         ("scale", "center"), (R.multiply, R.add), vectors, strict=True
@@ -262,7 +247,7 @@ def _scaled(
     return result
 
 
-def _batch_norm_in_training(new: PrecedingBindings, call: Call) -> Expr | None:
+def _batch_norm_in_training(new: PrecedingBindings, call: rx.Call) -> rx.Expr | None:
     """As `_batch_norm` by the mean and variance of the batch, of which part is added to the old."""
     data = _known(call)
     if data is None or not call.attrs["training"]:
@@ -273,16 +258,16 @@ def _batch_norm_in_training(new: PrecedingBindings, call: Call) -> Expr | None:
     batch = [new.bound(R.mean(x, others)), new.bound(R.variance(x, others))]
     inner = _by_statistics(new, call, data.ndim, *batch)
     momentum = cast("float", call.attrs["momentum"])
-    result = new.bound(TupleGetItem(new.bound(inner), 0))
-    updated: list[Expr] = []
+    result = new.bound(rx.TupleGetItem(new.bound(inner), 0))
+    updated: list[rx.Expr] = []
     for old, now in zip(moving, batch, strict=True):
-        kept = new.bound(R.multiply(const(1 - momentum, data.dtype), old))
-        added = new.bound(R.multiply(const(momentum, data.dtype), now))
+        kept = new.bound(R.multiply(rx.const(1 - momentum, data.dtype), old))
+        added = new.bound(R.multiply(rx.const(momentum, data.dtype), now))
         updated.append(new.bound(R.add(kept, added)))
-    return Tuple((result, *updated))
+    return rx.Tuple((result, *updated))
 
 
-def _layer_norm(new: PrecedingBindings, call: Call) -> Expr | None:
+def _layer_norm(new: PrecedingBindings, call: rx.Call) -> rx.Expr | None:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, over some axes."""
     if _known(call) is None:
         return None
@@ -293,15 +278,15 @@ def _layer_norm(new: PrecedingBindings, call: Call) -> Expr | None:
     return _scaled(new, call, centered, variance, lambda v: new.bound(along.beside_data(v)))
 
 
-def _tensor_to_shape(new: PrecedingBindings, call: Call) -> Expr | None:
+def _tensor_to_shape(new: PrecedingBindings, call: rx.Call) -> rx.Expr | None:
     """A shape of variables that the elements of a tensor define."""
     sinfo = call.struct_info
-    if not isinstance(sinfo, ShapeStructInfo) or sinfo.ndim < 0:
+    if not isinstance(sinfo, rx.ShapeStructInfo) or sinfo.ndim < 0:
         return None
-    callee = ExternFunc("vm.builtin.tensor_to_shape")
-    any_shape = ShapeStructInfo(ndim=sinfo.ndim)
+    callee = rx.ExternFunc("vm.builtin.tensor_to_shape")
+    any_shape = rx.ShapeStructInfo(ndim=sinfo.ndim)
     value = new.bound(R.call_pure_packed(callee, call.args[0], sinfo_args=any_shape))
     sizes = tuple(tir.Var("x", INT64) for _ in range(sinfo.ndim))
-    cast_to = ShapeStructInfo(sizes)
-    new.bindings.append(MatchCast(type(value)("y"), value, cast_to, new.binding.span))
-    return ShapeExpr(sizes)
+    cast_to = rx.ShapeStructInfo(sizes)
+    new.bindings.append(rx.MatchCast(type(value)("y"), value, cast_to, new.binding.span))
+    return rx.ShapeExpr(sizes)

@@ -9,18 +9,9 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    is_call_of,
-)
 from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
@@ -87,7 +78,7 @@ class FuseTransposeMatmul(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
 
-        def fused(func: Function, builder: BlockBuilder) -> Function:
+        def fused(func: rx.Function, builder: BlockBuilder) -> rx.Function:
             after = _Fusing(builder).expr(func)
             return func if after is func else remove_all_unused(after)
 
@@ -103,13 +94,13 @@ class _Fusing(BindingRewriter):
         self._builder = builder
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = _call_of("relax.matmul", binding.value)
-        if call is None or not isinstance(block, DataflowBlock):
+        if call is None or not isinstance(block, rx.DataflowBlock):
             return None
         x, second = call.args
         turned = _call_of("relax.permute_dims", self.value_of(second))
-        if turned is None or not isinstance(second, DataflowVar) or not is_transposition(turned):
+        if turned is None or not isinstance(second, rx.DataflowVar) or not is_transposition(turned):
             return None
         [w] = turned.args
         sinfo = tensor_sinfo(call)
@@ -124,15 +115,15 @@ class _Fusing(BindingRewriter):
         return replace(kernel, span=call.span)
 
 
-def _last_size(tensor: Expr) -> PrimExpr:
+def _last_size(tensor: rx.Expr) -> PrimExpr:
     shape = shape_of(tensor)
     assert shape is not None
     return shape[-1]
 
 
-def _call_of(name: str, value: Expr | None) -> Call | None:
+def _call_of(name: str, value: rx.Expr | None) -> rx.Call | None:
     """The value if it is a call of an operator."""
-    return value if is_call_of(value, name) else None
+    return value if rx.is_call_of(value, name) else None
 
 
 def _product(x: Tensor, w: Tensor, out_dtype: str | None, dtype: str) -> Tensor:

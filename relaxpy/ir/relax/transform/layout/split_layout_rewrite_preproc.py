@@ -12,22 +12,9 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Function,
-    GlobalVar,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
@@ -124,7 +111,7 @@ class SplitLayoutRewritePreproc(Pass):
         if not kernels:
             return mod
 
-        def split(func: Function, builder: BlockBuilder) -> Function:
+        def split(func: rx.Function, builder: BlockBuilder) -> rx.Function:
             return _Splitting(kernels, builder).expr(func)
 
         result = map_with_builder(mod, split)
@@ -148,31 +135,33 @@ class _Splitting(BindingRewriter):
         self.kernels, self.builder = kernels, builder
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(binding, VarBinding) or not is_call_of(call, "relax.call_tir"):
+        if not isinstance(binding, rx.VarBinding) or not rx.is_call_of(call, "relax.call_tir"):
             return None
-        if not isinstance(call.args[0], GlobalVar):
+        if not isinstance(call.args[0], rx.GlobalVar):
             return None
         name = call.args[0].name_hint
         kernels = self.kernels.get(name)
-        operands = list(cast("Tuple", call.args[1]).fields)
+        operands = list(cast("rx.Tuple", call.args[1]).fields)
         if kernels is None or max(kernels.rewritten) >= len(operands):
             return None
         prepack = self.builder.add_func(kernels.prepack, f"{name}_weight_prepack")
         compute = self.builder.add_func(kernels.compute, f"{name}_prepacked")
         weights = tuple(operands[k] for k in kernels.rewritten)
-        sinfos = [TensorStructInfo(ShapeExpr(b.shape), b.dtype) for b in kernels.rewritten.values()]
-        whole = sinfos[0] if len(sinfos) == 1 else TupleStructInfo(tuple(sinfos))
+        sinfos = [
+            rx.TensorStructInfo(rx.ShapeExpr(b.shape), b.dtype) for b in kernels.rewritten.values()
+        ]
+        whole = sinfos[0] if len(sinfos) == 1 else rx.TupleStructInfo(tuple(sinfos))
         new = PrecedingBindings(binding, block)
         packed = new.bound(
-            Call(call.op, (prepack, Tuple(weights)), call.attrs, (whole,), span=call.span),
+            rx.Call(call.op, (prepack, rx.Tuple(weights)), call.attrs, (whole,), span=call.span),
             "_weight",
         )
         for k, position in enumerate(kernels.rewritten):
-            item = TupleGetItem(packed, k, span=call.span)
+            item = rx.TupleGetItem(packed, k, span=call.span)
             operands[position] = packed if len(sinfos) == 1 else new.bound(item, "_weight")
-        arguments = (compute, Tuple(tuple(operands)), *call.args[2:])
+        arguments = (compute, rx.Tuple(tuple(operands)), *call.args[2:])
         return new.ended(new.bound(rebuild(call, args=arguments), "_value"))
 
 
