@@ -189,10 +189,13 @@ def source(options: Namespace) -> int:
 
 
 def passes(options: Namespace) -> int:
-    """Print the passes and pipelines."""
-    from relaxpy.cli.passes import listed, public_passes
+    """Print the passes and pipelines, or what one pass is and does."""
+    from relaxpy.cli.passes import described, listed, public_passes
     from relaxpy.ir.relax.pipelines import PIPELINES
 
+    if options.name is not None:
+        print(described(options.name))
+        return 0
     _print_columns("passes", listed(public_passes()))
     print()
     _print_columns("pipelines", listed(PIPELINES))

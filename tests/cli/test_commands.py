@@ -232,6 +232,10 @@ def test_listings(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = command("passes", capsys)
     listed = re.findall(r"^  (\w+) +\S", out, re.M)
     assert set(listed) == {*public_passes(), *relaxpy.transform.list_pipelines()}
+    _, out, _ = command("passes FuseOps", capsys)
+    assert out.startswith("FuseOps(fuse_opt_level=-1, rule=None)")
+    assert "class Before:" in out
+    assert "step = FuseOps()" in out
     _, out, _ = command("targets", capsys)
     assert re.findall(r"^  (\w+) ", out, re.M) == ["numpy", "native", "reference"]
     assert re.search(r"^the default is (numpy|native)", out, re.M)
@@ -267,6 +271,7 @@ def test_files_after_one_that_cannot_be_read_are_checked(
         ("check x.npy", 2, "x.npy is not a text in UTF-8"),
         ("opt model.py --pipeline defaul", 2, "did you mean 'default'?"),
         ("opt model.py --passes FuseOp", 2, "did you mean 'FuseOps'?"),
+        ("passes FuseOp", 2, "did you mean 'FuseOps'?"),
         ("opt model.py --passes 'FuseOps(bar=1)'", 2, "its options are FuseOps(fuse_opt_level=-1"),
         ("opt model.py --passes 'FuseOps(print(1))'", 2, "options of FuseOps are Python literals"),
         ("opt model.py --passes 'a b'", 2, "--passes is a list of passes, found 'a b'"),

@@ -28,46 +28,6 @@ class AppendLoss(Pass):
     `<func_name>_loss`, returns the loss, and in a tuple with it the other results of the function.
     Both bodies are one DataflowBlock, and so is the new one.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")
-            ) -> R.Tensor((2, 4), "float32"):
-                with R.dataflow():
-                    out = R.matmul(x, w)
-                    R.output(out)
-                return out
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")
-            ) -> R.Tensor((2, 4), "float32"):
-                with R.dataflow():
-                    out = R.matmul(x, w)
-                    R.output(out)
-                return out
-
-            @R.function
-            def main_loss(
-                x: R.Tensor((2, 4), "float32"),
-                w: R.Tensor((4, 4), "float32"),
-                targets: R.Tensor((2, 4), "float32"),
-            ):
-                with R.dataflow():
-                    out = R.matmul(x, w)
-                    lv = R.subtract(out, targets)
-                    lv1 = R.multiply(lv, lv)
-                    loss = R.mean(lv1)
-                    R.output(loss)
-                return loss
-
-        out = Before["main"].ret_struct_info
-        relax.training.AppendLoss("main", relax.training.loss.MSELoss()(out, out))
-
     Errors:
         UnknownNameError (also KeyError, ValueError): the module has no such function.
         MisuseError (also TypeError): an option has another type.
@@ -75,7 +35,6 @@ class AppendLoss(Pass):
         TransformError: one of the functions has another form, or the loss takes fewer results, or
             is not a float of rank 0.
         StructInfoError: a result does not fit the parameter of the loss.
-
     """
 
     func_name: str | rx.GlobalVar

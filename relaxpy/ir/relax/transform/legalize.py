@@ -49,38 +49,9 @@ class LegalizeOps(Pass):
     tensors becomes a call of the kernel for whole tensors, if that is one kernel. Calls of the
     operators named in `skip_ops` stay, too.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.exp(x)
-                return y
-
-        n = T.int64(4)
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def tir_exp(x: T.Buffer((n,), "float32"), y: T.Buffer((n,), "float32")):
-                T.func_attr({"tir.noalias": True})
-                for i in range(n):
-                    with T.block("compute"):
-                        vi = T.axis.spatial(n, i)
-                        T.reads(x[vi])
-                        T.writes(y[vi])
-                        y[vi] = T.exp(x[vi])
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = After
-                y = R.call_tir(cls.tir_exp, (x,), out_sinfo=R.Tensor((4,), "float32"))
-                return y
-
     Errors:
         MisuseError: the map names an unknown operator, or a legalisation does not return an
             expression.
-
     """
 
     customize_legalize_map: Mapping[str, Legalization] | None = None

@@ -40,41 +40,8 @@ class CombineParallelMatmul(Pass):
     axes is symbolic. `check(x, [w, ...], [bias, ...], bindings)` decides if products are combined.
     Rounding may differ.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                a: R.Tensor((3, 4), "float32"),
-                b: R.Tensor((3, 5), "float32"),
-            ):
-                with R.dataflow():
-                    p = R.matmul(x, a)
-                    q = R.matmul(x, b)
-                    R.output(p, q)
-                return (p, q)
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                a: R.Tensor((3, 4), "float32"),
-                b: R.Tensor((3, 5), "float32"),
-            ):
-                with R.dataflow():
-                    w = R.concat((a, b), axis=1)
-                    r = R.matmul(x, w, out_dtype="float32")
-                    both = R.split(r, indices_or_sections=[4], axis=1)
-                    p = both[0]
-                    q = both[1]
-                    R.output(p, q)
-                return (p, q)
-
     Errors:
         MisuseError (also TypeError): `check` is not a function.
-
     """
 
     check: Check | None = None

@@ -33,48 +33,10 @@ class DecomposeOpsForInference(Pass):
     this function changes. A normalisation of unknown rank or datatype stays, and one by vectors of
     unknown shape.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                gamma: R.Tensor((3,), "float32"),
-                beta: R.Tensor((3,), "float32"),
-                mean: R.Tensor((3,), "float32"),
-                var: R.Tensor((3,), "float32"),
-            ):
-                norm = R.nn.batch_norm(x, gamma, beta, mean, var, axis=1, epsilon=1e-5)
-                return norm
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                gamma: R.Tensor((3,), "float32"),
-                beta: R.Tensor((3,), "float32"),
-                mean: R.Tensor((3,), "float32"),
-                var: R.Tensor((3,), "float32"),
-            ):
-                mean_2d = R.expand_dims(mean, [0])
-                centered = R.subtract(x, mean_2d)
-                var_2d = R.expand_dims(var, [0])
-                positive = R.add(var_2d, R.const(1e-5, "float32"))
-                deviation = R.sqrt(positive)
-                scaled = R.divide(centered, deviation)
-                gamma_2d = R.expand_dims(gamma, [0])
-                product = R.multiply(scaled, gamma_2d)
-                beta_2d = R.expand_dims(beta, [0])
-                total = R.add(product, beta_2d)
-                norm = (total, mean, var)
-                return norm
-
     Errors:
         UnknownNameError (also KeyError, ValueError): the module has no such function.
         TransformError: it is not a Relax function.
         MisuseError (also TypeError, ValueError): `func_name` is not a name.
-
     """
 
     func_name: str | None = None
@@ -94,41 +56,10 @@ class DecomposeOpsForTraining(Pass):
     not None, only this function changes. A normalisation of unknown rank or datatype stays, and one
     by vectors of unknown shape.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                gamma: R.Tensor((3,), "float32"),
-                beta: R.Tensor((3,), "float32"),
-            ):
-                norm = R.nn.layer_norm(x, gamma, beta, axes=[-1], epsilon=1e-5)
-                return norm
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                gamma: R.Tensor((3,), "float32"),
-                beta: R.Tensor((3,), "float32"),
-            ):
-                mean = R.mean(x, axis=[-1], keepdims=True)
-                centered = R.subtract(x, mean)
-                var = R.variance(x, axis=[-1], keepdims=True)
-                positive = R.add(var, R.const(1e-5, "float32"))
-                deviation = R.sqrt(positive)
-                scaled = R.divide(centered, deviation)
-                product = R.multiply(scaled, gamma)
-                norm = R.add(product, beta)
-                return norm
-
     Errors:
         UnknownNameError (also KeyError, ValueError): the module has no such function.
         TransformError: it is not a Relax function.
         MisuseError (also TypeError, ValueError): `func_name` is not a name.
-
     """
 
     func_name: str | None = None

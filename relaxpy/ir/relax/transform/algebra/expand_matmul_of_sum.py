@@ -36,33 +36,6 @@ class ExpandMatmulOfSum(Pass):
     A sum stays if it can be computed before the function is called, from its weights alone: see
     `relax.analysis.computable_at_compile_time`, and if the product has another datatype. Rounding
     may differ.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                a: R.Tensor((3, 4), "float32"),
-                b: R.Tensor((3, 4), "float32"),
-            ):
-                weight = R.add(a, b)
-                y = R.matmul(x, weight)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                a: R.Tensor((3, 4), "float32"),
-                b: R.Tensor((3, 4), "float32"),
-            ):
-                p = R.matmul(x, a)
-                q = R.matmul(x, b)
-                y = R.add(p, q)
-                return y
-
     """
 
     @override

@@ -31,49 +31,6 @@ class FoldBatchnormToConv2D(Pass):
     The convolution has no other use than the normalisation, of which only the first result is used.
     A normalisation with `training=True`, which is the default, stays: it uses the mean and variance
     of the batch. So does one of narrower floats than float32, which computes in float32.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor(("n", 3, 8, 8), "float32"),
-                w: R.Tensor((4, 3, 3, 3), "float32"),
-                gamma: R.Tensor((4,), "float32"),
-                beta: R.Tensor((4,), "float32"),
-                mean: R.Tensor((4,), "float32"),
-                var: R.Tensor((4,), "float32"),
-            ):
-                with R.dataflow():
-                    conv = R.nn.conv2d(x, w)
-                    norm = R.nn.batch_norm(
-                        conv, gamma, beta, mean, var, axis=1, epsilon=1e-3, training=False
-                    )
-                    y = norm[0]
-                    R.output(y)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor(("n", 3, 8, 8), "float32"),
-                w: R.Tensor((4, 3, 3, 3), "float32"),
-                gamma: R.Tensor((4,), "float32"),
-                beta: R.Tensor((4,), "float32"),
-                mean: R.Tensor((4,), "float32"),
-                var: R.Tensor((4,), "float32"),
-            ):
-                with R.dataflow():
-                    scale = gamma / R.sqrt(var + R.const(1e-3, "float32"))
-                    factors = R.expand_dims(scale, (1, 2, 3))
-                    scaled = R.multiply(w, factors)
-                    conv = R.nn.conv2d(x, scaled)
-                    bias = R.subtract(beta, R.multiply(mean, scale))
-                    y = R.add(conv, R.expand_dims(bias, (0, 2, 3)))
-                    R.output(y)
-                return y
-
     """
 
     @override

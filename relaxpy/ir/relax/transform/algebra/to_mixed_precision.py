@@ -47,35 +47,9 @@ class ToMixedPrecision(Pass):
     `fp16_input_names` become float16, but not those of local functions and of functions that the
     module mentions, whose arguments stay as they are.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
-                with R.dataflow():
-                    y = R.matmul(x, w, out_dtype="float32")
-                    z = R.nn.relu(y)
-                    R.output(z)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
-                with R.dataflow():
-                    x1 = R.astype(x, "float16")
-                    w1 = R.astype(w, "float16")
-                    y = R.matmul(x1, w1, out_dtype="float32")
-                    y1 = R.astype(y, "float16")
-                    z1 = R.nn.relu(y1)
-                    z = R.astype(z1, "float32")
-                    R.output(z)
-                return z
-
     Errors:
         MisuseError (also TypeError, ValueError): `out_dtype` is neither float16 nor float32, or
             `fp16_input_names` are not names.
-
     """
 
     out_dtype: str = "float32"

@@ -33,31 +33,8 @@ class CanonicalizeBindings(Pass):
     of a constant become the constant, if no mutation can show the difference (OPT-11, EV-2). In a
     dataflow block only the variables that are used after it outlive it.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    pair = (x, R.exp(x))
-                    y = pair[1]
-                    z = y
-                    R.output(pair, z)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    z = R.exp(x)
-                    pair = (x, z)
-                    R.output(z)
-                return z
-
     Errors:
         TransformError (also ValueError): the known dimensions contradict each other.
-
     """
 
     @override

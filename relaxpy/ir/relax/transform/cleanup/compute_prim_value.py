@@ -29,29 +29,6 @@ class ComputePrimValue(Pass):
 
     Kernels are not known to be pure. Dataflow blocks and functions that may only make pure calls
     keep their values, so this pass comes after ToNonDataflow and RemovePurityChecking.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(pure=False)
-            def main(x: R.Tensor(("n",))):
-                n = T.int64()
-                y = R.prim_value(n % 16 == 0)
-                return y
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def compute_symbolic_expr(n: T.int64) -> T.bool:
-                T.func_attr({"tir.is_host_func": True})
-                T.ret(n % 16 == 0)
-
-            @R.function(pure=False)
-            def main(x: R.Tensor(("n",))):
-                n = T.int64()
-                y = After.compute_symbolic_expr(R.prim_value(n))
-                return y
-
     """
 
     @override

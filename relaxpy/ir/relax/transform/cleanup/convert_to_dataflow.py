@@ -33,28 +33,8 @@ class ConvertToDataflow(Pass):
     dataflow block would lose it (OPT-8). The result is canonical, as after CanonicalizeBindings,
     but a cast that certainly fails stays, and fails where it is evaluated.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.exp(x)
-                z = R.add(y, y)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    z = R.add(y, y)
-                    R.output(z)
-                return z
-
     Errors:
         MisuseError: `min_size` is not a positive integer.
-
     """
 
     min_size: int = 2

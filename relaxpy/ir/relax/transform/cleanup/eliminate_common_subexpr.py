@@ -34,32 +34,8 @@ class EliminateCommonSubexpr(Pass):
     calls with `call_only`. Two new tensors stay two if mutation could show that they are one
     (OPT-11).
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    a = R.exp(x)
-                    b = R.exp(x)
-                    c = R.multiply(a, b)
-                    R.output(c)
-                return c
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    a = R.exp(x)
-                    b = a
-                    c = R.multiply(a, a)
-                    R.output(c)
-                return c
-
     Errors:
         MisuseError (also TypeError): `call_only` is not a Boolean.
-
     """
 
     call_only: bool = False

@@ -22,31 +22,6 @@ class ExpandTupleArguments(Pass):
     """Replaces each parameter of a private function that is a tuple by parameters for its fields.
 
     If there is one, the module is then cleaned by CanonicalizeBindings and DeadCodeElimination.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(private=True)
-            def f(p: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
-                y = p[1]
-                return y
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                z = Before.f((x, x))
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function(private=True)
-            def f(p_0: R.Tensor((4,), "float32"), p_1: R.Tensor((4,), "float32")):
-                return p_1
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                z = After.f(x, x)
-                return z
-
     """
 
     @override

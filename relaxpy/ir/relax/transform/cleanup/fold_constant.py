@@ -45,28 +45,6 @@ class FoldConstant(Pass):
     `shape_to_tensor` are evaluated, too. A call that fails stays, and so does one whose result is
     larger than its operands together and than `relax.FoldConstant.max_bytes` of the PassContext
     (1 MiB by default). Bindings that nothing uses any more are removed.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2,), "float32")):
-                with R.dataflow():
-                    a = R.const([1.0, 2.0], "float32")
-                    b = R.add(a, a)
-                    c = R.multiply(x, b)
-                    R.output(c)
-                return c
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2,), "float32")):
-                with R.dataflow():
-                    c = R.multiply(x, R.const([2.0, 4.0], "float32"))
-                    R.output(c)
-                return c
-
     """
 
     @override

@@ -33,35 +33,6 @@ class LambdaLift(Pass):
     `invoke_pure_closure` or `invoke_closure` calls it; it calls itself directly. Of a closure only
     is known that it is an object. Captured shape variables are passed, too, unless the arguments of
     all calls are known to have them. Calls that become recursive are moved out of dataflow blocks.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                @R.function
-                def inner(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                    z = R.add(x, y)
-                    return z
-
-                w = inner(x)
-                return w
-
-        @I.ir_module
-        class After:
-            @R.function(private=True)
-            def main_inner(
-                y: R.Tensor((4,), "float32"), x: R.Tensor((4,), "float32")
-            ) -> R.Tensor((4,), "float32"):
-                z = R.add(x, y)
-                return z
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                inner = R.make_closure(After.main_inner, (x,))
-                w = R.invoke_pure_closure(inner, (x,), sinfo_args=R.Tensor((4,), "float32"))
-                return w
-
     """
 
     @override

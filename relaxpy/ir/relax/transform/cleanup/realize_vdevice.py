@@ -31,32 +31,8 @@ class RealizeVDevice(Pass):
     What is known are the devices in struct info and, as far as these leave it open, the operands of
     `hint_on_device`. Such a call becomes `to_vdevice`, or an alias if its operand is there already.
 
-    Example:
-        @I.ir_module
-        class Before:
-            I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda")]})
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32", "llvm")):
-                a = R.add(x, y)
-                b = R.hint_on_device(a, R.cuda(0))
-                c = R.exp(b)
-                return c
-
-        @I.ir_module
-        class After:
-            I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda")]})
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32", "llvm"), y: R.Tensor((4,), "float32", "llvm")):
-                a = R.add(x, y)
-                b = R.to_vdevice(a, "cuda")
-                c = R.exp(b)
-                return c
-
     Errors:
         TransformError: the module does not list the device of a hint.
-
     """
 
     @override

@@ -27,28 +27,6 @@ class RemoveRedundantReshape(Pass):
     dataflow block (OPT-8).
 
     A reshape that copies stays a copy where mutation could show the difference (OPT-11).
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2, 6), "float32")):
-                with R.dataflow():
-                    a = R.reshape(x, (3, 4))
-                    b = R.reshape(a, (12,))
-                    c = R.reshape(b, (12,))
-                    R.output(c)
-                return c
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2, 6), "float32")):
-                with R.dataflow():
-                    c = R.reshape(x, (12,))
-                    R.output(c)
-                return c
-
     """
 
     @override

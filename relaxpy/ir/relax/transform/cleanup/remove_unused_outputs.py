@@ -25,38 +25,6 @@ class RemoveUnusedOutputs(Pass):
 
     If one field is left, the function returns it itself. What only the removed fields needed is
     removed as by DeadCodeElimination.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(private=True)
-            def f(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    z = R.log(x)
-                    R.output(y, z)
-                return (y, z)
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                pair = Before.f(x)
-                y = pair[0]
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function(private=True)
-            def f(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    R.output(y)
-                return y
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = After.f(x)
-                return y
-
     """
 
     @override

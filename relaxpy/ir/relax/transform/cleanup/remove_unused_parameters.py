@@ -29,30 +29,6 @@ class RemoveUnusedParameters(Pass):
     If the struct info of such a parameter defines shape variables that are still used, parameters
     for their values replace it. A parameter stays if a call may fail because of its argument
     (OPT-8). Bindings of arguments that nothing uses any more are removed.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(private=True)
-            def f(x: R.Tensor((4,), "float32"), y: R.Tensor) -> R.Tensor((4,), "float32"):
-                return x
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32"), y: R.Tensor):
-                z = Before.f(x, y)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function(private=True)
-            def f(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                return x
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32"), y: R.Tensor):
-                z = After.f(x)
-                return z
-
     """
 
     @override

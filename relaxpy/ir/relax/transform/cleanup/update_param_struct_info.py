@@ -25,28 +25,10 @@ class UpdateParamStructInfo(Pass):
     A parameter for which it returns None stays. The struct info of bindings and results is derived
     from that of the parameters.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                y = R.exp(x)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((8,), "float16")) -> R.Tensor((8,), "float16"):
-                y = R.exp(x)
-                return y
-
-        UpdateParamStructInfo(lambda param: relax.TensorStructInfo((8,), "float16"))
-
     Errors:
         MisuseError: `sinfo_func` is not a function.
         TransformError: it returns something else.
         StructInfoError: the operands in a function no longer fit together.
-
     """
 
     sinfo_func: Callable[[Var], StructInfo | None]

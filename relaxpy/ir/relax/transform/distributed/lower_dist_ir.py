@@ -36,34 +36,9 @@ class LowerDistIR(Pass):
     The first worker has the inputs, as whole tensors, and sends them or their parts to the others.
     Kernels have to work on parts already, as after `LowerGlobalViewToLocalView`.
 
-    Example:
-        @I.ir_module
-        class Before:
-            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-            @R.function
-            def main(
-                x: R.DTensor((8, 4), "float32", "mesh[0]", "R"),
-                w: R.DTensor((4, 6), "float32", "mesh[0]", "S[1]"),
-            ):
-                y = R.matmul(x, w)
-                return y
-
-        @I.ir_module
-        class After:
-            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-            @R.function
-            def main(x: R.Tensor((8, 4), "float32"), w: R.Tensor((4, 6), "float32")):
-                x1 = R.ccl.broadcast_from_worker0(x)
-                w1 = R.ccl.scatter_from_worker0(w, num_workers=2, axis=1)
-                y = R.matmul(x1, w1)
-                return y
-
     Errors:
         TransformError: a mesh has several axes, a size is not divided by the number of devices, or
             an operator needs more than the parts that a device has.
-
     """
 
     @override

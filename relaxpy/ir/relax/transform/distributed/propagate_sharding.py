@@ -36,40 +36,9 @@ class PropagateSharding(Pass):
     Packed functions return what is declared, distributed; those of `nn.KVCache` become those of a
     cache of which each device has a part, `vm.builtin.distributed.attention_kv_cache_…`.
 
-    Example:
-        @I.ir_module
-        class Before:
-            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-            @R.function
-            def main(
-                x: R.Tensor((8, 4), "float32"),
-                w: R.Tensor((4, 6), "float32"),
-                v: R.Tensor((6, 4), "float32"),
-            ):
-                a = R.matmul(x, w)
-                b = R.dist.annotate_sharding(a, "mesh[0]", "S[1]")
-                c = R.matmul(b, v)
-                return c
-
-        @I.ir_module
-        class After:
-            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-            @R.function
-            def main(
-                x: R.DTensor((8, 4), "float32", "mesh[0]", "R"),
-                w: R.DTensor((4, 6), "float32", "mesh[0]", "S[1]"),
-                v: R.DTensor((6, 4), "float32", "mesh[0]", "S[0]"),
-            ):
-                a = R.matmul(x, w)
-                c = R.matmul(a, v)
-                return c
-
     Errors:
         TransformError: annotations contradict each other, or nothing says where a tensor is.
         StructInfoError: an operator does not take tensors that are split so.
-
     """
 
     @override

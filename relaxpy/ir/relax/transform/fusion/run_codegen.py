@@ -36,37 +36,10 @@ class RunCodegen(Pass):
     removed, become calls of these Python functions. They belong to the calls: no name is registered
     for them, and a saved module does not contain them.
 
-    Example:
-        @relaxpy.register_func("relax.ext.example", override=True)
-        def compiled(functions, options, constant_names):
-            return {"double": lambda x: np.add(x, x)}
-
-        @I.ir_module
-        class Before:
-            @R.function
-            def double(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                R.func_attr({"Codegen": "example"})
-                y = R.add(x, x)
-                return y
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = Before
-                y = cls.double(x)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.call_pure_packed("double", x, sinfo_args=(R.Tensor((4,), "float32"),))
-                return y
-
     Errors:
         MisuseError (also TypeError): `target_options` is not a table of tables.
         UnknownPackedFuncError (also ValueError, KeyError): there is no such back end.
         TransformError: a back end returns no function for one of its functions, or that is impure.
-
     """
 
     target_options: Mapping[str, Mapping[str, object]] | None = field(default=None, hash=False)

@@ -40,39 +40,6 @@ class Gradient(Pass):
     casts, and `call_tir_with_grad`. What lies between `R.grad.start_checkpoint` and
     `R.grad.end_checkpoint` is computed again instead of stored.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((3, 3), "float32")) -> R.Tensor((), "float32"):
-                with R.dataflow():
-                    gv = R.sum(R.exp(x))
-                    R.output(gv)
-                return gv
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((3, 3), "float32")) -> R.Tensor((), "float32"):
-                with R.dataflow():
-                    gv = R.sum(R.exp(x))
-                    R.output(gv)
-                return gv
-
-            @R.function
-            def main_adjoint(x: R.Tensor((3, 3), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    gv = R.sum(y)
-                    gv_adjoint = R.ones((), "float32")
-                    y_adjoint = R.broadcast_to(gv_adjoint, (3, 3))
-                    x_adjoint = R.multiply(y_adjoint, y)
-                    x_adjoint_out = x_adjoint
-                    R.output(gv, x_adjoint_out)
-                return (gv, (x_adjoint_out,))
-
-        Gradient("main")
-
     Errors:
         UnknownNameError (also KeyError, ValueError): the module has no such function.
         MisuseError (also TypeError, ValueError): `require_grads` are not different variables of
@@ -80,7 +47,6 @@ class Gradient(Pass):
         TransformError: the body of the function has another form, the target is not a float of
             rank 0, a required variable is not made of floats, or something that the target depends
             on has no gradient.
-
     """
 
     func_name: str | rx.GlobalVar

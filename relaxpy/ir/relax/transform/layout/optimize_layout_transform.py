@@ -35,30 +35,6 @@ class OptimizeLayoutTransform(Pass):
     without a `pad_value` then has the value that it had before. Functions in which a transform is
     removed are simplified as by EliminateCommonSubexpr and CanonicalizeBindings, so that a tensor
     is transformed only once for several kernels.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4, 4), "float32")):
-                with R.dataflow():
-                    rows = R.exp(x)
-                    flat = R.layout_transform(rows, lambda i, j: (i * 4 + j,))
-                    again = R.layout_transform(flat, lambda i: (i // 4, i % 4))
-                    y = R.tanh(again)
-                    R.output(y)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4, 4), "float32")):
-                with R.dataflow():
-                    rows = R.exp(x)
-                    y = R.tanh(rows)
-                    R.output(y)
-                return y
-
     """
 
     @override

@@ -31,46 +31,6 @@ class DataflowUseInplaceCalls(Pass):
     The operand has the shape and the datatype of the result, the block has allocated it, and after
     the call nothing refers to its memory: no variable, tuple or view, and no function has had it.
     Operators are `add`, `subtract`, `multiply`, `divide`, `nn.relu` and `nn.silu`.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    z = R.add(y, x)
-                    R.output(z)
-                return z
-
-        n = T.int64(4)
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def add_inplace(a: T.Buffer((n,), "float32"), b: T.Buffer((n,), "float32")):
-                T.func_attr({"tir.noalias": True})
-                for i in range(n):
-                    with T.block("T_add"):
-                        vi = T.axis.spatial(n, i)
-                        T.reads(a[vi], b[vi])
-                        T.writes(a[vi])
-                        a[vi] = a[vi] + b[vi]
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = After
-                with R.dataflow():
-                    y = R.exp(x)
-                    z = R.call_tir_inplace(
-                        cls.add_inplace,
-                        (y, x),
-                        inplace_indices=[0],
-                        out_sinfo=R.Tensor((4,), "float32"),
-                    )
-                    R.output(z)
-                return z
-
     """
 
     @override

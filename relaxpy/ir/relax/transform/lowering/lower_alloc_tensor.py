@@ -23,27 +23,7 @@ from relaxpy.ir.relax.transform.lowering.storage import (
 
 @dataclass(frozen=True)
 class LowerAllocTensor(Pass):
-    """Allocates storage for each tensor that memory planning has not put into a storage.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2, "n"), "float32")):
-                n = T.int64()
-                y = R.builtin.alloc_tensor(R.shape([2, n]), "float32", 0)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2, "n"), "float32")):
-                n = T.int64()
-                storage = R.memory.alloc_storage(R.shape([8 * n]), 0, "global", "uint8")
-                y = R.memory.alloc_tensor(storage, 0, R.shape([2, n]), "float32")
-                return y
-
-    """
+    """Allocates storage for each tensor that memory planning has not put into a storage."""
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -32,34 +32,8 @@ class LowerRuntimeBuiltin(Pass):
     impure, except for those that create views, so RemovePurityChecking and ToNonDataflow come
     before; a pure function that gets impure calls is declared pure by force.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4, 4), "float32"), shape: R.Shape(ndim=2)):
-                R.func_attr({"relax.force_pure": True})
-                storage = R.memory.alloc_storage(R.shape([64]), 0, "global", "float32")
-                y = R.memory.alloc_tensor(storage, 0, R.shape([4, 4]), "float32")
-                _ = R.memory.kill_storage(storage)
-                z = R.reshape(x, shape)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4, 4), "float32"), shape: R.Shape(ndim=2)):
-                R.func_attr({"relax.force_pure": True})
-                storage = R.vm.alloc_storage(R.shape([64]), R.prim_value(0), "uint8", "global")
-                y = R.vm.alloc_tensor(storage, R.prim_value(0), R.shape([4, 4]), "float32")
-                _ = R.vm.kill_object(storage)
-                z = R.call_packed(
-                    "vm.builtin.reshape", x, shape, sinfo_args=R.Tensor(shape, "float32")
-                )
-                return z
-
     Errors:
         TransformError: a tensor is not in storage, or such an operator is in a dataflow block.
-
     """
 
     @override

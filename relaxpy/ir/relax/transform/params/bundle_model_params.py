@@ -24,40 +24,9 @@ class BundleModelParams(Pass):
     Functions without the attribute `num_input` stay as they are. A field is read before its first
     use. The tuple is named `param_tuple_name`, or else `model_params`.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((4,), "float32"),
-                v: R.Tensor((4,), "float32"),
-                w: R.Tensor((4,), "float32"),
-            ):
-                R.func_attr({"num_input": 1})
-                y = R.multiply(x, v)
-                z = R.add(y, w)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((4,), "float32"),
-                weights: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")),
-            ):
-                R.func_attr({"num_input": 1})
-                v = weights[0]
-                y = R.multiply(x, v)
-                w = weights[1]
-                z = R.add(y, w)
-                return z
-
-        BundleModelParams("weights")
-
     Errors:
         TransformError: `num_input` is not a number of parameters of its function.
         MisuseError (also TypeError): `param_tuple_name` is not a string.
-
     """
 
     param_tuple_name: str | None = None

@@ -39,35 +39,9 @@ class LazyTransformParams(Pass):
     become parameters of the function. Shapes and numbers among the weights stay parameters, if the
     function uses shape variables. Functions that the module calls stay as they are.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def transform_params(
-                params: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")),
-            ):
-                w = params[1]
-                y = R.exp(w)
-                result = (y,)
-                return result
-
-        @I.ir_module
-        class After:
-            @R.function(pure=False)
-            def transform_params():
-                item = R.call_packed("get_item", R.prim_value(1), sinfo_args=R.Object)
-                checked = R.match_cast(item, R.Tensor((4,), "float32"))
-                w = checked
-                y = R.exp(w)
-                _: R.Tuple() = R.vm.kill_object(w)
-                _1 = R.call_packed("set_item", R.prim_value(0), y, sinfo_args=R.Object)
-                result: R.Tuple() = R.tuple()
-                return result
-
     Errors:
         MisuseError (also TypeError): an option has the wrong type.
         TransformError: `num_input` is not a number of parameters of its function.
-
     """
 
     fget_item: str = "get_item"

@@ -53,45 +53,12 @@ class LiftTransformParams(Pass):
     fields of its tuple after reading them, which frees memory where tuples can change. relaxpy's
     tuples never do.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((4, 3), "float32")):
-                R.func_attr({"num_input": 1})
-                with R.dataflow():
-                    transposed = R.permute_dims(w)
-                    y = R.matmul(x, transposed)
-                    R.output(y)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), transposed: R.Tensor((3, 4), "float32")):
-                R.func_attr({"num_input": 1})
-                with R.dataflow():
-                    y = R.matmul(x, transposed)
-                    R.output(y)
-                return y
-
-            @R.function
-            def main_transform_params(model_params: R.Tuple(R.Tensor((4, 3), "float32"))):
-                R.func_attr({"num_input": 0})
-                with R.dataflow():
-                    w = model_params[0]
-                    transposed = R.permute_dims(w)
-                    result = (transposed,)
-                    R.output(result)
-                return result
-
     Errors:
         TransformError: the parameters of functions with a shared transformation differ, a function
             of the list is not a Relax function, lacks `num_input`, or is called by the module, or
             `num_input` is not a number of parameters.
         UnknownNameError (also KeyError, ValueError): the module has no function of the list.
         MisuseError (also TypeError): `shared_transform` is neither a bool nor a list of names.
-
     """
 
     shared_transform: bool | Sequence[str] = False

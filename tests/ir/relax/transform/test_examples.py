@@ -1,13 +1,6 @@
-"""The example in the docstring of each pass: the module before it becomes the module after it.
+"""The examples of passes in examples/passes: the module `Before` becomes the module `After`."""
 
-An example has two modules, `Before` and `After`. Its last line may be the pass with options;
-otherwise the pass is created without any.
-"""
-
-import ast
-import inspect
 import runpy
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,17 +31,7 @@ PASSES = {
     if isinstance(cls, type) and issubclass(cls, Pass) and not issubclass(cls, FunctionalPass)
     if cls.__module__ != unaffected.__name__
 } | {"UseAssumeToReduceBranches": UseAssumeToReduceBranches}
-HEADER = """import numpy as np
-import relaxpy
-from relaxpy import IRModule, relax, tir
-from relaxpy.relax.backend import *
-from relaxpy.relax.distributed.transform import *
-from relaxpy.relax.dpl import is_op, wildcard
-from relaxpy.relax.transform import *
-from relaxpy.script import ir as I, relax as R, tir as T
-from relaxpy.tir.transform import UseAssumeToReduceBranches
-
-"""
+EXAMPLES = Path(__file__).parents[4] / "examples" / "passes"
 #: Passes that a second run changes again, with the reason.
 NOT_IDEMPOTENT: dict[str, str] = {
     "VMShapeLower": "each run allocates memory for dimensions",
@@ -68,28 +51,17 @@ WITHOUT_SOURCE: dict[str, str] = {
 }
 
 
-def example_of(cls: type[Pass]) -> str:
-    """The lines of the section `Example:` of a docstring."""
-    _, section, rest = (inspect.getdoc(cls) or "").partition("\nExample:\n")
-    assert section, f"the docstring of {cls.__name__} has no example"
-    lines = rest.splitlines()
-    end = next((k for k, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))
-    return textwrap.dedent("\n".join(lines[:end])).strip() + "\n"
-
-
-def run_example(cls: type[Pass], folder: Path) -> tuple[IRModule, IRModule, Pass]:
+def run_example(cls: type[Pass]) -> tuple[IRModule, IRModule, Pass]:
     """The modules and the pass of an example."""
-    text = example_of(cls)
-    if not isinstance(ast.parse(text).body[-1], ast.Expr):
-        text += f"\n{cls.__name__}()\n"
-    last = ast.parse(text).body[-1]
-    lines = text.splitlines()
-    lines[last.lineno - 1] = f"the_pass = {lines[last.lineno - 1]}"
-    file = folder / f"{cls.__name__}.py"
-    file.write_text(HEADER + "\n".join(lines) + "\n", encoding="utf-8")
-    names: dict[str, Any] = runpy.run_path(str(file))
-    assert type(names["the_pass"]) is cls
-    return names["Before"], names["After"], names["the_pass"]
+    names: dict[str, Any] = runpy.run_path(str(EXAMPLES / f"{cls.__name__}.py"))
+    assert type(names["step"]) is cls
+    return names["Before"], names["After"], names["step"]
+
+
+def test_every_pass_has_an_example() -> None:
+    assert {file.stem for file in EXAMPLES.glob("*.py")} == {
+        cls.__name__ for cls in PASSES.values()
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -100,8 +72,8 @@ def options() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_the_example_of_a_pass_is_what_it_does(name: str, tmp_path: Path) -> None:
-    before, after, step = run_example(PASSES[name], tmp_path)
+def test_the_example_of_a_pass_is_what_it_does(name: str) -> None:
+    before, after, step = run_example(PASSES[name])
     hash_before = structural_hash(before)
     found = step(before)
     assert_structural_equal(found, after)
@@ -124,6 +96,6 @@ def without_span(mod: IRModule) -> list[Node]:
 
 
 @pytest.mark.parametrize("name", sorted(PASSES.keys() - WITHOUT_SOURCE.keys()))
-def test_bindings_and_calls_have_spans_after_a_pass(name: str, tmp_path: Path) -> None:
-    before, _, step = run_example(PASSES[name], tmp_path)
+def test_bindings_and_calls_have_spans_after_a_pass(name: str) -> None:
+    before, _, step = run_example(PASSES[name])
     assert without_span(before) or not without_span(step(before))
