@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from typing_extensions import override
 
@@ -291,14 +291,32 @@ class RelaxpyError(RuntimeError):
 
 
 def show_uncaught_errors() -> None:
-    """Let `show_uncaught` print the errors that end a program, unless the program has a hook."""
+    """Let `show_uncaught` print the errors that end a program, unless the program has a hook.
+
+    IPython, which has a hook of its own, shows hints of errors about names.
+    """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = show_uncaught
+    shell = ipython()
+    if shell is not None and not shell.custom_exceptions:
+        shell.set_custom_exc((NameError,), _show_name_error)
 
 
-def _add_quotation_hint(error: NameError, trace: TracebackType | None) -> None:
+def _show_name_error(
+    shell: Any,
+    kind: type[BaseException],
+    error: NameError,
+    trace: TracebackType,
+    tb_offset: int | None = None,
+) -> None:
+    """Show an error about a name as IPython does, with a hint."""
+    add_quotation_hint(error)
+    shell.showtraceback((kind, error, trace), tb_offset=tb_offset, running_compiled_code=True)
+
+
+def add_quotation_hint(error: NameError) -> None:
     """Add a note to an error about a name in an annotation that is to be a string."""
-    frames = traceback.extract_tb(trace)
+    frames = traceback.extract_tb(error.__traceback__)
     if frames and error.name and _ANNOTATION.search(frames[-1].line or ""):
         error.add_note(f'hint: write "{error.name}", if it is the name of a size or a datatype')
 
@@ -313,7 +331,7 @@ def show_uncaught(
     """
     stream = sys.stderr
     if isinstance(error, NameError):
-        _add_quotation_hint(error, trace)
+        add_quotation_hint(error)
     if isinstance(error, RelaxpyError) and not os.environ.get(FULL_TRACEBACK):
         trace = user_frames(trace)
         error.__traceback__ = trace
