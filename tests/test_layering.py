@@ -103,8 +103,8 @@ FLOORS = {
         highlight.py
     """,
     "relaxpy/cli": """
-        usage.py show.py imported.py programs.py watch.py passes.py inputs.py outputs.py
-        commands.py main.py
+        usage.py show.py special_sizes.py imported.py programs.py watch.py passes.py inputs.py
+        outputs.py commands.py main.py
     """,
 }
 #: Nodes some of whose methods are performed by a room above, which they import when called.
