@@ -95,6 +95,17 @@ def _cells(text: str) -> str:
     return "".join(out)
 
 
+def _without_program(message: str, about: object) -> str:
+    """The message with the type of `about` where the beginning of its text has several lines."""
+    if "\n" not in message:
+        return message
+    found = type(about).__name__
+    for quoted in (repr(about), f"{about!r:.60}"):
+        if "\n" in quoted:
+            message = message.replace(quoted, f"a value of type {found}")
+    return message
+
+
 def clipped(text: str) -> str:
     """Shorten long words of `text` in the middle, and cut a text that is too long."""
     if len(text) <= MAX_WORD:
@@ -182,7 +193,7 @@ class RelaxpyError(RuntimeError):
     """The base class of all errors in a program, its input or its use, with their `diagnostics`.
 
     `about` is the object that caused the error, if there is one. The parser, which created the
-    object, finds its position by identity.
+    object, finds its position by identity. A message that quotes a whole program has its type.
     """
 
     diagnostics: tuple[Diagnostic, ...]
@@ -201,6 +212,7 @@ class RelaxpyError(RuntimeError):
         if isinstance(message, Diagnostic):
             diagnostics: tuple[Diagnostic, ...] = (message,)
         elif isinstance(message, str):
+            message = _without_program(message, about)
             diagnostics = (Diagnostic(message, rule, span, hint, tuple(notes)),)
         else:
             diagnostics = tuple(message)

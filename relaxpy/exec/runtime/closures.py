@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from relaxpy.errors import RuntimeCheckError, counted
 from relaxpy.exec.runtime.values import (
     Category,
@@ -11,8 +15,16 @@ from relaxpy.exec.runtime.values import (
     category_of,
     describe,
 )
-from relaxpy.ir.relax.nodes import FuncStructInfo
+from relaxpy.ir.relax.nodes import (
+    FuncStructInfo,
+    PrimStructInfo,
+    ShapeExpr,
+    StructInfo,
+    TensorStructInfo,
+)
 from relaxpy.ir.relax.relations import erase_to_well_defined
+from relaxpy.ir.relax.relations.shape_vars import substitute_info
+from relaxpy.ir.tir import expr as tir, ops
 
 
 def make_closure(function: Value, captured: tuple[Value, ...]) -> Value:
@@ -34,7 +46,25 @@ def make_closure(function: Value, captured: tuple[Value, ...]) -> Value:
     sinfo = function.struct_info
     assert sinfo.params is not None
     rest = FuncStructInfo(sinfo.params[:open_count], sinfo.ret, sinfo.purity)
-    # Shape variables that only the captured arguments bind are unknown to callers of the closure.
+    # Other shape variables that only the captured arguments bind are unknown to callers.
+    rest = substitute_info(rest, _captured_sizes(sinfo.params[open_count:], captured))
     return Closure(
         lambda *args: function(*args, *captured), erase_to_well_defined(rest), function.name
     )
+
+
+def _captured_sizes(
+    params: Sequence[StructInfo], captured: tuple[Value, ...]
+) -> dict[tir.Var, tir.PrimExpr]:
+    """The shape variables that are the value or a dimension of a captured argument."""
+    sizes: dict[tir.Var, tir.PrimExpr] = {}
+    for param, value in zip(params, captured, strict=True):
+        match param, value:
+            case PrimStructInfo(value=tir.Var() as var), int():
+                sizes[var] = ops.const(value, var.dtype)
+            case TensorStructInfo(shape=ShapeExpr(values=dims)), np.ndarray():
+                pairs = zip(dims, value.shape, strict=False)
+                sizes |= {v: ops.const(n, v.dtype) for v, n in pairs if isinstance(v, tir.Var)}
+            case _:
+                pass
+    return sizes

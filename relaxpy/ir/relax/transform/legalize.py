@@ -11,7 +11,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, StructInfoError, warn
 from relaxpy.gc_pause import gc_paused
-from relaxpy.ir.core.node import set_fields
+from relaxpy.ir.core.node import is_function, set_fields
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op, register_op_attr
@@ -70,7 +70,7 @@ class LegalizeOps(Pass):
                 "skip_ops are names of operators; write enable_warning=True", about=self.skip_ops
             )
         for name, rule in (table or {}).items():
-            if not isinstance(name, str) or not callable(rule):
+            if not isinstance(name, str) or not is_function(rule):
                 raise MisuseError(
                     f"the legalisation of {name!r:.60} is a function, found {rule!r:.60}",
                     about=rule,

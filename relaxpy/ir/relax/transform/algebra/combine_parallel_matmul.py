@@ -12,7 +12,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Node, is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -47,7 +47,7 @@ class CombineParallelMatmul(Pass):
     check: Check | None = None
 
     def __post_init__(self) -> None:
-        if self.check is not None and not callable(self.check):
+        if self.check is not None and not is_function(self.check):
             raise MisuseError(f"check is a function, found {self.check!r:.60}", about=self.check)
 
     @override

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -31,8 +31,9 @@ class LambdaLift(Pass):
 
     One that captures variables takes them as its last parameters. A closure binds them, and
     `invoke_pure_closure` or `invoke_closure` calls it; it calls itself directly. Of a closure only
-    is known that it is an object. Captured shape variables are passed, too, unless the arguments of
-    all calls are known to have them. Calls that become recursive are moved out of dataflow blocks.
+    is known that it is an object; where it is an argument, `match_cast` declares its type. Captured
+    shape variables are passed, too, unless the arguments of all calls are known to have them. Calls
+    that become recursive are moved out of dataflow blocks.
     """
 
     @override
@@ -123,7 +124,8 @@ def _fits(actual: rx.StructInfo | None, declared: rx.StructInfo | None) -> bool:
 class _Lifter(BindingRewriter):
     """Lifts the local functions of one function; `lifted` has them by name.
 
-    `closures` are the variables that may hold closures, each with whether calls of it are pure.
+    `closures` are the variables that may hold closures, each with whether calls of it are pure, and
+    `declared` the struct info that they and tuples of them had before.
     `itself` has how the function that is being lifted calls itself.
     """
 
@@ -132,6 +134,7 @@ class _Lifter(BindingRewriter):
         self.names, self.proved, self.captured = names, _proved(func), _captured_sizes(func)
         self.lifted: dict[str, rx.Function] = {}
         self.closures: dict[rx.Expr, bool] = {}
+        self.declared: dict[rx.Expr, rx.StructInfo] = {}
         self.itself: dict[rx.Expr, tuple[rx.GlobalVar, tuple[rx.Expr, ...]]] = {}
 
     @override
@@ -159,13 +162,16 @@ class _Lifter(BindingRewriter):
             if isinstance(sinfo, rx.FuncStructInfo):
                 self._enter_closure(var, pure=sinfo.purity)
             else:
-                self._images[var] = type(var)(var.name_hint, None, var.span)
+                self._images[var] = new = type(var)(var.name_hint, None, var.span)
+                self.declared[new] = sinfo
         return super().binding(binding, block)
 
     def _enter_closure(self, var: rx.Var, *, pure: bool) -> rx.Var:
         new = type(var)(var.name_hint, rx.ObjectStructInfo(), var.span)
         self._images[var] = new
         self.closures[new] = pure
+        if var.struct_info is not None:
+            self.declared[new] = var.struct_info
         return new
 
     @override
@@ -175,9 +181,9 @@ class _Lifter(BindingRewriter):
             return None
         if call.op in self.itself:
             target, captured = self.itself[call.op]
-            return rebuild(call, op=target, args=(*call.args, *captured))
+            call = rebuild(call, op=target, args=(*call.args, *captured))
         if call.op not in self.closures:
-            return None
+            return self._cast_arguments(binding, call, block)
         sinfo = None if binding.var is None else binding.var.struct_info
         name = "invoke_pure_closure" if self.closures[call.op] else "invoke_closure"
         return rx.Call(
@@ -186,6 +192,26 @@ class _Lifter(BindingRewriter):
             sinfo_args=() if sinfo is None else (sinfo,),
             span=call.span,
         )
+
+    def _cast_arguments(
+        self, binding: rx.Binding, call: rx.Call, block: rx.BindingBlock
+    ) -> Sequence[rx.Binding]:
+        """The binding of a call of a function; its arguments are cast to what they were before."""
+        casts: list[rx.Binding] = []
+        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
+
+        def cast(arg: rx.Expr) -> rx.Expr:
+            if isinstance(arg, rx.Tuple):
+                return rebuild(arg, fields=tuple(map(cast, arg.fields)))
+            if not isinstance(arg, rx.Var) or arg not in self.declared:
+                return arg
+            sinfo = self._with_images(self.declared[arg])
+            casts.append(rx.MatchCast(kind(arg.name_hint, sinfo), arg, sinfo, call.span))
+            return casts[-1].var
+
+        if isinstance(call.op, (rx.GlobalVar, rx.Var)):
+            call = rebuild(call, args=tuple(map(cast, call.args)))
+        return [*casts, replace(binding, value=call)]
 
     def _lift(self, var: rx.Var, func: rx.Function) -> Iterable[rx.Binding]:
         """What is bound in place of a local function, which is entered in `lifted`."""

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.relax import nodes as rx
@@ -76,7 +77,7 @@ class FuseOps(Pass):
 
 def _check_rule(rule: object) -> None:
     """Errors: MisuseError (also TypeError) unless a rule is None or a function."""
-    if rule is not None and not callable(rule):
+    if rule is not None and not is_function(rule):
         raise MisuseError(
             f"a rule is a function of a kernel and its user, found {rule!r:.60}", about=rule
         )

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import is_function
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -62,8 +63,10 @@ class SplitCallTIRByPattern(Pass):
                     f"a pattern is a PrimFunc with one loop nest, found {pattern!r:.60}",
                     about=pattern,
                 )
-        if not callable(self.fcodegen):
-            raise MisuseError(f"fcodegen is a function, found {self.fcodegen!r:.60}")
+        if not is_function(self.fcodegen):
+            raise MisuseError(
+                f"fcodegen is a function, found {self.fcodegen!r:.60}", about=self.fcodegen
+            )
         object.__setattr__(self, "patterns", patterns)
 
     @override
