@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from relaxpy.errors import RuntimeCheckError, counted
 from relaxpy.exec.runtime.values import (
     Category,
@@ -15,13 +13,7 @@ from relaxpy.exec.runtime.values import (
     category_of,
     describe,
 )
-from relaxpy.ir.relax.nodes import (
-    FuncStructInfo,
-    PrimStructInfo,
-    ShapeExpr,
-    StructInfo,
-    TensorStructInfo,
-)
+from relaxpy.ir.relax.nodes import FuncStructInfo, PrimStructInfo, StructInfo
 from relaxpy.ir.relax.relations import erase_to_well_defined
 from relaxpy.ir.relax.relations.shape_vars import substitute_info
 from relaxpy.ir.tir import expr as tir, ops
@@ -56,15 +48,11 @@ def make_closure(function: Value, captured: tuple[Value, ...]) -> Value:
 def _captured_sizes(
     params: Sequence[StructInfo], captured: tuple[Value, ...]
 ) -> dict[tir.Var, tir.PrimExpr]:
-    """The shape variables that are the value or a dimension of a captured argument."""
-    sizes: dict[tir.Var, tir.PrimExpr] = {}
-    for param, value in zip(params, captured, strict=True):
-        match param, value:
-            case PrimStructInfo(value=tir.Var() as var), int():
-                sizes[var] = ops.const(value, var.dtype)
-            case TensorStructInfo(shape=ShapeExpr(values=dims)), np.ndarray():
-                pairs = zip(dims, value.shape, strict=False)
-                sizes |= {v: ops.const(n, v.dtype) for v, n in pairs if isinstance(v, tir.Var)}
-            case _:
-                pass
-    return sizes
+    """The values of shape variables that are captured themselves."""
+    return {
+        param.value: ops.const(value, param.value.dtype)
+        for param, value in zip(params, captured, strict=True)
+        if isinstance(param, PrimStructInfo)
+        and isinstance(param.value, tir.Var)
+        and isinstance(value, int)
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.op_record import Allocation, Memory
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.gradients import identity_gradient
@@ -30,17 +31,18 @@ def alloc_tensor(
     dtype: rx.ObjectStructInfo,
     runtime_device_index: rx.PrimStructInfo,
     storage_scope: rx.ObjectStructInfo | None = None,
+    vdevice: VDevice | None = None,
     *,
     call: rx.Call,
 ) -> rx.TensorStructInfo:
     """A new tensor, its elements not set.
 
     Shapes:
-        result  `shape`, in `dtype`
+        result  `shape`, in `dtype`, on `vdevice`
     Errors:
         StructInfoError: the datatype is not a literal.
     """
-    return tensor_in(call.args[0], shape, call.args[1])
+    return tensor_in(call.args[0], shape, call.args[1], vdevice)
 
 
 @register(

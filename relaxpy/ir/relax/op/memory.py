@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from relaxpy.dataclass import replace
 from relaxpy.ir.arith.prove import always
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
+from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation, Memory
 from relaxpy.ir.relax import nodes as rx
@@ -46,9 +47,11 @@ def datatype_of(expr: rx.Expr) -> DataType:
     )
 
 
-def tensor_in(shape: rx.Expr, sinfo: rx.ShapeStructInfo, dtype: rx.Expr) -> rx.TensorStructInfo:
+def tensor_in(
+    shape: rx.Expr, sinfo: rx.ShapeStructInfo, dtype: rx.Expr, vdevice: VDevice | None
+) -> rx.TensorStructInfo:
     """The struct info of a new tensor with these operands."""
-    return tensor(rules.shape_operand(shape, sinfo), datatype_of(dtype), None, sinfo.ndim)
+    return tensor(rules.shape_operand(shape, sinfo), datatype_of(dtype), vdevice, sinfo.ndim)
 
 
 @register(
@@ -85,16 +88,18 @@ def alloc_tensor(
     offset: rx.PrimStructInfo,
     shape: rx.ShapeStructInfo,
     dtype: rx.ObjectStructInfo,
+    vdevice: VDevice | None = None,
+    *,
     call: rx.Call,
 ) -> rx.TensorStructInfo:
     """A tensor that lies in storage, `offset` bytes after its beginning.
 
     Shapes:
-        result  `shape`, in `dtype`
+        result  `shape`, in `dtype`, on `vdevice`
     Errors:
         StructInfoError: the datatype is not a literal.
     """
-    return tensor_in(call.args[2], shape, call.args[3])
+    return tensor_in(call.args[2], shape, call.args[3], vdevice)
 
 
 @register("relax.memory.kill_storage", releases=True)

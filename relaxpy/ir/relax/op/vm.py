@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from relaxpy.dataclass import replace
 from relaxpy.errors import StructInfoTypeError
+from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.op_record import Allocation, CallKind, Memory
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.builtin import global_scope
@@ -64,16 +65,18 @@ def alloc_tensor(
     offset: rx.PrimStructInfo,
     shape: rx.ShapeStructInfo,
     dtype: rx.ObjectStructInfo,
+    vdevice: VDevice | None = None,
+    *,
     call: rx.Call,
 ) -> rx.TensorStructInfo:
     """A tensor that lies in storage, `offset` bytes after its beginning.
 
     Shapes:
-        result  `shape`, in `dtype`
+        result  `shape`, in `dtype`, on `vdevice`
     Errors:
         StructInfoError: the datatype is not a literal.
     """
-    sinfo = tensor_in(call.args[2], shape, call.args[3])
+    sinfo = tensor_in(call.args[2], shape, call.args[3], vdevice)
     return sinfo if shape.values is not None else replace(sinfo, shape=None, ndim=shape.ndim)
 
 

@@ -9,6 +9,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
@@ -104,7 +105,8 @@ def _allocation(sinfo: rx.StructInfo, call: rx.Call) -> rx.Call:
     assert sinfo.shape is not None
     device = rx.PrimValue(ops.const(0, INT64))
     args = (sinfo.shape, rx.DataTypeImm(sinfo.dtype), device, rx.StringImm("global"))
-    return rx.Call(Op.get("relax.builtin.alloc_tensor"), args, span=call.span)
+    attrs = EMPTY_ATTRS if sinfo.vdevice is None else Attrs({"vdevice": sinfo.vdevice})
+    return rx.Call(Op.get("relax.builtin.alloc_tensor"), args, attrs, span=call.span)
 
 
 def _direct_call(call: rx.Call, args: tuple[rx.Expr, ...]) -> rx.Call:

@@ -105,8 +105,8 @@ def _view(call: rx.Call) -> rx.Call | None:
 
 
 def _as(name: str) -> Callable[[rx.Call], rx.Call]:
-    """The call of another operator with the same operands."""
-    return lambda call: rx.Call(Op.get(name), call.args, span=call.span)
+    """The call of another operator with the same operands and attributes."""
+    return lambda call: rx.Call(Op.get(name), call.args, call.attrs, span=call.span)
 
 
 def _packed(name: str) -> Callable[[rx.Call], rx.Call]:
