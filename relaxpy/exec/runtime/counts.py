@@ -24,6 +24,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
+from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import (
     Allocate,
@@ -42,7 +43,8 @@ def with_checked_counts(func: PrimFunc) -> PrimFunc:
     """`func`, with assertions that int64 has all counts of iterations and elements (PX-9).
 
     Counts over dimensions of arguments are those of memory that exists, and not tested. Nor are
-    those that are read from memory, which may not exist at the start, or have other contents.
+    those that are read from memory, which may not exist at the start, or have other contents, and
+    those that divide, where the loops outside may have no iteration.
     """
     scalars = {p for p in func.params if p.dtype == "int64"}
     dimensions = {s for b in func.buffer_map.values() for s in b.shape if isinstance(s, Var)}
@@ -52,7 +54,7 @@ def with_checked_counts(func: PrimFunc) -> PrimFunc:
     body = func.body
     for sizes in dict.fromkeys(_counts(func.body, ())):
         nodes = [node for size in sizes for node in walk(size)]
-        if any(isinstance(node, BufferLoad) for node in nodes):
+        if any(isinstance(node, BufferLoad) or may_divide_by_zero(node) for node in nodes):
             continue
         variables = {node for node in nodes if isinstance(node, Var)}
         if _may_overflow(sizes) and scalars & variables and variables <= known:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.nest.bounds import is_injective, is_inside, may_divide_by_zero
+from relaxpy.exec.kernel.nest.bounds import is_injective, is_inside
 from relaxpy.exec.kernel.nest.nodes import Alloc, Axis, Local, Memory, loads
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
@@ -18,6 +18,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.stmt import Allocate, BufferStore, MatchBufferRegion, Stmt
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from relaxpy.dataclass import replace
-from relaxpy.exec.kernel.nest.bounds import may_divide_by_zero
 from relaxpy.exec.kernel.nest.nodes import (
     Axis,
     Branch,
@@ -28,6 +27,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 Expanded = Mapping[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]]
