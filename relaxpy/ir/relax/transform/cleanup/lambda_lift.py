@@ -197,7 +197,7 @@ class _Lifter(BindingRewriter):
         self, binding: rx.Binding, call: rx.Call, block: rx.BindingBlock
     ) -> Sequence[rx.Binding]:
         """The binding of a call of a function; its arguments are cast to what they were before."""
-        casts: list[rx.Binding] = []
+        casts: list[rx.MatchCast] = []
         kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
 
         def cast(arg: rx.Expr) -> rx.Expr:
@@ -206,8 +206,9 @@ class _Lifter(BindingRewriter):
             if not isinstance(arg, rx.Var) or arg not in self.declared:
                 return arg
             sinfo = self._with_images(self.declared[arg])
-            casts.append(rx.MatchCast(kind(arg.name_hint, sinfo), arg, sinfo, call.span))
-            return casts[-1].var
+            new = kind(arg.name_hint, sinfo)
+            casts.append(rx.MatchCast(new, arg, sinfo, call.span))
+            return new
 
         if isinstance(call.op, (rx.GlobalVar, rx.Var)):
             call = rebuild(call, args=tuple(map(cast, call.args)))
