@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes import Call, Expr, Var
     from relaxpy.ir.relax.nodes.base import StructInfo
     from relaxpy.ir.relax.relations.context import Context
+    from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 
 InferRule: TypeAlias = "Callable[[Call, Context], StructInfo]"
 Normalization: TypeAlias = "Callable[[BlockBuilder, Call], Expr]"
@@ -25,6 +26,7 @@ LayoutRule: TypeAlias = "Callable[[Call, Mapping[str, Sequence[str]], Mapping[Va
 ShardingRule: TypeAlias = (
     "Callable[[Call, Sequence[StructInfo], Any], Sequence[Sequence[int | None]]]"
 )
+Decomposition: TypeAlias = "Callable[[PrecedingBindings, Call, bool], Expr | None]"
 MixedPrecisionRule: TypeAlias = "Callable[[Call, str], Expr]"
 CallArguments: TypeAlias = tuple[list[object], dict[str, object]]
 """Positional and keyword arguments."""
@@ -119,6 +121,7 @@ class Columns(TypedDict, total=False):
     normalize: Normalization | None
     legalize: Legalization | None
     gradient: Gradient | None
+    decompose: Decomposition | None
     layout: LayoutRule | None
     sharding: ShardingRule | None
     mixed_precision: MixedPrecisionRule | None
@@ -147,6 +150,7 @@ _FUNCTIONS = frozenset(
         "normalize",
         "legalize",
         "gradient",
+        "decompose",
         "layout",
         "sharding",
         "mixed_precision",
@@ -229,6 +233,9 @@ class OpRecord:
     """Lowers a call to a call of a kernel, or to simpler operators."""
     gradient: Gradient | None = None
     """Returns the gradients of the operands for the gradient of the result."""
+    decompose: Decomposition | None = None
+    """Returns the value of a call by simpler operators, in inference or in training (True), whose
+    operands it binds; None if the call stays."""
     layout: LayoutRule | None = None
     """Infers the layouts of operands and results from desired and known layouts."""
     sharding: ShardingRule | None = None

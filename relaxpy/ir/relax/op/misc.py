@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.core.dtype import INT64
@@ -10,13 +11,15 @@ from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.gradients import no_gradient
-from relaxpy.ir.relax.op.definition.registry import Operand, register
+from relaxpy.ir.relax.op.definition.registry import Operand, R, register
 from relaxpy.ir.relax.op.definition.rules import by_te, tensor
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import IntImm
+from relaxpy.ir.tir import expr as tir, ops
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 
 UNIT = rx.TupleStructInfo(())
 
@@ -50,7 +53,22 @@ def size(expr: rx.TensorStructInfo) -> rx.TensorStructInfo:
     return tensor((), INT64, expr.vdevice)
 
 
-@register("relax.tensor_to_shape", pure=True)
+def _decompose_tensor_to_shape(
+    new: PrecedingBindings, call: rx.Call, training: bool
+) -> rx.Expr | None:
+    """A shape of variables that the elements of a tensor define."""
+    sinfo = call.struct_info
+    if not isinstance(sinfo, rx.ShapeStructInfo) or sinfo.ndim < 0:
+        return None
+    callee = rx.ExternFunc("vm.builtin.tensor_to_shape")
+    any_shape = rx.ShapeStructInfo(ndim=sinfo.ndim)
+    value = R.call_pure_packed(callee, call.args[0], sinfo_args=any_shape)
+    sizes = tuple(tir.Var("x", INT64) for _ in range(sinfo.ndim))
+    new.cast("y", new.bound(value), rx.ShapeStructInfo(sizes))
+    return rx.ShapeExpr(sizes)
+
+
+@register("relax.tensor_to_shape", pure=True, decompose=_decompose_tensor_to_shape)
 def tensor_to_shape(expr: rx.TensorStructInfo) -> rx.ShapeStructInfo:
     """The shape whose members are the elements of a tensor.
 
@@ -64,7 +82,7 @@ def tensor_to_shape(expr: rx.TensorStructInfo) -> rx.ShapeStructInfo:
         raise StructInfoTypeError(f"takes integers of rank 1, found {expr}", about=expr)
     sizes = expr.get_shape()
     count = sizes[0] if sizes else None
-    return rx.ShapeStructInfo(ndim=count.value if isinstance(count, IntImm) else -1)
+    return rx.ShapeStructInfo(ndim=count.value if isinstance(count, tir.IntImm) else -1)
 
 
 @register("relax.shape_to_tensor", pure=True)

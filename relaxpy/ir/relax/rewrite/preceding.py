@@ -26,6 +26,12 @@ class PrecedingBindings:
         self.bindings.append(rx.VarBinding(var, self.located(value), self.binding.span))
         return var
 
+    def cast(self, name: str, value: rx.Expr, sinfo: rx.StructInfo) -> rx.Var:
+        """A new variable of this name for a value that is cast to struct info."""
+        var = self._kind(name, sinfo)
+        self.bindings.append(rx.MatchCast(var, value, sinfo, self.binding.span))
+        return var
+
     def ended(self, value: rx.Expr) -> list[rx.Binding]:
         """All bindings, and after them that of the value to the variable of the program."""
         return [*self.bindings, replace(self.binding, value=self.located(value))]

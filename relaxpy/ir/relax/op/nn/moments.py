@@ -17,6 +17,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
+from relaxpy.ir.relax.op.nn import decompositions
 from relaxpy.ir.relax.op.nn.normalization import standardized, through_moments
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
@@ -114,6 +115,7 @@ def _gradient_batch_norm(
     pure=True,
     legalize=rules.by_te("nn.batch_norm", "batch_norm"),
     gradient=gradient_in_float32(_gradient_batch_norm),
+    decompose=decompositions.batch_norm,
 )
 def batch_norm(
     data: rx.TensorStructInfo,

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import of_operand, require_rank
+from relaxpy.ir.relax.op.definition.gradients import of_operand
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.sharding import whole_along_axis
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
+from relaxpy.ir.relax.op.nn import decompositions
+from relaxpy.ir.relax.op.nn.decompositions import NormalizedAxes
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -103,31 +104,6 @@ def _normalized(
     return data if decided else rules.tensor(None, data.dtype, data.vdevice, data.ndim)
 
 
-class NormalizedAxes:
-    """The axes of a normalisation in the order of its parameters, and the remaining axes."""
-
-    def __init__(self, call: Call) -> None:
-        rank = require_rank(call.args[0], cast("Op", call.op).name)
-        self.axes = rules.normal_axes(cast("Sequence[int]", call.attrs["axes"]), rank, "axes:")
-        self.others = tuple(axis for axis in range(rank) if axis not in self.axes)
-        self._ascending = sorted(range(len(self.axes)), key=self.axes.__getitem__)
-
-    def beside_data(self, parameter: Any) -> Any:
-        """Permute and expand a parameter to broadcast along its axes of the data."""
-        if self.axes == tuple(range(len(self.others), len(self.others) + len(self.axes))):
-            return parameter
-        if self._ascending != list(range(len(self.axes))):
-            parameter = R.permute_dims(parameter, self._ascending)
-        return R.expand_dims(parameter, self.others) if self.others else parameter
-
-    def of_parameter(self, gradient: Any) -> Any:
-        """The gradient of a parameter, from one in the shape of the data."""
-        total = R.sum(gradient, self.others) if self.others else gradient
-        if self._ascending == list(range(len(self.axes))):
-            return total
-        return R.permute_dims(total, [self._ascending.index(k) for k in range(len(self.axes))])
-
-
 def standardized(x: Any, axes: Sequence[int], epsilon: Any) -> tuple[Any, Any]:
     """x less its mean along axes, and the inverse of its standard deviation."""
     centered = x - R.mean(x, axes, keepdims=True)
@@ -179,6 +155,7 @@ def _gradient_rms_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     pure=True,
     legalize=rules.by_te("nn.layer_norm", "layer_norm", axes="axis"),
     gradient=gradient_in_float32(_gradient_layer_norm),
+    decompose=decompositions.layer_norm,
 )
 def layer_norm(
     data: TensorStructInfo,
