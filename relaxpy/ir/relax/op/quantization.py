@@ -137,8 +137,13 @@ def quantize(
 
 
 def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    """The gradients of (x - z) * s: g * s for x, and sums of g * (x - z) for s, of -g * s for z."""
+    """The gradients of (x - z) * s: g * s for x, and sums of g * (x - z) for s, of -g * s for z.
+
+    They are computed in float32 where the result is narrower, and rounded once.
+    """
     x, scale, zero_point = call.args
+    out_dtype = cast("DataType", call.attrs["out_dtype"])
+    dtype = FLOAT32 if out_dtype.bits < FLOAT32.bits else out_dtype
     rank = require_rank(x, "relax.dequantize")
     position = rank - 1
 
@@ -150,8 +155,8 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
         position = rules.normal_axis(cast("int", call.attrs["axis"]), rank)
 
     def broadcastable(parameter: Expr) -> Any:
-        """A parameter of the datatype of the result that broadcasts to the shape of data."""
-        wide = R.astype(parameter, call.attrs["out_dtype"])
+        """A parameter in `dtype` that broadcasts to the shape of data."""
+        wide = R.astype(parameter, dtype)
         if not is_vector(parameter):
             return R.reshape(wide, ())
         return R.expand_dims(wide, tuple(range(1, rank - position)))
@@ -167,9 +172,9 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
         same_shape = R.reshape(reduced, shape_like(parameter))
         return cast("Expr", R.astype(same_shape, sinfo.dtype))
 
-    g: Any = gradient
+    g: Any = gradient if dtype == out_dtype else R.astype(gradient, dtype)
     factor, zero = broadcastable(scale), broadcastable(zero_point)
-    shifted = R.astype(x, call.attrs["out_dtype"]) - zero
+    shifted = R.astype(x, dtype) - zero
     x_grad: Expr = R.grad.no_grad(x)
     if is_differentiable(x):
         x_grad = R.astype(g * factor, cast("Any", x.struct_info).dtype)
