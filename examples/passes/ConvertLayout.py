@@ -7,7 +7,7 @@ from relaxpy.script import ir as I, relax as R
 @I.ir_module
 class Before:
     @R.function
-    def main(x: R.Tensor((2, 3, 28, 28), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
+    def main(x: R.Tensor((2, 3, 4, 4), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
         with R.dataflow():
             y = R.nn.conv2d(x, w)
             z = R.nn.relu(y)
@@ -18,7 +18,7 @@ class Before:
 @I.ir_module
 class After:
     @R.function
-    def main(x: R.Tensor((2, 3, 28, 28), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
+    def main(x: R.Tensor((2, 3, 4, 4), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
         with R.dataflow():
             x1 = R.permute_dims(x, (0, 2, 3, 1))
             w1 = R.permute_dims(w, (0, 2, 3, 1))

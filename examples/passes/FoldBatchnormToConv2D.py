@@ -8,7 +8,7 @@ from relaxpy.script import ir as I, relax as R
 class Before:
     @R.function
     def main(
-        x: R.Tensor(("n", 3, 8, 8), "float32"),
+        x: R.Tensor(("n", 3, 3, 3), "float32"),
         w: R.Tensor((4, 3, 3, 3), "float32"),
         gamma: R.Tensor((4,), "float32"),
         beta: R.Tensor((4,), "float32"),
@@ -29,7 +29,7 @@ class Before:
 class After:
     @R.function
     def main(
-        x: R.Tensor(("n", 3, 8, 8), "float32"),
+        x: R.Tensor(("n", 3, 3, 3), "float32"),
         w: R.Tensor((4, 3, 3, 3), "float32"),
         gamma: R.Tensor((4,), "float32"),
         beta: R.Tensor((4,), "float32"),
