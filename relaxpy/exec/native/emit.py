@@ -20,11 +20,11 @@ from relaxpy.exec.native.llvm.function import (
 )
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.loops.tree_loops import TreeLoops
-from relaxpy.exec.native.signature import Signature
+from relaxpy.exec.native.signature import KernelSignature
 from relaxpy.exec.native.threads.parallel import slots
 from relaxpy.exec.native.trees.cost import LONG, has_long_tasks, time_of
 from relaxpy.exec.native.trees.obligations import Obligation
-from relaxpy.exec.native.trees.program import Program, Tasks, may_fail
+from relaxpy.exec.native.trees.program import KernelProgram, Tasks, may_fail
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.failures import Failures
 from relaxpy.exec.native.values.frame import RefusedError, storage_type
@@ -53,8 +53,8 @@ class KernelEmitter:
         self,
         module: Module,
         name: str,
-        program: Program,
-        signature: Signature,
+        program: KernelProgram,
+        signature: KernelSignature,
         report: Callable[[Obligation], int],
     ) -> None:
         self.report = report

@@ -18,7 +18,7 @@ from relaxpy.exec.native.trees import cost
 from relaxpy.exec.native.trees.cost import time_of
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import product_of
-from relaxpy.exec.native.trees.program import Program, Tasks
+from relaxpy.exec.native.trees.program import KernelProgram, Tasks
 from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.exec.native.values.accumulate import identity_of
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
@@ -46,7 +46,7 @@ _UNROLLED = 8
 """A stretch is a multiple of so many iterations, which the loop over it runs together."""
 
 
-def in_tasks(program: Program) -> Program:
+def in_tasks(program: KernelProgram) -> KernelProgram:
     """`program` with parallel loops where they are worth their overhead."""
     partial: list[Buffer] = []
     trees = tuple(t for tree in program.trees for t in _outermost(tree, program, partial))
@@ -58,7 +58,7 @@ def in_tasks(program: Program) -> Program:
     )
 
 
-def _outermost(tree: Tree, program: Program, partial: list[Buffer]) -> Iterator[Tree]:
+def _outermost(tree: Tree, program: KernelProgram, partial: list[Buffer]) -> Iterator[Tree]:
     if isinstance(tree, Run):
         stretches = _stretches(tree, program.plan)
         if stretches is not None:
@@ -70,7 +70,7 @@ def _outermost(tree: Tree, program: Program, partial: list[Buffer]) -> Iterator[
     yield _divided(tree, program)
 
 
-def _divided(tree: Tree, program: Program) -> Tree:
+def _divided(tree: Tree, program: KernelProgram) -> Tree:
     match tree:
         case For(body=body):
             return replace(tree, body=tuple(_divided(inner, program) for inner in body))
@@ -87,7 +87,7 @@ def _divided(tree: Tree, program: Program) -> Tree:
             return tree
 
 
-def _of_axes(tree: Run, program: Program) -> Tree:
+def _of_axes(tree: Run, program: KernelProgram) -> Tree:
     """The loops of a run in tasks."""
     if product_of(tree) is not None:
         return tree

@@ -27,7 +27,7 @@ from relaxpy.exec.native.trees import chains, cost, program as native
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.product import product_of
-from relaxpy.exec.native.trees.program import Late, Program, Tasks, program_of
+from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Tasks, program_of
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
@@ -74,7 +74,7 @@ def small_blocks() -> Iterator[None]:
 class ProgramRun(PlanRun):
     """The replay of a program in vectors of so many lanes."""
 
-    program: Program = field(kw_only=True)
+    program: KernelProgram = field(kw_only=True)
     lanes: int = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ class ProgramRun(PlanRun):
                         self.tree(body)
             case For():
                 super().tree(tree)
-            case Late(obligations=required, tests=tests):
+            case ObligationTests(obligations=required, tests=tests):
                 if self.holds(tests):
                     self.require(required)
 

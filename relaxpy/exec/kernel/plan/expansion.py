@@ -13,8 +13,8 @@ from relaxpy.exec.kernel.nest.nodes import (
     Item,
     Local,
     Loop,
-    Memory,
     Nest,
+    PassedMemory,
     Store,
     WhileLoop,
     loads,
@@ -130,11 +130,11 @@ def _rewrite_expr(expr: PrimExpr, expanded: Expanded) -> PrimExpr:
         if isinstance(node, BufferLoad) and node.buffer in expanded:
             wide, iteration = expanded[node.buffer]
             return BufferLoad(wide, (*iteration, *node.indices))
-        if isinstance(node, Memory) and node.buffer in expanded:
+        if isinstance(node, PassedMemory) and node.buffer in expanded:
             wide, iteration = expanded[node.buffer]
             region = node.region or tuple(Range(0, s) for s in node.buffer.shape)
             points = map(Range.point, iteration)
-            return Memory(wide, (*points, *region), node.drop + len(iteration))
+            return PassedMemory(wide, (*points, *region), node.drop + len(iteration))
         return None
 
     return cast("PrimExpr", rewrite(expr, rule))

@@ -18,7 +18,7 @@ from relaxpy.exec.native.threads.parallel import parallel
 from relaxpy.exec.native.trees import cost
 from relaxpy.exec.native.trees.masks import LEAST_ROWS, PANEL, Masked
 from relaxpy.exec.native.trees.obligations import Obligation
-from relaxpy.exec.native.trees.program import Late, Program, Tasks, may_fail
+from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Tasks, may_fail
 from relaxpy.exec.native.trees.recurrences import CHAINS, has_chains, prefix_of, recurrence_of
 from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.exec.native.values.expressions import Values
@@ -35,7 +35,7 @@ class TreeLoops(RunLoops):
     or else the bytes of each of the areas for the threads.
     """
 
-    def __init__(self, program: Program, frame: Values) -> None:
+    def __init__(self, program: KernelProgram, frame: Values) -> None:
         super().__init__(program, frame)
         self.scratch: dict[Buffer, Value | int] = {}
 
@@ -52,7 +52,7 @@ class TreeLoops(RunLoops):
                 self._tile(tree)
             case Tasks():
                 self._tasks(tree)
-            case Late(obligations=required):
+            case ObligationTests(obligations=required):
                 self.where(tree.tests, lambda: self._late(required))
             case _:
                 raise AssertionError(f"an unknown tree: {tree}")
