@@ -1,16 +1,14 @@
-"""Elementwise runs that read along one axis and write along another one, as transpositions do."""
+"""Elementwise runs that read along one axis and write along another one: tiled transposes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import Run
-from relaxpy.exec.native.llvm.function import Function, Value
-from relaxpy.exec.native.values.frame import storage_type
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer
@@ -25,7 +23,7 @@ _NODES = 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Crossing:
+class Transpose:
     """The axis `along` which targets are consecutive, and the axis `across` for the `loads`.
 
     Squares of `side` iterations of both are read, transposed in registers, and written.
@@ -38,8 +36,8 @@ class Crossing:
 
 
 @lru_cache(maxsize=1 << 6)
-def crossing_of(run: Run, root: Callable[[Buffer], Buffer]) -> Crossing | None:
-    """The crossing of a run; None if it has none, or if an element may be stored only once.
+def transpose_of(run: Run, root: Callable[[Buffer], Buffer]) -> Transpose | None:
+    """The transpose of a run; None if it is none, or if an element may be stored only once.
 
     `root` is the buffer whose memory a buffer uses.
     """
@@ -66,26 +64,12 @@ def crossing_of(run: Run, root: Callable[[Buffer], Buffer]) -> Crossing | None:
     across = [a for a in fixed if loads and all(_is_consecutive(*x, a.var) for x in loads)]
     if len(across) != 1 or any(strides[access] is None for access in loads):
         return None
-    bits = max(storage_type(buffer.dtype).bits for buffer, _ in (*loads, *stored))
+    bits = max(8 * buffer.dtype.itemsize for buffer, _ in (*loads, *stored))
     extents = [a.extent.constant for a in (along[0], across[0])]
     for side in _SIDES:
         if side * bits <= _LARGEST_BITS and all(n is None or n >= side for n in extents):
-            return Crossing(along[0], across[0], loads, side)
+            return Transpose(along[0], across[0], loads, side)
     return None
-
-
-def transposed(f: Function, rows: Sequence[Value]) -> list[Value]:
-    """The columns of a square of as many rows as these have lanes, which is 2**k."""
-    rows, count = list(rows), len(rows)
-    distance = count // 2
-    while distance:
-        for n in (n for n in range(count) if not n & distance):
-            a, b = rows[n], rows[n + distance]
-            low = [k if not k & distance else count + k - distance for k in range(count)]
-            high = [k + distance if not k & distance else count + k for k in range(count)]
-            rows[n], rows[n + distance] = f.shuffle(a, b, low), f.shuffle(a, b, high)
-        distance //= 2
-    return rows
 
 
 def _stride(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> IndexPoly | None:
