@@ -16,6 +16,16 @@ from relaxpy.ir.relax.frontend.nn.extern import (
     ObjectModule as ObjectModule,
     SourceModule as SourceModule,
 )
+from relaxpy.ir.relax.frontend.nn.image_layers import (
+    AdaptiveAvgPool2D as AdaptiveAvgPool2D,
+    AvgPool2D as AvgPool2D,
+    BatchNorm1D as BatchNorm1D,
+    BatchNorm2D as BatchNorm2D,
+    Dropout as Dropout,
+    Flatten as Flatten,
+    MaxPool2D as MaxPool2D,
+    Sequential as Sequential,
+)
 from relaxpy.ir.relax.frontend.nn.module import (
     Module as Module,
     ModuleDict as ModuleDict,

@@ -11,15 +11,10 @@ from relaxpy.ir.relax.op.definition.registry import registered_ops
 _RUN_TIME: Final = "elements are known at run time only: return the tensor, and read the result"
 #: What to write for names that nn has under another one, or not at all.
 INSTEAD: Final = {
-    "AdaptiveAvgPool2d": "write x.mean([2, 3], keepdims=True) for one element",
-    "BatchNorm1d": "fold it into the layer before it, or write R.nn.batch_norm in an R.function",
-    "BatchNorm2d": "fold it into the layer before it, or write R.nn.batch_norm in an R.function",
-    "Dropout": "leave it out: nothing is dropped where a model runs; nn.Identity keeps the path",
     "F": "its functions are those of nn.op",
-    "Flatten": "write x.flatten(1)",
+    "LSTM": "write its steps in forward, with nn.op and a Python loop",
     "LeakyReLU": "write nn.op.maximum(x, x * slope)",
     "MultiheadAttention": "write nn.Attention or nn.op.scaled_dot_product_attention",
-    "Sequential": "write nn.ModuleList([...]), which calls its modules in order",
     "Sigmoid": "write nn.op.sigmoid(x)",
     "Softmax": "write nn.op.softmax(x, axis)",
     "Tanh": "write nn.op.tanh(x)",
