@@ -47,6 +47,11 @@ class CallKind(Enum):
     CLOSURE = "a closure, on the fields of a tuple"
 
     @property
+    def is_kernel(self) -> bool:
+        """Whether the callee is a PrimFunc on tensors whose outputs are declared."""
+        return self in (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
+
+    @property
     def operand_range(self) -> tuple[int, float]:
         """The minimal and the maximal number of operands."""
         if self in (CallKind.PACKED, CallKind.INPLACE_PACKED):
@@ -137,6 +142,7 @@ class Columns(TypedDict, total=False):
     memory: Memory | Callable[[Call], Memory] | None
     releases: bool
     in_place: bool
+    activation: bool
     takes_twice: bool
     runtime: Callable[..., Any] | None
     adapt: Callable[[dict[str, Any]], None] | None
@@ -265,6 +271,8 @@ class OpRecord:
     """Whether a call declares that its operand is not used any more."""
     in_place: bool = False
     """Whether passes write the result into an operand: each element depends on one of each."""
+    activation: bool = False
+    """Whether passes compute it together with the product or convolution before it."""
     takes_twice: bool = False
     """Whether every tensor may be both operands, so that such a call never fails."""
     runtime: Callable[..., Any] | None = None

@@ -23,7 +23,7 @@ from relaxpy.ir.relax.block_builder.infer import (
     is_pure_call,
     signature_of,
 )
-from relaxpy.ir.relax.block_builder.own_forms import KERNEL_CALLS, own_form, with_written_operands
+from relaxpy.ir.relax.block_builder.own_forms import own_form, with_written_operands
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank
@@ -304,7 +304,8 @@ class Normalizer:
         op = call.op
         operator = find(op) if type(op) is Op else None
         as_written = self.out.ctx.as_written
-        if operator is not None and operator.record.calls in KERNEL_CALLS and not as_written:
+        calls = None if operator is None else operator.record.calls
+        if calls is not None and calls.is_kernel and not as_written:
             call = with_written_operands(call, self.out, self.leaf)
         if not call.sinfo_is_derived or operator is None or operator.needs_context:
             rule = "DER-35" if type(op) is Op else "DER-42"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import CallKind, apply_column
+from relaxpy.ir.op_record import apply_column
 from relaxpy.ir.relax import nodes as rx
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
     from relaxpy.ir.relax.block_builder.emitter import Emitter
-
-KERNEL_CALLS = (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 
 
 def with_written_operands(

@@ -35,6 +35,7 @@ def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
     precision_policy=1,
     pure=True,
     in_place=True,
+    activation=True,
     legalize=rules.by_te("nn.relu"),
     gradient=of_operand(_gradient_relu),
 )
@@ -102,17 +103,20 @@ ACTIVATIONS = family(
         "nn.gelu",
         "x * (1 + erf(x / sqrt(2))) / 2.",
         gradient=gradient_in_float32(of_operand(_gradient_gelu)),
+        activation=True,
     ),
     _activation(
         "nn.gelu_tanh",
         "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2.",
         gradient=gradient_in_float32(of_operand(_gradient_gelu_tanh)),
+        activation=True,
     ),
     _activation(
         "nn.silu",
         "x * sigmoid(x).",
         in_place=True,
         gradient=gradient_in_float32(of_operand(_gradient_silu)),
+        activation=True,
     ),
 )
 gelu, gelu_tanh, silu = ACTIVATIONS.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from typing_extensions import override
 
@@ -27,7 +27,6 @@ from relaxpy.ir.relax.transform.algebra.products import shape_of
 from relaxpy.ir.tir import expr as tir
 
 Check = Callable[[rx.Var, list[rx.Expr], list[rx.Expr], Mapping[rx.Var, rx.Expr]], Any]
-_ACTIVATIONS: Final = ("relax.nn.relu", "relax.nn.gelu", "relax.nn.gelu_tanh", "relax.nn.silu")
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class _Branch:
     def activation(self) -> Op | None:
         """The activation that is the last step."""
         op = cast("rx.Call", self.steps[-1].value).op
-        return op if isinstance(op, Op) and op.name in _ACTIVATIONS else None
+        return op if isinstance(op, Op) and op.record.activation else None
 
 
 class _Combining(BindingRewriter):

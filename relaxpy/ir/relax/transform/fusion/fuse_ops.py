@@ -17,7 +17,7 @@ from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, is_row_wise, mul
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.transform.fusion.cost import RULE_OPTION, FusionRule
-from relaxpy.ir.relax.transform.fusion.grouping import KERNEL_CALLS, FunctionGroup, group_bindings
+from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings, is_kernel_call
 from relaxpy.ir.relax.transform.fusion.partition import GraphNode, partition
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
@@ -171,7 +171,7 @@ def _groups(
 def _kernel_of(binding: rx.Binding, kernels: _Kernels) -> str:
     """The name of the kernel that a binding calls, or ""."""
     value = binding.value
-    if not isinstance(binding, rx.VarBinding) or not rx.is_call_of(value, *KERNEL_CALLS):
+    if not isinstance(binding, rx.VarBinding) or not is_kernel_call(value):
         return ""
     kernel, operands = value.args[:2]
     if not isinstance(kernel, rx.GlobalVar) or not isinstance(operands, rx.Tuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from operator import is_
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 from typing_extensions import override
 
@@ -29,9 +29,14 @@ from relaxpy.ir.relax.call_graph import strongly_connected
 from relaxpy.ir.relax.relations import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 
-KERNEL_CALLS: Final = frozenset(("relax.call_tir", "relax.call_tir_inplace"))
 MAX_NAMES: Final = 16
 """How many names of kernels the name of a function consists of at most."""
+
+
+def is_kernel_call(expr: rx.Expr) -> TypeGuard[rx.Call]:
+    """Whether this is a `call_tir` or `call_tir_inplace`."""
+    calls = expr.op.record.calls if isinstance(expr, rx.Call) and isinstance(expr.op, Op) else None
+    return calls is not None and calls.is_kernel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -384,8 +389,7 @@ def _callee_of(binding: rx.Binding) -> str:
     if isinstance(call.op, rx.GlobalVar):
         return call.op.name_hint.removeprefix("fused_")
     if isinstance(call.op, Op):
-        first = call.args[0] if call.args else None
-        if call.op.name in KERNEL_CALLS and isinstance(first, rx.GlobalVar):
-            return first.name_hint
+        if is_kernel_call(call) and isinstance(call.args[0], rx.GlobalVar):
+            return call.args[0].name_hint
         return call.op.name.replace(".", "_")
     return ""
