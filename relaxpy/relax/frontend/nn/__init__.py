@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from relaxpy.absent import instead_of as _instead_of
+from relaxpy.absent import from_import_error as _from_import_error, instead_of as _instead_of
 from relaxpy.ir.relax.frontend.nn.core import (
     Effect as Effect,
     Object as Object,
@@ -145,4 +145,4 @@ from relaxpy.relax.frontend.nn.op import (
 )
 
 if not TYPE_CHECKING:
-    __getattr__ = _missing_names(globals(), _instead_of)
+    __getattr__ = _missing_names(globals(), _instead_of, _from_import_error)

@@ -60,11 +60,14 @@ def tensor_hint(name: str, known: Iterable[str]) -> str | None:
 
 
 def missing_names(
-    namespace: dict[str, Any], instead_of: Callable[[str], str | None]
+    namespace: dict[str, Any],
+    instead_of: Callable[[str], str | None],
+    from_import_error: Callable[[str, str, str | None], ImportError | None],
 ) -> Callable[[str], Any]:
     """The `__getattr__` of a namespace of nn, which says what to write for an unknown name.
 
-    `instead_of` says it for paths of TVM that are absent.
+    `instead_of` says it for paths of TVM that are absent, and `from_import_error` is the error for
+    an import of the name.
 
     Errors:
         UnknownAttributeError (also AttributeError)
@@ -78,6 +81,8 @@ def missing_names(
         public = [other for other in namespace if not other.startswith("_")]
         absent = instead_of(f"{namespace['__name__']}.{name}")
         hint = absent or INSTEAD.get(name) or close_names(name, public)
-        raise UnknownAttributeError(message, hint=hint, about=name)
+        raise from_import_error(namespace["__name__"], name, hint) or UnknownAttributeError(
+            message, hint=hint, about=name
+        )
 
     return __getattr__
