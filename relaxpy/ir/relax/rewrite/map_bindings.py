@@ -55,7 +55,7 @@ class BindingRewriter:
         return self._originals.get(var, var)
 
     def value_of(self, expr: rx.Expr) -> rx.Expr | None:
-        """The value that a variable is bound to, if all that it mentions is visible here."""
+        """The definition of a variable, if its operands are in scope."""
         return self._values.get(expr)
 
     def expr(self, expr: E) -> E:

@@ -51,7 +51,7 @@ def initial_layout(ndim: int) -> str | None:
 
 
 def initial_layouts(sinfo: rx.StructInfo | None) -> Layouts:
-    """The layouts of a value of this struct info as it is."""
+    """The default (row-major) layouts of a value of this struct info."""
     if isinstance(sinfo, rx.TensorStructInfo):
         return initial_layout(sinfo.ndim)
     if isinstance(sinfo, rx.TupleStructInfo):

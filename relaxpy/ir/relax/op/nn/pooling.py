@@ -118,7 +118,7 @@ class _Pool:
 
 
 def sizes_of(builder: BlockBuilder, operand: Expr, layout: Layout) -> Sizes | None:
-    """The dimensions of an operand of a call that is legalised; None if its blocks are symbolic."""
+    """The dimensions of an operand for legalisation; None if its blocked axes are symbolic."""
     sinfo = rules.tensor(rules.known_shape(builder, operand), VOID)
     return sizes_by_axis(sinfo, layout, "operand", proved=True)
 

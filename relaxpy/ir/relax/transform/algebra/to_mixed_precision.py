@@ -166,7 +166,7 @@ class _Block:
             self._store_narrow(binding.var)
 
     def _collect_uses(self, binding: rx.Binding) -> None:
-        """Add what a binding wants of the variables that it uses."""
+        """Join the precision that a binding requires of its operands to that of other uses."""
         value, wanted = binding.value, self._uses.get(binding.var)  # type: ignore[arg-type]
         if not isinstance(binding.var, rx.DataflowVar):
             wanted = _uniform(_precision(value), WIDE)
@@ -309,7 +309,7 @@ def _uniform(present: Precision, dtype: DataType) -> Precision:
 
 
 def _merged(first: Precision, second: Precision) -> Precision:
-    """What two uses want: float32 if one of them does."""
+    """The join of the precisions that two uses require: float32 if either does."""
     if first is None or second is None:
         return second if first is None else first
     if isinstance(first, tuple) and isinstance(second, tuple):

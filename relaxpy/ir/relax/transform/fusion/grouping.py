@@ -41,7 +41,7 @@ def is_kernel_call(expr: rx.Expr) -> TypeGuard[rx.Call]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FunctionGroup:
-    """Bindings that become a function with these attributes; each group is one of its own."""
+    """Bindings that become a function with these attributes; groups are compared by identity."""
 
     attrs: Mapping[str, Attr] = field(default_factory=dict)
 
@@ -338,7 +338,7 @@ class _FunctionOf:
         return rename(func, _with_new_shape_vars(table, func)), arguments
 
     def _value(self, value: rx.Expr) -> rx.Expr:
-        """A value with parameters in place of what is not a variable and is passed."""
+        """A value whose operands that are passed, but are not variables, are parameters."""
         if isinstance(value, rx.Call):
             args = tuple(self._operand(arg) for arg in value.args)
             if not all(map(is_, args, value.args)):

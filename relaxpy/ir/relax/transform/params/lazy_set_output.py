@@ -68,7 +68,7 @@ def _lazy(func: rx.Function) -> rx.Function:
 
 
 Store: TypeAlias = Callable[[int, rx.Expr], rx.Binding]
-"""Returns the binding of a call that takes a result with its index."""
+"""Creates the call that stores a result under its index."""
 
 
 def storing(func: rx.Function, store: Store) -> rx.SeqExpr:
