@@ -157,24 +157,36 @@ def emit_entry(
     complete = f.arithmetic("and", no_keywords, _same(f, count, len(params)))
     (found,) = f.branch(complete, positional, none)
 
-    def fall_back() -> list[Value]:
-        raised = call_python(f, "PyErr_Occurred", POINTER)
-        failed = f.compare("ne", raised, null)
-        if result is not None:
-            # The fallback knows the position of the call of the kernel that raised the error.
-            matches = call_python(f, _MATCHES, I32, raised, python(f, "error"))
-            f.branch(f.compare("ne", matches, 0), forget)
-            failed = f.arithmetic("and", failed, f.compare("eq", matches, 0))
-        return f.branch(failed, none, call_fallback)
+    def refused() -> list[Value]:
+        is_graph = f.const(BOOL, int(result is not None))
+        return [fall_back(f, (instance, args, count, keywords), is_graph)]
 
-    def forget() -> None:
-        call_python(f, "PyErr_Clear", VOID)
+    f.ret(f.branch(f.compare("ne", found, null), lambda: [found], refused)[0])
 
-    def call_fallback() -> list[Value]:
-        operands = instance, args, count, keywords
+
+def fall_back(f: Function, operands: Sequence[Value], is_graph: Value) -> Value:
+    """What the fallback of a builtin returns for its operands, or null where an error is raised.
+
+    The fallback of a graph is called in place of an error of a kernel, as it knows the position of
+    the call.
+    """
+    null = Value(f, POINTER, "null")
+    raised = call_python(f, "PyErr_Occurred", POINTER)
+
+    def call() -> list[Value]:
         return [call_python(f, "PyObject_Vectorcall", POINTER, *operands)]
 
-    f.ret(f.branch(f.compare("ne", found, null), lambda: [found], fall_back)[0])
+    def call_again() -> list[Value]:
+        call_python(f, "PyErr_Clear", VOID)
+        return call()
+
+    def failed() -> list[Value]:
+        matches = call_python(f, _MATCHES, I32, raised, python(f, "error"))
+        of_kernel = f.arithmetic("and", is_graph, f.compare("ne", matches, 0))
+        return f.branch(of_kernel, call_again, lambda: [null])
+
+    [value] = f.branch(f.compare("eq", raised, null), call, failed)
+    return value
 
 
 class _Arguments:
