@@ -59,6 +59,11 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("runtime", "enabled system_lib load_static_library", _NO_LIBRARY),
     ("runtime", "num_threads", "the environment variable RELAXPY_NUM_THREADS decides it"),
     (
+        "relay",
+        "build optimize vm build_config loops dataflow_pattern random",
+        "relay.to_relax makes a Relax module, which relaxpy.compile and the passes of Relax take",
+    ),
+    (
         "Executable",
         "get_source inspect_source imported_modules import_module get_lib",
         "ex.source is the Python text, and ex.kernel_source(name, 'llvm') the code of a kernel",
@@ -77,7 +82,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     (
         "contrib",
         "graph_executor graph_runtime debugger",
-        "what relaxpy.relay.build returns is called, or run by relax.VirtualMachine",
+        "relaxpy.compile(relay.to_relax(mod)) is called, or run by relax.VirtualMachine",
     ),
     ("contrib", "cc nvcc ndk xcode emcc cblas cublas cudnn mkl dnnl cutlass thrust", _NO_LIBRARY),
     ("contrib", "utils download pickle_memoize", "tempfile, urllib and functools of Python do it"),
