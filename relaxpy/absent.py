@@ -15,7 +15,7 @@ from typing import Any, Final
 #: The modules with the functions that look up a name of a module.
 _LOOKUPS: Final = (
     *("relaxpy.absent", "relaxpy.lazy", "relaxpy.gc_pause"),
-    "relaxpy.ir.relax.frontend.nn.names",
+    *("relaxpy.ir.relax.frontend.nn.names", "relaxpy.relay"),
 )
 _NO_SCHEDULE = "kernels have no schedules: native code is in vectors and threads without them"
 _NOT_TUNED = f"nothing is tuned; {_NO_SCHEDULE}"
@@ -60,7 +60,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("runtime", "num_threads", "the environment variable RELAXPY_NUM_THREADS decides it"),
     (
         "relay",
-        "build optimize vm build_config loops dataflow_pattern random",
+        "build optimize build_config loops dataflow_pattern random",
         "relay.to_relax makes a Relax module, which relaxpy.compile and the passes of Relax take",
     ),
     (
