@@ -9,8 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from types import FrameType
+from typing import Any, Final
 
+#: The modules with the functions that look up a name of a module.
+_LOOKUPS: Final = (
+    *("relaxpy.absent", "relaxpy.lazy", "relaxpy.gc_pause"),
+    *("relaxpy.ir.relax.frontend.nn.names", "relaxpy.relay"),
+)
 _NO_SCHEDULE = "kernels have no schedules: native code is in vectors and threads without them"
 _NOT_TUNED = f"nothing is tuned; {_NO_SCHEDULE}"
 _NO_LIBRARY = "no compiler and no library of kernels is called; relaxpy.doctor() says what is there"
@@ -54,6 +60,11 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("runtime", "enabled system_lib load_static_library", _NO_LIBRARY),
     ("runtime", "num_threads", "the environment variable RELAXPY_NUM_THREADS decides it"),
     (
+        "relay",
+        "build optimize build_config loops dataflow_pattern random",
+        "relay.to_relax makes a Relax module, which relaxpy.compile and the passes of Relax take",
+    ),
+    (
         "Executable",
         "get_source inspect_source imported_modules import_module get_lib",
         "ex.source is the Python text, and ex.kernel_source(name, 'llvm') the code of a kernel",
@@ -72,7 +83,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     (
         "contrib",
         "graph_executor graph_runtime debugger",
-        "what relaxpy.relay.build returns is called, or run by relax.VirtualMachine",
+        "relaxpy.compile(relay.to_relax(mod)) is called, or run by relax.VirtualMachine",
     ),
     ("contrib", "cc nvcc ndk xcode emcc cblas cublas cudnn mkl dnnl cutlass thrust", _NO_LIBRARY),
     ("contrib", "utils download pickle_memoize", "tempfile, urllib and functools of Python do it"),
@@ -127,13 +138,30 @@ def instead_of(path: str) -> str | None:
     return _instead().get(path.removeprefix("relaxpy."))
 
 
-def attribute_error(module: str, name: str) -> AttributeError:
+def attribute_error(module: str, name: str) -> AttributeError | ImportError:
     """The error for a name that a module of relaxpy does not have."""
     message = f"module {module!r} has no attribute {name!r}"
     hint = instead_of(f"{module}.{name}")
-    return AttributeError(
+    return from_import_error(module, name, hint) or AttributeError(
         f"{message}\n  hint: {hint}" if hint else message, name=name, obj=sys.modules[module]
     )
+
+
+def from_import_error(module: str, name: str, hint: str | None) -> ImportError | None:
+    """The error with a hint of `from module import name`, if this is how the name is looked up.
+
+    Python would replace an AttributeError there, and drop its hint.
+    """
+    if not hint:
+        return None
+    from opcode import opname  # only for an error: `import relaxpy` is fast
+
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") in _LOOKUPS:
+        frame = frame.f_back
+    if frame is None or opname[frame.f_code.co_code[frame.f_lasti]] != "IMPORT_FROM":
+        return None
+    return ImportError(f"cannot import name {name!r} from {module!r}\n  hint: {hint}")
 
 
 def hint_at_absent(namespace: dict[str, Any]) -> None:

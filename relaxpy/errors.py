@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from typing_extensions import override
 
@@ -93,6 +93,17 @@ def _cells(text: str) -> str:
         else:
             out.append("  " if unicodedata.east_asian_width(char) in "WF" else " ")
     return "".join(out)
+
+
+def _without_program(message: str, about: object) -> str:
+    """The message with the type of `about` where the beginning of its text has several lines."""
+    if "\n" not in message:
+        return message
+    found = type(about).__name__
+    for quoted in (repr(about), f"{about!r:.60}"):
+        if "\n" in quoted:
+            message = message.replace(quoted, f"a value of type {found}")
+    return message
 
 
 def clipped(text: str) -> str:
@@ -182,7 +193,7 @@ class RelaxpyError(RuntimeError):
     """The base class of all errors in a program, its input or its use, with their `diagnostics`.
 
     `about` is the object that caused the error, if there is one. The parser, which created the
-    object, finds its position by identity.
+    object, finds its position by identity. A message that quotes a whole program has its type.
     """
 
     diagnostics: tuple[Diagnostic, ...]
@@ -201,6 +212,7 @@ class RelaxpyError(RuntimeError):
         if isinstance(message, Diagnostic):
             diagnostics: tuple[Diagnostic, ...] = (message,)
         elif isinstance(message, str):
+            message = _without_program(message, about)
             diagnostics = (Diagnostic(message, rule, span, hint, tuple(notes)),)
         else:
             diagnostics = tuple(message)
@@ -291,14 +303,32 @@ class RelaxpyError(RuntimeError):
 
 
 def show_uncaught_errors() -> None:
-    """Let `show_uncaught` print the errors that end a program, unless the program has a hook."""
+    """Let `show_uncaught` print the errors that end a program, unless the program has a hook.
+
+    IPython, which has a hook of its own, shows hints of errors about names.
+    """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = show_uncaught
+    shell = ipython()
+    if shell is not None and not shell.custom_exceptions:
+        shell.set_custom_exc((NameError,), _show_name_error)
 
 
-def _add_quotation_hint(error: NameError, trace: TracebackType | None) -> None:
+def _show_name_error(
+    shell: Any,
+    kind: type[BaseException],
+    error: NameError,
+    trace: TracebackType,
+    tb_offset: int | None = None,
+) -> None:
+    """Show an error about a name as IPython does, with a hint."""
+    add_quotation_hint(error)
+    shell.showtraceback((kind, error, trace), tb_offset=tb_offset, running_compiled_code=True)
+
+
+def add_quotation_hint(error: NameError) -> None:
     """Add a note to an error about a name in an annotation that is to be a string."""
-    frames = traceback.extract_tb(trace)
+    frames = traceback.extract_tb(error.__traceback__)
     if frames and error.name and _ANNOTATION.search(frames[-1].line or ""):
         error.add_note(f'hint: write "{error.name}", if it is the name of a size or a datatype')
 
@@ -313,7 +343,7 @@ def show_uncaught(
     """
     stream = sys.stderr
     if isinstance(error, NameError):
-        _add_quotation_hint(error, trace)
+        add_quotation_hint(error)
     if isinstance(error, RelaxpyError) and not os.environ.get(FULL_TRACEBACK):
         trace = user_frames(trace)
         error.__traceback__ = trace

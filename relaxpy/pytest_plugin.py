@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from relaxpy.errors import RelaxpyError
+from relaxpy.errors import RelaxpyError, add_quotation_hint
 
 #: The attribute of a report with the IDs of the rules; pytest-xdist transfers it.
 _RULES: Final = "relaxpy_rules"
@@ -38,6 +38,8 @@ def pytest_runtest_makereport(
     `RELAXPY_FULL_TRACEBACK` take precedence.
     """
     error = None if call.excinfo is None else call.excinfo.value
+    if isinstance(error, NameError):
+        add_quotation_hint(error)
     if not isinstance(error, RelaxpyError):
         report = yield
         _shorten_arguments(report, item)
@@ -52,6 +54,22 @@ def pytest_runtest_makereport(
     finally:
         option.tbstyle = chosen
     setattr(report, _RULES, [d.rule for d in error.diagnostics if d.rule])
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Report an error of a module that is collected as that of a test."""
+    report = yield
+    info: pytest.ExceptionInfo[BaseException] | None
+    info = getattr(getattr(report, "call", None), "excinfo", None)
+    if info is not None and isinstance(info.value, NameError):
+        add_quotation_hint(info.value)
+        report.longrepr = collector.repr_failure(info)
+    elif info is not None and isinstance(info.value, RelaxpyError):
+        setattr(report, _RULES, [d.rule for d in info.value.diagnostics if d.rule])
     return report
 
 

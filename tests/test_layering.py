@@ -63,7 +63,7 @@ LOADED_BY = {
 LAZY_FACES = {
     *("relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"),
     *("relaxpy/ir/te/topi/__init__.py", "relaxpy/relay/__init__.py", "relaxpy/relay/nn.py"),
-    *("relaxpy/relay/op.py", "relaxpy/relay/random.py", "relaxpy/relay/parser.py"),
+    *("relaxpy/relay/op.py", "relaxpy/relay/parser.py"),
     *("relaxpy/testing/__init__.py", "relaxpy/relax/frontend/__init__.py"),
 }
 RESOLVES_NAMES = {"relaxpy/lazy.py", "relaxpy/ir/te/topi/__init__.py", "relaxpy/ir/hooks.py"}
@@ -85,8 +85,7 @@ FLOORS = {
         relay/op/attributes.py relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
         relay/op/lookup.py relay/op/define.py relay/op relay/analysis relay/infer relay/bind.py
         relay/tuple_wrapper.py relay/saved.py relay/functors.py relay/scope_builder.py
-        relay/loops.py relay/models.py         relay/image_models.py
-        relay/dataflow_pattern.py relay/transform relay/to_relax
+        relay/testing.py relay/transform relay/to_relax
     """,
     "relaxpy/exec": """
         runtime python_ast.py report.py blas.py as_module.py explain.py container.py stateful.py
@@ -109,8 +108,8 @@ FLOORS = {
         onnx/draws.py onnx/lists.py onnx/pictures.py onnx/ops onnx/importer.py onnx/api.py onnx/backend.py
     """,
     "relaxpy/cli": """
-        usage.py show.py imported.py programs.py watch.py passes.py inputs.py outputs.py
-        commands.py main.py
+        usage.py show.py special_sizes.py imported.py programs.py watch.py passes.py inputs.py
+        outputs.py commands.py main.py
     """,
 }
 #: Nodes some of whose methods are performed by a room above, which they import when called.

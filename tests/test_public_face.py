@@ -190,6 +190,12 @@ def test_an_absent_name_of_tvm_says_what_to_use_instead(
         with pytest.raises(AttributeError, match=f"no attribute '{name}'") as caught:
             getattr(owner, name)
         assert f"hint: {instead}" in str(caught.value)
+        if parent != "Executable" and f"relaxpy.{parent}.{name}".replace("..", ".") not in (
+            ABSENT_MODULES
+        ):
+            with pytest.raises(ImportError, match=f"cannot import name '{name}'") as refused:
+                exec(f"from relaxpy.{parent} import {name}".replace(". ", " "))
+            assert f"hint: {instead}" in str(refused.value)
 
 
 @pytest.mark.parametrize("module", ABSENT_MODULES)

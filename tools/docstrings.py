@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator
 
-SECTION = re.compile(r"^(Shapes|Units|Errors|Rule|Example):$", re.MULTILINE)
+SECTION = re.compile(r"^(Shapes|Units|Errors|Rule):$", re.MULTILINE)
 
 
 def escaped(text: str) -> str:

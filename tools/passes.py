@@ -1,6 +1,7 @@
 """Write docs/passes.md: every pass with its options, documentation and an example.
 
-Everything comes from the docstrings. `make format` runs it; a test compares the file with them.
+The examples are the files of examples/passes, all else comes from the docstrings. `make format`
+runs it; a test compares the page with them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from docstrings import entries, escaped, sections, sentence
 
-from relaxpy.cli.passes import public_passes, signature
+from relaxpy.cli.passes import example, public_passes, signature
 from relaxpy.ir.pass_infra.passes import Pass
 from relaxpy.ir.relax.pipelines import PIPELINES
 
@@ -21,9 +22,10 @@ PAGE = ROOT / "docs" / "passes.md"
 HEAD = """# Passes
 
 All passes over Relax programs and their kernels, by their purpose. The page is written by
-tools/passes.py from their docstrings; [running passes](running-passes.md) shows how to run, watch
-and compare them, and [how to add a pass](how-to/add-a-pass.md) how to write one. The names are
-those of TVM's `tvm.relax.transform`, `tvm.relax.training`, `tvm.relax.distributed.transform` and
+tools/passes.py from their docstrings and the files of examples/passes;
+[running passes](running-passes.md) shows how to run, watch and compare them, and
+[how to add a pass](how-to/add-a-pass.md) how to write one. The names are those of TVM's
+`tvm.relax.transform`, `tvm.relax.training`, `tvm.relax.distributed.transform` and
 `tvm.tir.transform`, where they have the same pass. Two
 passes of TVM's first versions are parts of others, as in later versions: `FoldDataflowBlockOutput`
 of `CanonicalizeBindings`, and `SimplifyNormInference` of `DecomposeOpsForInference`.
@@ -34,19 +36,7 @@ PIPELINES_HEAD = """## Pipelines
 | `get_pipeline` | passes |
 | --- | --- |
 """
-IMPORTS = """The examples show a module before and after the pass. A last line creates it with
-options; passes without such a line have none. They need these names:
-
-```python
-import numpy as np
-import relaxpy
-from relaxpy import IRModule, relax, tir
-from relaxpy.relax.distributed.transform import *
-from relaxpy.relax.dpl import is_op, wildcard
-from relaxpy.relax.transform import *
-from relaxpy.script import ir as I, relax as R, tir as T
-from relaxpy.tir.transform import UseAssumeToReduceBranches
-```
+EXAMPLES = """The examples show a module before and after the pass, as does `relaxpy passes NAME`.
 """
 ROOMS = {
     "transform": "Normal form, kernels, and passes that leave every module as it is",
@@ -80,8 +70,8 @@ def details(name: str, cls: type[Pass]) -> Iterator[str]:
         yield "\nErrors:\n\n"
         for entry in entries(parsed["Errors"]):
             yield f"- {escaped(entry)}\n"
-    if "Example" in parsed:
-        yield f"\n```python\n{parsed['Example'].strip()}\n```\n"
+    if text := example(name):
+        yield f"\n```python\n{text.strip()}\n```\n"
 
 
 def pipelines() -> Iterator[str]:
@@ -101,7 +91,7 @@ def page() -> str:
             text = escaped(sentence(cls.__doc__ or ""))
             out.append(f"| [{name}](#{name.lower()}) | {text} |\n")
         out.append("\n")
-    out += [PIPELINES_HEAD, *pipelines(), f"\n## Details\n\n{IMPORTS}"]
+    out += [PIPELINES_HEAD, *pipelines(), f"\n## Details\n\n{EXAMPLES}"]
     for name, cls in known:
         out += details(name, cls)
     return "".join(out)

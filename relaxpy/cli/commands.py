@@ -18,7 +18,7 @@ from relaxpy.cli.programs import STDIN, ProgramFile, ProgramSource, files_in, pr
 from relaxpy.cli.show import FORMATS, show_error, show_os_error
 from relaxpy.cli.usage import UsageError
 from relaxpy.cli.watch import watch
-from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, counted
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, counted, warn
 
 if TYPE_CHECKING:
     from relaxpy.exec.executable import EntryPoint, Executable
@@ -37,6 +37,8 @@ def check(options: Namespace) -> int:
 
 
 def _check(options: Namespace) -> int:
+    from relaxpy.cli.special_sizes import special_size_errors
+
     found: list[tuple[str, Diagnostic]] = []
     read = unread = 0
     for path in (file for given in options.files for file in files_in(given)):
@@ -44,7 +46,9 @@ def _check(options: Namespace) -> int:
         try:
             source = program_source(path, options.imported)
             name = source.name
-            source.program()
+            program = source.module()
+            for doubt in special_size_errors(program):
+                warn(doubt)
         except OSError as error:
             show_os_error(error)
             unread += 1
@@ -202,10 +206,13 @@ def source(options: Namespace) -> int:
 
 
 def passes(options: Namespace) -> int:
-    """Print the passes and pipelines."""
-    from relaxpy.cli.passes import listed, public_passes
+    """Print the passes and pipelines, or what one pass is and does."""
+    from relaxpy.cli.passes import described, listed, public_passes
     from relaxpy.ir.relax.pipelines import PIPELINES
 
+    if options.name is not None:
+        print(described(options.name))
+        return 0
     _print_columns("passes", listed(public_passes()))
     print()
     _print_columns("pipelines", listed(PIPELINES))

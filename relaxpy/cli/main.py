@@ -194,7 +194,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     )
     command.add_argument("--kernel", metavar="NAME", help="only this kernel")
 
-    add("passes", commands.passes, "list the passes and pipelines")
+    command = add("passes", commands.passes, "list the passes and pipelines, or explain a pass")
+    command.add_argument("name", nargs="?", metavar="PASS", help="such as FuseOps")
     add("targets", commands.targets, "list the targets, and say which is the default here")
     add("doctor", commands.doctor, "print what decides how fast programs run here")
     command = add("explain", commands.explain_rule, "explain rules that errors cite")

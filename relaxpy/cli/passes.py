@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import FunctionType
 
 from relaxpy.cli.usage import UsageError
@@ -58,15 +59,20 @@ def sequence(text: str) -> Sequential:
 _EXAMPLE = "write --passes 'LegalizeOps,FuseOps(fuse_opt_level=0)'"
 
 
-def _pass_of(node: ast.expr) -> Pass:
+def _pass_named(name: str) -> type[Pass]:
     known = public_passes()
+    if name not in known:
+        hint = close_names(name, known) or "relaxpy passes lists the passes"
+        raise UsageError(f"there is no pass {name!r:.60}", hint=hint)
+    return known[name]
+
+
+def _pass_of(node: ast.expr) -> Pass:
     call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
     if not isinstance(call.func, ast.Name):
         raise UsageError(f"{ast.unparse(node)!r:.60} is not a pass", hint=_EXAMPLE)
     name = call.func.id
-    if name not in known:
-        hint = close_names(name, known) or "relaxpy passes lists the passes"
-        raise UsageError(f"there is no pass {name!r:.60}", hint=hint)
+    kind = _pass_named(name)
     try:
         values = [_option(arg) for arg in call.args]
         options = {str(k.arg): _option(k.value) for k in call.keywords}
@@ -75,13 +81,13 @@ def _pass_of(node: ast.expr) -> Pass:
             f"the options of {name} are Python literals, found {ast.unparse(node)!r:.60}"
         ) from None
     try:
-        inspect.signature(known[name]).bind(*values, **options)
-        return known[name](*values, **options)
+        inspect.signature(kind).bind(*values, **options)
+        return kind(*values, **options)
     except MisuseError as error:
         raise UsageError(error.diagnostics) from None
     except TypeError as error:
         raise UsageError(
-            f"{name}: {error}", notes=(f"its options are {signature(known[name])}",)
+            f"{name}: {error}", notes=(f"its options are {signature(kind)}",)
         ) from None
 
 
@@ -97,6 +103,26 @@ def signature(kind: type[Pass]) -> str:
     empty = inspect.Parameter.empty
     plain = [p.replace(annotation=empty) for p in inspect.signature(kind).parameters.values()]
     return f"{kind.__name__}{inspect.Signature(plain)}"
+
+
+def example(name: str) -> str | None:
+    """The program of a pass in examples/passes, without its docstring; None if there is none."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "examples", package.parent / "examples"):  # installed, or a checkout
+        if (file := folder / "passes" / f"{name}.py").is_file():
+            return file.read_text(encoding="utf-8").partition("\n\n")[2]
+    return None
+
+
+def described(name: str) -> str:
+    """The signature, documentation and example of a pass.
+
+    Errors:
+        UsageError: there is no pass of this name.
+    """
+    kind = _pass_named(name)
+    sections = (signature(kind), inspect.getdoc(kind), example(name))
+    return "\n\n".join(section.strip() for section in sections if section)
 
 
 def listed(catalogue: Mapping[str, object]) -> Iterator[tuple[str, str]]:

@@ -159,7 +159,7 @@ def _calls() -> Finding:
     if fits_interpreter():
         return Finding("calls", "native code checks arguments")
     advice = "the objects of this Python or NumPy are not those that native code reads"
-    return Finding("calls", "Python checks arguments of native code", advice)
+    return Finding("calls", "kernels run on NumPy", advice)
 
 
 def _cache() -> Finding:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes import Call, Expr, Var
     from relaxpy.ir.relax.nodes.base import StructInfo
     from relaxpy.ir.relax.relations.context import Context
+    from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 
 InferRule: TypeAlias = "Callable[[Call, Context], StructInfo]"
 Normalization: TypeAlias = "Callable[[BlockBuilder, Call], Expr]"
@@ -25,6 +26,7 @@ LayoutRule: TypeAlias = "Callable[[Call, Mapping[str, Sequence[str]], Mapping[Va
 ShardingRule: TypeAlias = (
     "Callable[[Call, Sequence[StructInfo], Any], Sequence[Sequence[int | None]]]"
 )
+Decomposition: TypeAlias = "Callable[[PrecedingBindings, Call, bool], Expr | None]"
 MixedPrecisionRule: TypeAlias = "Callable[[Call, str], Expr]"
 CallArguments: TypeAlias = tuple[list[object], dict[str, object]]
 """Positional and keyword arguments."""
@@ -43,6 +45,11 @@ class CallKind(Enum):
     PACKED_WITH_CONTEXT = "a packed function, on the context of the run and the fields of a tuple"
     PYTHON = "a Python function by its name, on the fields of a tuple"
     CLOSURE = "a closure, on the fields of a tuple"
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether the callee is a PrimFunc on tensors whose outputs are declared."""
+        return self in (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 
     @property
     def operand_range(self) -> tuple[int, float]:
@@ -119,6 +126,7 @@ class Columns(TypedDict, total=False):
     normalize: Normalization | None
     legalize: Legalization | None
     gradient: Gradient | None
+    decompose: Decomposition | None
     layout: LayoutRule | None
     sharding: ShardingRule | None
     mixed_precision: MixedPrecisionRule | None
@@ -134,6 +142,7 @@ class Columns(TypedDict, total=False):
     memory: Memory | Callable[[Call], Memory] | None
     releases: bool
     in_place: bool
+    activation: bool
     takes_twice: bool
     runtime: Callable[..., Any] | None
     adapt: Callable[[dict[str, Any]], None] | None
@@ -147,6 +156,7 @@ _FUNCTIONS = frozenset(
         "normalize",
         "legalize",
         "gradient",
+        "decompose",
         "layout",
         "sharding",
         "mixed_precision",
@@ -229,6 +239,9 @@ class OpRecord:
     """Lowers a call to a call of a kernel, or to simpler operators."""
     gradient: Gradient | None = None
     """Returns the gradients of the operands for the gradient of the result."""
+    decompose: Decomposition | None = None
+    """Returns the value of a call by simpler operators, in inference or in training (True), whose
+    operands it binds; None if the call stays."""
     layout: LayoutRule | None = None
     """Infers the layouts of operands and results from desired and known layouts."""
     sharding: ShardingRule | None = None
@@ -258,6 +271,8 @@ class OpRecord:
     """Whether a call declares that its operand is not used any more."""
     in_place: bool = False
     """Whether passes write the result into an operand: each element depends on one of each."""
+    activation: bool = False
+    """Whether passes compute it together with the product or convolution before it."""
     takes_twice: bool = False
     """Whether every tensor may be both operands, so that such a call never fails."""
     runtime: Callable[..., Any] | None = None

@@ -38,8 +38,7 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[...
     Errors:
         MisuseError: the name is taken.
     """
-    if not isinstance(name, str):
-        raise MisuseError(f"the name of a pipeline is a string, found {name!r:.60}", about=name)
+    _check_name(name)
     if name in _pipelines:
         raise MisuseError(f"a pipeline {name!r} is already registered", about=name)
 
@@ -55,16 +54,23 @@ def get_pipeline(name: str = "default", **options: object) -> Pass:
     """Create the pipeline `name`.
 
     Errors:
+        MisuseError (also TypeError): `name` is not a string.
         UnknownNameError (also ValueError, KeyError): there is no pipeline of that name.
     """
-    create = _pipelines.get(name) if isinstance(name, str) else None
+    _check_name(name)
+    create = _pipelines.get(name)
     if create is None:
         raise UnknownNameError(
             f"there is no pipeline {name!r}; pipelines are {', '.join(sorted(_pipelines))}",
-            hint=close_names(str(name), _pipelines),
+            hint=close_names(name, _pipelines),
             about=name,
         )
     return create(**options)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise MisuseError(f"the name of a pipeline is a string, found {name!r:.60}", about=name)
 
 
 def list_pipelines() -> list[str]:

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from relaxpy.absent import attribute_error as _attribute_error, instead_of as _instead_of
 from relaxpy.errors import RelayTypeError, Span
-from relaxpy.exec.relay.build import build
 from relaxpy.exec.relay.executor import create_executor
 from relaxpy.exec.relay.values import ConstructorValue, RefValue
 from relaxpy.exec.runtime.params import load_param_dict, save_param_dict
@@ -71,17 +71,13 @@ from relaxpy.relay import (
     adt,
     analysis,
     backend,
-    build_module,
-    dataflow_pattern,
     expr,
     expr_functor,
     function,
-    loops,
     nn,
     op,
     parser,
     prelude,
-    random,
     testing,
     transform,
     ty,
@@ -146,24 +142,19 @@ __all__ = [
     "analysis",
     "backend",
     "bind",
-    "build",
-    "build_module",
     "const",
     "create_executor",
-    "dataflow_pattern",
     "expr",
     "expr_functor",
     "fromtext",
     "function",
     "load_param_dict",
-    "loops",
     "nn",
     "op",
     "parse",
     "parse_expr",
     "parser",
     "prelude",
-    "random",
     "save_param_dict",
     "scalar_type",
     "testing",
@@ -176,4 +167,6 @@ __all__ = [
 if not TYPE_CHECKING:  # it would make a type checker accept every name
 
     def __getattr__(name):
+        if _instead_of(f"relay.{name}"):
+            raise _attribute_error(__name__, name)
         return maker(name)

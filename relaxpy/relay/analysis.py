@@ -1,17 +1,7 @@
 """Analyses of Relay programs."""
 
 from relaxpy.ir.equality.structural import structural_equal as alpha_equal
-from relaxpy.ir.relay.analysis.call_graph import CallGraph
 from relaxpy.ir.relay.analysis.effects import is_dataflow
-from relaxpy.ir.relay.analysis.features import (
-    Feature,
-    all_dtypes,
-    count_layers,
-    detect_feature,
-    extract_fused_functions,
-    get_total_mac_number,
-    list_op_freqs,
-)
 from relaxpy.ir.relay.analysis.kinds import check_kind
 from relaxpy.ir.relay.analysis.matches import unmatched_cases
 from relaxpy.ir.relay.analysis.variables import (
@@ -32,9 +22,6 @@ from relaxpy.ir.relay.transform.fold_constant import check_constant
 from relaxpy.ir.relay.transform.normal_forms import check_basic_block_normal_form
 
 __all__ = [
-    "CallGraph",
-    "Feature",
-    "all_dtypes",
     "all_type_vars",
     "all_vars",
     "alpha_equal",
@@ -43,15 +30,10 @@ __all__ = [
     "check_basic_block_normal_form",
     "check_constant",
     "check_kind",
-    "count_layers",
-    "detect_feature",
-    "extract_fused_functions",
     "extract_intermdeiate_expr",
     "free_type_vars",
     "free_vars",
-    "get_total_mac_number",
     "is_dataflow",
-    "list_op_freqs",
     "post_order_visit",
     "unmatched_cases",
     "untranslatable",

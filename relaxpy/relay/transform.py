@@ -1,26 +1,14 @@
 """Passes over Relay modules."""
 
-from relaxpy.ir.relay.transform.combine_parallel import (
-    CombineParallelBatchMatmul as CombineParallelBatchMatmul,
-    CombineParallelConv2D as CombineParallelConv2D,
-    CombineParallelDense as CombineParallelDense,
-)
 from relaxpy.ir.relay.transform.common_subexpr import (
     EliminateCommonSubexpr as EliminateCommonSubexpr,
 )
-from relaxpy.ir.relay.transform.convert_layout import ConvertLayout as ConvertLayout
 from relaxpy.ir.relay.transform.dead_code import (
     DeadCodeElimination as DeadCodeElimination,
     RemoveUnusedFunctions as RemoveUnusedFunctions,
 )
-from relaxpy.ir.relay.transform.dynamic_to_static import DynamicToStatic as DynamicToStatic
 from relaxpy.ir.relay.transform.eta_expand import EtaExpand as EtaExpand
 from relaxpy.ir.relay.transform.fold_constant import FoldConstant as FoldConstant
-from relaxpy.ir.relay.transform.fold_scale_axis import (
-    BackwardFoldScaleAxis as BackwardFoldScaleAxis,
-    FoldScaleAxis as FoldScaleAxis,
-    ForwardFoldScaleAxis as ForwardFoldScaleAxis,
-)
 from relaxpy.ir.relay.transform.fuse_ops import DefuseOps as DefuseOps, FuseOps as FuseOps
 from relaxpy.ir.relay.transform.gradient import (
     FirstOrderGradient as FirstOrderGradient,
@@ -28,7 +16,6 @@ from relaxpy.ir.relay.transform.gradient import (
 )
 from relaxpy.ir.relay.transform.inline import Inline as Inline
 from relaxpy.ir.relay.transform.lambda_lift import LambdaLift as LambdaLift
-from relaxpy.ir.relay.transform.merge_composite import MergeComposite as MergeComposite
 from relaxpy.ir.relay.transform.normal_forms import (
     ToANormalForm as ToANormalForm,
     ToBasicBlockNormalForm as ToBasicBlockNormalForm,

@@ -95,6 +95,34 @@ def test_warnings_have_a_position(capsys: pytest.CaptureFixture[str], folder: Pa
     assert err.startswith("unsure.py:3:25: warning: this cast of R.Tensor((4,)) to ")
 
 
+@pytest.mark.parametrize(
+    ("params", "body", "said"),
+    [
+        ("x: R.Tensor(('n', 4))", "R.matmul(x, x)", "n = 420, relax.matmul: the last dimension"),
+        ("x: R.Tensor(('n',)), y: R.Tensor(('m',))", "R.add(x, y)", "n = 420, m = 480, relax.add"),
+        ("x: R.Tensor((6, 'n'))", "R.reshape(x, (6, 5))", "n = 420, relax.reshape"),
+        ("x: R.Tensor(('n', 4)), y: R.Tensor((4, 'n'))", "R.matmul(x, y)", None),
+        ("x: R.Tensor(('n',)), y: R.Tensor((1,))", "R.add(x, y)", None),
+        ("x: R.Tensor(('n',))", "R.split(x, 2)", None),
+        ("x: R.Tensor(('n',)), y: R.Tensor((64,))", "R.add(x, y[:n])", None),
+        ("x: R.Tensor(('n', 4))", "R.reshape(x, (n // 2, 8))", None),
+    ],
+)
+def test_check_warns_of_programs_that_run_for_special_sizes_only(
+    capsys: pytest.CaptureFixture[str], folder: Path, params: str, body: str, said: str | None
+) -> None:
+    types = params.replace("))", "), 'float32')")
+    body = body.replace("y[:n]", "R.strided_slice(y, [0], [0], [n])")
+    text = f"@R.function\ndef main({types}):\n    n = T.int64()\n    return {body}\n"
+    (folder / "sizes.py").write_text(text)
+    code, out, err = command("check sizes.py", capsys)
+    assert (code, out) == (0, "no errors in 1 file\n")
+    assert (f"sizes.py:4:12: warning: runs for special sizes only; with {said}" in err) == bool(
+        said
+    )
+    assert bool(err) == bool(said)
+
+
 def test_print_writes_normal_form(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = command("print model.py", capsys)
     assert code == 0
@@ -232,6 +260,10 @@ def test_listings(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = command("passes", capsys)
     listed = re.findall(r"^  (\w+) +\S", out, re.M)
     assert set(listed) == {*public_passes(), *relaxpy.transform.list_pipelines()}
+    _, out, _ = command("passes FuseOps", capsys)
+    assert out.startswith("FuseOps(fuse_opt_level=-1, rule=None)")
+    assert "class Before:" in out
+    assert "step = FuseOps()" in out
     _, out, _ = command("targets", capsys)
     assert re.findall(r"^  (\w+) ", out, re.M) == ["numpy", "native", "reference"]
     assert re.search(r"^the default is (numpy|native)", out, re.M)
@@ -267,6 +299,7 @@ def test_files_after_one_that_cannot_be_read_are_checked(
         ("check x.npy", 2, "x.npy is not a text in UTF-8"),
         ("opt model.py --pipeline defaul", 2, "did you mean 'default'?"),
         ("opt model.py --passes FuseOp", 2, "did you mean 'FuseOps'?"),
+        ("passes FuseOp", 2, "did you mean 'FuseOps'?"),
         ("opt model.py --passes 'FuseOps(bar=1)'", 2, "its options are FuseOps(fuse_opt_level=-1"),
         ("opt model.py --passes 'FuseOps(print(1))'", 2, "options of FuseOps are Python literals"),
         ("opt model.py --passes 'a b'", 2, "--passes is a list of passes, found 'a b'"),

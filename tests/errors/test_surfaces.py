@@ -160,6 +160,77 @@ for text in sys.stdin.read().split("=" * 20 + "\\n"):
 """
 
 
+UNQUOTED = """
+@R.function
+def d(x: R.Tensor((n, 4), "float32")):
+    return x
+"""
+HINT = 'hint: write "n", if it is the name of a size or a datatype\n'
+
+
+def test_names_of_sizes_without_quotation_marks_have_a_hint(tmp_path: Path) -> None:
+    pytest.importorskip("IPython")
+    script, file = tmp_path / "model.py", tmp_path / "test_model.py"
+    script.write_text(IMPORTS + UNQUOTED)
+    assert python(str(script)).stderr.endswith(HINT)
+    bar = "=" * 20 + "\n"
+    shown = python("-c", CELLS, text=bar.join([IMPORTS, UNQUOTED, "other"])).stdout.split(bar)
+    assert shown[1].rstrip().endswith(HINT.rstrip())
+    assert "hint" not in shown[2]
+    file.write_text(IMPORTS + "def test_model():\n" + textwrap.indent(UNQUOTED, "    "))
+    [found] = pytest_runs(file, [str(script), "--continue-on-collection-errors"])
+    assert f"\nE   {HINT}" in found
+    assert f"\nE       {HINT}" in found
+
+
+PROMPT = """
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.executable, [sys.executable, "-i", "-q"])
+os.write(terminal, sys.argv[1].encode())
+found = b""
+while True:
+    try:
+        found += os.read(terminal, 4096)
+    except OSError:  # the terminal is closed
+        break
+os.waitpid(pid, 0)
+print(found.decode())
+"""
+TYPED = """
+@R.function
+def f(x: R.Tensor((3,), "float32")):
+    y = R.add(x, x)
+    return y
+
+print("f", f(np.ones(3, "float32")))
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((3,), "float32")):
+        return R.add(x, x)
+
+print("M", M["main"](np.ones(3, "float32")))
+def make():
+    @R.function
+    def g(x: R.Tensor((3,), "float32")):
+        return R.matmul(x, 4)
+    return g
+
+make()
+exit()
+"""
+
+
+def test_programs_are_typed_at_the_prompt_of_python() -> None:
+    pytest.importorskip("readline")
+    found = python("-c", PROMPT, f"{IMPORTS}{TYPED}").stdout
+    assert "\nf [2. 2. 2.]" in found
+    assert "\nM [2. 2. 2.]" in found
+    assert "<stdin>:4:28: relax.matmul: x1 and x2 have one datatype" in found
+
+
 @pytest.fixture(scope="module")
 def cells() -> dict[str, str]:
     pytest.importorskip("IPython")

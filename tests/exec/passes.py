@@ -173,3 +173,19 @@ ROWS: dict[str, Step] = {
         transform.LegalizeOps()(mod)
     ),
 }
+#: Passes after which sums and products are computed in another order, or by NumPy.
+REORDERING = frozenset(
+    (
+        *("AdjustMatmulOrder", "CombineParallelMatmul", "ExpandMatmulOfSum", "FoldConstant"),
+        *("ReorderPermuteDimsAfterConcat", "ReorderTakeAfterMatmul", "ShareSums"),
+        *("OptimizeLayoutTransform", "SpecializePrimFuncBasedOnCallSite"),
+        *("SplitLayoutRewritePreproc", "RewriteCUDAGraph"),
+        *("default", "default_build", "get_default_pipeline", "zero"),
+    )
+)
+#: Passes that compute by other operators, with the datatype in which they round if it is another.
+REWRITING: dict[str, str | None] = {
+    **dict.fromkeys(("DecomposeOpsForInference", "DecomposeOpsForTraining"), None),
+    **dict.fromkeys(("FastMathTransform", "FoldBatchnormToConv2D"), None),
+    "ToMixedPrecision": "float16",
+}

@@ -196,12 +196,12 @@ def test_contexts_refuse_other_checks(options: dict[str, object], message: str) 
 # Reproducers
 
 
-def reproducer(folder: Path, run: Callable[[], object], error: type[Exception]) -> Path:
+def reproducer(folder: Path, run: Callable[[], object], error: type[Exception], way: str) -> Path:
     """The file that a failure wrote, which is the only one in the folder."""
     with PassContext(reproducer_dir=folder), pytest.raises(error) as caught:
         run()
     (path,) = folder.iterdir()
-    assert f"relaxpy opt {path}" in caught.value.__notes__[-1]
+    assert f"the module and the passes are in {path}: {way}" in caught.value.__notes__[-1]
     return path
 
 
@@ -209,14 +209,21 @@ def test_a_failure_leaves_the_module_and_the_passes(tmp_path: Path) -> None:
     step = T.FuseOps(fuse_opt_level=0)
     inner = Sequential([FAIL, step, T.FuseOps(rule=T.fusion_pays)])
     pipeline = Sequential([T.LegalizeOps(), inner, T.DeadCodeElimination(["main"])])
-    path = reproducer(tmp_path, lambda: pipeline(module()), KeyError)
+    way = "apply them in Python, as Fail cannot be read from a text"
+    path = reproducer(tmp_path, lambda: pipeline(module()), KeyError, way)
     head = path.read_text().splitlines()
     assert head[0] == "# relaxpy reproducer of KeyError: 'missing'"
     passes = "Fail, FuseOps(fuse_opt_level=0), FuseOps(rule=fusion_pays)"
     assert head[1] == f"# passes: {passes}, DeadCodeElimination(entry_functions=('main',))"
     assert_structural_equal(from_source(path.read_text()), T.LegalizeOps()(module()))
     pipeline_again = Sequential([T.LegalizeOps(), FAIL])
-    reproducer(tmp_path / "other", lambda: pipeline_again(module()), KeyError)
+    way = "apply them in Python, as Fail cannot be read from a text"
+    reproducer(tmp_path / "other", lambda: pipeline_again(module()), KeyError, way)
+    own = Sequential([FAIL, T.LegalizeOps({"relax.add": lambda builder, call: call})])
+    way = "apply them in Python, as Fail, LegalizeOps cannot be read from a text"
+    reproducer(tmp_path / "own", lambda: own(module()), KeyError, way)
+    unknown = Sequential([T.BindSymbolicVars({"zz": 1}), T.FuseOps(fuse_opt_level=0)])
+    reproducer(tmp_path / "more", lambda: unknown(module()), KeyError, "relaxpy opt ")
 
 
 def test_opt_runs_a_reproducer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,6 +68,22 @@ def test_the_number_of_iterations_of_a_kernel_may_not_overflow(loops: str, targe
     assert count[0] in (6, 48)
 
 
+@pytest.mark.rule("PX-3")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("inner", ["n // n", "n * 4 // n", "n * (n % n + 1)"])
+def test_counts_inside_loops_without_iterations_are_not_divided(inner: str, target: str) -> None:
+    kernel = from_source(
+        "@T.prim_func\ndef f(n: T.int64, C: T.Buffer((1,), 'int64')):\n"
+        f"    for i in range(n):\n        for j in T.parallel({inner}):\n"
+        "            C[0] = C[0] + T.int64(1)\n"
+    )
+    run, count = relaxpy.compile(kernel, target=target)["f"], np.zeros(1, "int64")
+    run(np.int64(0), count)
+    assert count[0] == 0
+    run(np.int64(2), count)
+    assert count[0] > 0
+
+
 @pytest.mark.rule("PX-9")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(

@@ -49,6 +49,46 @@ def test_a_network_computes_what_numpy_does() -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
+def windows(x: Any, size: int, step: int) -> Any:
+    """The windows of `size` x `size` elements in the last two axes, as two further axes."""
+    found = np.lib.stride_tricks.sliding_window_view(x, (size, size), (-2, -1))
+    return found[..., ::step, ::step, :, :]
+
+
+def test_a_network_for_images_takes_the_state_of_one_of_pytorch() -> None:
+    net = nn.Sequential(
+        nn.Conv2D(3, 4, 3, bias=False),
+        nn.BatchNorm2D(4, eps=1e-3),
+        nn.MaxPool2D(3, stride=2, padding=1),
+        nn.AvgPool2D(2, stride=1, padding=1),
+        nn.AdaptiveAvgPool2D((2, 1)),
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.BatchNorm1D(8, affine=False),
+    )
+    p = {path: abs(value) + 0.5 for path, value in filled(net).items()}
+    with pytest.raises(KeyError, match=r"unexpected \[.2\.extra.\]"):
+        net.load_state_dict(p | {"2.extra": np.array(3)})
+    net.load_state_dict(p | {"1.num_batches_tracked": np.array(3), "7.num_batches_tracked": 1})
+    x = RNG.standard_normal((2, 3, 10, 10)).astype("float32")
+    y = np.einsum("bchwij,ocij->bohw", windows(x, 3, 1), p["0.weight"])
+
+    def normal(x: Any, layer: int, eps: float) -> Any:
+        mean, var = (p[f"{layer}.running_{name}"] for name in ("mean", "var"))
+        mean, var = (s.reshape((-1, *(1 for _ in x.shape[2:]))) for s in (mean, var))
+        return (x - mean) / np.sqrt(var + eps)
+
+    weight, bias = (p[f"1.{name}"][:, None, None] for name in ("weight", "bias"))
+    y = normal(y, 1, 1e-3) * weight + bias
+    around = ((0, 0), (0, 0), (1, 1), (1, 1))
+    y = windows(np.pad(y, around, constant_values=-np.inf), 3, 2).max((-2, -1))
+    y = windows(np.pad(y, around), 2, 1).mean((-2, -1))
+    y = np.stack([y[:, :, :3], y[:, :, 2:]], axis=2).mean((-2, -1))
+    expected = normal(y.reshape(2, 8), 7, 1e-5)
+    result = run(net, x, x=spec.Tensor(["n", 3, 10, 10], "float32"))
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("mode", ["plain", "packed"])
 def test_caches_keep_their_rows_between_calls(mode: str, capsys: Any) -> None:
     class Model(nn.Module):

@@ -8,9 +8,8 @@ import pytest
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.relax import transform
 from relaxpy.script import ir as I, relax as R, tir as T
-from relaxpy.transform import Pass
+from tests.exec.passes import ROWS
 
 X = np.array([1.0, 2.0, 3.0, 4.0], "float32")
 YES, NO = np.array(True), np.array(False)
@@ -143,21 +142,15 @@ class Blocks:
         return y
 
 
-PASSES: list[Pass] = [
-    transform.AttachGlobalSymbol(),
-    transform.CanonicalizeBindings(),
-    transform.ConvertToDataflow(min_size=1),
-    transform.DeadCodeElimination(),
-    transform.EliminateCommonSubexpr(),
-    transform.ExpandTupleArguments(),
-    transform.FoldConstant(),
-    transform.InlinePrivateFunctions(),
-    transform.LambdaLift(),
-    transform.RemoveUnusedOutputs(),
-    transform.RemoveUnusedParameters(),
-    transform.ToNonDataflow(),
-    transform.TopologicalSort("breadth-first", "from-outputs"),
-]
+PASSES = {
+    name: ROWS[name]
+    for name in (
+        *("AttachGlobalSymbol", "CanonicalizeBindings", "ConvertToDataflow(1)"),
+        *("DeadCodeElimination", "EliminateCommonSubexpr", "ExpandTupleArguments", "FoldConstant"),
+        *("InlinePrivateFunctions", "LambdaLift", "RemoveUnusedOutputs", "RemoveUnusedParameters"),
+        *("ToNonDataflow", "TopologicalSort(outputs)"),
+    )
+}
 USES: list[tuple[IRModule, list[tuple[str, tuple[Any, ...]]]]] = [
     (Calls, [("main", (X, X[:2])), ("closures", (X, YES)), ("closures", (X, NO))]),
     (
@@ -175,16 +168,16 @@ def flat(value: Any) -> list[Any]:
 
 
 @pytest.mark.rule("OPT-1")
-@pytest.mark.parametrize("first", PASSES, ids=lambda step: type(step).__name__)
+@pytest.mark.parametrize("first", PASSES)
 @pytest.mark.parametrize("use", USES, ids=["calls", "blocks"])
 def test_two_passes_keep_the_values(
-    use: tuple[IRModule, list[tuple[str, tuple[Any, ...]]]], first: Pass
+    use: tuple[IRModule, list[tuple[str, tuple[Any, ...]]]], first: str
 ) -> None:
     mod, calls = use
     before = relaxpy.compile(mod, target="reference")
-    once = first(mod)
-    for second in PASSES:
-        after = second(once)
+    once = PASSES[first](mod)
+    for second, step in PASSES.items():
+        after = step(once)
         assert check_well_formed(after, normal_form=True) == [], second
         executable = relaxpy.compile(after, target="reference")
         for name, args in calls:

@@ -14,7 +14,7 @@ from relaxpy import IRModule
 from relaxpy.cli.passes import public_passes
 from relaxpy.exec.compile import compile
 from relaxpy.script import from_source
-from tests.exec.passes import ROWS
+from tests.exec.passes import REWRITING, ROWS
 from tests.fuzz.seed import SEED
 
 _SIGNATURE = "it changes the parameters or results of functions (tests of its own)"
@@ -133,12 +133,6 @@ j2 = R.variance(y, axis=[0])
 """
 NETWORK_SHAPES = ((1, 2, 3, 3), (2, 2, 2, 2), (2,), (2,), (2,), (3, 2), (2, 2))
 NETWORKS = ("bfloat16", "float32")
-#: Passes that compute networks by other operators, with the roundings of which datatype.
-ROUNDING = {
-    **dict.fromkeys(("DecomposeOpsForInference", "DecomposeOpsForTraining"), None),
-    **dict.fromkeys(("FastMathTransform", "FoldBatchnormToConv2D"), None),
-    "ToMixedPrecision": "float16",
-}
 
 
 def written(params: str, statements: str) -> IRModule:
@@ -216,10 +210,10 @@ def is_same(one: np.ndarray, other: np.ndarray, rtol: float) -> bool:  # type: i
 def tolerance(name: str, dtype: str) -> float:
     """The relative error of a network after a pass: of some ten roundings in a row."""
     pass_name = name.partition("(")[0]
-    if pass_name not in ROUNDING:
+    if pass_name not in REWRITING:
         return 0.0
     return 16 * max(
-        float(ml_dtypes.finfo(kind).eps) for kind in (dtype, ROUNDING[pass_name] or dtype)
+        float(ml_dtypes.finfo(kind).eps) for kind in (dtype, REWRITING[pass_name] or dtype)
     )
 
 

@@ -1,10 +1,9 @@
 """Random sequences of passes on random programs, each step compared with the reference.
 
 Programs are those of `calls.py`, of `graphs.py`, and gradients of those of `differentiable.py`.
-What is varied: the passes, one to six of those
-in `tests/exec/passes.py` and of the others that keep what programs compute, in any
-order; arguments, at the ends of their ranges for passes that round nothing; the targets, which run
-the program after the default pipeline.
+What is varied: the passes, one to six of those in `tests/exec/passes.py`, in any order; arguments,
+at the ends of their ranges for passes that round nothing; the targets, which run the program after
+the default pipeline.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import random
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,40 +25,22 @@ from relaxpy.exec.bisect import rounding_of
 from relaxpy.exec.runtime.differences import difference
 from relaxpy.relax import transform
 from relaxpy.script import from_source
-from relaxpy.transform import Pass, Sequential, bisect, module_pass
-from tests.exec.passes import PASSES
+from relaxpy.transform import Pass, bisect, module_pass
+from tests.exec.passes import REORDERING, REWRITING, ROWS
 from tests.fuzz import calls, differentiable, graphs
 
-ALGEBRAIC = (
-    *("AdjustMatmulOrder", "DecomposeOpsForInference", "DecomposeOpsForTraining"),
-    *("ExpandMatmulOfSum", "ReorderPermuteDimsAfterConcat", "ReorderTakeAfterMatmul"),
-    *("ShareSums", "OptimizeLayoutTransform", "SpecializePrimFuncBasedOnCallSite"),
-    *("SplitLayoutRewritePreproc", "RewriteCUDAGraph"),
-)
-"""Passes beside those of the table; what some of them compute is rounded elsewhere."""
-ROUNDING = (
-    *("CombineParallelMatmul", "FastMathTransform", "FoldConstant"),
-    *("default", "default_build", "get_default_pipeline", "zero", *ALGEBRAIC),
-)
-"""Passes after which results are rounded otherwise: constants are evaluated by NumPy."""
-
-
-def _steps() -> dict[str, Callable[[IRModule], IRModule]]:
-    found = dict(PASSES)
-    for name in ALGEBRAIC:
-        only = public_passes()[name]()
-        found.setdefault(name, only)
-        found[f"{name}(dataflow)"] = Sequential((transform.ConvertToDataflow(min_size=1), only))
-        found[f"{name}(legal)"] = Sequential((transform.LegalizeOps(), only))
-    return found
-
-
-STEPS = _steps()
+#: The passes of the table that keep datatypes and parameters. Those that work on dataflow blocks or
+#: kernels also run on modules without.
+STEPS = {name: step for name, step in ROWS.items() if name != "ToMixedPrecision"} | {
+    f"{name}(alone)": public_passes()[name]()
+    for name in sorted((REORDERING | REWRITING.keys()) & public_passes().keys())
+    if name != "ToMixedPrecision"
+}
 
 
 def may_round(name: str) -> bool:
     """Whether results may be rounded otherwise after a pass: else they are the same bits."""
-    return name.partition("(")[0] in ROUNDING
+    return name.partition("(")[0] in REORDERING | REWRITING.keys()
 
 
 def tolerance(mod: IRModule) -> float:

@@ -1,5 +1,6 @@
 """Passes: what runs when, in which context, watched by whom, and what a failing one says."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -40,7 +41,7 @@ from relaxpy.ir.transform import (
     pass_instrument,
     register_pipeline,
 )
-from relaxpy.tir.transform import UseAssumeToReduceBranches
+from relaxpy.tir.transform import Apply, Filter, UseAssumeToReduceBranches
 from tests.ir.relax.graphs import (
     bind,
     bindings,
@@ -57,6 +58,8 @@ from tests.ir.relax.graphs import (
     var,
 )
 from tests.ir.relax.sinfos import tensor
+
+DECORATORS = (module_pass, function_pass, dataflowblock_pass, prim_func_pass)
 
 
 @pytest.fixture
@@ -591,3 +594,26 @@ def test_pipelines_are_known_by_name(mod: IRModule, monkeypatch: pytest.MonkeyPa
     with pytest.raises(UnknownNameError, match="did you mean 'default'") as caught:
         get_pipeline("defualt")
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("misuse", "says"),
+    [
+        (get_pipeline, "the name of a pipeline is a string, found"),
+        (register_pipeline, "the name of a pipeline is a string, found"),
+        (pass_instrument, "an instrument is a class, found"),
+        (Apply, "expected a function of PrimFuncs, found"),
+        (Filter, "expected a function of PrimFuncs, found"),
+        *((make, "a pass is a function or a class, found") for make in DECORATORS),
+        (lambda mod: PassContext(opt_level=mod), "opt_level is an integer, found"),
+        (lambda mod: FuseOps(rule=mod), "a rule is a function of a kernel and its user, found"),
+        (lambda mod: FuseOps(fuse_opt_level=mod), "fuse_opt_level is an integer, found"),
+    ],
+)
+def test_a_module_in_place_of_an_option_is_named_by_its_type(
+    mod: IRModule, misuse: Callable[[IRModule], object], says: str
+) -> None:
+    with pytest.raises(MisuseError) as raised:
+        misuse(mod)
+    assert str(raised.value.diagnostic.message) == f"{says} a value of type IRModule"
+    assert isinstance(raised.value, TypeError)

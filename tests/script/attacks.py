@@ -2,7 +2,8 @@
 
 Run as a program with two numbers, it reads the attacks between them with little memory and time and
 prints what came of each; a text that calls what it must not, leaves a file in the working
-directory.
+directory. A third number divides the limits on steps, and the memory and time of texts that reach
+them: the same work is counted, and each step is as expensive.
 """
 
 import json
@@ -10,13 +11,16 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from relaxpy import IRModule
 from relaxpy.errors import RelaxpyError
+from relaxpy.ir.core.budget import MAX_STEPS, Budget
 from relaxpy.script import from_source, relax as R, tir as T
+from relaxpy.script.parser.evaluate import guard
 
 #: Bytes beyond what the interpreter takes with everything imported, and seconds for one text.
 MEMORY = 2_000_000_000
@@ -386,23 +390,31 @@ def outcome(attack: Attack) -> tuple[str, str, int]:
     return "", "", 0
 
 
-def main() -> None:
-    """Read those that the arguments select, within the limits."""
+def limited(attack: Attack, divisor: int) -> tuple[str, str, int]:
+    """What comes of an attack within the limits, those on its steps divided."""
+    parts = divisor if attack.reason == STEPS else 1
+    guard.MAX_STEPS = MAX_STEPS // parts
+    guard.Budget = partial(Budget, steps=guard.MAX_STEPS)
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    limit = now + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY // parts, most))
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS / parts)
+    found = outcome(attack)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    return found
+
+
+def main(first: int, last: int, divisor: int) -> None:
+    """Read those between `first` and `last` within the limits."""
 
     def late(*_: object) -> None:
-        raise TimeoutError(f"more than {SECONDS} seconds")
+        raise TimeoutError("not read in time")
 
     signal.signal(signal.SIGVTALRM, late)
-    for attack in islice(attacks(), *map(int, sys.argv[1:])):
-        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
-        found = outcome(attack)
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        print(json.dumps(found), flush=True)
+    for attack in islice(attacks(), first, last):
+        print(json.dumps(limited(attack, divisor)), flush=True)
     print(json.dumps(("called", str(Path("called").exists()), 0)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(*map(int, sys.argv[1:]))

@@ -94,7 +94,7 @@ REVIEWED = {
     "parser/graph/signature.py": {"SignatureReader.variable": "a class of variables"},
     "parser/source/text.py": {
         "parse_text": "an iterator over lines",
-        "_command_line": "the text of `python -c`, compiled to be compared",
+        "_compiled_lines": "what `python -c` or the prompt runs, compiled to be compared",
     },
     "language/tir_calls.py": {
         "intrinsic": "an intrinsic by its name",

@@ -17,11 +17,11 @@ from relaxpy.exec.graph.read import GraphReader
 from relaxpy.exec.lower.scope import ModuleContext
 from relaxpy.exec.native.backend import NativeBackend
 from relaxpy.exec.native.calls.copies import WithCopies
-from relaxpy.exec.native.calls.entry import entry_name, make_builtin
-from relaxpy.exec.native.calls.interpreter import fits_interpreter
+from relaxpy.exec.native.calls.entry import entry_name, make_entry
 from relaxpy.exec.native.calls.static_entry import StaticEntry
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.objects import Library
+from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.exec.native.values.packing import MARK
 from relaxpy.ir.core.fork_lock import Late
@@ -42,8 +42,6 @@ class GraphBackend(NativeBackend):
 
     def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
         """Compile a Relax function; whether it has a native form."""
-        if not fits_interpreter():
-            return False
         signatures = {name: signature for name, (_, signature) in self.claimed.items()}
         kernels = {name: symbol for name, (symbol, _) in self.claimed.items()}
         symbol = f"graph{len(self.graphs)}"
@@ -130,22 +128,33 @@ def link_graph(
     Large constants are packed when it is first called: a program that is compiled to be saved needs
     no copy of them.
     """
+    packed = sum(constant.data.nbytes for constant in constants if constant.packing is not None)
+
+    def arrays() -> Sequence[tuple[np.ndarray[Any, Any], int]]:
+        if packed < _LARGE:
+            return [*map(_in_memory, constants)]
+        from concurrent.futures import ThreadPoolExecutor  # it is imported as slowly as NumPy
+
+        with ThreadPoolExecutor(native_threads()) as pool:
+            return [*pool.map(_in_memory, constants)]
 
     def linked() -> Callable[..., Any]:
         kept: list[np.ndarray[Any, Any]] = []
         table = library[constants_name(symbol)] if constants else 0
-        for index, constant in enumerate(constants):
-            data, mark = np.require(constant.data, requirements=["C", "A"]), 0
-            if constant.packing is not None:
-                data, mark = constant.packing.shared(data), MARK
+        for index, (data, mark) in enumerate(arrays()):
             kept.append(data)
             ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
         last = _Fallback(fallback, kept)
-        make = partial(make_builtin if entry is None else entry.builtin, library, symbol)
+        make = partial(make_entry if entry is None else entry.builtin, library, symbol)
         return make(WithCopies(partial(make, last), last))
 
-    packed = sum(constant.data.nbytes for constant in constants if constant.packing is not None)
     return linked() if packed < _LARGE else _Unlinked(Late(linked))
+
+
+def _in_memory(constant: Constant) -> tuple[np.ndarray[Any, Any], int]:
+    """The elements of a constant as the program reads them, and what is added to their address."""
+    data = np.require(constant.data, requirements=["C", "A"])
+    return (data, 0) if constant.packing is None else (constant.packing.shared(data), MARK)
 
 
 _LARGE: Final = 1 << 24

@@ -11,7 +11,7 @@ from relaxpy.exec.lower.proof import Sizes, matching_sizes
 from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.native.calls.entry import Array, Integer, Param, size_names
 from relaxpy.exec.native.calls.interpreter import DTYPES
-from relaxpy.exec.native.signature import Signature
+from relaxpy.exec.native.signature import KernelSignature
 from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.runtime.signatures import output_sinfos
@@ -37,7 +37,7 @@ class GraphReader:
         self,
         func: rx.Function,
         callee_of: Callable[[rx.GlobalVar], object],
-        signatures: Mapping[str, Signature],
+        signatures: Mapping[str, KernelSignature],
         is_reshape: Callable[[GlobalCallee], bool],
         packings: Mapping[str, Mapping[int, Packing]],
     ) -> None:

@@ -15,6 +15,7 @@ from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.kernel.report import report_of
 from relaxpy.exec.native.calls.copies import WithCopies
 from relaxpy.exec.native.calls.entry import Array, emit_entry, entry_name
+from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.calls.jit import Library, compile_module
 from relaxpy.exec.native.calls.static_entry import kernel_entry, make_kernel_entry
 from relaxpy.exec.native.emit import KernelEmitter
@@ -22,14 +23,14 @@ from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
 from relaxpy.exec.native.price import check_length, check_price
-from relaxpy.exec.native.signature import Signature, signature_of
+from relaxpy.exec.native.signature import KernelSignature, signature_of
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.trees.chains import with_chains
 from relaxpy.exec.native.trees.epilogues import with_epilogues
 from relaxpy.exec.native.trees.flat import with_flat_axes
 from relaxpy.exec.native.trees.joint_memory import without_copies
-from relaxpy.exec.native.trees.program import Program, program_of
+from relaxpy.exec.native.trees.program import KernelProgram, program_of
 from relaxpy.exec.native.values.failures import FAILURES, FailureTable
 from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.exec.native.values.packing import Packing
@@ -37,7 +38,7 @@ from relaxpy.exec.runtime.support import run_kernel
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
-def rewritten(program: Program) -> Program:
+def rewritten(program: KernelProgram) -> KernelProgram:
     """`program` with contractions joined with what follows them, short axes joined, and tasks."""
     return in_tasks(with_flat_axes(without_copies(with_chains(with_epilogues(program)))))
 
@@ -48,7 +49,7 @@ class NativeBackend:
     def __init__(self) -> None:
         machine = host()
         self.module = machine.module()
-        self.claimed: dict[str, tuple[str, Signature]] = {}
+        self.claimed: dict[str, tuple[str, KernelSignature]] = {}
         """The functions of the kernels that run natively, and their parameters, by Python name."""
         self.packings: dict[str, Mapping[int, Packing]] = {}
         """How the parameters of these kernels may be packed, by their numbers."""
@@ -96,6 +97,8 @@ class NativeBackend:
             RefusedError: it has none.
         """
         plan, name = kernel.plan, kernel.name
+        if not fits_interpreter():
+            raise RefusedError("it cannot read the arrays of this Python or NumPy")
         if plan.calls_functions:
             raise RefusedError("it calls functions")
         if plan.views or plan.nest.pointers or plan.nest.constants:

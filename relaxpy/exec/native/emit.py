@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
 from relaxpy.exec.kernel.plan.tree import For, Tile, Tree
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, size_names
-from relaxpy.exec.native.calls.interpreter import fits_interpreter
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.llvm.function import (
     F64,
@@ -21,11 +20,11 @@ from relaxpy.exec.native.llvm.function import (
 )
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.loops.tree_loops import TreeLoops
-from relaxpy.exec.native.signature import Signature
+from relaxpy.exec.native.signature import KernelSignature
 from relaxpy.exec.native.threads.parallel import slots
 from relaxpy.exec.native.trees.cost import LONG, has_long_tasks, time_of
 from relaxpy.exec.native.trees.obligations import Obligation
-from relaxpy.exec.native.trees.program import Program, Tasks, may_fail
+from relaxpy.exec.native.trees.program import KernelProgram, Tasks, may_fail
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.failures import Failures
 from relaxpy.exec.native.values.frame import RefusedError, storage_type
@@ -54,8 +53,8 @@ class KernelEmitter:
         self,
         module: Module,
         name: str,
-        program: Program,
-        signature: Signature,
+        program: KernelProgram,
+        signature: KernelSignature,
         report: Callable[[Obligation], int],
     ) -> None:
         self.report = report
@@ -109,8 +108,6 @@ class KernelEmitter:
             f.leave(test)
         self.loops.require(self.program.early)
         fails_late = any(map(may_fail, self.program.trees))
-        if fails_late and not fits_interpreter():
-            raise RefusedError("what it computes may be invalid, which Python has to report")
         if fails_late or any(map(has_long_tasks, self.program.trees)):
             frame.failures = Failures.of_kernel(f, self.report)
         has_while = any(isinstance(i, WhileLoop) for i in walk_items(self.plan.nest.items))

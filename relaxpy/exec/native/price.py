@@ -12,7 +12,7 @@ from relaxpy.exec.native.llvm.function import Function
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.trees.lanes import with_best_order
 from relaxpy.exec.native.trees.product import product_of
-from relaxpy.exec.native.trees.program import Program
+from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.op import Op
@@ -27,7 +27,7 @@ _LONGEST_BLOCK = 4000
 """Instructions between two jumps up to which LLVM takes less than a second."""
 
 
-def check_price(program: Program) -> None:
+def check_price(program: KernelProgram) -> None:
     """Check that native code is faster.
 
     Errors:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, Param
 from relaxpy.exec.native.calls.interpreter import DTYPES
-from relaxpy.exec.native.trees.program import Program
+from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Signature:
+class KernelSignature:
     """The parameters of an entry, and what its names stand for.
 
     The kernel takes the addresses of the `buffers` and the scalars, in the order of `params`, and
@@ -28,7 +28,7 @@ class Signature:
     offsets: tuple[PrimExpr, ...]
 
 
-def signature_of(program: Program) -> Signature:
+def signature_of(program: KernelProgram) -> KernelSignature:
     """The signature of a kernel.
 
     Errors:
@@ -67,7 +67,7 @@ def signature_of(program: Program) -> Signature:
         buffers.append(buffer)
         if not isinstance(buffer.elem_offset, IntImm) or buffer.elem_offset.value:
             offsets.append(buffer.elem_offset)
-    return Signature(tuple(params), tuple(buffers), sizes, tuple(offsets))
+    return KernelSignature(tuple(params), tuple(buffers), sizes, tuple(offsets))
 
 
 def _scalar(param: Var, name_of: Callable[[PrimExpr], str]) -> Param:

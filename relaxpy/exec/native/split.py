@@ -13,13 +13,14 @@ from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
-from relaxpy.exec.native.loops.crossing import crossing_of
 from relaxpy.exec.native.trees import cost
 from relaxpy.exec.native.trees.cost import time_of
 from relaxpy.exec.native.trees.lanes import lane_axis
-from relaxpy.exec.native.trees.product import product_of
-from relaxpy.exec.native.trees.program import Program, Tasks
-from relaxpy.exec.native.trees.short_rows import short_rows
+from relaxpy.exec.native.trees.product import Product, product_of
+from relaxpy.exec.native.trees.program import KernelProgram, Tasks
+from relaxpy.exec.native.trees.short_rows import ShortRows
+from relaxpy.exec.native.trees.strategy import strategy_of
+from relaxpy.exec.native.trees.transpose import Transpose
 from relaxpy.exec.native.values.accumulate import identity_of
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import INT64
@@ -46,7 +47,7 @@ _UNROLLED = 8
 """A stretch is a multiple of so many iterations, which the loop over it runs together."""
 
 
-def in_tasks(program: Program) -> Program:
+def in_tasks(program: KernelProgram) -> KernelProgram:
     """`program` with parallel loops where they are worth their overhead."""
     partial: list[Buffer] = []
     trees = tuple(t for tree in program.trees for t in _outermost(tree, program, partial))
@@ -58,7 +59,7 @@ def in_tasks(program: Program) -> Program:
     )
 
 
-def _outermost(tree: Tree, program: Program, partial: list[Buffer]) -> Iterator[Tree]:
+def _outermost(tree: Tree, program: KernelProgram, partial: list[Buffer]) -> Iterator[Tree]:
     if isinstance(tree, Run):
         stretches = _stretches(tree, program.plan)
         if stretches is not None:
@@ -70,7 +71,7 @@ def _outermost(tree: Tree, program: Program, partial: list[Buffer]) -> Iterator[
     yield _divided(tree, program)
 
 
-def _divided(tree: Tree, program: Program) -> Tree:
+def _divided(tree: Tree, program: KernelProgram) -> Tree:
     match tree:
         case For(body=body):
             return replace(tree, body=tuple(_divided(inner, program) for inner in body))
@@ -87,24 +88,21 @@ def _divided(tree: Tree, program: Program) -> Tree:
             return tree
 
 
-def _of_axes(tree: Run, program: Program) -> Tree:
+def _of_axes(tree: Run, program: KernelProgram) -> Tree:
     """The loops of a run in tasks."""
-    if product_of(tree) is not None:
-        return tree
-    plan = program.plan
-    free, crossing = _free_axes(tree), crossing_of(tree, plan.root)
-    if crossing is None:
-        rows = short_rows(tree, program)
-        along = None if tree.is_scalar else lane_axis(tree)
-        if rows is not None:
-            along, loops = rows.axis, (*rows.outer, rows.axis)
-            free = [a for a in free if any(a is kept for kept in loops)]
-        choice = _choice(free, along, _LANES)
-    else:
-        pair = crossing.along, crossing.across
-        longer = max(pair, key=_extent)
-        free = [a for a in free if a is longer or all(a is not b for b in pair)]
-        choice = _choice(free, longer, _SQUARES)
+    plan, free = program.plan, _free_axes(tree)
+    match strategy_of(tree, program):
+        case Product():
+            return tree
+        case Transpose(along=along, across=across):
+            longer = max(along, across, key=_extent)
+            free = [a for a in free if a is longer or (a is not along and a is not across)]
+            choice = _choice(free, longer, _SQUARES)
+        case ShortRows(axis=rows, outer=outside):
+            kept = [a for a in free if any(a is loop for loop in (*outside, rows))]
+            choice = _choice(kept, rows, _LANES)
+        case _:
+            choice = _choice(free, None if tree.is_scalar else lane_axis(tree), _LANES)
     if choice is None:
         return tree
     outer, axis, size = choice

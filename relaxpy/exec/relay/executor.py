@@ -120,9 +120,9 @@ def create_executor(
 
     All kinds give the same values. "debug" evaluates everything, literally by the rules; the others
     compile the functions that `to_relax` translates and that take and return tensors and tuples,
-    and evaluate the rest: `report()` of the executor says which, and `relay.build` compiles all or
-    nothing. `device` and `target` exist for programs of TVM; `params` are arguments by the names
-    of parameters.
+    and evaluate the rest: `report()` of the executor says which, and
+    `relaxpy.compile(to_relax(mod))` compiles all or nothing. `device` and `target` exist for
+    programs of TVM; `params` are arguments by the names of parameters.
 
     Errors:
         MisuseError (also ValueError): the kind is unknown.

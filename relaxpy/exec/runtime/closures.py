@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relaxpy.errors import RuntimeCheckError, counted
 from relaxpy.exec.runtime.values import (
     Category,
@@ -11,8 +13,10 @@ from relaxpy.exec.runtime.values import (
     category_of,
     describe,
 )
-from relaxpy.ir.relax.nodes import FuncStructInfo
+from relaxpy.ir.relax.nodes import FuncStructInfo, PrimStructInfo, StructInfo
 from relaxpy.ir.relax.relations import erase_to_well_defined
+from relaxpy.ir.relax.relations.shape_vars import substitute_info
+from relaxpy.ir.tir import expr as tir, ops
 
 
 def make_closure(function: Value, captured: tuple[Value, ...]) -> Value:
@@ -34,7 +38,21 @@ def make_closure(function: Value, captured: tuple[Value, ...]) -> Value:
     sinfo = function.struct_info
     assert sinfo.params is not None
     rest = FuncStructInfo(sinfo.params[:open_count], sinfo.ret, sinfo.purity)
-    # Shape variables that only the captured arguments bind are unknown to callers of the closure.
+    # Other shape variables that only the captured arguments bind are unknown to callers.
+    rest = substitute_info(rest, _captured_sizes(sinfo.params[open_count:], captured))
     return Closure(
         lambda *args: function(*args, *captured), erase_to_well_defined(rest), function.name
     )
+
+
+def _captured_sizes(
+    params: Sequence[StructInfo], captured: tuple[Value, ...]
+) -> dict[tir.Var, tir.PrimExpr]:
+    """The values of shape variables that are captured themselves."""
+    return {
+        param.value: ops.const(value, param.value.dtype)
+        for param, value in zip(params, captured, strict=True)
+        if isinstance(param, PrimStructInfo)
+        and isinstance(param.value, tir.Var)
+        and isinstance(value, int)
+    }

@@ -9,7 +9,7 @@ from functools import reduce
 from relaxpy.ir.core.dtype import FLOAT64
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     LE,
     LT,
@@ -24,6 +24,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
+from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import (
     Allocate,
@@ -41,7 +42,9 @@ from relaxpy.ir.tir.stmt import (
 def with_checked_counts(func: PrimFunc) -> PrimFunc:
     """`func`, with assertions that int64 has all counts of iterations and elements (PX-9).
 
-    Counts over dimensions of arguments are those of memory that exists, and not tested.
+    Counts over dimensions of arguments are those of memory that exists, and not tested. Nor are
+    those that are read from memory, which may not exist at the start, or have other contents, and
+    those that divide, where the loops outside may have no iteration.
     """
     scalars = {p for p in func.params if p.dtype == "int64"}
     dimensions = {s for b in func.buffer_map.values() for s in b.shape if isinstance(s, Var)}
@@ -50,7 +53,10 @@ def with_checked_counts(func: PrimFunc) -> PrimFunc:
         return func
     body = func.body
     for sizes in dict.fromkeys(_counts(func.body, ())):
-        variables = {v for size in sizes for v in walk(size) if isinstance(v, Var)}
+        nodes = [node for size in sizes for node in walk(size)]
+        if any(isinstance(node, BufferLoad) or may_divide_by_zero(node) for node in nodes):
+            continue
+        variables = {node for node in nodes if isinstance(node, Var)}
         if _may_overflow(sizes) and scalars & variables and variables <= known:
             shown = " * ".join(map(str, sizes))
             message = f"the size {shown} is outside the range of int64 [PX-9]"

@@ -31,7 +31,9 @@ def _sizes(value: Value, operator: str) -> tuple[int, ...]:
     return tuple(value)
 
 
-def new_tensor(shape: Value, dtype: Value, device: Value, scope: Value) -> Array:
+def new_tensor(
+    shape: Value, dtype: Value, device: Value, scope: Value, *, vdevice: object = None
+) -> Array:
     """A new tensor with undefined elements."""
     return empty(_sizes(shape, "alloc_tensor"), _datatype(dtype, "alloc_tensor"))
 
@@ -55,7 +57,9 @@ def planned_storage(size: Value, device: Value, scope: Value, dtype: Value) -> S
     return new_storage(size, device, DataType("uint8") if flat else dtype, scope)
 
 
-def tensor_in(storage: Value, offset: Value, shape: Value, dtype: Value) -> Array:
+def tensor_in(
+    storage: Value, offset: Value, shape: Value, dtype: Value, *, vdevice: object = None
+) -> Array:
     """The tensor in storage that begins at byte `offset`.
 
     Errors:

@@ -68,7 +68,7 @@ class Budget:
 def written_out(
     name: str, values: list[object], counts: list[int], *, counted: bool, limit: int
 ) -> int:
-    """Count the counted nodes in a saved node with these fields, shared ones once per use.
+    """Count the counted nodes in a saved node with these fields, written out without sharing.
 
     With a limit of 0, nothing is counted.
 

@@ -131,6 +131,11 @@ class Node:
         return reduced(self)
 
 
+def is_function(value: object) -> bool:
+    """Whether this is a Python function or the like; a node is none, though it can be called."""
+    return callable(value) and not isinstance(value, Node)
+
+
 def too_deep(node: Node) -> str:
     """Return a placeholder for a node that is nested too deeply, or is too large, to be printed."""
     return f"<{type(node).__name__}, nested too deeply to be shown>"

@@ -173,7 +173,7 @@ class _EqualPairs:
         return False
 
     def end(self, pair: EndPair) -> None:
-        """Store two nodes whose components are all equal."""
+        """Memoise that two nodes are equal, since all of their fields are."""
         left, right = self.left, self.right
         used = left.used & ((2 << pair.level) - 1)  # without variables defined inside them
         left.used = pair.used | used

@@ -11,6 +11,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import Node, is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, Requirement, listed
 
@@ -65,6 +66,10 @@ def pass_decorator(
         traceable: bool = False,
     ) -> Any:
         if opt_level is None:
+            if isinstance(pass_func, Node):
+                raise MisuseError(
+                    f"a pass is a function or a class, found {pass_func!r:.60}", about=pass_func
+                )
             raise MisuseError("a pass needs an opt_level, from which on it runs")
         level = opt_level
         if not isinstance(level, int):
@@ -75,8 +80,10 @@ def pass_decorator(
             return PassInfo(pass_name, level, listed(required, "passes or their names"), traceable)
 
         def decorate(decorated: Any) -> Any:
-            if not callable(decorated):
-                raise MisuseError(f"a pass is a function or a class, found {decorated!r:.60}")
+            if not is_function(decorated):
+                raise MisuseError(
+                    f"a pass is a function or a class, found {decorated!r:.60}", about=decorated
+                )
             if not isinstance(decorated, type):
                 return kind(lift(decorated), info(decorated))
             if getattr(decorated, method, None) is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.functional import FunctionalPass, ModuleFunction, pass_decorator
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -32,21 +33,31 @@ prim_func_pass = pass_decorator(
 )
 
 
-def _check_callable(function: object) -> None:
-    if not callable(function):
-        raise MisuseError(f"expected a function of PrimFuncs, found {function!r:.60}")
+def _check_function(function: object) -> None:
+    if not is_function(function):
+        raise MisuseError(
+            f"expected a function of PrimFuncs, found {function!r:.60}", about=function
+        )
 
 
 @user_facing
 def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:  # noqa: N802
-    """The pass that replaces every PrimFunc by `ftransform(func)`."""
-    _check_callable(ftransform)
+    """The pass that replaces every PrimFunc by `ftransform(func)`.
+
+    Errors:
+        MisuseError (also TypeError): `ftransform` is not a Python function.
+    """
+    _check_function(ftransform)
     return PrimFuncPass(_each_kernel(lambda func, mod, ctx: ftransform(func)), PassInfo("Apply"))
 
 
 @user_facing
 def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:  # noqa: N802
-    """The pass that keeps only the PrimFuncs for which `fcond(func)` is true."""
-    _check_callable(fcond)
+    """The pass that keeps only the PrimFuncs for which `fcond(func)` is true.
+
+    Errors:
+        MisuseError (also TypeError): `fcond` is not a Python function.
+    """
+    _check_function(fcond)
     keep = _each_kernel(lambda func, mod, ctx: func if fcond(func) else None)
     return PrimFuncPass(keep, PassInfo("Filter"))

@@ -107,6 +107,10 @@ def _written(failure: _Failure, folder: Path, context: Mapping[str, object]) -> 
         unfinished.replace(path)
     except Exception as error:  # which must not hide the one that is reported
         return f"there is no reproducer: {type(error).__name__}: {error}"
+    own = [step.info.name for step in failure.passes or [] if not _is_readable(step)]
+    if own:
+        way = f"apply them in Python, as {', '.join(own)} cannot be read from a text"
+        return f"the module and the passes are in {path}: {way}"
     return f"the module and the passes are in {path}: relaxpy opt {path}"
 
 
@@ -146,6 +150,32 @@ def pass_text(step: Pass) -> str:
         if field.init and not _is_default(step, field)
     ]
     return f"{step.info.name}({', '.join(options)})" if options else step.info.name
+
+
+def _is_readable(step: Pass) -> bool:
+    """Whether `relaxpy opt` can create the pass, which is one of relaxpy, from its text."""
+    inner: Sequence[Pass] | None = getattr(step, "passes", None)
+    if inner is not None:
+        return all(map(_is_readable, inner))
+    if not is_dataclass(step) or hasattr(step, "function"):
+        return False
+    options = (getattr(step, f.name) for f in fields(step) if f.init and not _is_default(step, f))
+    return _is_own(type(step)) and all(map(_has_text, options))
+
+
+def _is_own(value: object) -> bool:
+    return str(getattr(value, "__module__", "")).startswith("relaxpy.")
+
+
+def _has_text(value: object) -> bool:
+    """Whether the value of an option is a literal, or a function of relaxpy, which has a name."""
+    if isinstance(value, Callable):  # type: ignore[arg-type]
+        return _is_own(value)
+    try:
+        ast.literal_eval(_option(value))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return False
+    return True
 
 
 def _is_default(step: object, field: Field[Any]) -> bool:

@@ -12,60 +12,33 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attr, Attrs, Node
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import (
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    DataTypeImm,
-    Expr,
-    ExternFunc,
-    FuncStructInfo,
-    Function,
-    GlobalVar,
-    If,
-    MatchCast,
-    PrimStructInfo,
-    PrimValue,
-    SeqExpr,
-    ShapeExpr,
-    ShapeStructInfo,
-    StringImm,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.static_type import DynTensorType, FuncType, ShapeType, TupleType, Type
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor
 from relaxpy.ir.tir.expr import PrimExpr
 
 _FIELDS: Mapping[type[Node], tuple[str, ...]] = {
-    Call: ("op", "args", "sinfo_args", "attrs"),
-    Constant: ("data",),
-    DataTypeImm: ("value",),
-    DataflowVar: ("name_hint",),
-    ExternFunc: ("global_symbol",),
-    Function: ("params", "body", "ret_struct_info", "is_pure", "attrs"),
-    GlobalVar: ("name_hint",),
-    If: ("cond", "true_branch", "false_branch"),
+    rx.Call: ("op", "args", "sinfo_args", "attrs"),
+    rx.Constant: ("data",),
+    rx.DataTypeImm: ("value",),
+    rx.DataflowVar: ("name_hint",),
+    rx.ExternFunc: ("global_symbol",),
+    rx.Function: ("params", "body", "ret_struct_info", "is_pure", "attrs"),
+    rx.GlobalVar: ("name_hint",),
+    rx.If: ("cond", "true_branch", "false_branch"),
     Op: ("name",),
-    PrimValue: ("value",),
-    SeqExpr: ("blocks", "body"),
-    ShapeExpr: ("values",),
-    StringImm: ("value",),
-    Tuple: ("fields",),
-    TupleGetItem: ("tuple_value", "index"),
-    Var: ("name_hint",),
-    FuncStructInfo: ("params", "ret", "purity"),
-    PrimStructInfo: ("dtype",),
-    ShapeStructInfo: ("ndim", "values"),
-    TensorStructInfo: ("dtype", "shape"),
-    TupleStructInfo: ("fields",),
+    rx.PrimValue: ("value",),
+    rx.SeqExpr: ("blocks", "body"),
+    rx.ShapeExpr: ("values",),
+    rx.StringImm: ("value",),
+    rx.Tuple: ("fields",),
+    rx.TupleGetItem: ("tuple_value", "index"),
+    rx.Var: ("name_hint",),
+    rx.FuncStructInfo: ("params", "ret", "purity"),
+    rx.PrimStructInfo: ("dtype",),
+    rx.ShapeStructInfo: ("ndim", "values"),
+    rx.TensorStructInfo: ("dtype", "shape"),
+    rx.TupleStructInfo: ("fields",),
     DynTensorType: ("ndim", "dtype"),
     FuncType: ("arg_types", "ret_type"),
     ShapeType: ("ndim",),
@@ -77,7 +50,7 @@ _OMITTED_IF_EMPTY = ("attrs", "sinfo_args")
 
 @user_facing
 def dump_ast(
-    expr: Expr | BindingBlock | VarBinding | MatchCast,
+    expr: rx.Expr | rx.BindingBlock | rx.VarBinding | rx.MatchCast,
     indent_str: str = "    ",
     include_struct_info_annotations: bool = True,
     include_call_attrs: bool = True,
@@ -111,12 +84,12 @@ class ASTPrinter(ExprFunctor):
     def node(self, node: object) -> str:
         """A node of a graph, or one of its fields, as a constructor call."""
         match node:
-            case BindingBlock():
+            case rx.BindingBlock():
                 kind = type(node).__name__
                 return self._node(kind, bindings=self._listed(map(self.node, node.bindings), True))
-            case VarBinding(var=var, value=value):
+            case rx.VarBinding(var=var, value=value):
                 return self._node("VarBinding", var=self.node(var), value=self.node(value))
-            case MatchCast(var=var, value=value, struct_info=sinfo):
+            case rx.MatchCast(var=var, value=value, struct_info=sinfo):
                 return self._node(
                     "MatchCast",
                     var="None" if var is None else self.node(var),
@@ -125,11 +98,11 @@ class ASTPrinter(ExprFunctor):
                 )
             case PrimExpr():
                 return self._node("PrimExpr", value=f"`{node}`")
-            case StructInfo():
+            case rx.StructInfo():
                 return self.visit_struct_info_(node)
             case Type():
                 return self.visit_type_(node)
-            case Expr() | Op():
+            case rx.Expr() | Op():
                 text: str = self.visit_expr(node)
                 return text
             case _:
@@ -175,10 +148,10 @@ class ASTPrinter(ExprFunctor):
                 fields[name] = self._value(value)
         return fields
 
-    def visit_struct_info_(self, sinfo: StructInfo) -> str:
+    def visit_struct_info_(self, sinfo: rx.StructInfo) -> str:
         """A struct info as a constructor call."""
         fields = self._fields(sinfo)
-        if isinstance(sinfo, TensorStructInfo) and sinfo.shape is None:
+        if isinstance(sinfo, rx.TensorStructInfo) and sinfo.shape is None:
             fields["ndim"] = str(sinfo.ndim)
         return self._node(type(sinfo).__name__, **fields)
 
@@ -188,9 +161,9 @@ class ASTPrinter(ExprFunctor):
 
     def _visit(self, op: Any) -> str:
         fields = self._fields(op)
-        if isinstance(op, Call) and not self.include_call_attrs:
+        if isinstance(op, rx.Call) and not self.include_call_attrs:
             fields.pop("attrs", None)
-        declares = not isinstance(op, (Op, ExternFunc)) and op.struct_info is not None
+        declares = not isinstance(op, (Op, rx.ExternFunc)) and op.struct_info is not None
         if declares and self.include_struct_info:
             fields["struct_info"] = self.node(op.struct_info)
         return self._node(type(op).__name__, **fields)
@@ -213,9 +186,9 @@ class ASTPrinter(ExprFunctor):
     visit_var_ = _visit
 
     @override
-    def visit_binding_block_(self, block: BindingBlock) -> str:
+    def visit_binding_block_(self, block: rx.BindingBlock) -> str:
         return self.node(block)
 
     @override
-    def visit_dataflow_block_(self, block: DataflowBlock) -> str:
+    def visit_dataflow_block_(self, block: rx.DataflowBlock) -> str:
         return self.node(block)

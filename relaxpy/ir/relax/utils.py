@@ -10,18 +10,8 @@ from types import UnionType
 from typing import Any, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import (
-    Expr,
-    ExternFunc,
-    FuncStructInfo,
-    GlobalVar,
-    ShapeExpr,
-    StructInfo,
-    Tuple,
-    TupleStructInfo,
-    convert_to_expr,
-)
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 P = ParamSpec("P")
@@ -30,7 +20,7 @@ R = TypeVar("R")
 
 def gen_call_tir_inputs(
     func: Callable[..., Any], *args: object, **kwargs: object
-) -> tuple[PrimFunc, list[Expr], list[StructInfo], ShapeExpr | None]:
+) -> tuple[PrimFunc, list[rx.Expr], list[rx.StructInfo], rx.ShapeExpr | None]:
     """The operands of the `call_tir` that computes the tensor expressions `func(*args)`.
 
     These are the kernel, the tensors that it reads, the struct infos of those that it writes, and
@@ -44,17 +34,17 @@ def gen_call_tir_inputs(
     call = builder.call_te(func, *args, **kwargs)  # type: ignore[arg-type]
     gvar, operands, *shape = call.args
     (sinfo,) = call.sinfo_args
-    assert isinstance(gvar, GlobalVar)
-    assert isinstance(operands, Tuple)
+    assert isinstance(gvar, rx.GlobalVar)
+    assert isinstance(operands, rx.Tuple)
     kernel = builder.get()[gvar]
     assert isinstance(kernel, PrimFunc)
-    outputs = list(sinfo.fields) if isinstance(sinfo, TupleStructInfo) else [sinfo]
-    return kernel, list(operands.fields), outputs, cast("ShapeExpr", shape[0]) if shape else None
+    outputs = list(sinfo.fields) if isinstance(sinfo, rx.TupleStructInfo) else [sinfo]
+    return kernel, list(operands.fields), outputs, cast("rx.ShapeExpr", shape[0]) if shape else None
 
 
-def extern(name: str, struct_info: FuncStructInfo | None = None) -> ExternFunc:
+def extern(name: str, struct_info: rx.FuncStructInfo | None = None) -> rx.ExternFunc:
     """The packed function that is registered under a name."""
-    return ExternFunc(name, struct_info)
+    return rx.ExternFunc(name, struct_info)
 
 
 class ArgsConverter:
@@ -69,11 +59,11 @@ class ArgsConverter:
 
     def to_expr(self, *names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Convert the named arguments to expressions."""
-        return _converting(names, convert_to_expr)
+        return _converting(names, rx.convert_to_expr)
 
     def to_optional_expr(self, *names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Convert the named arguments to expressions, unless they are None."""
-        return _converting(names, _or_none(convert_to_expr))
+        return _converting(names, _or_none(rx.convert_to_expr))
 
     def to_list_expr(self, *names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Convert the named arguments to lists of expressions."""
@@ -88,8 +78,8 @@ class ArgsConverter:
         kinds: dict[str, Callable[[object], object]] = {}
         for name, param in inspect.signature(function, eval_str=True).parameters.items():
             rest = _members(param.annotation) - {type(None)}
-            if rest == {Expr}:
-                kinds[name] = convert_to_expr
+            if rest == {rx.Expr}:
+                kinds[name] = rx.convert_to_expr
             elif len(rest) == 1 and _is_list_of_expr(*rest):
                 kinds[name] = _as_list
         return _with_conversions(function, kinds)
@@ -110,15 +100,15 @@ def _members(annotation: object) -> set[object]:
 
 
 def _is_list_of_expr(kind: object) -> bool:
-    return get_origin(kind) is list and get_args(kind) == (Expr,)
+    return get_origin(kind) is list and get_args(kind) == (rx.Expr,)
 
 
-def _as_list(value: object) -> list[Expr]:
+def _as_list(value: object) -> list[rx.Expr]:
     if not isinstance(value, (list, tuple)):
         raise MisuseError(
             f"expected a list of expressions, found {type(value).__name__}", about=value
         )
-    return [convert_to_expr(v) for v in value]
+    return [rx.convert_to_expr(v) for v in value]
 
 
 def _converting(

@@ -9,7 +9,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import ml_dtypes
 import numpy as np
@@ -405,6 +405,15 @@ def mul(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
         if factor == 0 and x.dtype.is_int:
             return literal
     return expr.Mul(x, y)
+
+
+def may_divide_by_zero(node: object) -> TypeGuard[expr.BinaryOpExpr]:
+    """Return whether `node` is an integer division whose divisor is not a nonzero literal."""
+    return (
+        isinstance(node, (expr.Div, expr.Mod, expr.FloorDiv, expr.FloorMod))
+        and node.b.dtype.is_int
+        and not (isinstance(node.b, expr.IntImm) and node.b.value != 0)
+    )
 
 
 def _divide(

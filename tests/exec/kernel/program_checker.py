@@ -22,12 +22,12 @@ from relaxpy.exec.kernel.plan.statements import Assignment, Compound
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
 from relaxpy.exec.native import split
 from relaxpy.exec.native.backend import rewritten
-from relaxpy.exec.native.loops.run_loops import is_swept
 from relaxpy.exec.native.trees import chains, cost, program as native
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.product import product_of
-from relaxpy.exec.native.trees.program import Late, Program, Tasks, program_of
+from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Tasks, program_of
+from relaxpy.exec.native.trees.strategy import is_swept
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
@@ -74,7 +74,7 @@ def small_blocks() -> Iterator[None]:
 class ProgramRun(PlanRun):
     """The replay of a program in vectors of so many lanes."""
 
-    program: Program = field(kw_only=True)
+    program: KernelProgram = field(kw_only=True)
     lanes: int = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ class ProgramRun(PlanRun):
                         self.tree(body)
             case For():
                 super().tree(tree)
-            case Late(obligations=required, tests=tests):
+            case ObligationTests(obligations=required, tests=tests):
                 if self.holds(tests):
                     self.require(required)
 

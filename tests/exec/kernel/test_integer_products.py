@@ -89,3 +89,21 @@ def test_a_scatter_of_whole_slices_stores_them_at_once(order: str, ufunc: np.ufu
     found = np.array(start, order=order)  # type: ignore[call-overload]
     runtime.scatter(found, (i,), values, (6,), ufunc, None, "f: H")
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_comparisons_of_products_that_wrap_are_of_their_values_or_of_their_signs(
+    target: str,
+) -> None:
+    func = from_source(
+        "@T.prim_func\ndef f(c: T.int64, Y: T.Buffer((T.int64(6),), 'bool')):\n"
+        "    for i, j in T.grid(6, 1):\n        Y[i] = 0 <= i * c\n"
+    )
+    found = np.zeros(6, "bool")
+    compile(func, target)["f"](-(2**63), found)
+    wrapped = np.arange(6) * np.int64(-(2**63)) >= 0
+    by_signs = np.arange(6) == 0
+    allowed = [wrapped] if target == "reference" else [wrapped, by_signs]
+    assert any((found == values).all() for values in allowed)
+    compile(func, target)["f"](-3, found)
+    assert (found == by_signs).all()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.exec.native.calls.jit import Library, compile_module
-from relaxpy.exec.native.contraction.operands import Axis, Contraction, Initial, Memory
+from relaxpy.exec.native.contraction.operands import Gemm, GemmAxis, Initial, Matrix
 from relaxpy.exec.native.contraction.tile_sizes import tile_of
 from relaxpy.exec.native.contraction.tiles import TileEmitter
 from relaxpy.exec.native.llvm.function import F32, I64, POINTER, Function, Type, Value
@@ -64,7 +64,7 @@ class Kernel:
         types = [element(array) for array in arrays]
         wide = accumulator or (F32 if types[0].bits == 16 else types[0])
         axes = {
-            axis: Axis(
+            axis: GemmAxis(
                 *(
                     values[f"{kind}{axis}"]
                     if axis in symbolic and number > 1 and (kind != "n" or axis not in fixed)
@@ -79,14 +79,14 @@ class Kernel:
         columns = [x for x in result if x in self.names[1] and x not in self.names[0]]
         row, column = rows[-1:], columns[-1:]
         memories = [
-            Memory(p, t, extended if a.dtype == np.uint8 else None, is_unsigned=a.dtype == np.uint8)
+            Matrix(p, t, extended if a.dtype == np.uint8 else None, is_unsigned=a.dtype == np.uint8)
             for p, t, a in zip(f.params, types, arrays, strict=False)
         ]
-        contraction = Contraction(
+        contraction = Gemm(
             *memories,
             tuple(axes[x] for x in result if x not in (*row, *column)),
-            axes[row[0]] if row else Axis(1),
-            axes[column[0]] if column else Axis(1),
+            axes[row[0]] if row else GemmAxis(1),
+            axes[column[0]] if column else GemmAxis(1),
             tuple(axes[x] for x in summed),
             wide,
             initial(f) if initial else Initial(),

@@ -7,17 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from relaxpy.exec.native.calls import entry, static_entry
+from relaxpy.exec.native.calls.interpreter import DTYPES
 from tests.exec.native.claims import Claim, claim
-
-
-@pytest.fixture(params=["native", "python"])
-def checks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The arguments are checked by native code, or in Python."""
-    if request.param == "python":
-        for module in (entry, static_entry):
-            monkeypatch.setattr(module, "fits_interpreter", lambda: False)
-
 
 SCALARS: dict[str, tuple[list[object], list[object]]] = {
     "bool": ([True, False], [2, -1, 0.5]),
@@ -36,7 +27,6 @@ SCALARS: dict[str, tuple[list[object], list[object]]] = {
 }
 
 
-@pytest.mark.usefixtures("checks")
 @pytest.mark.parametrize("dtype", SCALARS)
 def test_scalars_of_every_datatype(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = claim(
@@ -44,7 +34,7 @@ def test_scalars_of_every_datatype(dtype: str, monkeypatch: pytest.MonkeyPatch) 
         ["for i in range(3):", "    B[i] = s"],
         f's: T.{dtype}, B: T.Buffer((3,), "{dtype}")',
     )
-    memory = np.zeros(3, entry.DTYPES[dtype])
+    memory = np.zeros(3, DTYPES[dtype])
     accepted, refused = SCALARS[dtype]
     for value in accepted:
         kernel.runs(value, memory)
@@ -93,7 +83,6 @@ def strided(monkeypatch: pytest.MonkeyPatch, strides: str, offset: str = "0") ->
 WHOLE = np.arange(200, dtype="float32").reshape(10, 20)
 
 
-@pytest.mark.usefixtures("checks")
 def test_strides_that_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = strided(monkeypatch, "1, m")
     for n, m in ((3, 5), (10, 20), (1, 1), (0, 4), (4, 0), (1, 7), (7, 1)):
@@ -108,7 +97,6 @@ def test_strides_that_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel.runs(WHOLE[:1, :5], np.zeros((3, 9), "float32")[:1, :5].T, 1, 5)
 
 
-@pytest.mark.usefixtures("checks")
 def test_strides_of_a_written_array_that_overlaps_itself_or_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.native.contraction.few_rows import DotEmitter, SpanEmitter
-from relaxpy.exec.native.contraction.operands import Contraction
-from relaxpy.exec.native.contraction.tile_sizes import Tile
+from relaxpy.exec.native.contraction.operands import Gemm
+from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import I32, Function
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
 from tests.exec.native.contractions import Kernel, check, expected
@@ -18,11 +18,11 @@ from tests.exec.native.test_tiles import extreme_bytes, numbers, run, shapes
 from tests.guard_pages import guarded
 
 
-def dot(f: Function, contraction: Contraction, tile: Tile) -> DotEmitter:
+def dot(f: Function, contraction: Gemm, tile: RegisterTile) -> DotEmitter:
     return DotEmitter(f, contraction)
 
 
-def span(f: Function, contraction: Contraction, tile: Tile) -> SpanEmitter:
+def span(f: Function, contraction: Gemm, tile: RegisterTile) -> SpanEmitter:
     return SpanEmitter(f, contraction, tile.lanes)
 
 

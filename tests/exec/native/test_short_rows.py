@@ -29,8 +29,8 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         results.append(rows is not None)
         return rows
 
-    for module in ("run_loops", "tree_loops"):
-        monkeypatch.setattr(f"relaxpy.exec.native.loops.{module}.short_rows", counted)
+    for module in ("trees.strategy", "loops.tree_loops"):
+        monkeypatch.setattr(f"relaxpy.exec.native.{module}.short_rows", counted)
     return results
 
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from relaxpy.exec.native.contraction.operands import Initial, Memory
+from relaxpy.exec.native.contraction.operands import Initial, Matrix
 from relaxpy.exec.native.llvm.function import F32, I32, I64, Function, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host, narrow
 from tests.exec.native.contractions import Kernel, check, expected
@@ -170,7 +170,7 @@ def test_sums_of_bytes_wrap_around() -> None:
     c = np.full((5, 17), 2**31 - 1, "int32")
 
     def initial(f: Function) -> Initial:
-        return Initial(0, Memory(f.params[2], I32), (17, 1))
+        return Initial(0, Matrix(f.params[2], I32), (17, 1))
 
     Kernel("mk,kn->mn", (a, b, c), accumulator=I32, initial=initial)(a, b, c)
     assert (c == 2**31 - 1 + 1030 * 255 * 255 - 2**32).all()
@@ -235,7 +235,7 @@ def test_sums_start_from_values_and_end_in_an_epilogue() -> None:
     started = c.copy()
 
     def initial(f: Function) -> Initial:
-        return Initial(0, Memory(f.params[2], F32), (21, 1))
+        return Initial(0, Matrix(f.params[2], F32), (21, 1))
 
     def finish(value: Value) -> Value:
         return value.function.intrinsic("maxnum", value, 0.0)

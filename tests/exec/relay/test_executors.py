@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relaxpy import relay
-from relaxpy.errors import RuntimeCheckError, TransformError
+from relaxpy.errors import RuntimeCheckError
 from tests.relay_programs import plain, prelude
 
 CELL = """
@@ -62,20 +62,6 @@ def test_functions_of_functions_are_evaluated() -> None:
         "twice": "evaluated",
     }
     assert machine.evaluate()() == 18
-
-
-def test_parameters_are_bound_when_a_module_is_built() -> None:
-    """`relay.build` compiles a whole module."""
-    module = relay.parse(
-        "def @main(%x: Tensor[(3,), float32], %w: Tensor[(3,), float32]) {%x * %w}"
-    )
-    w = np.array([1, 2, 3], "float32")
-    built = relay.build(module, "llvm", params={"w": w})
-    assert plain(built["main"](np.ones(3, "float32"))) == [1, 2, 3]
-    x = relay.var("x", shape=(3,))
-    assert plain(relay.build(relay.Function([x], x + x))["main"](w)) == [2, 4, 6]
-    with pytest.raises(TransformError, match="reference cells"):
-        relay.build(relay.parse("ref_read(ref(1))"))
 
 
 def test_recursion_that_nests_is_evaluated() -> None:

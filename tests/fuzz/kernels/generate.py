@@ -5,8 +5,9 @@ What is varied, each by itself:
 - names: single letters, or those of builtins, of the runtime and of generated code (`names`);
 - parameters: handles matched in the body, buffers annotated in the signature, scalars of any
   datatype, in any order; buffers declared in another order than they are filled in;
-- sizes: literals, shape variables, scalar arguments (zero and negative ones too), and sums,
-  products, differences and quotients of these, among them divisions by zero;
+- sizes: literals, now and then one above the ends of int16 and float16, shape variables, scalar
+  arguments (zero and negative ones too), and sums, products, differences and quotients of these,
+  among them divisions by zero;
 - arguments: other sizes in each of several calls of one kernel, the same memory twice, overlapping
   views, gaps, offsets, negative and zero strides, read-only arrays, arrays from a pickle, wrong
   shapes; strides and offsets that the buffer declares, as numbers or as variables; what lies
@@ -18,10 +19,10 @@ What is varied, each by itself:
 - loops: of every kind, over sizes, scalars and data, from other starts than zero, triangular,
   split, fused, permuted, with no iteration, left early; while loops;
 - guards: `if` and `else`, `T.where`, always, at times and never true;
-- statements: elementwise, recurrences, colliding stores at affine, divided, clamped and indirect
-  places, updates in place, reductions with and without init, chains of stages over the rows and
-  columns of a matrix, several statements to a loop, lets, assertions, evaluations of what nothing
-  uses;
+- statements: elementwise, over one long axis and sums along it, recurrences, colliding stores at
+  affine, divided, clamped and indirect places, updates in place, reductions with and without init,
+  sums of products of narrower datatypes, chains of stages over the rows and columns of a matrix,
+  several statements to a loop, lets, assertions, evaluations of what nothing uses;
 - blocks: spatial and reduction axes, remapped or bound to sums of loops, nested and opaque blocks;
 - values: small numbers whose sums are exact in any order, special ones (NaN, infinities, -0.0,
   denormals, the extremes of integers and of floats from 8 bits on), any floats; literals, elements,
@@ -44,6 +45,8 @@ from tests.fuzz.kernels.semantics import BITS, FLOATS
 _T = SimpleNamespace(min=min, max=max, int64=int, int32=int)
 _PALETTES = (
     *(["float32"],) * 6,
+    ["int8", "uint8", "int32"],
+    ["float16", "float32"],
     ["float32", "int32"],
     ["float32", "bool"],
     ["int32"],
@@ -59,6 +62,18 @@ _PALETTES = (
     ["float8_e5m2", "float32"],
     ["float8_e4m3fn", "int32"],
 )
+#: Numbers of elements of a long argument, the second of which int16 and float16 cannot count.
+_LONG = (1_031, 70_001)
+#: Datatypes in which sums along a long axis are the same in any order.
+_EXACT = ("float64", "int8", "int32", "int64", "uint8", "uint32")
+#: Datatypes of operands whose products are summed in a wider one.
+_NARROWER = {
+    "int32": ("int8", "uint8", "int16", "float8_e4m3fn"),
+    "int64": ("int32",),
+    "float32": ("float16", "bfloat16", "int8", "float8_e5m2"),
+    "float64": ("float32", "int64"),
+    "int16": ("uint8",),
+}
 _EVERY_DTYPE = ("bool", *BITS, *FLOATS)
 
 
@@ -80,6 +95,8 @@ class Generator(Arguments):
         )
         self.symbols: list[str] = []
         self.arguments: list[Tensor] = []
+        self.long: Tensor | None = None
+        """An argument of very many elements, which only `long_axis` uses."""
 
     def program(self) -> Program:
         """The program, and calls of it."""
@@ -208,6 +225,11 @@ class Generator(Arguments):
                 )
             self.arguments.append(buffer)
         self.buffers += self.arguments
+        if self.chance(0.02):
+            count = self.sized(str(self.pick(_LONG)))
+            self.long = Tensor(self.fresh(), self.pick(self.palette), (count,))
+            self.params.append((self.long.name, f"T.Buffer(({count},), {self.long.dtype!r})"))
+            self.passed[self.long.name] = self.long
         return declarations
 
     def _declared_layout(self, buffer: Tensor) -> str:
@@ -329,6 +351,7 @@ class Generator(Arguments):
             self.extreme: 2 if not self.loops else 0,
             self.stages: 6 if not self.loops else 0,
             self.copy: 5 if not self.loops else 0,
+            self.long_axis: 40 if self.long and not self.loops else 0,
         }
         kind = self.random.choices(list(kinds), list(kinds.values()))[0]
         before = self.tame
@@ -555,10 +578,43 @@ class Generator(Arguments):
                 self.statement(depth - 1)
             copied(buffer)
 
+    def long_axis(self, depth: int) -> None:
+        """A statement for each element of the long argument, or a sum of them."""
+        assert self.long is not None
+        [count] = self.long.shape
+        sums = [b for b in self.targets() if b.filled and b.dtype in _EXACT and not b.empty]
+        with self.loop_over(
+            f"{self.pick(['range', 'T.serial', 'T.parallel'])}({count})", 0, count.value - 1
+        ) as i:
+            here, before = f"{self.long.name}[{i}]", self.buffers
+            value = self.value(self.long.dtype, 2)
+            if not sums or self.chance(0.4):
+                self.write(f"{here} = {self.updated(self.long.dtype, here, value)}")
+                return
+            self.buffers = [b for b in before if not b.shape]
+            target = self.pick(sums)
+            place = self.random.randrange(max(math.prod(s.value for s in target.shape), 1))
+            at = []
+            for size in reversed(target.shape):
+                at.insert(0, str(place % size.value))
+                place //= size.value
+            element = f"{target.name}[{', '.join(at) or '()'}]"
+            kind = self.pick(["+", "min", "max"])
+            term = f'T.Cast("{target.dtype}", {here})'
+            if kind == "+":
+                self.write(f"{element} = ({element} + {term})")
+            else:
+                self.write(f"{element} = T.{kind}({element}, {term})")
+            self.buffers = before
+
     def product(self, dtype: str) -> str:
-        """A product of elements, as in a matrix multiplication."""
+        """A product of elements, as in a matrix multiplication, perhaps of a narrower datatype."""
         if dtype == "bool":
             return self.condition()
+        narrower = [d for d in _NARROWER.get(dtype, ()) if d in self.palette]
+        if narrower and self.chance(0.5):
+            own = [self.pick(narrower) for _ in range(2)]
+            return "(" + " * ".join(f'T.Cast("{dtype}", {self.leaf(d)})' for d in own) + ")"
         return "(" + " * ".join(self.leaf(dtype) for _ in range(self.pick([2, 3]))) + ")"
 
     def _reduction_block(self, buffer: Tensor, over: Sequence[Size], *, init: float = 0.8) -> None:

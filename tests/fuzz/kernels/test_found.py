@@ -33,6 +33,43 @@ def floats(*shape: int) -> np.ndarray:
 
 
 FOUND = {
+    "steps of plain numbers are those of floats, and of whole numbers those of integers": (
+        """
+        def f(A: T.Buffer((6,), "float32"), B: T.Buffer((2,), "int32")):
+            A[0] = T.ceil(-0.609)
+            A[1] = T.trunc(-0.199)
+            A[2] = T.floor(1.75)
+            A[3] = T.round(2.5)
+            A[4] = T.fabs(-0.5)
+            A[5] = T.exp(0.0)
+            B[0] = T.abs(-3)
+        """,
+        call(floats(6) + 1, ints(1, 1)),
+    ),
+    "the extent of a loop is an element of memory that is allocated before it": (
+        """
+        def f(n: T.int64, A: T.Buffer((2,), "int32"), C: T.Buffer((3,), "int32")):
+            B = T.alloc_buffer((2,), "int32")
+            for i in range(2):
+                B[i] = A[i]
+            for i in T.serial(B[1]):
+                for j in range(n):
+                    for k in range(3):
+                        C[k] = C[k] + 1
+        """,
+        *(call(n, ints(5, m), ints(1, 2, 3)) for n in (0, 2) for m in (0, 3)),
+    ),
+    "an extent that is read outside of its buffer is an error of the call": (
+        """
+        def f(n: T.int64, C: T.Buffer((1,), "int32")):
+            B = T.alloc_buffer((1,), "int32")
+            B[0] = 1
+            for i in T.serial(B[n]):
+                for j in range(n):
+                    C[0] = C[0] + 1
+        """,
+        *(call(n, ints(1)) for n in (0, 1)),
+    ),
     "an operand that a condition and an index share is not overwritten": (
         """
         def f(a: T.handle, C: T.Buffer((3,), "int32")):

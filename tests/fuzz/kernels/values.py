@@ -139,6 +139,12 @@ class Values:
             return Value(value.code if dtype in BITS else kind, dtype)
         return Value(f"m.cast({value.dtype!r}, {dtype!r}, {value.code})", dtype)
 
+    def typed(self, value: Value) -> Value:
+        """`value`; a plain number is that of the datatype that it has as an expression."""
+        if value.dtype:
+            return value
+        return self.as_type(value, f"{type(ast.literal_eval(value.code)).__name__}32")
+
     def _matching(self, a: Value, b: Value) -> tuple[Value, Value]:
         """Two operands in one datatype: a plain number takes the other's, the wider one wins."""
         if a.dtype == b.dtype:
@@ -258,7 +264,7 @@ class Values:
                 found = self.value(value)
                 return Value(f"m.unary('clz', {found.dtype!r}, {found.code})", "int32")
             case _, [value] if name in _UNARY:
-                found = self.value(value)
+                found = self.typed(self.value(value))
                 return Value(f"m.unary({name!r}, {found.dtype!r}, {found.code})", found.dtype)
             case _, [a, b] if name in _BINARY:
                 x, y = self.value(a), self.value(b)

@@ -105,19 +105,6 @@ def test_dimensions_may_be_parameters() -> None:
     assert str(module["main"].checked_type) == expected
 
 
-def test_a_loop_repeats_its_body_while_the_condition_holds() -> None:
-    i, total = relay.var("i", "int32"), relay.var("total", "int32")
-    loop = relay.loops.while_loop(
-        lambda i, total: i < relay.const(2000),
-        [i, total],
-        lambda i, total: (i + relay.const(1), total + i),
-    )
-    expr = relay.Call(loop, [relay.const(0), relay.const(5)])
-    assert relay.create_executor().evaluate(expr) == (2000, 1999005)
-    with pytest.raises(MisuseError, match="the body returns 1 value for 2 loop variables"):
-        relay.loops.while_loop(lambda i, t: i < t, [i, total], lambda i, t: (i,))
-
-
 def test_names_stand_under_the_paths_of_tvm() -> None:
     assert relay.expr.Call is relay.Call
     assert relay.ty.TensorType is relay.TensorType

@@ -39,11 +39,7 @@ from relaxpy.exec.kernel.emit.values import (
     truth_of,
 )
 from relaxpy.exec.kernel.emit.views import index_range, view
-from relaxpy.exec.kernel.nest.bounds import (
-    may_divide_by_zero,
-    may_fail,
-    unproved,
-)
+from relaxpy.exec.kernel.nest.bounds import may_fail, unproved
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.loops import linear_position
 from relaxpy.exec.kernel.plan.statements import Access
@@ -69,6 +65,7 @@ from relaxpy.ir.tir.expr import (
     PrimExpr,
     Var,
 )
+from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.substitution import mentions
 
 if TYPE_CHECKING:

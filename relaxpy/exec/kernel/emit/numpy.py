@@ -24,7 +24,6 @@ from relaxpy.exec.kernel.emit.row_products import row_products
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
 from relaxpy.exec.kernel.emit.values import Output, Rows
-from relaxpy.exec.kernel.nest.bounds import may_divide_by_zero
 from relaxpy.exec.kernel.nest.domain import nonempty_condition, tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.nest.read import read
@@ -67,6 +66,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloatImm, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.substitution import substitute
 from relaxpy.pysource import Names, set_span
 

@@ -33,7 +33,7 @@ from relaxpy.exec.kernel.nest.nodes import (
     Item,
     Jump,
     Loop,
-    Memory,
+    PassedMemory,
     Return,
     Store,
     WhileLoop,
@@ -280,9 +280,9 @@ class ScalarEmitter:
         match arg:
             case StringImm(value=value):
                 return text(value)
-            case Memory(buffer=buffer, region=()):
+            case PassedMemory(buffer=buffer, region=()):
                 return path(self.scope.buffer(buffer))
-            case Memory(buffer=buffer, region=region, drop=drop):
+            case PassedMemory(buffer=buffer, region=region, drop=drop):
                 indices: list[ast.expr] = []
                 for axis, dom in enumerate(region):
                     start, stop = self.index(dom.min), self.index(dom.stop)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from typing import TypeGuard
 
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
@@ -11,7 +10,6 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
-    BinaryOpExpr,
     Div,
     FloorDiv,
     FloorMod,
@@ -23,6 +21,7 @@ from relaxpy.ir.tir.expr import (
     Var,
 )
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.ops import may_divide_by_zero
 
 
 def bounds_of(
@@ -177,15 +176,6 @@ def keeps_divisions(expr: PrimExpr, result: PrimExpr, axes: Sequence[Axis] = ())
 
 
 _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
-
-
-def may_divide_by_zero(node: Node) -> TypeGuard[BinaryOpExpr]:
-    """Whether `node` is an integer division whose divisor is not a nonzero literal."""
-    match node:
-        case Div(b=b) | Mod(b=b) | FloorDiv(b=b) | FloorMod(b=b) if b.dtype.is_int:
-            return not (isinstance(b, IntImm) and b.value != 0)
-        case _:
-            return False
 
 
 def is_affine_inside(

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.nest.bounds import is_injective, is_inside, may_divide_by_zero
-from relaxpy.exec.kernel.nest.nodes import Alloc, Axis, Local, Memory, loads
+from relaxpy.exec.kernel.nest.bounds import is_injective, is_inside
+from relaxpy.exec.kernel.nest.nodes import Alloc, Axis, Local, PassedMemory, loads
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import occurrences, walk
@@ -18,6 +18,7 @@ from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.stmt import Allocate, BufferStore, MatchBufferRegion, Stmt
 
 if TYPE_CHECKING:
@@ -219,12 +220,12 @@ class BufferTable:
                 self.views[flat] = root
         return self._flat[key]
 
-    def passed_memory(self, pointer: Var) -> Memory | None:
+    def passed_memory(self, pointer: Var) -> PassedMemory | None:
         """The argument of a call for `pointer`, if that points to memory."""
         buffer = self._memory.get(pointer)
         return None if buffer is None else self.passed_buffer(buffer)
 
-    def passed_buffer(self, buffer: Buffer) -> Memory:
+    def passed_buffer(self, buffer: Buffer) -> PassedMemory:
         """`buffer` as an argument of a call.
 
         Errors:
@@ -248,7 +249,7 @@ class BufferTable:
                 f"the view {buffer.name} cannot be passed to a function, "
                 "since its layout changes while the kernel runs"
             )
-        return Memory(buffer, region, buffer.ndim - ndim)
+        return PassedMemory(buffer, region, buffer.ndim - ndim)
 
 
 def _over(memory: Var, stmt: Stmt) -> Iterator[Buffer]:

@@ -135,7 +135,7 @@ Item: TypeAlias = Loop | Branch | WhileLoop | Store | Bind | Check | Return | Ju
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Memory(Node):
+class PassedMemory(Node):
     """A buffer as an argument of a call: all of it, or `region` without `drop` leading axes."""
 
     _fields = ("buffer", "region")
@@ -303,6 +303,6 @@ def callee_name(call: Call) -> str:
     return symbol.value if isinstance(symbol, StringImm) else str(symbol)
 
 
-def passed_memory(expr: Node) -> Iterator[Memory]:
+def passed_memory(expr: Node) -> Iterator[PassedMemory]:
     """The memory that calls in `expr` take as arguments."""
-    return occurrences(expr, Memory)
+    return occurrences(expr, PassedMemory)

@@ -7,15 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from relaxpy.dataclass import replace
-from relaxpy.exec.kernel.nest.bounds import may_divide_by_zero
 from relaxpy.exec.kernel.nest.nodes import (
     Axis,
     Branch,
     Item,
     Local,
     Loop,
-    Memory,
     Nest,
+    PassedMemory,
     Store,
     WhileLoop,
     loads,
@@ -28,6 +27,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.ops import may_divide_by_zero
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 Expanded = Mapping[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]]
@@ -130,11 +130,11 @@ def _rewrite_expr(expr: PrimExpr, expanded: Expanded) -> PrimExpr:
         if isinstance(node, BufferLoad) and node.buffer in expanded:
             wide, iteration = expanded[node.buffer]
             return BufferLoad(wide, (*iteration, *node.indices))
-        if isinstance(node, Memory) and node.buffer in expanded:
+        if isinstance(node, PassedMemory) and node.buffer in expanded:
             wide, iteration = expanded[node.buffer]
             region = node.region or tuple(Range(0, s) for s in node.buffer.shape)
             points = map(Range.point, iteration)
-            return Memory(wide, (*points, *region), node.drop + len(iteration))
+            return PassedMemory(wide, (*points, *region), node.drop + len(iteration))
         return None
 
     return cast("PrimExpr", rewrite(expr, rule))

@@ -3,19 +3,16 @@
 The builtin compares the fields of arrays (type, datatype, rank, shape, layout) with what the kernel
 takes, at the offsets that CPython and NumPy have today; a test at the start checks these. Any
 mismatch, and a kernel that refuses its data, goes to a function in Python, which has the errors and
-accepts everything else. Where the test fails, the checks are made in Python.
+accepts everything else. Where the test fails, no kernel is native.
 """
 
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import combinations
 from typing import Any, Final, TypeAlias
-
-import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.calls.interpreter import (
@@ -25,7 +22,6 @@ from relaxpy.exec.native.calls.interpreter import (
     DTYPE,
     DTYPES,
     FLAGS,
-    OBJECTS,
     RANK,
     SHAPE,
     STRIDES,
@@ -35,11 +31,10 @@ from relaxpy.exec.native.calls.interpreter import (
     call_python,
     declare_python,
     field_of,
-    fits_interpreter,
     kind_of,
     python,
 )
-from relaxpy.exec.native.calls.strides import Layout, has_strides, span_of
+from relaxpy.exec.native.calls.strides import Layout
 from relaxpy.exec.native.llvm.function import (
     BOOL,
     F64,
@@ -65,15 +60,15 @@ _MATCHES: Final = "PyErr_GivenExceptionMatches"
 class Array:
     """A parameter that is an array.
 
-    A size with a name is the same wherever the name stands, and None is one that the caller checks.
-    Without strides, which may have names, too, the array is contiguous.
+    A size with a name is the same wherever the name stands. Without strides, which may have names,
+    too, the array is contiguous.
 
     Units:
         strides  elements
     """
 
     dtype: str
-    shape: tuple[int | str | None, ...]
+    shape: tuple[int | str, ...]
     written: bool = False
     strides: tuple[int | str, ...] | None = None
 
@@ -113,20 +108,17 @@ def emit_entry(
     kernel: str,
     params: Sequence[Param],
     *,
-    release_gil: bool = True,
-    is_checked: bool = False,
     result: Result | None = None,
 ) -> None:
     """Write the function of the builtin for `kernel`, a function of the module.
 
     The kernel takes the address of each array and each scalar as i64, in the order of parameters,
     and then `size_names(params)` as i64. It returns an i32, which is 0 unless it refuses the data;
-    then it has written nothing, or has raised an error. If the caller has checked the arguments
-    (`is_checked`), arrays may overlap, and further arguments are for the fallback.
+    then it has written nothing, or has raised an error.
 
-    Otherwise `result(f, objects, arguments)` calls it in `f`: it returns a new reference to the
-    result for the arguments that a kernel would take, or null, which calls the fallback, also in
-    place of an error of a kernel.
+    If there is a `result`, `result(f, objects, arguments)` calls it in `f`: it returns a new
+    reference to the result for the arguments that a kernel would take, or null, which calls the
+    fallback, also in place of an error of a kernel.
     """
     declare_python(module)
     f = module.function(
@@ -144,7 +136,7 @@ def emit_entry(
     def called(arguments: Sequence[Value]) -> list[Value]:
         if result is not None:
             return [result(f, args, arguments)]
-        status = call_kernel(f, kernel, arguments, release_gil=release_gil)
+        status = call_kernel(f, kernel, arguments, release_gil=True)
         return f.branch(_same(f, status, 0), lambda: [_unit(f)], none)
 
     def positional() -> list[Value]:
@@ -159,32 +151,42 @@ def emit_entry(
 
     def formed(objects: Sequence[Value]) -> list[Value]:
         read = _Arguments(f, params, objects)
-        tests = read.tests if is_checked else [*read.tests, *read.apart()]
-        return f.branch(_all(f, tests), lambda: called(read.arguments), none)
+        return f.branch(_all(f, [*read.tests, *read.apart()]), lambda: called(read.arguments), none)
 
     no_keywords = _same(f, keywords, null)
-    enough = f.compare("sge" if is_checked else "eq", count, len(params))
-    complete = f.arithmetic("and", no_keywords, enough)
+    complete = f.arithmetic("and", no_keywords, _same(f, count, len(params)))
     (found,) = f.branch(complete, positional, none)
 
-    def fall_back() -> list[Value]:
-        raised = call_python(f, "PyErr_Occurred", POINTER)
-        failed = f.compare("ne", raised, null)
-        if result is not None:
-            # The fallback knows the position of the call of the kernel that raised the error.
-            matches = call_python(f, _MATCHES, I32, raised, python(f, "error"))
-            f.branch(f.compare("ne", matches, 0), forget)
-            failed = f.arithmetic("and", failed, f.compare("eq", matches, 0))
-        return f.branch(failed, none, call_fallback)
+    def refused() -> list[Value]:
+        is_graph = f.const(BOOL, int(result is not None))
+        return [fall_back(f, (instance, args, count, keywords), is_graph)]
 
-    def forget() -> None:
-        call_python(f, "PyErr_Clear", VOID)
+    f.ret(f.branch(f.compare("ne", found, null), lambda: [found], refused)[0])
 
-    def call_fallback() -> list[Value]:
-        operands = instance, args, count, keywords
+
+def fall_back(f: Function, operands: Sequence[Value], is_graph: Value) -> Value:
+    """What the fallback of a builtin returns for its operands, or null where an error is raised.
+
+    The fallback of a graph is called in place of an error of a kernel, as it knows the position of
+    the call.
+    """
+    null = Value(f, POINTER, "null")
+    raised = call_python(f, "PyErr_Occurred", POINTER)
+
+    def call() -> list[Value]:
         return [call_python(f, "PyObject_Vectorcall", POINTER, *operands)]
 
-    f.ret(f.branch(f.compare("ne", found, null), lambda: [found], fall_back)[0])
+    def call_again() -> list[Value]:
+        call_python(f, "PyErr_Clear", VOID)
+        return call()
+
+    def failed() -> list[Value]:
+        matches = call_python(f, _MATCHES, I32, raised, python(f, "error"))
+        of_kernel = f.arithmetic("and", is_graph, f.compare("ne", matches, 0))
+        return f.branch(of_kernel, call_again, lambda: [null])
+
+    [value] = f.branch(f.compare("eq", raised, null), call, failed)
+    return value
 
 
 class _Arguments:
@@ -235,13 +237,13 @@ class _Arguments:
             if param.written:
                 self.tests.append(layout.is_injective())
 
-    def _test_size(self, size: int | str | None, value: Value) -> None:
-        """Test a size, unless the caller does; the first of a name decides what it is."""
+    def _test_size(self, size: int | str, value: Value) -> None:
+        """Test a size; the first of a name decides what it is."""
         if isinstance(size, str):
             known = self._sizes.setdefault(size, value)
             if known is not value:
                 self.tests.append(_same(self.function, value, known))
-        elif size is not None:
+        else:
             self.tests.append(_same(self.function, value, size))
 
     def apart(self) -> Iterator[Value]:
@@ -278,29 +280,15 @@ def entry_name(kernel: str) -> str:
 
 
 def make_entry(
-    library: Library,
-    kernel: str,
-    params: Sequence[Param],
-    fallback: Callable[..., object],
-    *,
-    is_checked: bool = False,
+    library: Library, kernel: str, fallback: Callable[..., object]
 ) -> Callable[..., object]:
     """A function that runs a kernel on arrays, and calls `fallback` on all other arguments.
 
-    The library exports the kernel and `entry_name(kernel)`, and lives as long as the
+    The library exports `entry_name(kernel)`, and lives as long as the
     function. It writes to arrays and returns `()`. `fallback` gets arguments of other types,
     datatypes, ranks and shapes, arrays that are not contiguous, aligned or, where written,
     writable, written arrays that overlap others, keyword arguments, and what the kernel refuses.
     """
-    if not fits_interpreter():
-        return _Checked(library, kernel, params, fallback, is_checked)
-    return make_builtin(library, kernel, fallback)
-
-
-def make_builtin(
-    library: Library, kernel: str, fallback: Callable[..., object]
-) -> Callable[..., object]:
-    """The function of `make_entry` where this interpreter fits the checks in native code."""
     return builtin_at(library[entry_name(kernel)], kernel, library, fallback)
 
 
@@ -375,87 +363,6 @@ class _Fallback:
     ) -> None:
         self.__call__ = fallback
         self.library, self.definition, self.table = library, definition, table
-
-
-class _Checked:
-    """An entry whose checks are in Python."""
-
-    __slots__ = ("fallback", "is_checked", "library", "params", "run")
-
-    def __init__(
-        self,
-        library: Library,
-        kernel: str,
-        params: Sequence[Param],
-        fallback: Callable[..., object],
-        is_checked: bool,
-    ) -> None:
-        words = [ctypes.c_int64] * (len(params) + len(size_names(params)))
-        self.run = ctypes.CFUNCTYPE(ctypes.c_int32, *words)(library[kernel])
-        self.library, self.params, self.fallback = library, params, fallback
-        self.is_checked = is_checked
-
-    def __call__(self, *args: object, **keywords: object) -> object:
-        words = None if keywords else self._words(args)
-        if words is None or self.run(*words):
-            return self.fallback(*args, **keywords)
-        return ()
-
-    def _words(self, args: Sequence[Any]) -> list[int] | None:
-        """The arguments of the kernel, or None if it does not take these objects."""
-        further = len(args) - len(self.params)
-        if further < 0 or (further and not self.is_checked):
-            return None
-        words: list[int] = []
-        sizes: dict[str, int] = {}
-        spans: list[tuple[int, int, bool]] = []
-        for param, item in zip(self.params, args, strict=False):
-            found: list[tuple[int | str | None, int]] = []
-            if isinstance(param, Integer):
-                number = int(item) if _is_instance(item, param) else 1 << 63
-                if not -(1 << 63) <= number < 1 << 63:
-                    return None
-                found.append((param.name, number))
-                words.append(number)
-            elif isinstance(param, Number):
-                if not _is_instance(item, param):
-                    return None
-                words.append(_float_bits(float(item)))
-            else:
-                if type(item) is not np.ndarray or not _fits(item, param):
-                    return None
-                found += zip(param.shape, item.shape, strict=True)
-                words.append(item.ctypes.data)
-                spans.append((*span_of(item), param.written))
-            for size, value in found:
-                if size is None:
-                    continue
-                if value != (size if isinstance(size, int) else sizes.setdefault(size, value)):
-                    return None
-            if isinstance(param, Array) and param.strides is not None:
-                assert isinstance(item, np.ndarray)
-                if not has_strides(item, param.strides, sizes, written=param.written):
-                    return None
-        for index, (start, stop, written) in enumerate(() if self.is_checked else spans):
-            for first, last, also in spans[:index]:
-                if (written or also) and stop > first and last > start:
-                    return None
-        return [*words, *(sizes[name] for name in size_names(self.params))]
-
-
-def _is_instance(item: Any, param: Integer | Number) -> bool:
-    return any(type(item) is OBJECTS[name] for name in _types_of(param))
-
-
-def _fits(array: np.ndarray[Any, Any], param: Array) -> bool:
-    flags = array.flags
-    return (
-        array.dtype == DTYPES[param.dtype]
-        and array.ndim == len(param.shape)
-        and (flags.c_contiguous or param.strides is not None)
-        and flags.aligned
-        and (flags.writeable or not param.written)
-    )
 
 
 def _types_of(param: Param) -> tuple[str, ...]:
@@ -541,10 +448,6 @@ def _bits(f: Function, item: Value, param: Number) -> Value:
     else:
         (number,) = f.branch(_is_scalar(f, item, param), from_numpy, from_python)
     return f.cast("bitcast", number, "i64")
-
-
-def _float_bits(value: float) -> int:
-    return int.from_bytes(struct.pack("<d", value), "little", signed=True)
 
 
 def _layout(f: Function, item: Value, param: Array, dims: Sequence[Value]) -> Layout | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from relaxpy.exec.native.calls.interpreter import PYTHON, connect_python, fits_interpreter
+from relaxpy.exec.native.calls.interpreter import PYTHON, connect_python
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import Machine, host
 from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
@@ -42,13 +42,8 @@ def link(code: bytes, exports: Collection[str]) -> Library:
     return library
 
 
-def _connect_python(variable: int) -> None:
-    if fits_interpreter():
-        connect_python(variable)
-
-
 _CONNECTED: Final[Mapping[str, Callable[[int], None]]] = {
     POOL: connect,
-    PYTHON: _connect_python,
+    PYTHON: connect_python,
 }
 """The variables of modules that are set when they are linked."""

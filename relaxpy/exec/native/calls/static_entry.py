@@ -10,7 +10,7 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from relaxpy.dataclass import dataclass
@@ -19,6 +19,7 @@ from relaxpy.exec.native.calls.entry import (
     Array,
     Param,
     builtin_at,
+    fall_back,
     make_entry,
     table_offset,
 )
@@ -30,17 +31,30 @@ from relaxpy.exec.native.calls.interpreter import (
     DTYPES,
     ENTRIES,
     FLAGS,
-    KIND,
     PYTHON,
     RANK,
     SHAPE,
     TYPE,
-    WITHOUT_FLAGS,
     WRITABLE,
+    call_python,
     connect_python,
-    fits_interpreter,
-    python_text,
+    declare_python,
+    field_of,
+    kind_of,
+    python,
 )
+from relaxpy.exec.native.llvm.function import (
+    BOOL,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    VOID,
+    Function,
+    Operand,
+    Value,
+)
+from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.objects import Library, compile_object, link_object
 from relaxpy.exec.native.threads.parallel import POOL
@@ -49,291 +63,185 @@ from relaxpy.exec.native.threads.pool import connect
 _IN_REGISTERS: Final = 6
 _MOST: Final = 14
 """The number of arguments of a call; those in excess of a kernel's parameters are ignored."""
-_TEXT: Final = """\
-@{python} = global [{entries} x i64] zeroinitializer
+_PARAMS, _RESULTS, _RELEASES, _IS_TUPLE, _FUNCTION, _TASKS, _WRITTEN, _SCRATCH, _SPECS = range(9)
+"""The words of a table, the last of which begins the specifications of arrays."""
+_NUMBER, _RANK, _FLAGS, _BYTES, _DIMS = range(5)
+"""The words of a specification: of the datatype its entry in the table of Python's objects."""
 
-@{pool} = global [2 x i64] zeroinitializer
 
-define ptr @enter(ptr %self, ptr %args, i64 %count, ptr %keywords) {{
-entry:
-  %table_at = getelementptr i8, ptr %self, i64 {table}
-  %table = load ptr, ptr %table_at
-  %layout = getelementptr i8, ptr %table, i64 {content}
-  %words = alloca [{most} x i64], align 16
-  %arrays = alloca [{most} x ptr], align 16
-  %stops = alloca [{most} x i64], align 16
-  %writes = alloca [{most} x i64], align 16
-  %params = load i64, ptr %layout
-  %unnamed = icmp eq ptr %keywords, null
-  %enough = icmp eq i64 %count, %params
-  %complete = and i1 %unnamed, %enough
-  br i1 %complete, label %begin, label %refuse
-begin:
-  %ndarray = load ptr, ptr {ndarray}
-  %specs = getelementptr i64, ptr %layout, i64 8
-  br label %argument
-argument:
-  %n = phi i64 [ 0, %begin ], [ %following, %accept ]
-  %spec = phi ptr [ %specs, %begin ], [ %next_spec, %accept ]
-  %more = icmp slt i64 %n, %params
-  br i1 %more, label %check, label %apart
-check:
-  %item_at = getelementptr ptr, ptr %args, i64 %n
-  %item = load ptr, ptr %item_at
-  %type_at = getelementptr i8, ptr %item, i64 {type}
-  %type = load ptr, ptr %type_at
-  %is_array = icmp eq ptr %type, %ndarray
-  br i1 %is_array, label %fields, label %refuse
-fields:
-  %flags_at = getelementptr i8, ptr %item, i64 {flags}
-  %flags = load i32, ptr %flags_at
-  %needed_at = getelementptr i64, ptr %spec, i64 2
-  %needed64 = load i64, ptr %needed_at
-  %needed = trunc i64 %needed64 to i32
-  %usable = and i32 %flags, %needed
-  %is_usable = icmp eq i32 %usable, %needed
-  %rank_at = getelementptr i8, ptr %item, i64 {rank}
-  %rank_here = load i32, ptr %rank_at
-  %rank_spec = getelementptr i64, ptr %spec, i64 1
-  %rank = load i64, ptr %rank_spec
-  %rank32 = trunc i64 %rank to i32
-  %is_rank = icmp eq i32 %rank_here, %rank32
-  %dtype_at = getelementptr i8, ptr %item, i64 {dtype}
-  %dtype = load ptr, ptr %dtype_at
-  %kind_at = getelementptr i8, ptr %dtype, i64 {kind}
-  %kind = load i64, ptr %kind_at
-  %number = load i64, ptr %spec
-  %entry_at = getelementptr i64, ptr @{python}, i64 %number
-  %expected = load ptr, ptr %entry_at
-  %expected_kind_at = getelementptr i8, ptr %expected, i64 {kind}
-  %expected_kind = load i64, ptr %expected_kind_at
-  %changes = xor i64 %kind, %expected_kind
-  %different = and i64 %changes, {without_flags}
-  %is_kind = icmp eq i64 %different, 0
-  %fits = and i1 %is_usable, %is_rank
-  %all_fit = and i1 %fits, %is_kind
-  br i1 %all_fit, label %sizes, label %refuse
-sizes:
-  %shape_at = getelementptr i8, ptr %item, i64 {shape}
-  %shape = load ptr, ptr %shape_at
-  %dims = getelementptr i64, ptr %spec, i64 4
-  br label %size
-size:
-  %axis = phi i64 [ 0, %sizes ], [ %next_axis, %compare ]
-  %inside = icmp slt i64 %axis, %rank
-  br i1 %inside, label %compare, label %accept
-compare:
-  %dim_at = getelementptr i64, ptr %shape, i64 %axis
-  %dim = load i64, ptr %dim_at
-  %expected_at = getelementptr i64, ptr %dims, i64 %axis
-  %expected_dim = load i64, ptr %expected_at
-  %next_axis = add i64 %axis, 1
-  %same = icmp eq i64 %dim, %expected_dim
-  br i1 %same, label %size, label %refuse
-accept:
-  %data_at = getelementptr i8, ptr %item, i64 {data}
-  %data = load i64, ptr %data_at
-  %word_at = getelementptr i64, ptr %words, i64 %n
-  store i64 %data, ptr %word_at
-  %bytes_at = getelementptr i64, ptr %spec, i64 3
-  %bytes = load i64, ptr %bytes_at
-  %stop = add i64 %data, %bytes
-  %stop_at = getelementptr i64, ptr %stops, i64 %n
-  store i64 %stop, ptr %stop_at
-  %write = and i64 %needed64, {writable}
-  %write_at = getelementptr i64, ptr %writes, i64 %n
-  store i64 %write, ptr %write_at
-  %next_spec = getelementptr i64, ptr %dims, i64 %rank
-  %following = add i64 %n, 1
-  br label %argument
-apart:
-  %written_at = getelementptr i64, ptr %layout, i64 6
-  %written = load i64, ptr %written_at
-  %reads_only = icmp eq i64 %written, 0
-  br i1 %reads_only, label %create, label %outer
-outer:
-  %i = phi i64 [ 0, %apart ], [ %next_i, %inner_end ]
-  %has_pairs = icmp slt i64 %i, %params
-  br i1 %has_pairs, label %first, label %create
-first:
-  %i_start_at = getelementptr i64, ptr %words, i64 %i
-  %i_start = load i64, ptr %i_start_at
-  %i_stop_at = getelementptr i64, ptr %stops, i64 %i
-  %i_stop = load i64, ptr %i_stop_at
-  %i_write_at = getelementptr i64, ptr %writes, i64 %i
-  %i_write = load i64, ptr %i_write_at
-  br label %inner
-inner:
-  %j = phi i64 [ 0, %first ], [ %next_j, %second ]
-  %is_pair = icmp slt i64 %j, %i
-  br i1 %is_pair, label %second, label %inner_end
-second:
-  %j_start_at = getelementptr i64, ptr %words, i64 %j
-  %j_start = load i64, ptr %j_start_at
-  %j_stop_at = getelementptr i64, ptr %stops, i64 %j
-  %j_stop = load i64, ptr %j_stop_at
-  %j_write_at = getelementptr i64, ptr %writes, i64 %j
-  %j_write = load i64, ptr %j_write_at
-  %both = or i64 %i_write, %j_write
-  %neither = icmp eq i64 %both, 0
-  %before = icmp ule i64 %i_stop, %j_start
-  %after = icmp ule i64 %j_stop, %i_start
-  %is_apart = or i1 %before, %after
-  %may_meet = or i1 %neither, %is_apart
-  %next_j = add i64 %j, 1
-  br i1 %may_meet, label %inner, label %refuse
-inner_end:
-  %next_i = add i64 %i, 1
-  br label %outer
-create:
-  %results_at = getelementptr i64, ptr %layout, i64 1
-  %results = load i64, ptr %results_at
-  br label %result
-result:
-  %m = phi i64 [ 0, %create ], [ %next, %created ]
-  %its_spec = phi ptr [ %spec, %create ], [ %later_spec, %created ]
-  %lacks = icmp slt i64 %m, %results
-  br i1 %lacks, label %new, label %run
-new:
-  %its_number = load i64, ptr %its_spec
-  %its_entry_at = getelementptr i64, ptr @{python}, i64 %its_number
-  %its_dtype = load ptr, ptr %its_entry_at
-  %retain = load ptr, ptr {incref}
-  call void %retain(ptr %its_dtype)
-  %its_rank_at = getelementptr i64, ptr %its_spec, i64 1
-  %its_rank = load i64, ptr %its_rank_at
-  %its_rank32 = trunc i64 %its_rank to i32
-  %its_dims = getelementptr i64, ptr %its_spec, i64 4
-  %empty = load ptr, ptr {empty}
-  %array = call ptr %empty(i32 %its_rank32, ptr %its_dims, ptr %its_dtype, i32 0)
-  %is_new = icmp ne ptr %array, null
-  br i1 %is_new, label %created, label %absent
-created:
-  %array_at = getelementptr ptr, ptr %arrays, i64 %m
-  store ptr %array, ptr %array_at
-  %its_data_at = getelementptr i8, ptr %array, i64 {data}
-  %its_data = load i64, ptr %its_data_at
-  %position = add i64 %params, %m
-  %its_word_at = getelementptr i64, ptr %words, i64 %position
-  store i64 %its_data, ptr %its_word_at
-  %later_spec = getelementptr i64, ptr %its_dims, i64 %its_rank
-  %next = add i64 %m, 1
-  br label %result
-absent:
-  %clear = load ptr, ptr {clear}
-  call void %clear() ; Python will fail in the same way
-  br label %drop
-run:
-  %releases_at = getelementptr i64, ptr %layout, i64 2
-  %releases = load i64, ptr %releases_at
-  %holds = icmp eq i64 %releases, 0
-  br i1 %holds, label %call, label %release
-release:
-  %save = load ptr, ptr {save}
-  %saved = call ptr %save()
-  br label %call
-call:
-  %state = phi ptr [ null, %run ], [ %saved, %release ]
-  %total = add i64 %params, %results
-  %few = icmp sle i64 %total, {in_registers}
-{loads}
-  %kernel_at = getelementptr i64, ptr %layout, i64 4
-  %kernel = load ptr, ptr %kernel_at
-  %tasks_at = getelementptr i64, ptr %layout, i64 5
-  %tasks = load i64, ptr %tasks_at
-  %is_kernel = icmp eq i64 %tasks, 0
-  br i1 %is_kernel, label %direct, label %parallel
-parallel:
-  %pool = load ptr, ptr @{pool}
-  %bytes_each_at = getelementptr i64, ptr %layout, i64 7
-  %bytes_each = load i64, ptr %bytes_each_at
-  %pool_status = call i32 %pool(ptr %kernel, ptr %words, i64 %tasks, i64 %bytes_each)
-  br label %called
-direct:
-  br i1 %few, label %short, label %long
-short:
-  %short_status = call i32 %kernel({short})
-  br label %called
-long:
-  %long_status = call i32 %kernel({long})
-  br label %called
-called:
-  %status = phi i32 [ %short_status, %short ], [ %long_status, %long ], [ %pool_status, %parallel ]
-  br i1 %holds, label %ended, label %restore
-restore:
-  %resume = load ptr, ptr {restore}
-  call void %resume(ptr %state)
-  br label %ended
-ended:
-  %succeeded = icmp eq i32 %status, 0
-  br i1 %succeeded, label %build, label %drop
-build:
-  %tuple_at = getelementptr i64, ptr %layout, i64 3
-  %is_tuple = load i64, ptr %tuple_at
-  %single = icmp eq i64 %is_tuple, 0
-  br i1 %single, label %return, label %gather
-return:
-  %only = load ptr, ptr %arrays
-  ret ptr %only
-gather:
-  %new_tuple = load ptr, ptr {new_tuple}
-  %tuple = call ptr %new_tuple(i64 %results)
-  %set_item = load ptr, ptr {set_item}
-  %complete_tuple = icmp ne ptr %tuple, null
-  br i1 %complete_tuple, label %field, label %drop
-field:
-  %f = phi i64 [ 0, %gather ], [ %next_field, %set ]
-  %unset = icmp slt i64 %f, %results
-  br i1 %unset, label %set, label %done
-set:
-  %field_at = getelementptr ptr, ptr %arrays, i64 %f
-  %its_field = load ptr, ptr %field_at
-  %is_set = call i32 %set_item(ptr %tuple, i64 %f, ptr %its_field)
-  %next_field = add i64 %f, 1
-  br label %field
-done:
-  ret ptr %tuple
-drop:
-  %there = phi i64 [ %m, %absent ], [ %m, %ended ], [ %m, %gather ]
-  %forget = load ptr, ptr {decref}
-  br label %dropping
-dropping:
-  %left = phi i64 [ %there, %drop ], [ %fewer, %dropped ]
-  %any = icmp sgt i64 %left, 0
-  br i1 %any, label %dropped, label %refuse
-dropped:
-  %fewer = sub i64 %left, 1
-  %old_at = getelementptr ptr, ptr %arrays, i64 %fewer
-  %old = load ptr, ptr %old_at
-  call void %forget(ptr %old)
-  br label %dropping
-refuse:
-  %occurred = load ptr, ptr {occurred}
-  %raised = call ptr %occurred()
-  %failed = icmp ne ptr %raised, null
-  br i1 %failed, label %fail, label %fall_back
-fail:
-  %is_graph_at = getelementptr i64, ptr %layout, i64 1
-  %its_results = load i64, ptr %is_graph_at
-  %is_graph = icmp ne i64 %its_results, 0
-  %match = load ptr, ptr {match}
-  %error = load ptr, ptr {error}
-  %matches = call i32 %match(ptr %raised, ptr %error)
-  %is_error = icmp ne i32 %matches, 0
-  %of_kernel = and i1 %is_graph, %is_error
-  br i1 %of_kernel, label %forget_error, label %raise
-raise:
-  ret ptr null
-forget_error: ; the fallback knows the position of the call of the kernel
-  %clear_error = load ptr, ptr {clear}
-  call void %clear_error()
-  br label %fall_back
-fall_back:
-  %vectorcall = load ptr, ptr {vectorcall}
-  %other = call ptr %vectorcall(ptr %self, ptr %args, i64 %count, ptr %keywords)
-  ret ptr %other
-}}
-"""
+class _Enter:
+    """Emits the entry in a function that has the parameters of a builtin."""
+
+    def __init__(self, f: Function) -> None:
+        self.f = f
+        self.instance, self.args, self.count, self.keywords = f.params
+        self.null = Value(f, POINTER, "null")
+        table = f.load(POINTER, f.element(self.instance, table_offset(), I8), 8)
+        self.layout = f.element(table, CONTENT, I8)
+        self.words, self.stops, self.writes = (f.alloca(I64, _MOST) for _ in range(3))
+        self.arrays, self.created = f.alloca(POINTER, _MOST), f.alloca(I64, 1)
+        """The results, and how many of them there are."""
+        f.store(f.const(I64, 0), self.created)
+        self.params, self.results = self._word(_PARAMS), self._word(_RESULTS)
+
+    def emit(self) -> None:
+        """Emit the entry."""
+        [result] = self.f.attempt(self._accepted, self._refused)
+        self.f.ret(result)
+
+    def _word(self, number: int) -> Value:
+        return self._at(self.layout, number)
+
+    def _at(self, words: Value, number: Operand) -> Value:
+        return self.f.load(I64, self.f.element(words, number, I64))
+
+    def _pointer_at(self, pointers: Value, number: Operand) -> Value:
+        return self.f.load(POINTER, self.f.element(pointers, number, POINTER), 8)
+
+    def _require(self, *conditions: Value) -> None:
+        """Refuse the arguments unless all conditions hold."""
+        for condition in conditions:
+            self.f.leave(self.f.arithmetic("xor", condition, 1))
+
+    def _accepted(self) -> list[Value]:
+        """The result for arguments that the function takes."""
+        f = self.f
+        self._require(f.compare("eq", self.keywords, self.null))
+        self._require(f.compare("eq", self.count, self.params))
+        ndarray, specs = python(f, "ndarray"), f.element(self.layout, _SPECS, I64)
+
+        def argument(n: Value, spec: Value) -> list[Value]:
+            return [self._argument(n, spec, ndarray)]
+
+        [specs] = f.loop(0, self.params, 1, [specs], argument)
+        writes = f.compare("ne", self._word(_WRITTEN), 0)
+        f.branch(writes, lambda: f.loop(0, self.params, 1, [], self._apart))
+        return f.attempt(lambda: self._called(specs), self._dropped)
+
+    def _argument(self, n: Value, spec: Value, ndarray: Value) -> Value:
+        """Check an argument; the following specification."""
+        f = self.f
+        item = self._pointer_at(self.args, n)
+        self._require(f.compare("eq", field_of(f, item, TYPE, POINTER), ndarray))
+        flags, rank = self._at(spec, _FLAGS), self._at(spec, _RANK)
+        needed = f.cast("trunc", flags, "i32")
+        usable = f.arithmetic("and", field_of(f, item, FLAGS, I32), needed)
+        expected = self._pointer_at(Value(f, POINTER, f"@{PYTHON}"), self._at(spec, _NUMBER))
+        fits = f.compare("eq", usable, needed)
+        has_rank = f.compare("eq", field_of(f, item, RANK, I32), f.cast("trunc", rank, "i32"))
+        kinds = (kind_of(f, dtype) for dtype in (field_of(f, item, DTYPE, POINTER), expected))
+        fits = f.arithmetic("and", f.arithmetic("and", fits, has_rank), f.compare("eq", *kinds))
+        self._require(fits)
+        shape, dims = field_of(f, item, SHAPE, POINTER), f.element(spec, _DIMS, I64)
+        f.loop(
+            *(0, rank, 1, []),
+            lambda axis: self._require(
+                f.compare("eq", self._at(shape, axis), self._at(dims, axis))
+            ),
+        )
+        data = field_of(f, item, DATA, I64)
+        f.store(data, f.element(self.words, n, I64))
+        f.store(data + self._at(spec, _BYTES), f.element(self.stops, n, I64))
+        f.store(f.arithmetic("and", flags, WRITABLE), f.element(self.writes, n, I64))
+        return f.element(dims, rank, I64)
+
+    def _apart(self, i: Value) -> None:
+        """Check that an argument and those before it are apart if one of them is written."""
+        f = self.f
+        start, stop, write = (self._at(table, i) for table in (self.words, self.stops, self.writes))
+
+        def pair(j: Value) -> None:
+            neither = f.compare("eq", f.arithmetic("or", write, self._at(self.writes, j)), 0)
+            before = f.compare("ule", stop, self._at(self.words, j))
+            after = f.compare("ule", self._at(self.stops, j), start)
+            is_apart = f.arithmetic("or", before, after)
+            self._require(f.arithmetic("or", neither, is_apart))
+
+        f.loop(0, i, 1, [], pair)
+
+    def _called(self, specs: Value) -> list[Value]:
+        """The result of the function, with new arrays for its results."""
+        f = self.f
+        f.loop(0, self.results, 1, [specs], lambda m, spec: [self._create(m, spec)])
+        releases = f.compare("ne", self._word(_RELEASES), 0)
+        save = partial(call_python, f, "PyEval_SaveThread", POINTER)
+        [state] = f.branch(releases, lambda: [save()], lambda: [self.null])
+
+        def restore() -> None:
+            call_python(f, "PyEval_RestoreThread", VOID, state)
+
+        words = [self._at(self.words, n) for n in range(_MOST)]
+        function, tasks = self._pointer_at(self.layout, _FUNCTION), self._word(_TASKS)
+
+        def call(count: int) -> list[Value]:
+            arguments = ", ".join(map(str, words[:count]))
+            return [f.new(I32, f"call i32 {function.name}({arguments})")]
+
+        def direct() -> list[Value]:
+            few = f.compare("sle", self.params + self.results, _IN_REGISTERS)
+            return f.branch(few, lambda: call(_IN_REGISTERS), lambda: call(_MOST))
+
+        def parallel() -> list[Value]:
+            run = self._pointer_at(Value(f, POINTER, f"@{POOL}"), 0)
+            operands = function, self.words, tasks, self._word(_SCRATCH)
+            arguments = ", ".join(map(str, operands))
+            return [f.new(I32, f"call i32 {run.name}({arguments})")]
+
+        [status] = f.branch(f.compare("eq", tasks, 0), direct, parallel)
+        f.branch(releases, restore)
+        self._require(f.compare("eq", status, 0))
+        single = f.compare("eq", self._word(_IS_TUPLE), 0)
+        return f.branch(single, lambda: [self._pointer_at(self.arrays, 0)], self._tuple)
+
+    def _create(self, m: Value, spec: Value) -> Value:
+        """Create the array of a result; the following specification."""
+        f, rank = self.f, self._at(spec, _RANK)
+        dims = f.element(spec, _DIMS, I64)
+        dtype = self._pointer_at(Value(f, POINTER, f"@{PYTHON}"), self._at(spec, _NUMBER))
+        call_python(f, "Py_IncRef", VOID, dtype)
+        operands = f.cast("trunc", rank, "i32"), dims, dtype, f.const(I32, 0)
+        array = call_python(f, "PyArray_Empty", POINTER, *operands)
+
+        def clear() -> None:
+            call_python(f, "PyErr_Clear", VOID)  # the fallback will fail in the same way
+
+        f.leave(f.compare("eq", array, self.null), clear)
+        f.store(array, f.element(self.arrays, m, POINTER), 8)
+        f.store(m + 1, self.created)
+        f.store(field_of(f, array, DATA, I64), f.element(self.words, self.params + m, I64))
+        return f.element(dims, rank, I64)
+
+    def _tuple(self) -> list[Value]:
+        f = self.f
+        result = call_python(f, "PyTuple_New", POINTER, self.results)
+        self._require(f.compare("ne", result, self.null))
+
+        def put(n: Value) -> None:
+            array = self._pointer_at(self.arrays, n)
+            call_python(f, "PyTuple_SetItem", I32, result, n, array)
+
+        f.loop(0, self.results, 1, [], put)
+        return [result]
+
+    def _dropped(self) -> list[Value]:
+        """Drop the results, and refuse the arguments."""
+        f = self.f
+
+        def drop(n: Value) -> None:
+            call_python(f, "Py_DecRef", VOID, self._pointer_at(self.arrays, n))
+
+        f.loop(0, f.load(I64, self.created), 1, [], drop)
+        f.leave(f.const(BOOL, 1))
+        return [self.null]
+
+    def _refused(self) -> list[Value]:
+        """What the fallback returns, which knows the position of the call of a kernel that failed.
+
+        All other errors are raised.
+        """
+        is_graph = self.f.compare("ne", self.results, 0)
+        operands = self.instance, self.args, self.count, self.keywords
+        return [fall_back(self.f, operands, is_graph)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +287,7 @@ class StaticEntry:
 
 def kernel_entry(kernel: str, params: Sequence[Param]) -> StaticEntry | None:
     """What the entry does for a kernel that Python calls; None if it does not take it."""
-    if not fits_interpreter() or not is_static(params, 0):
+    if not is_static(params, 0):
         return None
     arrays = [p for p in params if isinstance(p, Array)]
     written = [number for number, p in enumerate(arrays) if p.written]
@@ -396,7 +304,7 @@ def make_kernel_entry(
     """
     static = kernel_entry(kernel, params)
     if static is None:
-        return make_entry(library, kernel, params, fallback)
+        return make_entry(library, kernel, fallback)
     return static.builtin(library, kernel, fallback)
 
 
@@ -416,45 +324,12 @@ def is_static(params: Sequence[Param], results: int) -> bool:
 
 def enter_object() -> bytes:
     """The object file of the entry."""
-    words = [f"i64 %word{n}" for n in range(_MOST)]
-    text = _TEXT.format(
-        python=PYTHON,
-        pool=POOL,
-        entries=len(ENTRIES),
-        most=_MOST,
-        in_registers=_IN_REGISTERS,
-        type=TYPE,
-        flags=FLAGS,
-        writable=WRITABLE,
-        rank=RANK,
-        dtype=DTYPE,
-        kind=KIND,
-        without_flags=WITHOUT_FLAGS,
-        shape=SHAPE,
-        data=DATA,
-        loads="\n".join(
-            f"  %at{n} = getelementptr i64, ptr %words, i64 {n}\n  %word{n} = load i64, ptr %at{n}"
-            for n in range(_MOST)
-        ),
-        short=", ".join(words[:_IN_REGISTERS]),
-        long=", ".join(words),
-        ndarray=python_text("ndarray"),
-        incref=python_text("Py_IncRef"),
-        decref=python_text("Py_DecRef"),
-        empty=python_text("PyArray_Empty"),
-        clear=python_text("PyErr_Clear"),
-        match=python_text("PyErr_GivenExceptionMatches"),
-        error=python_text("error"),
-        save=python_text("PyEval_SaveThread"),
-        restore=python_text("PyEval_RestoreThread"),
-        new_tuple=python_text("PyTuple_New"),
-        set_item=python_text("PyTuple_SetItem"),
-        occurred=python_text("PyErr_Occurred"),
-        vectorcall=python_text("PyObject_Vectorcall"),
-        table=table_offset(),
-        content=CONTENT,
-    )
-    return compile_object(f'target triple = "{host().triple}"\n{text}')
+    module = Module(host().triple, host().vector_bits)
+    declare_python(module)
+    module.words(POOL, 2)
+    params = [(POINTER, "self"), (POINTER, "args"), (I64, "count"), (POINTER, "keywords")]
+    _Enter(module.function("enter", params, POINTER)).emit()
+    return compile_object(module.text())
 
 
 @cache

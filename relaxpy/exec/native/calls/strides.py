@@ -1,14 +1,10 @@
-"""Checks of the strides of arrays: in native code, and the same in Python."""
+"""Checks of the strides of arrays in native code."""
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.kernel.arguments import self_overlaps
 from relaxpy.exec.native.llvm.function import BOOL, I64, Function, Value
 
 
@@ -80,30 +76,3 @@ class Layout:
         for dim in self.dims:
             empty = f.arithmetic("or", empty, f.compare("eq", dim, 0))
         return empty
-
-
-def span_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """The addresses of the first byte of an array, and of the one after its last byte."""
-    start = stop = array.ctypes.data
-    if array.size:
-        stop += array.itemsize
-        for dim, stride in zip(array.shape, array.strides, strict=True):
-            reach = (dim - 1) * stride
-            start, stop = start + min(reach, 0), stop + max(reach, 0)
-    return start, stop
-
-
-def has_strides(
-    array: np.ndarray[Any, Any],
-    expected: Sequence[int | str],
-    known: MutableMapping[str, int],
-    *,
-    written: bool,
-) -> bool:
-    """Whether an array has the strides as expected, and if it is written no element twice."""
-    for dim, stride, wanted in zip(array.shape, array.strides, expected, strict=True):
-        if isinstance(wanted, str):
-            wanted = known.setdefault(wanted, stride // array.itemsize)
-        if stride != wanted * array.itemsize and dim > 1 and array.size:
-            return False
-    return not (written and self_overlaps(array))

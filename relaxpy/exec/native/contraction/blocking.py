@@ -8,9 +8,9 @@ from typing import Final
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.contraction.operands import (
-    Axis,
-    Contraction,
-    Memory,
+    Gemm,
+    GemmAxis,
+    Matrix,
     Size,
     combine,
     extents,
@@ -50,7 +50,7 @@ class Columns:
         """The first column of each vector, counted from that of the block."""
         return _sums(self.lanes)
 
-    def load(self, memory: Memory, type: Type, number: int) -> Value:
+    def load(self, memory: Matrix, type: Type, number: int) -> Value:
         """The vector of that number from the second operand, where `memory` begins."""
         f, beyond = memory.pointer.function, self.beyond[number]
         values = load(f, memory, type, memory.pointer, self.masks[number])
@@ -59,9 +59,7 @@ class Columns:
         return f.masked_load(type, f.element(memory.pointer, self.jump, type), beyond, values)
 
 
-def columns_of(
-    f: Function, contraction: Contraction, start: Size, lanes: tuple[int, ...]
-) -> Columns:
+def columns_of(f: Function, contraction: Gemm, start: Size, lanes: tuple[int, ...]) -> Columns:
     """The block of columns from `start` on."""
     fold, extent, masks = contraction.fold, contraction.column.extent, list[Value | None]()
     for before, count in zip(_sums(lanes), lanes, strict=True):
@@ -151,7 +149,7 @@ def imbalance(columns: int, full: Sequence[int], tail: Sequence[int], repeats: f
     return worst
 
 
-def is_near(axes: Sequence[Axis], size: int) -> bool:
+def is_near(axes: Sequence[GemmAxis], size: int) -> bool:
     """Whether the rows of the second operand along `axes` are so near that it is read in place.
 
     An element has `size` bytes.
@@ -168,27 +166,27 @@ def is_near(axes: Sequence[Axis], size: int) -> bool:
     return spread <= PLACE_BYTES or in_windows
 
 
-def merged_strides(f: Function, axes: Sequence[Axis]) -> list[Axis]:
+def merged_strides(f: Function, axes: Sequence[GemmAxis]) -> list[GemmAxis]:
     """The axes, of which adjacent ones with proportional strides in `b` become one."""
-    result: list[Axis] = []
+    result: list[GemmAxis] = []
     for axis in axes:
         last = result[-1] if result else None
         known = isinstance(axis.extent, int) and isinstance(axis.b, int)
         if last is not None and known and last.b == combine(f, "mul", axis.b, axis.extent):
-            result[-1] = Axis(combine(f, "mul", last.extent, axis.extent), 0, axis.b)
+            result[-1] = GemmAxis(combine(f, "mul", last.extent, axis.extent), 0, axis.b)
         else:
             result.append(axis)
     return result
 
 
-def packed(axes: Sequence[Axis]) -> list[int]:
+def packed(axes: Sequence[GemmAxis]) -> list[int]:
     """The strides of axes in a copy, in which the last one is adjacent."""
     return [int(math.prod(extents(axes[n + 1 :]))) for n in range(len(axes))]
 
 
 def each(
     f: Function,
-    axes: Sequence[Axis],
+    axes: Sequence[GemmAxis],
     source: Sequence[Size],
     target: Sequence[Size],
     body: Callable[[Size, Size], None],

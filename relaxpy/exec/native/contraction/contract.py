@@ -17,11 +17,11 @@ from relaxpy.exec.native.contraction.few_rows import (
 )
 from relaxpy.exec.native.contraction.folding import folded
 from relaxpy.exec.native.contraction.operands import (
-    Axis,
-    Contraction,
     Epilogue,
+    Gemm,
+    GemmAxis,
     Initial,
-    Memory,
+    Matrix,
     Size,
     advance,
     converts,
@@ -87,10 +87,10 @@ def emit_product(
     rows = contraction.row.extent
     plain = replace(contraction, b=replace(contraction.b, may_be_packed=False))
 
-    def run(one: Contraction) -> None:
+    def run(one: Gemm) -> None:
         _run(f, one, in_task=in_task)
 
-    def run_rows(row: Axis, when: Value, others: Callable[[], None]) -> None:
+    def run_rows(row: GemmAxis, when: Value, others: Callable[[], None]) -> None:
         """Read the second operand in place for such rows, or do as for all others."""
         if contraction.b.may_be_packed:
             when = f.arithmetic("and", when, f.arithmetic("xor", is_packed(f, contraction.b), 1))
@@ -113,7 +113,7 @@ def emit_product(
         run(contraction)
 
 
-def _contraction(product: Product, frame: Values) -> Contraction:
+def _contraction(product: Product, frame: Values) -> Gemm:
     """The contraction, with folded columns if its second operand is then read in place."""
     joined, fold = folded(product, frame.function.module)
     if fold is not None:
@@ -124,7 +124,7 @@ def _contraction(product: Product, frame: Values) -> Contraction:
     return _packable(product, contraction_of(product, frame), frame)
 
 
-def _packable(product: Product, contraction: Contraction, frame: Values) -> Contraction:
+def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
     """The contraction, whose second operand may be packed if nothing else reads it.
 
     That is for what is copied otherwise. The frame then knows how.
@@ -170,7 +170,7 @@ def _can_be_packed(emitter: TileEmitter) -> bool:
     return axis is None or (isinstance(axis.extent, int) and axis.extent % emitter.chunk == 0)
 
 
-def _run(f: Function, contraction: Contraction, *, in_task: bool) -> None:
+def _run(f: Function, contraction: Gemm, *, in_task: bool) -> None:
     """Emit the tasks, in parallel if there is enough work."""
     emitter = emitter_of(f, contraction)
     axes = (*contraction.outer, contraction.row, contraction.column, *contraction.over)
@@ -186,7 +186,7 @@ def _run(f: Function, contraction: Contraction, *, in_task: bool) -> None:
     parallel(f, emitter.tasks, outer, body)
 
 
-def contraction_of(product: Product, frame: Values) -> Contraction:
+def contraction_of(product: Product, frame: Values) -> Gemm:
     """The addresses, extents and strides of a product."""
     f = frame.function
 
@@ -194,7 +194,7 @@ def contraction_of(product: Product, frame: Values) -> Contraction:
         constant = value.constant
         return frame.index(value) if constant is None else constant
 
-    def memory(number: int) -> Memory:
+    def memory(number: int) -> Matrix:
         operand = product.operands[number]
         _, first = frame.blocks.get(operand.buffer, ((), as_poly(0)))
         start = product.starts[number] + first
@@ -203,18 +203,18 @@ def contraction_of(product: Product, frame: Values) -> Contraction:
         dtype = operand.buffer.dtype
         changes = bool(operand.casts) or value_type(dtype) != type
         convert = partial(_converted, operand) if changes else None
-        return Memory(pointer, type, convert, is_unsigned=dtype.family == "uint")
+        return Matrix(pointer, type, convert, is_unsigned=dtype.family == "uint")
 
-    def axis(dimension: Dimension) -> Axis:
+    def axis(dimension: Dimension) -> GemmAxis:
         extent = size(dimension.extent)
         if not isinstance(extent, Value):
             extent = max(extent, 0)
         elif not dimension.extent.is_at_least(0, frame.shape_vars):
             extent = f.intrinsic("smax", extent, 0)
         target, a, b = (size(s) for s in dimension.strides[:INITIAL])
-        return Axis(extent, a, b, target)
+        return GemmAxis(extent, a, b, target)
 
-    def elements(number: int, memory: Memory) -> Initial:
+    def elements(number: int, memory: Matrix) -> Initial:
         row = as_poly(0) if product.row is None else product.row.strides[number]
         strides = [*(d.strides[number] for d in product.outer), row, product.column.strides[number]]
         return Initial(0, memory, tuple(map(size, strides)))
@@ -237,12 +237,12 @@ def contraction_of(product: Product, frame: Values) -> Contraction:
         return Epilogue(tuple(found), _frame, partial(_computed, product), is_costly(product))
 
     target = product.member.target.dtype
-    return Contraction(
+    return Gemm(
         memory(A),
         memory(B),
         memory(TARGET),
         tuple(map(axis, product.outer)),
-        Axis(1) if product.row is None else axis(product.row),
+        GemmAxis(1) if product.row is None else axis(product.row),
         axis(product.column),
         tuple(map(axis, product.over)),
         value_type(target),
@@ -298,7 +298,7 @@ def _converted(operand: Operand, value: Value) -> Value:
     return value
 
 
-def emitter_of(f: Function, contraction: Contraction) -> TileEmitter | DotEmitter | SpanEmitter:
+def emitter_of(f: Function, contraction: Gemm) -> TileEmitter | DotEmitter | SpanEmitter:
     """The emitter that suits the extents and strides of a contraction."""
     rows, column, bits = contraction.row.extent, contraction.column, f.module.vector_bits
     tile = tile_of(contraction.accumulator, rows, bits, 16 if bits == 256 else 32)
@@ -332,12 +332,12 @@ def _suits_more_rows(dots: DotEmitter) -> bool:
     return is_plain and (isinstance(inner, Value) or inner >= _DEEP)
 
 
-def _has_dots(module: Module, contraction: Contraction) -> bool:
+def _has_dots(module: Module, contraction: Gemm) -> bool:
     """Whether instructions add several products of the operands."""
     return dots_of(module, contraction.accumulator, contraction.a, contraction.b) is not None
 
 
-def _is_window(column: Axis, inner: Axis) -> bool:
+def _is_window(column: GemmAxis, inner: GemmAxis) -> bool:
     """Whether the columns are adjacent too, as those of windows are, and more than their sums."""
     if isinstance(column.extent, Value) or isinstance(inner.extent, Value):
         return False

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.contraction.blocking import Columns
 from relaxpy.exec.native.contraction.operands import (
-    Axis,
-    Memory,
+    GemmAxis,
+    Matrix,
     Size,
     ceil_div,
     combine,
@@ -59,24 +59,24 @@ class Dots:
         """What the sums of the second operand are multiplied by where sums of products start."""
         return (-_MOVED if self.b_is_unsigned else _MOVED) if self.moves else 0
 
-    def first(self, a: Memory) -> Memory:
+    def first(self, a: Matrix) -> Matrix:
         """The first operand, read as the type of copies."""
 
         def moved(raw: Value) -> Value:
             return raw.function.arithmetic("xor", raw, _MOVED)
 
         if self.count == 4:
-            return Memory(a.pointer, a.type, moved if self.moves else None)
+            return Matrix(a.pointer, a.type, moved if self.moves else None)
         return self.second(a)
 
-    def second(self, b: Memory) -> Memory:
+    def second(self, b: Matrix) -> Matrix:
         """The second operand, read as the type of copies."""
 
         def narrowed(raw: Value) -> Value:
             wide = convert(b, raw, Type("i32", raw.type.lanes))
             return raw.function.cast("trunc", wide, "i16")
 
-        return Memory(b.pointer, b.type, None if self.count == 4 else narrowed)
+        return Matrix(b.pointer, b.type, None if self.count == 4 else narrowed)
 
     def add(self, factor: Value, vector: Value, value: Value) -> Value:
         """`value` plus the products of `factor`, or its lanes, with the lanes of `vector`."""
@@ -142,7 +142,7 @@ def _joined(f: Function, vectors: list[Value]) -> Value:
     return vectors[0]
 
 
-def rows_in_place(b: Memory, axes: Sequence[Axis], columns: Columns) -> Read:
+def rows_in_place(b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> Read:
     """Reads the rows of bytes in the iterations of axes."""
 
     def read(row: Value, number: int, exists: Value | None) -> Value:
@@ -159,7 +159,7 @@ def rows_in_place(b: Memory, axes: Sequence[Axis], columns: Columns) -> Read:
     return read
 
 
-def rows_in_copy(copy: Memory, width: int, columns: Columns) -> Read:
+def rows_in_copy(copy: Matrix, width: int, columns: Columns) -> Read:
     """Reads rows of a copy that are `width` elements apart; it has room for missing ones."""
 
     def read(row: Value, number: int, exists: Value | None) -> Value:
@@ -171,7 +171,7 @@ def rows_in_copy(copy: Memory, width: int, columns: Columns) -> Read:
     return read
 
 
-def dots_of(module: Module, accumulator: Type, a: Memory, b: Memory) -> Dots | None:
+def dots_of(module: Module, accumulator: Type, a: Matrix, b: Matrix) -> Dots | None:
     """How products of two operands are added by instructions for bytes, if they are."""
     if not module.triple.startswith("x86_64") or accumulator != I32:
         return None

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from relaxpy.exec.native.contraction.dots import dots_of
 from relaxpy.exec.native.contraction.operands import (
-    Axis,
-    Contraction,
-    Memory,
+    Gemm,
+    GemmAxis,
+    Matrix,
     Size,
     ceil_div,
     combine,
@@ -58,7 +58,7 @@ _Add: TypeAlias = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], 
 class _FewRows:
     """The tasks of a contraction, each of `width` columns of `rows` rows."""
 
-    def __init__(self, f: Function, contraction: Contraction, width: int, rows: int) -> None:
+    def __init__(self, f: Function, contraction: Gemm, width: int, rows: int) -> None:
         self.f, self.contraction, self.width, self.rows = f, contraction, width, rows
         self.columns = contraction.column.extent
         self.over = merged(contraction.over)
@@ -66,7 +66,7 @@ class _FewRows:
         self.sizes.append(ceil_div(f, self.columns, width))
         self.tasks = total(f, self.sizes)
 
-    def start(self, task: Value) -> tuple[list[Size], Size, Size, Memory, Memory]:
+    def start(self, task: Value) -> tuple[list[Size], Size, Size, Matrix, Matrix]:
         """The outer indices, first column and columns of a task, and its operands."""
         f, contraction = self.f, self.contraction
         *outer, block = digits(f, task, self.sizes)
@@ -81,18 +81,18 @@ class _FewRows:
         b = moved(f, b, combine(f, "mul", first, contraction.column.b))
         return outer, first, count, a, b
 
-    def each_row(self, a: Memory, rows: Sequence[Size]) -> list[Memory]:
+    def each_row(self, a: Matrix, rows: Sequence[Size]) -> list[Matrix]:
         """The first operand in some rows."""
         f, stride = self.f, self.contraction.row.a
         return [moved(f, a, combine(f, "mul", row, stride)) for row in rows]
 
     def each(
         self,
-        axes: Sequence[Axis],
-        a: Sequence[Memory],
-        b: Sequence[Memory],
+        axes: Sequence[GemmAxis],
+        a: Sequence[Matrix],
+        b: Sequence[Matrix],
         values: Sequence[Value],
-        body: Callable[[Sequence[Memory], Sequence[Memory], Sequence[Value]], Sequence[Value]],
+        body: Callable[[Sequence[Matrix], Sequence[Matrix], Sequence[Value]], Sequence[Value]],
     ) -> Sequence[Value]:
         """`values = body(a, b, values)` in each iteration of `axes`, with the operands there."""
         if not axes:
@@ -104,8 +104,8 @@ class _FewRows:
         return self.f.loop(0, axes[0].extent, 1, values, iteration)
 
     def at(
-        self, a: Sequence[Memory], b: Sequence[Memory], index: Size, axis: Axis
-    ) -> tuple[list[Memory], list[Memory]]:
+        self, a: Sequence[Matrix], b: Sequence[Matrix], index: Size, axis: GemmAxis
+    ) -> tuple[list[Matrix], list[Matrix]]:
         """The operands in one iteration of an axis."""
         f = self.f
         there = combine(f, "mul", index, axis.a), combine(f, "mul", index, axis.b)
@@ -121,7 +121,7 @@ class DotEmitter(_FewRows):
     repeats the last row, and is not stored.
     """
 
-    def __init__(self, f: Function, contraction: Contraction) -> None:
+    def __init__(self, f: Function, contraction: Gemm) -> None:
         rows = contraction.row.extent
         super().__init__(f, contraction, _DOTS, rows if isinstance(rows, int) else _ROWS)
         self.vector = Type(contraction.accumulator.element, 512 // contraction.accumulator.bits)
@@ -138,7 +138,7 @@ class DotEmitter(_FewRows):
         if isinstance(extent, int):
             starts = self._starts(self.each_row(a, range(self.rows)))
 
-        def block(begin: Size, columns: Sequence[Memory], start: Size) -> None:
+        def block(begin: Size, columns: Sequence[Matrix], start: Size) -> None:
             rows = [combine(f, "add", begin, row) for row in range(self.rows)]
             near = rows
             if isinstance(extent, Value):
@@ -177,7 +177,7 @@ class DotEmitter(_FewRows):
         f.loop(0, whole, most, [], lambda column: group(column, most))
         f.loop(whole, count, 1, [], lambda column: group(column, 1))
 
-    def _starts(self, rows: Sequence[Memory]) -> list[Value]:
+    def _starts(self, rows: Sequence[Matrix]) -> list[Value]:
         """What the sums of each row have too much if the second operand is moved; or none."""
         dots = self.dots
         if dots is None or not dots.moves:
@@ -188,7 +188,7 @@ class DotEmitter(_FewRows):
 
         return self._folded(rows, (), len(rows), add)
 
-    def _sums(self, rows: Sequence[Memory], columns: Sequence[Memory]) -> list[Value]:
+    def _sums(self, rows: Sequence[Matrix], columns: Sequence[Matrix]) -> list[Value]:
         """The sum for each row and column, in this order."""
         f, dots = self.f, self.dots
 
@@ -201,14 +201,14 @@ class DotEmitter(_FewRows):
         return self._folded(rows, columns, len(rows) * len(columns), add)
 
     def _folded(
-        self, rows: Sequence[Memory], columns: Sequence[Memory], count: int, add: _Add
+        self, rows: Sequence[Matrix], columns: Sequence[Matrix], count: int, add: _Add
     ) -> list[Value]:
         """`count` sums to which `add` adds what the rows and columns have in each vector."""
         f, dots = self.f, self.dots
         step = self.vector.lanes * (1 if dots is None else dots.count)
-        *outer, axis = self.over or (Axis(1, 1, 1),)
+        *outer, axis = self.over or (GemmAxis(1, 1, 1),)
 
-        def vector(memory: Memory, index: Size, mask: Value | None) -> Value:
+        def vector(memory: Matrix, index: Size, mask: Value | None) -> Value:
             there = moved(f, memory, index)
             if dots is None:
                 return load(f, there, self.vector, there.pointer, mask)
@@ -216,7 +216,7 @@ class DotEmitter(_FewRows):
             return f.new(self.vector, f"bitcast {raw} to {self.vector}")
 
         def along(
-            a: Sequence[Memory], b: Sequence[Memory], values: Sequence[Value]
+            a: Sequence[Matrix], b: Sequence[Matrix], values: Sequence[Value]
         ) -> Sequence[Value]:
             def at(index: Size, mask: Value | None, current: Sequence[Value]) -> list[Value]:
                 return add(
@@ -260,7 +260,7 @@ class SpanEmitter(_FewRows):
     at a time.
     """
 
-    def __init__(self, f: Function, contraction: Contraction, lanes: int) -> None:
+    def __init__(self, f: Function, contraction: Gemm, lanes: int) -> None:
         rows = contraction.row.extent
         assert isinstance(rows, int)
         columns, width = contraction.column.extent, _SPAN // rows
@@ -301,7 +301,7 @@ class SpanEmitter(_FewRows):
                 indices = (*outer, row, combine(f, "add", first, column))
                 store(f, contraction, indices, f.load(self.vector, place(row, column)), mask)
 
-        def add(a: Sequence[Memory], b: Sequence[Memory], start: Size, size: int) -> None:
+        def add(a: Sequence[Matrix], b: Sequence[Matrix], start: Size, size: int) -> None:
             scalar, lanes = Type(self.vector.element), self.vector.lanes
             group = [self.at(a, b, combine(f, "add", start, n), axis) for n in range(size)]
             factors = [
@@ -322,9 +322,9 @@ class SpanEmitter(_FewRows):
             vectors(step)
 
         vectors(begin)
-        *before, axis = self.over or (Axis(1),)
+        *before, axis = self.over or (GemmAxis(1),)
 
-        def body(a: Sequence[Memory], b: Sequence[Memory], _: Sequence[Value]) -> Sequence[Value]:
+        def body(a: Sequence[Matrix], b: Sequence[Matrix], _: Sequence[Value]) -> Sequence[Value]:
             extent = axis.extent
             if isinstance(extent, int):
                 whole: Size = extent // self.group * self.group

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.exec.native.contraction.operands import (
-    Contraction,
     Epilogue,
+    Gemm,
     Initial,
     Size,
     combine,
@@ -18,7 +18,7 @@ from relaxpy.exec.native.llvm.function import Function, Type, Value
 
 def finish_rows(
     f: Function,
-    contraction: Contraction,
+    contraction: Gemm,
     epilogue: Epilogue,
     rows: tuple[Sequence[Size], Size, Size],
     vectors: Sequence[tuple[Size, int, Value | None]],

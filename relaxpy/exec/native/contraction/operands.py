@@ -21,7 +21,7 @@ Indices: TypeAlias = Sequence[Size]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Axis:
+class GemmAxis:
     """An axis of a contraction: its extent, and its strides in `a`, `b` and the result `c`.
 
     Units: elements. A stride is 0 in an operand that does not have the axis. Iterations that are
@@ -39,7 +39,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Memory:
+class Matrix:
     """An operand in memory: the address of its first element, and their scalar type.
 
     `convert` turns loaded values into the type of the accumulator, with any number of lanes; by
@@ -63,7 +63,7 @@ class Initial:
     """
 
     value: float = 0
-    memory: Memory | None = None
+    memory: Matrix | None = None
     strides: tuple[Size, ...] = ()
 
 
@@ -98,7 +98,7 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contraction:
+class Gemm:
     """`c[outer, row, column] = initial + sum(a[outer, row, over] * b[outer, over, column])`.
 
     The products are added in the order of the axes `over`, one after the other and each rounded
@@ -112,13 +112,13 @@ class Contraction:
         fold: where the columns of `b` are not adjacent; None if they have the stride of the axis.
     """
 
-    a: Memory
-    b: Memory
-    c: Memory
-    outer: tuple[Axis, ...]
-    row: Axis
-    column: Axis
-    over: tuple[Axis, ...]
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    outer: tuple[GemmAxis, ...]
+    row: GemmAxis
+    column: GemmAxis
+    over: tuple[GemmAxis, ...]
     accumulator: Type
     initial: Initial = Initial()
     finish: Callable[[Value], Value] | None = None
@@ -136,18 +136,18 @@ class Contraction:
         self.of_values(keep)
         return list(found.values())
 
-    def of_values(self, change: Callable[[Value], Value]) -> Contraction:
+    def of_values(self, change: Callable[[Value], Value]) -> Gemm:
         """The contraction with other values, such as those of another function."""
 
         def size(value: Size) -> Size:
             return change(value) if isinstance(value, Value) else value
 
-        def memory(m: Memory) -> Memory:
+        def memory(m: Matrix) -> Matrix:
             return replace(m, pointer=change(m.pointer))
 
-        def axis(x: Axis) -> Axis:
+        def axis(x: GemmAxis) -> GemmAxis:
             within = None if x.within is None else (change(x.within[0]), change(x.within[1]))
-            return Axis(size(x.extent), size(x.a), size(x.b), size(x.c), within, x.most)
+            return GemmAxis(size(x.extent), size(x.a), size(x.b), size(x.c), within, x.most)
 
         def elements(x: Initial) -> Initial:
             return (
@@ -157,7 +157,7 @@ class Contraction:
         epilogue = self.epilogue
         if epilogue is not None:
             epilogue = replace(epilogue, operands=tuple(map(elements, epilogue.operands)))
-        return Contraction(
+        return Gemm(
             memory(self.a),
             memory(self.b),
             memory(self.c),
@@ -252,9 +252,9 @@ def narrow(value: Value, element: str) -> Value:
     return value.function.cast("fptrunc" if value.type.is_float else "trunc", value, element)
 
 
-def merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+def merged(axes: Sequence[GemmAxis]) -> tuple[GemmAxis, ...]:
     """The axes of a sum, of which adjacent ones with proportional strides become one."""
-    result: list[Axis] = []
+    result: list[GemmAxis] = []
     for axis in axes:
         if not isinstance(axis.extent, Value) and axis.extent == 1:
             continue
@@ -264,14 +264,14 @@ def merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
         ):
             last, extent = result[-1], axis.extent
             if (last.a, last.b) == (axis.a * extent, axis.b * extent):
-                result[-1] = Axis(last.extent * extent, axis.a, axis.b)
+                result[-1] = GemmAxis(last.extent * extent, axis.a, axis.b)
                 continue
         result.append(axis)
     return tuple(result)
 
 
 def initial_values(
-    f: Function, contraction: Contraction, indices: Indices, type: Type, mask: Value | None
+    f: Function, contraction: Gemm, indices: Indices, type: Type, mask: Value | None
 ) -> Value:
     """The values that the sums of adjacent columns start from."""
     return elements(f, contraction.initial, indices, type, mask)
@@ -294,7 +294,7 @@ def elements(
 
 
 def store(
-    f: Function, contraction: Contraction, indices: Indices, value: Value, mask: Value | None
+    f: Function, contraction: Gemm, indices: Indices, value: Value, mask: Value | None
 ) -> None:
     """Store accumulated values of adjacent columns, after the epilogue."""
     c, column = contraction.c, contraction.column
@@ -322,29 +322,29 @@ def multiply_add(f: Function, factor: Value, vector: Value, value: Value) -> Val
     return f.fma(factor, vector, value) if value.type.is_float else factor * vector + value
 
 
-def extents(axes: Sequence[Axis]) -> list[float]:
+def extents(axes: Sequence[GemmAxis]) -> list[float]:
     """The extents of axes, infinite if they are not known."""
     return [math.inf if isinstance(x.extent, Value) else x.extent for x in axes]
 
 
-def converts(memory: Memory, contraction: Contraction) -> bool:
+def converts(memory: Matrix, contraction: Gemm) -> bool:
     """Whether loaded elements are not yet of the type of the accumulator."""
     return memory.convert is not None or memory.type != contraction.accumulator
 
 
-def moved(f: Function, memory: Memory, index: Size) -> Memory:
+def moved(f: Function, memory: Matrix, index: Size) -> Matrix:
     """The memory that begins at the element at `index`."""
     pointer = advance(f, memory.pointer, index, memory.type)
     return replace(memory, pointer=pointer, may_be_packed=False)
 
 
-def load(f: Function, memory: Memory, type: Type, pointer: Value, mask: Value | None) -> Value:
+def load(f: Function, memory: Matrix, type: Type, pointer: Value, mask: Value | None) -> Value:
     """Adjacent elements of an operand, converted to `type`; 0 where the mask does not hold."""
     stored = Type(memory.type.element, type.lanes)
     raw = f.load(stored, pointer) if mask is None else f.masked_load(stored, pointer, mask)
     return convert(memory, raw, type)
 
 
-def convert(memory: Memory, raw: Value, type: Type) -> Value:
+def convert(memory: Matrix, raw: Value, type: Type) -> Value:
     """Loaded elements of an operand as the type of the accumulator."""
     return memory.convert(raw) if memory.convert else widen(raw, type.element)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.exec.native.contraction.operands import Memory, Size, combine, convert, load
+from relaxpy.exec.native.contraction.operands import Matrix, Size, combine, convert, load
 from relaxpy.exec.native.llvm.function import I8, I64, POINTER, VOID, Function, Type, Value
 from relaxpy.exec.native.llvm.interleave import load_every
 from relaxpy.exec.native.trees.lanes import LONGEST_STEP
@@ -26,7 +26,7 @@ class Block:
     column_stride: Size
 
 
-def pack(f: Function, memory: Memory, source: Block, target: Value, pitch: int, type: Type) -> None:
+def pack(f: Function, memory: Matrix, source: Block, target: Value, pitch: int, type: Type) -> None:
     """Copy `source` to `target`, whose rows begin at multiples of `pitch`.
 
     `type` is the vector type of the target. Its rows are filled up with zeros to the next multiple
@@ -41,7 +41,7 @@ def pack(f: Function, memory: Memory, source: Block, target: Value, pitch: int, 
 
 
 def _pack_rows(
-    f: Function, memory: Memory, source: Block, target: Value, pitch: int, type: Type
+    f: Function, memory: Matrix, source: Block, target: Value, pitch: int, type: Type
 ) -> None:
     """Pack a block whose rows are contiguous."""
 
@@ -54,7 +54,7 @@ def _pack_rows(
 
 
 def _pack_strided(
-    f: Function, memory: Memory, source: Block, target: Value, pitch: int, type: Type
+    f: Function, memory: Matrix, source: Block, target: Value, pitch: int, type: Type
 ) -> None:
     """Pack a block of any strides: short distances from vectors, others by gathers."""
     stride, lanes = source.column_stride, type.lanes
@@ -98,7 +98,7 @@ def _each_vector(
 
 
 def _pack_columns(
-    f: Function, memory: Memory, source: Block, target: Value, pitch: int, type: Type
+    f: Function, memory: Matrix, source: Block, target: Value, pitch: int, type: Type
 ) -> None:
     """Pack a block whose columns are contiguous, by transposed squares.
 
@@ -128,7 +128,7 @@ def _pack_columns(
 
 def _pack_squares(
     f: Function,
-    memory: Memory,
+    memory: Matrix,
     source: Block,
     target: Value,
     pitch: Size,
@@ -177,14 +177,14 @@ def _transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:
     return vectors
 
 
-def is_packed(f: Function, memory: Memory) -> Value:
+def is_packed(f: Function, memory: Matrix) -> Value:
     """Whether the address of `memory`, which may be packed, is that of such a copy."""
     return f.compare("uge", f.cast("ptrtoint", memory.pointer, "i64"), MARK)
 
 
 def copied_unless_packed(
     f: Function,
-    memory: Memory,
+    memory: Matrix,
     present: Callable[[Value], list[Value]],
     copied: Callable[[], list[Value]],
 ) -> list[Value]:

@@ -8,7 +8,7 @@ from relaxpy.exec.native.llvm.function import Type
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class RegisterTile:
     """The size of a tile of accumulators in registers: rows, and vectors of `lanes` columns."""
 
     rows: int
@@ -16,9 +16,9 @@ class Tile:
     lanes: int
 
 
-def tile_of(accumulator: Type, rows: Size, vector_bits: int, registers: int) -> Tile:
+def tile_of(accumulator: Type, rows: Size, vector_bits: int, registers: int) -> RegisterTile:
     """The tile that a processor has registers for; few rows leave room for more columns."""
     height, vectors = (8, 3) if registers >= 32 else (4, 3)
     while isinstance(rows, int) and rows <= height // 2:
         height, vectors = height // 2, min(8, 2 * vectors)
-    return Tile(height, vectors, vector_bits // accumulator.bits)
+    return RegisterTile(height, vectors, vector_bits // accumulator.bits)

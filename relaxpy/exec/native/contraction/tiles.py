@@ -27,9 +27,9 @@ from relaxpy.exec.native.contraction.blocking import (
 from relaxpy.exec.native.contraction.dots import Dots, Read, dots_of, rows_in_copy, rows_in_place
 from relaxpy.exec.native.contraction.finish import finish_rows
 from relaxpy.exec.native.contraction.operands import (
-    Axis,
-    Contraction,
-    Memory,
+    Gemm,
+    GemmAxis,
+    Matrix,
     Size,
     advance,
     ceil_div,
@@ -47,7 +47,7 @@ from relaxpy.exec.native.contraction.operands import (
     total,
 )
 from relaxpy.exec.native.contraction.panels import Block, copied_unless_packed, pack
-from relaxpy.exec.native.contraction.tile_sizes import Tile
+from relaxpy.exec.native.contraction.tile_sizes import RegisterTile
 from relaxpy.exec.native.llvm.function import I32, Function, Type, Value
 
 ROWS = 128
@@ -66,10 +66,10 @@ class _Stretch:
     what is at `moved`, if that is not None.
     """
 
-    axes: tuple[Axis, ...]
-    a: Memory
+    axes: tuple[GemmAxis, ...]
+    a: Matrix
     a_row: Size
-    b: Memory
+    b: Matrix
     is_first: Value | None
     is_last: Value | None
     moved: Value | None = None
@@ -83,7 +83,7 @@ class TileEmitter:
     """
 
     def __init__(
-        self, f: Function, contraction: Contraction, tile: Tile, *, packs: bool | None = None
+        self, f: Function, contraction: Gemm, tile: RegisterTile, *, packs: bool | None = None
     ) -> None:
         # A long epilogue has a loop of its own.
         self.epilogue = contraction.epilogue
@@ -130,9 +130,9 @@ class TileEmitter:
         strips = [] if self.strip is None else [ceil_div(self.f, self.strip.extent, self.strips)]
         return [*outer, *strips, self.row_blocks]
 
-    def _strip(self) -> tuple[Axis | None, int]:
+    def _strip(self) -> tuple[GemmAxis | None, int]:
         """The axis of the strips of rows that a task computes, and their number; or None, 1."""
-        axis = self.contraction.outer[-1] if self.contraction.outer else Axis(1)
+        axis = self.contraction.outer[-1] if self.contraction.outer else GemmAxis(1)
         if isinstance(axis.b, Value) or axis.b or isinstance(self.rows, Value) or self.packs_a:
             return None, 1
         if axis.extent == 1 or not 0 < self.rows <= ROWS // 2:
@@ -159,7 +159,7 @@ class TileEmitter:
             cover(self.columns, lanes, n, scalars=self.dots is None)
             for n in range(most, max(0, most - 2), -1)
         ]
-        repeats = math.prod(extents([Axis(n) for n in self._row_sizes()]))
+        repeats = math.prod(extents([GemmAxis(n) for n in self._row_sizes()]))
         columns = self.columns
         _, full, tail = min(
             candidates, key=lambda c: c[0] * imbalance(columns, c[1], c[2], repeats)
@@ -306,7 +306,7 @@ class TileEmitter:
         return self.f.intrinsic("smax", self.f.index(count), 1)
 
     def _stretch(
-        self, number: Value | None, a: Memory, b: Memory, height: Size, columns: Columns
+        self, number: Value | None, a: Matrix, b: Matrix, height: Size, columns: Columns
     ) -> _Stretch:
         f, axes = self.f, list(self.whole)
         is_first = is_last = None
@@ -350,26 +350,31 @@ class TileEmitter:
         strides = [(axis.a, axis.b) for axis in axes]
         if self.packs_a:
             self._pack_a(a, axes, height)
-            a, a_row = Memory(self.band, self.packed), self.pitch
+            a, a_row = Matrix(self.band, self.packed), self.pitch
             strides = [(n, b) for n, (_, b) in zip(packed(axes), strides, strict=True)]
         if self.packs_b and self.dots is None:
-            b, width = Memory(self._panel(b, axes, columns, before), self.packed), self.width
+            b, width = Matrix(self._panel(b, axes, columns, before), self.packed), self.width
             strides_in_copy = packed(axes)
             strides = [(a, n * width) for n, (a, _) in zip(strides_in_copy, strides, strict=True)]
         if (dots := self.dots) is not None:
             rows = total(f, [x.extent for x in axes])
             joined, starts = self._joined(dots, b, axes, columns, number)
-            axes = [Axis(ceil_div(f, rows, dots.count), 1, self.width)]
-            a, b = Memory(self.band, I32), Memory(joined, I32)
+            axes = [GemmAxis(ceil_div(f, rows, dots.count), 1, self.width)]
+            a, b = Matrix(self.band, I32), Matrix(joined, I32)
             a_row = self.pitch // dots.count
             moved_by = starts if dots.moves else None
             return _Stretch(tuple(axes), a, a_row, b, is_first, is_last, moved_by)
         pairs = zip(axes, strides, strict=True)
-        axes = [Axis(axis.extent, *both) for axis, both in pairs]
+        axes = [GemmAxis(axis.extent, *both) for axis, both in pairs]
         return _Stretch(merged(axes), a, a_row, b, is_first, is_last)
 
     def _joined(
-        self, dots: Dots, b: Memory, axes: Sequence[Axis], columns: Columns, number: Value | None
+        self,
+        dots: Dots,
+        b: Matrix,
+        axes: Sequence[GemmAxis],
+        columns: Columns,
+        number: Value | None,
     ) -> list[Value]:
         """The addresses of the joined rows of a stretch, and of what sums start from.
 
@@ -396,18 +401,18 @@ class TileEmitter:
 
         return copied_unless_packed(f, self.contraction.b, present, copied)
 
-    def _read_rows(self, dots: Dots, b: Memory, axes: Sequence[Axis], columns: Columns) -> Read:
+    def _read_rows(self, dots: Dots, b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> Read:
         """How rows of the second operand are read to be joined: in place, or copied first."""
         f = self.f
-        over = merged_strides(f, [Axis(x.extent, 0, x.b) for x in axes])
+        over = merged_strides(f, [GemmAxis(x.extent, 0, x.b) for x in axes])
         column = self.contraction.column.b
         is_adjacent = not isinstance(column, Value) and column == 1
         if is_adjacent and dots.packed == b.type and f.module.has_avx512:
             return rows_in_place(b, over, columns)
         self._pack_b(b, axes, columns)
-        return rows_in_copy(Memory(self.panel, dots.packed), self.width, columns)
+        return rows_in_copy(Matrix(self.panel, dots.packed), self.width, columns)
 
-    def _panel(self, b: Memory, axes: Sequence[Axis], columns: Columns, before: Size) -> Value:
+    def _panel(self, b: Matrix, axes: Sequence[GemmAxis], columns: Columns, before: Size) -> Value:
         """The address of a copy of a block, whose rows follow `before` others of the same columns.
 
         If the whole operand is packed already, it is a part of that.
@@ -427,10 +432,10 @@ class TileEmitter:
         [panel] = copied_unless_packed(f, self.contraction.b, present, copied)
         return panel
 
-    def _pack_a(self, a: Memory, axes: Sequence[Axis], height: Size) -> None:
+    def _pack_a(self, a: Matrix, axes: Sequence[GemmAxis], height: Size) -> None:
         f, row = self.f, self.contraction.row
         a = self.dots.first(a) if self.dots else a
-        axes = merged_strides(f, [Axis(x.extent, 0, x.a) for x in axes])
+        axes = merged_strides(f, [GemmAxis(x.extent, 0, x.a) for x in axes])
         is_along = axes and not isinstance(axes[-1].b, Value) and axes[-1].b == 1
         vector = Type(self.packed.element, self._wide() if is_along else self.tile.lanes)
 
@@ -441,7 +446,7 @@ class TileEmitter:
 
         each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
 
-    def _pack_b(self, b: Memory, axes: Sequence[Axis], columns: Columns) -> None:
+    def _pack_b(self, b: Matrix, axes: Sequence[GemmAxis], columns: Columns) -> None:
         f, column = self.f, self.contraction.column
         b = self.dots.second(b) if self.dots else b
         vector = Type(self.packed.element, self.tile.lanes)
@@ -452,7 +457,7 @@ class TileEmitter:
         elif not isinstance(columns.start, Value):
             extent = min(sum(columns.lanes), self.columns - columns.start)
 
-        axes = merged_strides(f, [Axis(x.extent, 0, x.b) for x in axes])
+        axes = merged_strides(f, [GemmAxis(x.extent, 0, x.b) for x in axes])
 
         def copy(at: Size, target: Size) -> None:
             rows, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
@@ -559,10 +564,10 @@ class TileEmitter:
 
     def _accumulate(
         self,
-        axes: Sequence[Axis],
-        a: Memory,
+        axes: Sequence[GemmAxis],
+        a: Matrix,
         a_row: Size,
-        b: Sequence[Memory],
+        b: Sequence[Matrix],
         types: Sequence[Type],
         columns: Columns,
         values: Sequence[Value],

@@ -98,3 +98,17 @@ def _picked(f: Function, vectors: Sequence[Value], places: Sequence[int]) -> Val
             order.append(lanes + rest if at == number else kept)
         result = f.shuffle(result, vector, order)
     return result
+
+
+def transposed(f: Function, rows: Sequence[Value]) -> list[Value]:
+    """The columns of a square of as many rows as these have lanes, which is 2**k."""
+    rows, count = list(rows), len(rows)
+    distance = count // 2
+    while distance:
+        for n in (n for n in range(count) if not n & distance):
+            a, b = rows[n], rows[n + distance]
+            low = [k if not k & distance else count + k - distance for k in range(count)]
+            high = [k + distance if not k & distance else count + k for k in range(count)]
+            rows[n], rows[n + distance] = f.shuffle(a, b, low), f.shuffle(a, b, high)
+        distance //= 2
+    return rows

@@ -12,7 +12,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.llvm.function import I64, I128, Function, Operand, Value
 from relaxpy.exec.native.trees.obligations import Obligation
-from relaxpy.exec.native.trees.program import Program
+from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.frame import Lanes
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
@@ -34,7 +34,7 @@ class Loops:
     variable, the first iteration of a block.
     """
 
-    def __init__(self, program: Program, frame: Values) -> None:
+    def __init__(self, program: KernelProgram, frame: Values) -> None:
         self.program, self.plan = program, program.plan
         self.frame: Values = frame
         self.function: Function = frame.function

@@ -8,35 +8,38 @@ from functools import partial
 from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.buffers import position_of, strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.contraction.contract import emit_product
 from relaxpy.exec.native.llvm.function import I64, Value
+from relaxpy.exec.native.llvm.interleave import transposed
 from relaxpy.exec.native.loops.axes import Loops
-from relaxpy.exec.native.loops.crossing import Crossing, crossing_of, transposed
-from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.masks import Masked
-from relaxpy.exec.native.trees.product import product_of
-from relaxpy.exec.native.trees.short_rows import ShortRows, Step, short_rows
+from relaxpy.exec.native.trees.product import Product
+from relaxpy.exec.native.trees.short_rows import ShortRows, Step
+from relaxpy.exec.native.trees.strategy import (
+    SEARCHED,
+    Columns,
+    Context,
+    Elements,
+    Reduction,
+    Search,
+    strategy_of,
+)
+from relaxpy.exec.native.trees.transpose import Transpose
 from relaxpy.exec.native.values.accumulate import combined, identity
 from relaxpy.exec.native.values.frame import Lanes, storage_type, value_type
-from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Call, PrimExpr, Var
+from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 LANE_BITS = 512
 """The bits of a vector of values, on every machine: the order of sums does not depend on it."""
 _SWEPT_ROWS = 8
 """The rows that one pass over the accumulators of columns adds."""
-_LEAST_SWEPT = 16
 _SUMS = 4
 """The vectors of sums of columns that are computed together, as each waits for its last result."""
-_LEAST_WIDE = 64
-_SEARCHED = 64
-"""The elements that a search looks at together, one for each bit of an integer."""
 
 
 class RunLoops(Loops):
@@ -48,34 +51,37 @@ class RunLoops(Loops):
         """Emit the loops of a run."""
         written = {m.target for m in (*run.assignments, *run.after)}
         with self.frame.writing(self.aliases(written)):
-            crossing = crossing_of(run, self.program.plan.root)
-            if crossing is not None:
-                rest = tuple(a for a in run.axes if a not in (crossing.along, crossing.across))
-                self.iterations(rest, lambda: self._crossed(run, crossing), listens=True)
-                return
-            rows = short_rows(run, self.program)
-            if rows is not None and all(map(self._has_whole_rows, rows.written)):
+            self._run(run)
+
+    def _run(self, run: Run) -> None:
+        context = Context(self.proofs, self._has_whole_rows, self._with_all_columns)
+        match strategy_of(run, self.program, context):
+            case Transpose() as transpose:
+                rest = tuple(a for a in run.axes if a not in (transpose.along, transpose.across))
+                self.iterations(rest, lambda: self._transposed(run, transpose), listens=True)
+            case ShortRows() as rows:
                 self.rows(rows)
-                return
-            whole = self._with_all_columns(run)
-            product = product_of(whole)
-            if product is not None and all(
-                self._has_whole_rows(o.buffer) for o in product.operands
-            ):
+            case Product() as product:
+                whole = self._with_all_columns(run)
                 columns, over = (
                     None if a == b else self._shown()
                     for a, b in ((whole.axes, run.axes), (whole.over, run.over))
                 )
                 emit_product(product, self.frame, in_task=self.in_task, columns=columns, over=over)
                 self.frame.forget()
-                return
-            along = lane_axis(run, self.proofs)
-            if along is not None and any(along is a for a in run.axes):
+            case Columns(along=along, form=form):
                 rest = tuple(a for a in run.axes if a is not along)
-                of_columns = self._sweep if is_swept(run) else self._columns
-                self.iterations(rest, lambda: of_columns(run, along), listens=True)
-            else:
+                of_columns = self._sweep if form == "swept" else self._columns
+                count = _SUMS if form == "wide" else 1
+                self.iterations(rest, lambda: of_columns(run, along, count), listens=True)
+            case Reduction(along=along):
                 self.iterations(run.axes, lambda: self._element(run, along))
+            case Search(condition=condition):
+                self.iterations(run.axes, lambda: self._search(run, condition))
+            case Elements():
+                self.iterations(run.axes, lambda: self._one_by_one(run))
+            case _:
+                raise AssertionError("a run in the order of the text")
 
     def _with_all_columns(self, run: Run) -> Run:
         """A run over the columns that a mask shows as one over all of them."""
@@ -119,8 +125,8 @@ class RunLoops(Loops):
         gathers = any(_is_gathered(position_of(*element), along.var) for element in elements)
         return LANE_BITS // max(bits, 16) // (2 if gathers else 1)
 
-    def _columns(self, run: Run, along: Axis) -> None:
-        """The iterations of `along` as lanes; accumulations run inside these."""
+    def _columns(self, run: Run, along: Axis, together: int = 1) -> None:
+        """The iterations of `along` as lanes, of `together` vectors; accumulations run inside."""
 
         def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
             with self.frame.level(lanes=lanes):
@@ -129,14 +135,7 @@ class RunLoops(Loops):
                 self._finish(run, sums)
             return ()
 
-        self.chunks(
-            along,
-            self.count(run, along),
-            _SUMS if _is_wide(run, along) else 1,
-            chunk,
-            (),
-            wide=True,
-        )
+        self.chunks(along, self.count(run, along), together, chunk, (), wide=True)
 
     def rows(self, rows: ShortRows) -> None:
         """Rows of few elements as lanes."""
@@ -202,10 +201,10 @@ class RunLoops(Loops):
         for element, value, test in zip(elements, values, tests, strict=True):
             frame.store(element.buffer, element.indices, value, test)
 
-    def _crossed(self, run: Run, crossing: Crossing) -> None:
+    def _transposed(self, run: Run, transpose: Transpose) -> None:
         """The iterations of two axes in squares; the last ones overlap those before them."""
-        frame, f, side = self.frame, self.function, crossing.side
-        along, across = crossing.along, crossing.across
+        frame, f, side = self.frame, self.function, transpose.side
+        along, across = transpose.along, transpose.across
         (start, stop), (low, high) = self.bounds(along), self.bounds(across)
         last, lowest = (f.index(n) - side for n in (stop, high))
         has_square = f.arithmetic(
@@ -214,11 +213,11 @@ class RunLoops(Loops):
 
         def square(first: Value, row: Value) -> None:
             with frame.level({along.var: first, across.var: row}):
-                columns = {access: self._square(access, crossing) for access in crossing.loads}
+                columns = {access: self._square(access, transpose) for access in transpose.loads}
                 with frame.level():
                     frame.settle(v for values in columns.values() for v in values)
                     for n in range(side):
-                        self._row_of_square(run, crossing, n, columns)
+                        self._row_of_square(run, transpose, n, columns)
 
         def squares(first: Value) -> None:
             at = f.intrinsic("smin", first, last)
@@ -234,18 +233,18 @@ class RunLoops(Loops):
         frame.forget()
 
     def _square(
-        self, access: tuple[Buffer, tuple[PrimExpr, ...]], crossing: Crossing
+        self, access: tuple[Buffer, tuple[PrimExpr, ...]], transpose: Transpose
     ) -> list[Value]:
         """What is read in a square, as vectors along the axis of the targets."""
         frame, f = self.frame, self.function
-        first, start = (frame.variable(a.var) for a in (crossing.along, crossing.across))
-        lanes = Lanes(crossing.across.var, start, crossing.side, None)
+        first, start = (frame.variable(a.var) for a in (transpose.along, transpose.across))
+        lanes = Lanes(transpose.across.var, start, transpose.side, None)
         rows = []
-        for n in range(crossing.side):
+        for n in range(transpose.side):
             with (
-                frame.level({crossing.along.var: first + n}, lanes=lanes),
-                self.opened(crossing.along),
-                self.opened(crossing.across),
+                frame.level({transpose.along.var: first + n}, lanes=lanes),
+                self.opened(transpose.along),
+                self.opened(transpose.across),
             ):
                 rows.append(frame.load(BufferLoad(*access)))
         return transposed(f, rows)
@@ -253,17 +252,17 @@ class RunLoops(Loops):
     def _row_of_square(
         self,
         run: Run,
-        crossing: Crossing,
+        transpose: Transpose,
         number: int,
         columns: Mapping[tuple[Buffer, tuple[PrimExpr, ...]], Sequence[Value]],
     ) -> None:
         frame = self.frame
-        first, start = (frame.variable(a.var) for a in (crossing.along, crossing.across))
-        lanes = Lanes(crossing.along.var, first, crossing.side, None)
+        first, start = (frame.variable(a.var) for a in (transpose.along, transpose.across))
+        lanes = Lanes(transpose.along.var, first, transpose.side, None)
         with (
-            frame.level({crossing.across.var: start + number}, lanes=lanes),
-            self.opened(crossing.along),
-            self.opened(crossing.across),
+            frame.level({transpose.across.var: start + number}, lanes=lanes),
+            self.opened(transpose.along),
+            self.opened(transpose.across),
         ):
             outer = frame.stored
             frame.stored = dict(outer)
@@ -272,7 +271,7 @@ class RunLoops(Loops):
             self._body(run, ())
             frame.stored = outer
 
-    def _sweep(self, run: Run, along: Axis) -> None:
+    def _sweep(self, run: Run, along: Axis, _: int) -> None:
         """As `_columns`, but row by row in the order of memory, with the targets as sums."""
         frame, f, count = self.frame, self.function, self.count(run, along)
         members = run.accumulations
@@ -316,17 +315,13 @@ class RunLoops(Loops):
         f.loop(blocks, stop, 1, (), lambda index: rows([index]))
         frame.forget()
 
-    def _element(self, run: Run, along: Axis | None) -> None:
+    def _one_by_one(self, run: Run) -> None:
+        """One iteration of the axes, without lanes."""
+        sums = self._starts(run, 1)
+        self._finish(run, self.nested(run.over, lambda *c: self._body(run, c), sums))
+
+    def _element(self, run: Run, along: Axis) -> None:
         """One iteration of the axes; accumulations run with `along` as lanes."""
-        if along is None:
-            sums = self._starts(run, 1)
-            sums = self.nested(run.over, lambda *c: self._body(run, c), sums)
-            self._finish(run, sums)
-            return
-        condition = _searched(run)
-        if condition is not None:
-            self._search(run, condition)
-            return
         count = self.count(run, along)
         rest = tuple(a for a in run.over if a is not along)
         unroll = 4 if run.accumulations and len(run.assignments) == 1 else 2
@@ -365,19 +360,19 @@ class RunLoops(Loops):
         def hits(index: Value, mask: Value | None) -> list[Value]:
             """The following index, or the same and the bits of the lanes that were found."""
             frame.pin([index] if mask is None else [index, mask])
-            with self.opened(axis), frame.level(lanes=Lanes(axis.var, index, _SEARCHED, mask)):
-                found = frame.wide(frame.value(condition), _SEARCHED)
+            with self.opened(axis), frame.level(lanes=Lanes(axis.var, index, SEARCHED, mask)):
+                found = frame.wide(frame.value(condition), SEARCHED)
                 if mask is not None:
                     found = f.arithmetic("and", found, mask)
                 bits = f.new(I64, f"bitcast {found} to i64")
             missed = f.compare("eq", bits, 0)
-            return [f.select(missed, index + _SEARCHED, index), bits]
+            return [f.select(missed, index + SEARCHED, index), bits]
 
         def rest(index: Value) -> list[Value]:
-            return hits(index, f.lanes_below(stop - index, _SEARCHED))
+            return hits(index, f.lanes_below(stop - index, SEARCHED))
 
         def goes_on(index: Value, bits: Value) -> Value:
-            complete = f.compare("sle", index + _SEARCHED, stop)
+            complete = f.compare("sle", index + SEARCHED, stop)
             return f.arithmetic("and", complete, f.compare("eq", bits, 0))
 
         none = f.const(I64, 0)
@@ -516,37 +511,6 @@ class RunLoops(Loops):
         self.function.branch(inside, perform)
 
 
-def _searched(run: Run) -> PrimExpr | None:
-    """The condition of which a run computes the first position along a long axis."""
-    [member, *_], [axis, *_] = run.assignments, run.over
-    is_long = axis.extent.constant is None or axis.extent.constant >= _SEARCHED
-    if not is_long or member.guards or member.target.dtype != axis.var.dtype:
-        return None
-    return searched_condition(run)
-
-
-def _is_wide(run: Run, along: Axis) -> bool:
-    """Whether a run only adds up consecutive elements of several columns."""
-    extent = along.extent.constant
-    if not run.over or (extent is not None and extent < _LEAST_WIDE):
-        return False
-    if any(isinstance(node, Call) for m in run.assignments for node in walk(m.value)):
-        return False
-    positions = [position_of(*element) for m in run.assignments for element in m.elements()]
-    steps = [affine(position, {along.var}) for position in positions]
-    return all(step is not None and step.constant(along.var) in (0, 1) for step in steps)
-
-
 def _is_gathered(position: IndexPoly, var: Var) -> bool:
     """Whether what is read for consecutive values of a variable is at positions from memory."""
     return any(mentions(x, {var}) for atom in position.atoms() for x in loads(atom))
-
-
-def is_swept(run: Run) -> bool:
-    """Whether accumulations over one axis may keep their sums in the targets."""
-    if len(run.over) != 1 or (run.over[0].extent.constant or _LEAST_SWEPT) < _LEAST_SWEPT:
-        return False
-    members = run.accumulations
-    return not run.is_serial and all(
-        not (m.target.dtype.is_float and m.target.dtype.bits < 32) for m in members
-    )

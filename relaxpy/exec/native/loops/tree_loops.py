@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from relaxpy.exec.kernel.nest.nodes import Axis, Store, loads
+from relaxpy.exec.kernel.nest.nodes import Axis, Store
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
 from relaxpy.exec.native.calls.interrupt import Interrupt
@@ -18,9 +18,10 @@ from relaxpy.exec.native.threads.parallel import parallel
 from relaxpy.exec.native.trees import cost
 from relaxpy.exec.native.trees.masks import LEAST_ROWS, PANEL, Masked
 from relaxpy.exec.native.trees.obligations import Obligation
-from relaxpy.exec.native.trees.program import Late, Program, Tasks, may_fail
-from relaxpy.exec.native.trees.recurrences import CHAINS, has_chains, prefix_of, recurrence_of
+from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Tasks, may_fail
+from relaxpy.exec.native.trees.recurrences import CHAINS, Recurrence
 from relaxpy.exec.native.trees.short_rows import short_rows
+from relaxpy.exec.native.trees.strategy import strategy_of
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.frame import Lanes, storage_type, value_type
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
@@ -35,7 +36,7 @@ class TreeLoops(RunLoops):
     or else the bytes of each of the areas for the threads.
     """
 
-    def __init__(self, program: Program, frame: Values) -> None:
+    def __init__(self, program: KernelProgram, frame: Values) -> None:
         super().__init__(program, frame)
         self.scratch: dict[Buffer, Value | int] = {}
 
@@ -52,7 +53,7 @@ class TreeLoops(RunLoops):
                 self._tile(tree)
             case Tasks():
                 self._tasks(tree)
-            case Late(obligations=required):
+            case ObligationTests(obligations=required):
                 self.where(tree.tests, lambda: self._late(required))
             case _:
                 raise AssertionError(f"an unknown tree: {tree}")
@@ -69,29 +70,20 @@ class TreeLoops(RunLoops):
     def _scalar(self, run: Run) -> None:
         """A statement in each iteration, one after the other."""
         written = {w.buffer for w in run.statement.writes}
-        before = recurrence_of(run)
         with self.frame.writing(self.aliases(written)):
-            if before is None:
-                self.iterations(run.loops, lambda: self._statement(run))
-            elif (operand := self._prefix_operand(run, before, written)) is not None:
-                self.iterations(
-                    run.loops[:-1], lambda: self._prefixes(run, before, operand), listens=True
-                )
-            elif has_chains(run):
-                self.iterations(run.loops[:-2], lambda: self._chains(run, before), listens=True)
-            else:
-                self.iterations(
-                    run.loops[:-1], lambda: self._recurrence(run, before, [{}]), listens=True
-                )
-
-    def _prefix_operand(
-        self, run: Run, before: BufferLoad, written: set[Buffer]
-    ) -> PrimExpr | None:
-        """What the prefixes of a recurrence are combined of, if it is only that."""
-        operand, memory = prefix_of(run, before), self.aliases(written)
-        if operand is None or any(load.buffer in memory for load in loads(operand)):
-            return None
-        return operand
+            match strategy_of(run, self.program):
+                case Recurrence(before=before, operand=PrimExpr() as operand):
+                    self.iterations(
+                        run.loops[:-1], lambda: self._prefixes(run, before, operand), listens=True
+                    )
+                case Recurrence(before=before, has_chains=True):
+                    self.iterations(run.loops[:-2], lambda: self._chains(run, before), listens=True)
+                case Recurrence(before=before):
+                    self.iterations(
+                        run.loops[:-1], lambda: self._recurrence(run, before, [{}]), listens=True
+                    )
+                case _:
+                    self.iterations(run.loops, lambda: self._statement(run))
 
     def _prefixes(self, run: Run, before: BufferLoad, operand: PrimExpr) -> None:
         """The innermost loop in vectors, whose lanes are combined with those before them."""

@@ -17,7 +17,7 @@ from relaxpy.exec.kernel.plan.tree import Row, Run, Tile, Tree
 from relaxpy.exec.native.trees.cost import time_of
 from relaxpy.exec.native.trees.masks import Masked, with_mask
 from relaxpy.exec.native.trees.product import product_of
-from relaxpy.exec.native.trees.program import Late, Program, Tasks, whole_runs
+from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Tasks, whole_runs
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
@@ -31,9 +31,9 @@ _UNKNOWN_LENGTH = 2048
 """The length of a row if it is not known."""
 
 
-def with_chains(program: Program) -> Program:
+def with_chains(program: KernelProgram) -> KernelProgram:
     """`program` with such contractions in blocks of rows, which are tasks."""
-    if any(isinstance(tree, Late) for tree in program.trees):
+    if any(isinstance(tree, ObligationTests) for tree in program.trees):
         return program
     finder = _Finder(program)
     plan = program.plan
@@ -94,7 +94,7 @@ class _Chain:
 class _Finder:
     """Finds chains in the trees of a program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: KernelProgram) -> None:
         self.program, self.root = program, program.plan.root
         self.local = {entry.buffer for entry in program.plan.nest.local}
 
@@ -254,7 +254,7 @@ class _Builder:
     The first row of these is where `rows` says.
     """
 
-    def __init__(self, program: Program, chain: _Chain) -> None:
+    def __init__(self, program: KernelProgram, chain: _Chain) -> None:
         self.program, self.chain = program, chain
         self.row = max(chain.leading)
         local = (b for b in program.plan.local if b in chain.buffers)

@@ -15,7 +15,7 @@ from relaxpy.exec.kernel.plan.statements import expressions_of
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import product_of
-from relaxpy.exec.native.trees.program import Late, Tasks
+from relaxpy.exec.native.trees.program import ObligationTests, Tasks
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, occurrences
@@ -57,7 +57,7 @@ def time_of(tree: Tree, plan: Plan, without: Sequence[Axis]) -> IndexPoly:
             return _iterations([axis], without) * _total(body, plan, inner)
         case Tasks():
             return as_poly(0)
-        case Late(obligations=required):
+        case ObligationTests(obligations=required):
             times = (
                 _iterations(o.axes, without) * (_ITERATION + _of_value(o.index)) for o in required
             )
@@ -101,7 +101,7 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
     match tree:
         case Run():
             return tree.loops
-        case Late(obligations=required):
+        case ObligationTests(obligations=required):
             return tuple(axis for o in required for axis in o.axes)
         case Tile(axis=axis):
             return (axis,)

@@ -10,14 +10,14 @@ from relaxpy.exec.kernel.plan.alignment import aligned_axes
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tree
 from relaxpy.exec.native.trees.product import Product, joins, product_of
-from relaxpy.exec.native.trees.program import Program, whole_runs
+from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 
-def with_epilogues(program: Program) -> Program:
+def with_epilogues(program: KernelProgram) -> KernelProgram:
     """`program` with elementwise runs_ as epilogues of the contractions before them.
 
     Their elements are those of the result of the contraction, which nothing else uses, so that it
@@ -29,7 +29,7 @@ def with_epilogues(program: Program) -> Program:
 
 
 class _Joiner:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: KernelProgram) -> None:
         self.program = program
         plan = program.plan
         self.local = {entry.buffer for entry in plan.nest.local}

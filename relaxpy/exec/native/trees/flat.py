@@ -9,7 +9,7 @@ from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
-from relaxpy.exec.native.trees.program import Program, whole_runs
+from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
@@ -21,7 +21,7 @@ _REPEATS = (2, 4, 8)
 """Extents of axes that are parts of vectors, in which elements are repeated."""
 
 
-def with_flat_axes(program: Program) -> Program:
+def with_flat_axes(program: KernelProgram) -> KernelProgram:
     """`program` with one axis in place of two where all buffers have both in row-major order.
 
     The buffers get other shapes for this, in the same memory.
@@ -50,7 +50,7 @@ def with_flat_axes(program: Program) -> Program:
     )
 
 
-def _alone(tree: Tree, program: Program) -> Run | None:
+def _alone(tree: Tree, program: KernelProgram) -> Run | None:
     """The run that is all of a tree; blocks of rows are of no use to one without memory."""
     if isinstance(tree, Tile) and not program.elided.issuperset(tree.local):
         return None

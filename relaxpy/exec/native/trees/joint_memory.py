@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from relaxpy.dataclass import replace
 from relaxpy.exec.kernel.plan.tree import Plan, Tree, accesses
-from relaxpy.exec.native.trees.program import Program
+from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.trees.reshapes import copied
 from relaxpy.ir.tir.buffer import Buffer
 
 
-def without_copies(program: Program) -> Program:
+def without_copies(program: KernelProgram) -> KernelProgram:
     """`program` with one memory for local buffers in place of copies between them.
 
     Runs are joined before, since they take less time with a copy among them than apart. Nothing

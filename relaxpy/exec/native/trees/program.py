@@ -26,7 +26,7 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Late(Tree):
+class ObligationTests(Tree):
     """Obligations of the tree that follows, which are tested here if the `tests` hold."""
 
     obligations: tuple[Obligation, ...]
@@ -52,7 +52,7 @@ class Tasks(Tree):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class KernelProgram:
     """The trees of a kernel, in order. Those of its local buffers in `elided` need no memory.
 
     The obligations in `early` are tested before them.
@@ -72,7 +72,7 @@ class Program:
     """
 
 
-def program_of(plan: Plan) -> Program:
+def program_of(plan: Plan) -> KernelProgram:
     """The loop tree of `plan`, with tiles."""
     plan = in_tiles(without_zero_points(without_reshapes(plan)))
     members = list(runs(plan.trees))
@@ -87,7 +87,7 @@ def program_of(plan: Plan) -> Program:
     )
     joined = (run for run in runs(trees) if not run.is_scalar)
     elided = {b for run in joined for b in _temporaries(run, uses) if b in local}
-    return Program(plan, trees, frozenset(elided), owners, found.early)
+    return KernelProgram(plan, trees, frozenset(elided), owners, found.early)
 
 
 _ROW_ELEMENTS = 64
@@ -122,7 +122,7 @@ class _Reader:
         match tree:
             case For(axis=axis, body=body):
                 if late := self._late(tree, (), serial):
-                    yield Late(late, ())
+                    yield ObligationTests(late, ())
                 inner = tuple(self.trees(body, (*serial, axis)))
                 yield _in_order(axis, inner) or replace(tree, body=inner)
             case Tile():
@@ -132,7 +132,7 @@ class _Reader:
             case _:
                 pass
 
-    def _run(self, run: Run, serial: tuple[Axis, ...]) -> Iterator[Run | Late]:
+    def _run(self, run: Run, serial: tuple[Axis, ...]) -> Iterator[Run | ObligationTests]:
         statement, root = run.statement, self.plan.root
         late = self._late(run, run.loops, serial)
         tests = tests_within(statement.axes, serial)
@@ -148,7 +148,7 @@ class _Reader:
             yield replace(run, axes=(), ordered=run.loops, checked=True, independent=none)
             return
         if late:
-            yield Late(late, tests)
+            yield ObligationTests(late, tests)
         yield with_best_order(run)
 
     def _late(
@@ -189,7 +189,7 @@ class _Reader:
 def may_fail(tree: Tree) -> bool:
     """Whether a tree of a program tests obligations."""
     match tree:
-        case Late():
+        case ObligationTests():
             return True
         case Run(checked=checked):
             return checked

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
-from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Max, Min, PrimExpr
 from relaxpy.ir.tir.substitution import mentions, substitute
 
@@ -17,10 +20,24 @@ _LEAST_LANES = 64
 """The iterations from which several of them run as the lanes of a vector."""
 
 
-def recurrence_of(run: Run) -> BufferLoad | None:
-    """The element that the last iteration of the innermost loop has stored; None if none is read.
+@dataclass(frozen=True, slots=True, eq=False)
+class Recurrence:
+    """A run whose innermost iterations read what the iteration `before` each of them has stored.
 
-    The result is the load in the only statement of a run that is executed in the order of the text.
+    If it stores the extremes of all elements up to each one, `operand` is these: extremes do not
+    depend on the order of their elements, so that vectors of them are combined. If it `has_chains`,
+    the iterations of the loop around the innermost one are independent of each other.
+    """
+
+    before: BufferLoad
+    operand: PrimExpr | None
+    has_chains: bool
+
+
+def recurrence_of(run: Run, root: Callable[[Buffer], Buffer]) -> Recurrence | None:
+    """The recurrence of a run that is executed in the order of the text; None if it has none.
+
+    `root` is the buffer whose memory a buffer uses.
     """
     if run.checked or not run.ordered or len(run.statements) != 1:
         return None
@@ -33,30 +50,29 @@ def recurrence_of(run: Run) -> BufferLoad | None:
         if load.buffer is statement.target and all(
             as_poly(a).same(as_poly(b)) for a, b in zip(load.indices, before, strict=True)
         ):
-            return load
+            return Recurrence(load, _prefix_of(run, load, root), _has_chains(run))
     return None
 
 
-def prefix_of(run: Run, before: BufferLoad) -> PrimExpr | None:
-    """The elements of which a recurrence stores the extreme of all up to each one; None for others.
-
-    Extremes do not depend on the order of their elements, so that vectors of them are combined.
-    """
+def _prefix_of(run: Run, before: BufferLoad, root: Callable[[Buffer], Buffer]) -> PrimExpr | None:
+    """The elements of which a recurrence stores the extremes; None for others."""
     [statement], var = run.assignments, run.ordered[-1].var
     value, target = statement.value, statement.target
     extent = run.ordered[-1].extent.constant
     if not isinstance(value, (Max, Min)) or target.dtype.is_bool:
         return None
-    operand = value.b if is_load_of(value.a, before) else value.a
-    if operand is value.a and not is_load_of(value.b, before):
+    operand = value.b if _is_load_of(value.a, before) else value.a
+    if operand is value.a and not _is_load_of(value.b, before):
         return None
     if extent is not None and extent < _LEAST_LANES:
+        return None
+    if any(root(load.buffer) is root(target) for load in loads(operand)):
         return None
     step = affine(position_of(target, statement.indices), {var})
     return operand if step is not None and step.constant(var) == 1 else None
 
 
-def is_load_of(expr: PrimExpr, load: BufferLoad) -> bool:
+def _is_load_of(expr: PrimExpr, load: BufferLoad) -> bool:
     """Whether an expression is that element."""
     return (
         isinstance(expr, BufferLoad)
@@ -67,7 +83,7 @@ def is_load_of(expr: PrimExpr, load: BufferLoad) -> bool:
     )
 
 
-def has_chains(run: Run) -> bool:
+def _has_chains(run: Run) -> bool:
     """Whether the iterations of the loop around the innermost one are independent of each other."""
     *_, outer, inner = (None, *run.loops)
     return (

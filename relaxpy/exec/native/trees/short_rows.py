@@ -19,7 +19,7 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tile
 from relaxpy.exec.kernel.plan.updates import Combine
 from relaxpy.exec.native.trees.lanes import LONGEST_STEP
-from relaxpy.exec.native.trees.program import Program, whole_runs
+from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk
@@ -73,7 +73,7 @@ class ShortRows:
 
 
 @lru_cache(maxsize=1 << 6)
-def short_rows(tree: Run | Tile, program: Program) -> ShortRows | None:
+def short_rows(tree: Run | Tile, program: KernelProgram) -> ShortRows | None:
     """The steps of `tree` in rows of few elements; None if it is not suited."""
     members = list(whole_runs(tree))
     if not members or not all(map(_is_suited, members)):

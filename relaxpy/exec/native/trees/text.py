@@ -23,14 +23,14 @@ from relaxpy.exec.kernel.plan.statements import Assignment, Statement
 from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
 from relaxpy.exec.native.trees.masks import Masked
 from relaxpy.exec.native.trees.obligations import Obligation
-from relaxpy.exec.native.trees.program import Late, Program, Tasks
+from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Tasks
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 _INDENT = "    "
 
 
-def tree_text(program: Program) -> str:
+def tree_text(program: KernelProgram) -> str:
     """The loops of a kernel, and what each iteration stores.
 
     `for` runs in the order of the text, `each` in any order, and `tasks` in parallel, each from
@@ -65,7 +65,7 @@ def _tree(tree: Tree) -> Iterator[str]:
             yield from _indented(_statement(tree.statement))
         case Run():
             yield from _run(tree)
-        case Late(obligations=required, tests=tests):
+        case ObligationTests(obligations=required, tests=tests):
             for obligation in required:
                 yield _head("each", obligation.axes, (), tests)
                 yield from _indented((_obligation(obligation),))

@@ -185,7 +185,7 @@ def _extremum(remaining: Poly, atom: Positive, times: int) -> Extremum:
 
 @lru_cache(maxsize=1 << 10)
 def _sides(atom: Positive) -> tuple[Poly, Poly]:
-    """The terms of the operand of `atom`: those added, and those subtracted."""
+    """The positive and the negated negative terms of the operand of `atom`."""
     p: dict[Monomial, int] = {}
     n: dict[Monomial, int] = {}
     for term in grouped({m: c for m, c in atom.inner if m}):

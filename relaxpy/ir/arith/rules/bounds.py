@@ -181,7 +181,7 @@ def of_expr(engine: Engine, expr: tir.PrimExpr) -> Interval:
 
 
 def _of_node(engine: Engine, expr: tir.PrimExpr) -> Interval:
-    """By the operands alone; the whole datatype for unsigned arithmetic that may wrap around."""
+    """Bounds from those of the operands; the range of the datatype if unsigned values may wrap."""
     of_dtype = interval.of_dtype(expr.dtype)
     if not expr.dtype.is_int:
         return EVERYTHING

@@ -159,7 +159,7 @@ def _share_quotient(engine: Engine, base: PrimExpr, c: int, length: int) -> bool
 
 
 def _reduced(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) -> PrimExpr | None:
-    """A remainder whose first lane has a known one: the lanes begin with that."""
+    """The remainders of a ramp, if that of its first lane is known: a ramp that starts there."""
     assert isinstance(q.base, tir.IntImm)
     coeff, residue = engine.residue(p.base)
     c = q.base.value

@@ -157,7 +157,7 @@ class Reader(Extents):
         return self.holds(ops.compare(tir.GE, value, 0))
 
     def tidy(self, terms: dict[IterSplitExpr, PrimExpr], base: PrimExpr) -> Sum:
-        """The sum with constrained sums as one iterator, and neighbouring digits joined."""
+        """Replace each constrained sum by one iterator, and join adjacent digits."""
         total = Sum(terms, base)
         for constraint in self.constrained:
             total = self.under(constraint, total)

@@ -8,20 +8,8 @@ from typing import Final
 from relaxpy.entry import user_facing
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind, Memory
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.nodes import (
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    Expr,
-    ExternFunc,
-    GlobalVar,
-    StructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-)
 
 EXTERNAL: Final = -1
 """The number of all memory of which nothing is known."""
@@ -44,9 +32,9 @@ class Aliases:
     """
 
     def __init__(
-        self, block: DataflowBlock, inputs: Iterable[Var] = (), *, follows_calls: bool = True
+        self, block: rx.DataflowBlock, inputs: Iterable[rx.Var] = (), *, follows_calls: bool = True
     ) -> None:
-        self.of: dict[Var, Memories] = {}
+        self.of: dict[rx.Var, Memories] = {}
         self.fields: dict[int, list[Memories]] = {}
         self.exposed: set[int] = set()
         self._count = 0
@@ -68,28 +56,28 @@ class Aliases:
                 waiting += field - seen
                 seen |= field
 
-    def _new(self, sinfo: StructInfo | None) -> Memories:
+    def _new(self, sinfo: rx.StructInfo | None) -> Memories:
         """A new value, with new fields if it is a tuple."""
         number = self._count
         self._count += 1
-        if isinstance(sinfo, TupleStructInfo):
+        if isinstance(sinfo, rx.TupleStructInfo):
             self.fields[number] = [self._new(field) for field in sinfo.fields]
         return frozenset((number,))
 
-    def _memories(self, value: Expr) -> Memories:
+    def _memories(self, value: rx.Expr) -> Memories:
         match value:
-            case Var():
+            case rx.Var():
                 return self.of.get(value, frozenset((EXTERNAL,)))
-            case Tuple(fields=fields):
+            case rx.Tuple(fields=fields):
                 number = self._count
                 self._count += 1
                 self.fields[number] = [self._memories(field) for field in fields]
                 return frozenset((number,))
-            case TupleGetItem(tuple_value=whole, index=index):
+            case rx.TupleGetItem(tuple_value=whole, index=index):
                 return self._field(self._memories(whole), index)
-            case Call(op=Op() as op):
+            case rx.Call(op=Op() as op):
                 return self._of_operator(value, op)
-            case Call(op=Expr() as callee, args=args):
+            case rx.Call(op=rx.Expr() as callee, args=args):
                 return self._of_function(value, callee, args)
             case _:
                 return self._new(value.struct_info)
@@ -101,7 +89,7 @@ class Aliases:
         memories = [fields[index] for fields in tuples if index < len(fields)]
         return frozenset().union(*memories) if memories else frozenset((EXTERNAL,))
 
-    def _of_operator(self, call: Call, op: Op) -> Memories:
+    def _of_operator(self, call: rx.Call, op: Op) -> Memories:
         if op.record.calls is CallKind.INPLACE_KERNEL:
             return self._in_place(call)
         memory = op.record.result_memory(call)
@@ -110,11 +98,11 @@ class Aliases:
         if memory is Memory.ANY:
             return self._of_function(call, call.args[0], call.args[1:])
         operand, result = call.args[0].struct_info, call.struct_info
-        if isinstance(operand, TupleStructInfo) or not isinstance(result, TupleStructInfo):
+        if isinstance(operand, rx.TupleStructInfo) or not isinstance(result, rx.TupleStructInfo):
             return self._memories(call.args[0])
-        return self._memories(Tuple((call.args[0],) * len(result.fields)))
+        return self._memories(rx.Tuple((call.args[0],) * len(result.fields)))
 
-    def _in_place(self, call: Call) -> Memories:
+    def _in_place(self, call: rx.Call) -> Memories:
         """The memory of the outputs of a kernel, some of which are operands."""
         inputs, indices = call.args[1], call.attrs["inplace_indices"]
         assert isinstance(indices, tuple)
@@ -124,15 +112,17 @@ class Aliases:
         outputs = self.fields.get(number, [result])
         for k, index in enumerate(indices):
             if index >= 0:
-                operand = TupleGetItem(inputs, index)
-                fields = inputs.fields if isinstance(inputs, Tuple) else ()
+                operand = rx.TupleGetItem(inputs, index)
+                fields = inputs.fields if isinstance(inputs, rx.Tuple) else ()
                 outputs[k] = self._memories(fields[index] if fields else operand)
         return result if number in self.fields else outputs[0]
 
-    def _of_function(self, call: Call, callee: Expr, args: Iterable[Expr]) -> Memories:
+    def _of_function(self, call: rx.Call, callee: rx.Expr, args: Iterable[rx.Expr]) -> Memories:
         """The result of a function, which may be or contain anything that it gets."""
         passed = [self._memories(arg) for arg in args]
-        if not isinstance(callee, (GlobalVar, ExternFunc)):  # a closure, with what it has captured
+        if not isinstance(
+            callee, (rx.GlobalVar, rx.ExternFunc)
+        ):  # a closure, with what it has captured
             passed += [frozenset((EXTERNAL,)), self._memories(callee)]
         if not self._follows_calls:
             self.exposed.update(*map(self.reachable, passed))
@@ -148,8 +138,8 @@ class Aliases:
 
 @user_facing
 def dataflow_alias_analysis(
-    block: DataflowBlock, inputs: list[Var]
-) -> tuple[dict[Var, set[int]], dict[int, list[set[int]]]]:
+    block: rx.DataflowBlock, inputs: list[rx.Var]
+) -> tuple[dict[rx.Var, set[int]], dict[int, list[set[int]]]]:
     """The memory that each variable of a block may refer to, and that of the fields of tuples.
 
     Each value that the block creates has a number, and so has each of the `inputs`, which are known
@@ -159,9 +149,9 @@ def dataflow_alias_analysis(
     Errors:
         MisuseError (also TypeError): `block` is not a block, or an input not a variable.
     """
-    expect(block, BindingBlock)
+    expect(block, rx.BindingBlock)
     for var in inputs:
-        expect(var, Var)
+        expect(var, rx.Var)
     aliases = Aliases(block, inputs)
     of = {var: set(memories) for var, memories in aliases.of.items()}
     return of, {n: [set(f) for f in aliases.fields[n]] for n in sorted(aliases.fields)}

@@ -7,25 +7,8 @@ from collections.abc import Mapping
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Memory
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Binding,
-    Call,
-    DataflowBlock,
-    Expr,
-    FuncStructInfo,
-    Function,
-    GlobalVar,
-    If,
-    MatchCast,
-    PrimStructInfo,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-)
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 
@@ -37,63 +20,65 @@ class Effects:
     (PU-8).
     """
 
-    def __init__(self, context: Context, functions: Mapping[str, BaseFunc], expr: Expr) -> None:
+    def __init__(
+        self, context: Context, functions: Mapping[str, rx.BaseFunc], expr: rx.Expr
+    ) -> None:
         self.context = context
         self.functions = functions
         self.in_pure_function = False
         self.enter_function(expr)
 
-    def enter_function(self, expr: Expr) -> None:
+    def enter_function(self, expr: rx.Expr) -> None:
         """Continue with calls in `expr`."""
         self.in_pure_function = (
-            isinstance(expr, Function)
+            isinstance(expr, rx.Function)
             and expr.is_pure
             and not expr.attrs.get("relax.force_pure", False)
         )
 
-    def is_pure(self, call: Call) -> bool:
+    def is_pure(self, call: rx.Call) -> bool:
         """Whether a call has no effect but its result."""
-        if isinstance(call.op, GlobalVar):
+        if isinstance(call.op, rx.GlobalVar):
             callee = self.functions.get(call.op.name_hint)
             if callee is None:
                 return self.in_pure_function
-            return isinstance(callee, Function) and callee.is_pure
+            return isinstance(callee, rx.Function) and callee.is_pure
         if isinstance(call.op, Op) or call.op.struct_info is not None:
             return is_pure_call(call, self.context)
-        return call.op.is_pure if isinstance(call.op, Function) else self.in_pure_function
+        return call.op.is_pure if isinstance(call.op, rx.Function) else self.in_pure_function
 
-    def is_barrier(self, binding: Binding) -> bool:
+    def is_barrier(self, binding: rx.Binding) -> bool:
         """Whether nothing may move past a binding (OPT-3, OPT-4).
 
         It has effects, branches, or mutates operands.
         """
         value = binding.value
-        if isinstance(value, Call):
+        if isinstance(value, rx.Call):
             return not self.is_pure(value) or mutates(binding)
-        return isinstance(value, If)
+        return isinstance(value, rx.If)
 
 
-def mutates(binding: Binding) -> bool:
+def mutates(binding: rx.Binding) -> bool:
     """Whether a binding is of a call that stores its results in operands, such as call_tir_inplace.
 
     It is declared pure, since only it and what comes before it uses those operands.
     """
     call = binding.value
-    if not isinstance(call, Call) or not isinstance(call.op, Op):
+    if not isinstance(call, rx.Call) or not isinstance(call.op, Op):
         return False
     kind = call.op.record.calls
     return kind is not None and kind.mutates
 
 
-def cast_may_fail(cast: MatchCast) -> bool:
+def cast_may_fail(cast: rx.MatchCast) -> bool:
     """Whether a cast is not known to succeed, or binds a shape variable (OPT-9)."""
     actual, sinfo = cast.value.struct_info, cast.struct_info
-    if actual is None or any(isinstance(node, FuncStructInfo) for node in walk(sinfo)):
+    if actual is None or any(isinstance(node, rx.FuncStructInfo) for node in walk(sinfo)):
         return True
     return not is_base_of(sinfo, actual)
 
 
-def may_fail(binding: Binding) -> bool:
+def may_fail(binding: rx.Binding) -> bool:
     """Whether a pure binding may raise an error or not terminate; OPT-3 keeps such ones in order.
 
     A conditional may if a binding outside the dataflow blocks of its branches may. An operator with
@@ -101,54 +86,54 @@ def may_fail(binding: Binding) -> bool:
     known, derivation has checked them.
     """
     value = binding.value
-    if isinstance(binding, MatchCast):
+    if isinstance(binding, rx.MatchCast):
         return True
-    if isinstance(value, If):
+    if isinstance(value, rx.If):
         blocks = (*value.true_branch.blocks, *value.false_branch.blocks)
-        ordinary = (block for block in blocks if not isinstance(block, DataflowBlock))
+        ordinary = (block for block in blocks if not isinstance(block, rx.DataflowBlock))
         return any(may_fail(b) for block in ordinary for b in block.bindings)
-    if not isinstance(value, Call):
+    if not isinstance(value, rx.Call):
         return False
     if not isinstance(value.op, Op) or not value.op.has_attr("FLegalize"):
         return True
     if value.op.record.takes_twice and value.args[0] is value.args[1]:
-        return not isinstance(value.args[0].struct_info, TensorStructInfo)
+        return not isinstance(value.args[0].struct_info, rx.TensorStructInfo)
     return not (_is_known_sinfo(value.struct_info) and all(map(_is_known, value.args)))
 
 
-def _is_known(expr: Expr) -> bool:
-    if isinstance(expr, Tuple):
+def _is_known(expr: rx.Expr) -> bool:
+    if isinstance(expr, rx.Tuple):
         return all(map(_is_known, expr.fields))
     return _is_known_sinfo(expr.struct_info)
 
 
-def _is_known_sinfo(sinfo: StructInfo | None) -> bool:
+def _is_known_sinfo(sinfo: rx.StructInfo | None) -> bool:
     match sinfo:
-        case TensorStructInfo(dtype=dtype):
+        case rx.TensorStructInfo(dtype=dtype):
             return sinfo.get_shape() is not None and not dtype.is_void
-        case TupleStructInfo(fields=fields):
+        case rx.TupleStructInfo(fields=fields):
             return all(map(_is_known_sinfo, fields))
-        case PrimStructInfo():
+        case rx.PrimStructInfo():
             return True
-        case ShapeStructInfo(values=values):
+        case rx.ShapeStructInfo(values=values):
             return values is not None
         case _:
             return False
 
 
-def memory_of(value: Expr) -> Memory | None:
+def memory_of(value: rx.Expr) -> Memory | None:
     """The memory of the result of a call of an operator; None for any other value."""
-    if not isinstance(value, Call) or not isinstance(value.op, Op):
+    if not isinstance(value, rx.Call) or not isinstance(value.op, Op):
         return None
     return value.op.record.result_memory(value)
 
 
-def computes(value: Expr) -> bool:
+def computes(value: rx.Expr) -> bool:
     """Whether a value is newly computed from operands that are only read, without any effect.
 
     No mutation of an operand or of the result can then be seen in the other one (OPT-11).
     """
-    if not isinstance(value, Call) or not isinstance(value.op, Op):
+    if not isinstance(value, rx.Call) or not isinstance(value.op, Op):
         return False
     record = value.op.record
     return record.pure is True and record.result_memory(value).is_new

@@ -9,18 +9,10 @@ from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import always, prove_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.aliases import EXTERNAL, Aliases
 from relaxpy.ir.relax.analysis.variables import dataflow_liveness_analysis
 from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.nodes import (
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    ShapeExpr,
-    StructInfo,
-    TensorStructInfo,
-    Var,
-)
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
 
@@ -37,7 +29,9 @@ class InplaceCandidates:
     same: tuple[int, ...]
 
 
-def inplace_candidates(block: DataflowBlock, inputs: Iterable[Var]) -> list[InplaceCandidates]:
+def inplace_candidates(
+    block: rx.DataflowBlock, inputs: Iterable[rx.Var]
+) -> list[InplaceCandidates]:
     """The elementwise calls with an operand that nothing refers to after the call (OPT-11).
 
     Such an operand has memory that the block has allocated, or an input has. No function has had
@@ -48,7 +42,7 @@ def inplace_candidates(block: DataflowBlock, inputs: Iterable[Var]) -> list[Inpl
     result = []
     for index, binding in enumerate(block.bindings):
         call = binding.value
-        if not isinstance(call, Call) or not isinstance(call.op, Op):
+        if not isinstance(call, rx.Call) or not isinstance(call.op, Op):
             continue
         if not call.op.record.in_place:
             continue
@@ -65,7 +59,7 @@ def inplace_candidates(block: DataflowBlock, inputs: Iterable[Var]) -> list[Inpl
     return result
 
 
-def _last_uses(block: DataflowBlock, aliases: Aliases) -> dict[int, int]:
+def _last_uses(block: rx.DataflowBlock, aliases: Aliases) -> dict[int, int]:
     """The last binding after which any variable may refer to a value; tuples use their fields."""
     last: dict[int, int] = {}
 
@@ -81,21 +75,21 @@ def _last_uses(block: DataflowBlock, aliases: Aliases) -> dict[int, int]:
     return last
 
 
-def _is_free(call: Call, position: int, aliases: Aliases) -> bool:
+def _is_free(call: rx.Call, position: int, aliases: Aliases) -> bool:
     """Whether an operand is known memory that only this operand refers to in the call."""
     operand = call.args[position]
-    memories = aliases.of.get(operand) if isinstance(operand, Var) else None
+    memories = aliases.of.get(operand) if isinstance(operand, rx.Var) else None
     if not memories or EXTERNAL in memories or memories & aliases.exposed:
         return False
-    others = [arg for arg in call.args if isinstance(arg, Var) and arg is not operand]
+    others = [arg for arg in call.args if isinstance(arg, rx.Var) and arg is not operand]
     return all(memories.isdisjoint(aliases.of.get(other, ())) for other in others)
 
 
-def _fits(operand: StructInfo | None, result: StructInfo | None) -> bool | None:
+def _fits(operand: rx.StructInfo | None, result: rx.StructInfo | None) -> bool | None:
     """Whether two tensors of a datatype have the same shape; None if the operand may be smaller."""
-    if not isinstance(operand, TensorStructInfo) or not isinstance(result, TensorStructInfo):
+    if not isinstance(operand, rx.TensorStructInfo) or not isinstance(result, rx.TensorStructInfo):
         return None
-    if not isinstance(operand.shape, ShapeExpr) or not isinstance(result.shape, ShapeExpr):
+    if not isinstance(operand.shape, rx.ShapeExpr) or not isinstance(result.shape, rx.ShapeExpr):
         return None
     if operand.dtype.is_void or operand.dtype != result.dtype or operand.vdevice != result.vdevice:
         return None
@@ -112,7 +106,7 @@ Listed = list[tuple[int, set[int]]]
 
 @user_facing
 def dataflow_inplace_analysis(
-    block: DataflowBlock, inputs: list[Var], mod: IRModule
+    block: rx.DataflowBlock, inputs: list[rx.Var], mod: IRModule
 ) -> tuple[Listed, Listed]:
     """The elementwise calls of a block that may be done in place, as indices of bindings.
 
@@ -124,10 +118,10 @@ def dataflow_inplace_analysis(
         MisuseError (also TypeError): `block` is not a block, an input not a variable, or `mod` not
             a module.
     """
-    expect(block, BindingBlock)
+    expect(block, rx.BindingBlock)
     expect(mod, IRModule)
     for var in inputs:
-        expect(var, Var)
+        expect(var, rx.Var)
     found = inplace_candidates(block, inputs)
     return (
         [(call.index, set(call.large)) for call in found],

@@ -13,17 +13,8 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.nodes import (
-    Call,
-    DataTypeImm,
-    Expr,
-    Function,
-    ShapeExpr,
-    StructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
 from relaxpy.ir.tir.expr import IntImm
 
 
@@ -50,7 +41,7 @@ class _Total:
 
 
 @user_facing
-def estimate_memory_usage(mod: IRModule | Function) -> str:
+def estimate_memory_usage(mod: IRModule | rx.Function) -> str:
     """A report of what each function allocates, in bytes: its tensors, and the storage for them.
 
     Tensors are those of `alloc_tensor`, and new outputs of `call_tir` and `call_dps_packed`. A
@@ -60,18 +51,18 @@ def estimate_memory_usage(mod: IRModule | Function) -> str:
     Errors:
         MisuseError (also TypeError): `mod` is neither a module nor a Relax function.
     """
-    expect(mod, IRModule, Function)
-    if isinstance(mod, Function):
+    expect(mod, IRModule, rx.Function)
+    if isinstance(mod, rx.Function):
         name = mod.attrs.get("global_symbol")
         return _report(str(name or "the function"), mod)
-    functions = ((n, f) for n, f in mod.functions_by_name.items() if isinstance(f, Function))
+    functions = ((n, f) for n, f in mod.functions_by_name.items() if isinstance(f, rx.Function))
     return "\n".join(_report(name, func) for name, func in functions)
 
 
-def _report(name: str, func: Function) -> str:
+def _report(name: str, func: rx.Function) -> str:
     tensors, storages, unplanned = _Total(), _Total(), _Total()
     for call in walk(func.body):
-        if not isinstance(call, Call) or not isinstance(call.op, Op):
+        if not isinstance(call, rx.Call) or not isinstance(call.op, Op):
             continue
         allocation = call.op.record.allocates
         if allocation is not None and allocation.storage:
@@ -95,7 +86,7 @@ def _report(name: str, func: Function) -> str:
     return "\n".join(lines)
 
 
-def _new_outputs(call: Call, op: Op) -> Iterator[int | None]:
+def _new_outputs(call: rx.Call, op: Op) -> Iterator[int | None]:
     """The sizes of the tensors that a call of a function allocates for its outputs."""
     if op.record.calls is None or not op.record.calls.has_outputs:
         return
@@ -103,29 +94,29 @@ def _new_outputs(call: Call, op: Op) -> Iterator[int | None]:
     outputs = [f for sinfo in call.sinfo_args for f in _fields(sinfo)]
     for k, sinfo in enumerate(outputs):
         if indices is None or (isinstance(indices, tuple) and indices[k : k + 1] == (-1,)):
-            known = isinstance(sinfo, TensorStructInfo)
+            known = isinstance(sinfo, rx.TensorStructInfo)
             yield _bytes(sinfo.shape, sinfo.dtype) if known else None  # type: ignore[attr-defined]
 
 
-def _fields(sinfo: StructInfo) -> tuple[StructInfo, ...]:
-    return sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,)
+def _fields(sinfo: rx.StructInfo) -> tuple[rx.StructInfo, ...]:
+    return sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
 
 
-def _allocated(call: Call, allocation: Allocation) -> int | None:
+def _allocated(call: rx.Call, allocation: Allocation) -> int | None:
     """The number of bytes that a call allocates."""
     shape, dtype = _operand(call, allocation.shape), _operand(call, allocation.dtype)
-    if allocation.in_bytes and isinstance(shape, ShapeExpr) and len(shape.values) == 1:
+    if allocation.in_bytes and isinstance(shape, rx.ShapeExpr) and len(shape.values) == 1:
         return _bytes(shape, DataType("uint8"))
     return _bytes(shape, dtype)
 
 
-def _operand(call: Call, index: int) -> Expr | None:
+def _operand(call: rx.Call, index: int) -> rx.Expr | None:
     return call.args[index] if index < len(call.args) else None
 
 
-def _bytes(shape: Expr | None, dtype: Expr | DataType | None) -> int | None:
-    kind = dtype.value if isinstance(dtype, DataTypeImm) else dtype
-    if not isinstance(shape, ShapeExpr) or not isinstance(kind, DataType):
+def _bytes(shape: rx.Expr | None, dtype: rx.Expr | DataType | None) -> int | None:
+    kind = dtype.value if isinstance(dtype, rx.DataTypeImm) else dtype
+    if not isinstance(shape, rx.ShapeExpr) or not isinstance(kind, DataType):
         return None
     if kind.is_void or kind.is_scalable:
         return None

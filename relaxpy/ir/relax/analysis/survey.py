@@ -14,29 +14,8 @@ from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    ExternFunc,
-    FuncStructInfo,
-    Function,
-    GlobalVar,
-    If,
-    MatchCast,
-    PrimValue,
-    SeqExpr,
-    ShapeExpr,
-    StructInfo,
-    TensorStructInfo,
-    Tuple as TupleExpr,
-    TupleGetItem,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes import Tuple as TupleExpr
 from relaxpy.ir.relax.relations.shape_vars import (
     Division,
     bound_shape_vars,
@@ -57,10 +36,10 @@ Role: TypeAlias = Literal["param", "return", "var", "cast", "sinfo_arg"]
 class FunctionSite:
     """A function of the program: a global one, or a local one inside `parent`."""
 
-    func: Function
+    func: rx.Function
     name: str
     parent: FunctionSite | None
-    var: Var | None = None
+    var: rx.Var | None = None
 
     @property
     def enclosing(self) -> list[FunctionSite]:
@@ -80,7 +59,7 @@ class FunctionSite:
 class BindingSite:
     """A binding, and whether it is in a dataflow block."""
 
-    binding: Binding
+    binding: rx.Binding
     dataflow: bool
     function: FunctionSite
 
@@ -94,7 +73,7 @@ class BindingSite:
 class VarUse:
     """A faulty use of a variable."""
 
-    var: Var | GlobalVar
+    var: rx.Var | rx.GlobalVar
     fault: Fault
     span: Span | None
     as_shape: bool = False
@@ -116,7 +95,7 @@ class ShapeVarUse:
 class Annotation:
     """A struct info in the annotation of what is named `owner`, at any depth."""
 
-    sinfo: StructInfo
+    sinfo: rx.StructInfo
     role: Role
     span: Span | None
     owner: str
@@ -126,7 +105,7 @@ class Annotation:
 class CallSite:
     """A call, the function that contains it, and whether it is directly in a dataflow block."""
 
-    call: Call
+    call: rx.Call
     function: FunctionSite
     dataflow: bool
     span: Span | None
@@ -139,14 +118,14 @@ class Survey:
     module: IRModule | None
     functions: list[FunctionSite] = field(default_factory=list)
     bindings: list[BindingSite] = field(default_factory=list)
-    binders: dict[Var, list[Span | None]] = field(default_factory=dict)
-    dataflow_params: list[tuple[Var, FunctionSite]] = field(default_factory=list)
+    binders: dict[rx.Var, list[Span | None]] = field(default_factory=dict)
+    dataflow_params: list[tuple[rx.Var, FunctionSite]] = field(default_factory=list)
     var_faults: list[VarUse] = field(default_factory=list)
     shape_var_faults: list[ShapeVarUse] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
     calls: list[CallSite] = field(default_factory=list)
-    dataflow_ifs: list[If] = field(default_factory=list)
-    prim_values: list[tuple[PrimValue, Span | None]] = field(default_factory=list)
+    dataflow_ifs: list[rx.If] = field(default_factory=list)
+    prim_values: list[tuple[rx.PrimValue, Span | None]] = field(default_factory=list)
     divisions: list[tuple[Division, Span | None]] = field(default_factory=list)
     non_expressions: list[tuple[object, Span | None]] = field(default_factory=list)
 
@@ -163,31 +142,31 @@ class _Position:
 class _Definitions:
     """The scopes in which variables are bound; they tell too early uses from too late ones."""
 
-    def __init__(self, roots: Sequence[Function]) -> None:
-        self.scope_of: dict[Var, Node] = {}
+    def __init__(self, roots: Sequence[rx.Function]) -> None:
+        self.scope_of: dict[rx.Var, Node] = {}
         self.scopes_of_shape_var: dict[tir.Var, set[int]] = {}
         for node in (node for root in roots for node in walk(root)):
-            if isinstance(node, Function):
+            if isinstance(node, rx.Function):
                 self.scope_of.update(dict.fromkeys(node.params, node))
                 self._add_shape_vars(node, *_param_sinfos(node))
-            elif isinstance(node, SeqExpr):
+            elif isinstance(node, rx.SeqExpr):
                 for block in node.blocks:
                     for binding in block.bindings:
                         self._add_binding(binding, node, block)
 
-    def _add_binding(self, binding: Binding, seq: SeqExpr, block: BindingBlock) -> None:
+    def _add_binding(self, binding: rx.Binding, seq: rx.SeqExpr, block: rx.BindingBlock) -> None:
         if binding.var is not None:
-            local = isinstance(binding.var, DataflowVar)
+            local = isinstance(binding.var, rx.DataflowVar)
             self.scope_of[binding.var] = block if local else seq
-        if isinstance(binding, MatchCast):
+        if isinstance(binding, rx.MatchCast):
             self._add_shape_vars(seq, binding.struct_info)
 
-    def _add_shape_vars(self, scope: Node, *sinfos: StructInfo) -> None:
+    def _add_shape_vars(self, scope: Node, *sinfos: rx.StructInfo) -> None:
         for var in definable_shape_vars(*sinfos):
             self.scopes_of_shape_var.setdefault(var, set()).add(id(scope))
 
 
-def _param_sinfos(func: Function) -> list[StructInfo]:
+def _param_sinfos(func: rx.Function) -> list[rx.StructInfo]:
     return [p.struct_info for p in func.params if p.struct_info is not None]
 
 
@@ -200,27 +179,27 @@ class Surveyor:
 
     def __init__(self, module: IRModule | None) -> None:
         self.result = Survey(module)
-        self._roots: list[Function] = []
+        self._roots: list[rx.Function] = []
         self._entered: set[int] = set()
         """The scopes entered so far, by identity."""
-        self._depths: dict[Var, int] = {}
+        self._depths: dict[rx.Var, int] = {}
         """The variables in scope, with the nesting depth of the function that binds them."""
-        self._bound: set[Var] = set()
+        self._bound: set[rx.Var] = set()
         self._shape_vars: set[tir.Var] = set()
         self._bound_shape_vars: set[tir.Var] = set()
-        self._being_bound: set[Var | None] = set()
+        self._being_bound: set[rx.Var | None] = set()
         self._visits: VisitBudget | None = None
 
     def module(self, mod: IRModule) -> Survey:
         """The survey of all Relax functions of a module."""
-        functions = [(v.name_hint, f) for v, f in mod.items() if isinstance(f, Function)]
+        functions = [(v.name_hint, f) for v, f in mod.items() if isinstance(f, rx.Function)]
         self._roots = [func for _, func in functions]
         for name, func in functions:
             self._visits = VisitBudget(func)
             self.function(FunctionSite(func, name, None), 0)
         return self.result
 
-    def single(self, func: Function) -> Survey:
+    def single(self, func: rx.Function) -> Survey:
         """The survey of a single function."""
         self._roots = [func]
         self._visits = VisitBudget(func)
@@ -240,7 +219,7 @@ class Surveyor:
         for param in func.params:
             result.binders.setdefault(param, []).append(param.span or func.span)
             self._enter(param, depth)
-            if isinstance(param, DataflowVar):
+            if isinstance(param, rx.DataflowVar):
                 result.dataflow_params.append((param, site))
         shape_vars = self._enter_shape_vars(definable_shape_vars(*_param_sinfos(func)))
         position = _Position(site, depth)
@@ -254,11 +233,11 @@ class Surveyor:
         self._leave(func.params)
         self._shape_vars.difference_update(shape_vars)
 
-    def _enter(self, var: Var, depth: int) -> None:
+    def _enter(self, var: rx.Var, depth: int) -> None:
         self._depths[var] = depth
         self._bound.add(var)
 
-    def _leave(self, variables: Sequence[Var]) -> None:
+    def _leave(self, variables: Sequence[rx.Var]) -> None:
         for var in variables:
             self._depths.pop(var, None)
 
@@ -268,29 +247,33 @@ class Surveyor:
         self._bound_shape_vars.update(new)
         return new
 
-    def _sequence(self, seq: SeqExpr, position: _Position, span: Span | None) -> None:
+    def _sequence(self, seq: rx.SeqExpr, position: _Position, span: Span | None) -> None:
         self._entered.add(id(seq))
-        bound: list[Var] = []
+        bound: list[rx.Var] = []
         shape_vars: list[tir.Var] = []
         for block in seq.blocks:
-            dataflow = isinstance(block, DataflowBlock)
+            dataflow = isinstance(block, rx.DataflowBlock)
             inner = replace(position, dataflow=dataflow or position.dataflow)
-            local: list[Var] = []
+            local: list[rx.Var] = []
             self._entered.add(id(block))
             for binding in block.bindings:
                 self.result.bindings.append(BindingSite(binding, dataflow, position.function))
                 shape_vars += self._bind(binding, inner, binding.span or span)
                 if binding.var is not None:
-                    (local if isinstance(binding.var, DataflowVar) else bound).append(binding.var)
+                    (local if isinstance(binding.var, rx.DataflowVar) else bound).append(
+                        binding.var
+                    )
             self._leave(local)
         self._expr(seq.body, position, seq.span or span)
         self._leave(bound)
         self._shape_vars.difference_update(shape_vars)
 
-    def _bind(self, binding: Binding, position: _Position, span: Span | None) -> Sequence[tir.Var]:
+    def _bind(
+        self, binding: rx.Binding, position: _Position, span: Span | None
+    ) -> Sequence[tir.Var]:
         """Visit a binding; returns the shape variables that it binds."""
         var, value = binding.var, binding.value
-        if isinstance(value, Function):
+        if isinstance(value, rx.Function):
             if var is not None:
                 self._enter(var, position.depth)
             name = var.name_hint if var is not None else "the function"
@@ -300,7 +283,7 @@ class Surveyor:
             self._expr(value, position, span)
             self._being_bound.discard(var)
         shape_vars: Sequence[tir.Var] = ()
-        if isinstance(binding, MatchCast):
+        if isinstance(binding, rx.MatchCast):
             self._annotation(binding.struct_info, "cast", span, _name(var), position)
             shape_vars = self._enter_shape_vars(definable_shape_vars(binding.struct_info))
         if var is not None:
@@ -310,26 +293,26 @@ class Surveyor:
             self._enter(var, position.depth)
         return shape_vars
 
-    def _expr(self, root: Expr, position: _Position, span: Span | None) -> None:
+    def _expr(self, root: rx.Expr, position: _Position, span: Span | None) -> None:
         """Visit an expression, its operands from left to right; scopes are visited recursively.
 
         Calls and tuples bind nothing, so a shared one is visited once.
         """
         if self._visits is not None:
             self._visits.spend()
-        waiting: list[tuple[Expr, Span | None]] = [(root, span)]
+        waiting: list[tuple[rx.Expr, Span | None]] = [(root, span)]
         visited: set[int] = set()
         while waiting:
             expr, outer = waiting.pop()
-            if isinstance(expr, (Call, TupleExpr, TupleGetItem)):
+            if isinstance(expr, (rx.Call, TupleExpr, rx.TupleGetItem)):
                 if id(expr) in visited:
                     continue
                 visited.add(id(expr))
             where = getattr(expr, "span", None) or outer
             match expr:
-                case Var():
+                case rx.Var():
                     self._use(expr, position, outer)
-                case Call(op=op, args=args, sinfo_args=sinfos):
+                case rx.Call(op=op, args=args, sinfo_args=sinfos):
                     site = CallSite(expr, position.function, position.dataflow, where)
                     self.result.calls.append(site)
                     for sinfo in sinfos:
@@ -339,44 +322,44 @@ class Surveyor:
                         waiting.append((op, where))
                 case TupleExpr(fields=fields):
                     waiting += [(f, where) for f in reversed(fields)]
-                case GlobalVar():
+                case rx.GlobalVar():
                     self._use_global(expr, outer)
-                case ShapeExpr(values=values):
+                case rx.ShapeExpr(values=values):
                     for value in values:
                         self._size(value, expr, None, where)
-                case PrimValue(value=value):
+                case rx.PrimValue(value=value):
                     self.result.prim_values.append((expr, where))
                     self._size(value, expr, None, where)
-                case TupleGetItem(tuple_value=value):
+                case rx.TupleGetItem(tuple_value=value):
                     waiting.append((value, where))
-                case If():
+                case rx.If():
                     if position.dataflow:
                         self.result.dataflow_ifs.append(expr)
                     for child in (expr.cond, expr.true_branch, expr.false_branch):
                         self._expr(child, position, where)
-                case SeqExpr():
+                case rx.SeqExpr():
                     self._sequence(expr, position, outer)
-                case Function():
+                case rx.Function():
                     local = FunctionSite(expr, "the function", position.function)
                     self.function(local, position.depth + 1)
-                case Expr():
+                case rx.Expr():
                     pass
                 case _:
                     self.result.non_expressions.append((expr, outer))
 
     def _use(
-        self, var: Var, position: _Position, span: Span | None, *, as_shape: bool = False
+        self, var: rx.Var, position: _Position, span: Span | None, *, as_shape: bool = False
     ) -> None:
         depth = self._depths.get(var)
         if depth is None:
             fault = self._var_fault(var)
-        elif isinstance(var, DataflowVar) and depth < position.depth:
+        elif isinstance(var, rx.DataflowVar) and depth < position.depth:
             fault = "captured"
         else:
             return
         self.result.var_faults.append(VarUse(var, fault, span, as_shape))
 
-    def _var_fault(self, var: Var) -> Fault:
+    def _var_fault(self, var: rx.Var) -> Fault:
         scope = self._definitions.scope_of.get(var)
         if scope is None:
             return "unbound"
@@ -384,9 +367,9 @@ class Surveyor:
             return "self"
         if var not in self._bound and id(scope) in self._entered:
             return "early"
-        return "block" if isinstance(var, DataflowVar) else "gone"
+        return "block" if isinstance(var, rx.DataflowVar) else "gone"
 
-    def _use_global(self, var: GlobalVar, span: Span | None) -> None:
+    def _use_global(self, var: rx.GlobalVar, span: Span | None) -> None:
         module = self.result.module
         if module is not None and var.name_hint not in module:
             self.result.var_faults.append(VarUse(var, "unbound", span))
@@ -413,22 +396,22 @@ class Surveyor:
             self.result.shape_var_faults.append(ShapeVarUse(var, fault, span, node, role, size))
 
     def _annotation(
-        self, root: StructInfo, role: Role, span: Span | None, owner: str, position: _Position
+        self, root: rx.StructInfo, role: Role, span: Span | None, owner: str, position: _Position
     ) -> None:
         """Visit an annotation with all nested struct infos (SC-16).
 
         A struct info without a position has that of the enclosing one.
         """
         cast_vars: set[tir.Var] = set()
-        waiting: list[tuple[StructInfo, frozenset[tir.Var] | None, Span | None]]
+        waiting: list[tuple[rx.StructInfo, frozenset[tir.Var] | None, Span | None]]
         waiting = [(root, None, span)]  # None: outside all Callables
         while waiting:
             sinfo, bound, outer = waiting.pop()
             where = getattr(sinfo, "span", None) or outer
             self.result.annotations.append(Annotation(sinfo, role, where, owner))
-            if isinstance(sinfo, FuncStructInfo):
+            if isinstance(sinfo, rx.FuncStructInfo):
                 bound = frozenset((*(bound or ()), *bound_shape_vars(sinfo)))
-            elif isinstance(sinfo, TensorStructInfo) and isinstance(sinfo.shape, Var):
+            elif isinstance(sinfo, rx.TensorStructInfo) and isinstance(sinfo.shape, rx.Var):
                 self._use(sinfo.shape, position, where, as_shape=True)
             for size in sizes_of(sinfo):
                 if role == "cast" and bound is None and isinstance(size, tir.Var):
@@ -441,15 +424,15 @@ class Surveyor:
 def _name(callee: object) -> str:
     if isinstance(callee, Op):
         return callee.name
-    if isinstance(callee, ExternFunc):
+    if isinstance(callee, rx.ExternFunc):
         return callee.global_symbol
     return getattr(callee, "name_hint", "") or "this"
 
 
-def survey(program: IRModule | BaseFunc) -> Survey:
+def survey(program: IRModule | rx.BaseFunc) -> Survey:
     """The survey of a module, or of a single Relax function."""
     if isinstance(program, IRModule):
         return Surveyor(program).module(program)
-    if isinstance(program, Function):
+    if isinstance(program, rx.Function):
         return Surveyor(None).single(program)
     return Survey(None)

@@ -8,15 +8,8 @@ from relaxpy.entry import user_facing
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.nodes import (
-    Function,
-    MatchCast,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Var,
-)
 from relaxpy.ir.relax.relations.shape_vars import (
     definable_shape_vars,
     free_shape_vars,
@@ -27,30 +20,30 @@ from relaxpy.ir.tir import expr as tir
 
 
 @user_facing
-def tir_vars_in_struct_info(sinfo: StructInfo) -> list[tir.Var]:
+def tir_vars_in_struct_info(sinfo: rx.StructInfo) -> list[tir.Var]:
     """The shape variables in `sinfo`, in order, including those that Callables bind."""
-    expect(sinfo, StructInfo)
+    expect(sinfo, rx.StructInfo)
     return list(dict.fromkeys(node for node in walk(sinfo) if isinstance(node, tir.Var)))
 
 
 @user_facing
-def definable_tir_vars_in_struct_info(sinfo: StructInfo) -> list[tir.Var]:
+def definable_tir_vars_in_struct_info(sinfo: rx.StructInfo) -> list[tir.Var]:
     """The shape variables that a value of this struct info determines, in order (WF-6a).
 
     These are a whole dimension, member or value outside Callables.
     """
-    expect(sinfo, StructInfo)
+    expect(sinfo, rx.StructInfo)
     return list(definable_shape_vars(sinfo))
 
 
 @user_facing
-def collect_non_negative_expressions(sinfo: StructInfo) -> list[tir.PrimExpr]:
+def collect_non_negative_expressions(sinfo: rx.StructInfo) -> list[tir.PrimExpr]:
     """The dimensions of tensors and shapes that are not literals, in order."""
-    expect(sinfo, StructInfo)
+    expect(sinfo, rx.StructInfo)
     sizes = [
         size
         for node in walk(sinfo)
-        if isinstance(node, (TensorStructInfo, ShapeStructInfo))
+        if isinstance(node, (rx.TensorStructInfo, rx.ShapeStructInfo))
         for size in sizes_of(node)
     ]
     return list(dict.fromkeys(size for size in sizes if not isinstance(size, tir.IntImm)))
@@ -58,25 +51,25 @@ def collect_non_negative_expressions(sinfo: StructInfo) -> list[tir.PrimExpr]:
 
 def _defined(node: Node) -> tuple[tir.Var, ...]:
     """The variables that a node itself defines."""
-    if isinstance(node, Function):
+    if isinstance(node, rx.Function):
         sinfos = [p.struct_info for p in node.params if p.struct_info is not None]
         return definable_shape_vars(*sinfos)
-    if isinstance(node, MatchCast):
+    if isinstance(node, rx.MatchCast):
         return definable_shape_vars(node.struct_info)
     return ()
 
 
 @user_facing
-def defined_symbolic_vars(func: Function) -> list[tir.Var]:
+def defined_symbolic_vars(func: rx.Function) -> list[tir.Var]:
     """The shape variables that parameters and match_casts in `func` define, in order."""
-    expect(func, Function)
+    expect(func, rx.Function)
     return list(_defined_in(func))
 
 
 @memoised
-def _defined_in(func: Function) -> tuple[tir.Var, ...]:
+def _defined_in(func: rx.Function) -> tuple[tir.Var, ...]:
     nodes = (func, *walk(func))  # the parameters of `func` come first
-    defining = (node for node in nodes if isinstance(node, (Function, MatchCast)))
+    defining = (node for node in nodes if isinstance(node, (rx.Function, rx.MatchCast)))
     return tuple(dict.fromkeys(var for node in defining for var in _defined(node)))
 
 
@@ -93,19 +86,19 @@ def used_shape_vars(root: Node, *, of_variables: bool = True) -> Iterator[tir.Va
             continue
         seen.add(id(node))
         match node:
-            case StructInfo():
+            case rx.StructInfo():
                 yield from free_shape_vars(node)
             case tir.PrimExpr():
                 yield from variables_of(node)
-            case Var(struct_info=sinfo):
+            case rx.Var(struct_info=sinfo):
                 waiting += [sinfo] if of_variables and sinfo is not None else []
             case _:
                 waiting += reversed(list(children(node)))
 
 
 @user_facing
-def free_symbolic_vars(func: Function) -> list[tir.Var]:
+def free_symbolic_vars(func: rx.Function) -> list[tir.Var]:
     """The shape variables that `func` uses and does not define, in order."""
-    expect(func, Function)
+    expect(func, rx.Function)
     defined = set(defined_symbolic_vars(func))
     return list(dict.fromkeys(var for var in used_shape_vars(func) if var not in defined))

@@ -11,25 +11,12 @@ from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    GlobalVar,
-    MatchCast,
-    StructInfo,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
 
 
 @user_facing
-def post_order_visit(expr: Node, fvisit: Callable[[Expr | Op], object]) -> None:
+def post_order_visit(expr: Node, fvisit: Callable[[rx.Expr | Op], object]) -> None:
     """Call `fvisit` on each expression in `expr` once, operands before their users.
 
     Errors:
@@ -39,78 +26,78 @@ def post_order_visit(expr: Node, fvisit: Callable[[Expr | Op], object]) -> None:
     if not callable(fvisit):
         raise MisuseError(f"fvisit is a function, found {fvisit!r:.60}", about=fvisit)
     for node in walk(expr):
-        if isinstance(node, (Expr, Op)):
+        if isinstance(node, (rx.Expr, Op)):
             fvisit(node)
 
 
-_DEFINING: Final = (Function, VarBinding, MatchCast)
+_DEFINING: Final = (rx.Function, rx.VarBinding, rx.MatchCast)
 
 
-def _defined(node: Node) -> Iterator[Var]:
-    if isinstance(node, Function):
+def _defined(node: Node) -> Iterator[rx.Var]:
+    if isinstance(node, rx.Function):
         yield from node.params
-    elif isinstance(node, (VarBinding, MatchCast)) and node.var is not None:
+    elif isinstance(node, (rx.VarBinding, rx.MatchCast)) and node.var is not None:
         yield node.var
 
 
-def occurring_vars(expr: Node) -> dict[Var, None]:
+def occurring_vars(expr: Node) -> dict[rx.Var, None]:
     """Every variable in `expr`, including those in the struct info of variables, in order."""
-    if isinstance(expr, Var):
+    if isinstance(expr, rx.Var):
         return _occurring([expr])
     return dict.fromkeys(_vars_in(expr))
 
 
 @memoised
-def _vars_in(node: Node) -> tuple[Var, ...]:
+def _vars_in(node: Node) -> tuple[rx.Var, ...]:
     return tuple(_occurring([node]))
 
 
-def _occurring(waiting: list[Node]) -> dict[Var, None]:
-    variables: dict[Var, None] = {}
+def _occurring(waiting: list[Node]) -> dict[rx.Var, None]:
+    variables: dict[rx.Var, None] = {}
     while waiting:
         for node in walk(waiting.pop()):
-            if isinstance(node, Var) and node not in variables:
+            if isinstance(node, rx.Var) and node not in variables:
                 variables[node] = None
                 waiting += _shapes(node)
     return variables
 
 
-def binding_operands(binding: Binding) -> list[Node]:
+def binding_operands(binding: rx.Binding) -> list[Node]:
     """The value of a binding, and the struct infos that it declares."""
     operands: list[Node] = [binding.value]
-    if isinstance(binding, MatchCast):
+    if isinstance(binding, rx.MatchCast):
         operands.append(binding.struct_info)
     if binding.var is not None and binding.var.struct_info is not None:
         operands.append(binding.var.struct_info)
     return operands
 
 
-def _shapes(var: Var) -> tuple[Var, ...]:
+def _shapes(var: rx.Var) -> tuple[rx.Var, ...]:
     """The variables that are shapes in the struct info of `var`."""
     return () if var.struct_info is None else _shapes_of(var.struct_info)
 
 
 @memoised
-def _shapes_of(sinfo: StructInfo) -> tuple[Var, ...]:
-    return tuple(node for node in walk(sinfo) if isinstance(node, Var))
+def _shapes_of(sinfo: rx.StructInfo) -> tuple[rx.Var, ...]:
+    return tuple(node for node in walk(sinfo) if isinstance(node, rx.Var))
 
 
 @user_facing
-def all_vars(expr: Expr) -> list[Var]:
+def all_vars(expr: rx.Expr) -> list[rx.Var]:
     """Every local variable in `expr`, each once, in order."""
     expect(expr, Node)
     return list(occurring_vars(expr))
 
 
 @user_facing
-def used_vars(expr: Expr) -> list[Var]:
+def used_vars(expr: rx.Expr) -> list[rx.Var]:
     """The variables that `expr` uses, each once, in order, including those in struct info.
 
     A variable that is only bound, or only a parameter, is not used.
     """
     expect(expr, Node)
-    variables: dict[Var, None] = {}
-    waiting = [expr] if isinstance(expr, Var) else list(_used_in(expr))
+    variables: dict[rx.Var, None] = {}
+    waiting = [expr] if isinstance(expr, rx.Var) else list(_used_in(expr))
     for var in waiting:
         if var not in variables:
             variables[var] = None
@@ -118,25 +105,25 @@ def used_vars(expr: Expr) -> list[Var]:
     return list(variables)
 
 
-def _used_in(root: Node) -> Iterator[Var]:
+def _used_in(root: Node) -> Iterator[rx.Var]:
     for node in walk(root):
         defined = tuple(_defined(node))
         for child in children(node):
-            if isinstance(child, Var) and child not in defined:
+            if isinstance(child, rx.Var) and child not in defined:
                 yield child
 
 
 @user_facing
-def bound_vars(expr: Node) -> list[Var]:
+def bound_vars(expr: Node) -> list[rx.Var]:
     """The variables that `expr` defines, in order: parameters and variables of bindings."""
     expect(expr, Node)
     nodes = list(walk(expr))
     defined = {var for node in nodes if isinstance(node, _DEFINING) for var in _defined(node)}
-    return [node for node in nodes if isinstance(node, Var) and node in defined]
+    return [node for node in nodes if isinstance(node, rx.Var) and node in defined]
 
 
 @user_facing
-def free_vars(expr: Expr) -> list[Var]:
+def free_vars(expr: rx.Expr) -> list[rx.Var]:
     """The variables in `expr` that it does not define, each once, in order."""
     expect(expr, Node)
     bound = set(bound_vars(expr))
@@ -144,30 +131,30 @@ def free_vars(expr: Expr) -> list[Var]:
 
 
 @user_facing
-def all_global_vars(expr: Expr) -> list[GlobalVar]:
+def all_global_vars(expr: rx.Expr) -> list[rx.GlobalVar]:
     """The functions of the module that `expr` mentions, each once, in order."""
     expect(expr, Node)
-    return [node for node in walk(expr) if isinstance(node, GlobalVar)]
+    return [node for node in walk(expr) if isinstance(node, rx.GlobalVar)]
 
 
-def _bindings(expr: Node) -> Iterator[Binding]:
+def _bindings(expr: Node) -> Iterator[rx.Binding]:
     for node in walk(expr):
-        if isinstance(node, (VarBinding, MatchCast)):
+        if isinstance(node, (rx.VarBinding, rx.MatchCast)):
             yield node
 
 
 @user_facing
-def get_var2val(func: Function) -> dict[Var, Expr]:
+def get_var2val(func: rx.Function) -> dict[rx.Var, rx.Expr]:
     """The value of each variable that `func` or a nested function binds."""
-    expect(func, Function)
+    expect(func, rx.Function)
     return {b.var: b.value for b in _bindings(func) if b.var is not None}
 
 
 @user_facing
-def name_to_binding(func: Function) -> dict[str, list[Binding]]:
+def name_to_binding(func: rx.Function) -> dict[str, list[rx.Binding]]:
     """The bindings in `func` by the name of their variable."""
-    expect(func, Function)
-    table: dict[str, list[Binding]] = {}
+    expect(func, rx.Function)
+    table: dict[str, list[rx.Binding]] = {}
     for binding in _bindings(func):
         if binding.var is not None:
             table.setdefault(binding.var.name_hint, []).append(binding)
@@ -175,38 +162,38 @@ def name_to_binding(func: Function) -> dict[str, list[Binding]]:
 
 
 @user_facing
-def udchain(dfb: DataflowBlock) -> dict[Var, list[Var]]:
+def udchain(dfb: rx.DataflowBlock) -> dict[rx.Var, list[rx.Var]]:
     """For each variable that a block binds or uses, the variables whose bindings use it."""
-    expect(dfb, BindingBlock)
-    uses: dict[Var, dict[Var, None]] = {}
+    expect(dfb, rx.BindingBlock)
+    uses: dict[rx.Var, dict[rx.Var, None]] = {}
     for binding in dfb.bindings:
         if binding.var is None:
             continue
         uses.setdefault(binding.var, {})
         for node in walk(binding.value):
-            if isinstance(node, Var):
+            if isinstance(node, rx.Var):
                 uses.setdefault(node, {})[binding.var] = None
     return {var: list(users) for var, users in uses.items()}
 
 
 @user_facing
-def dataflow_liveness_analysis(block: DataflowBlock) -> dict[Var, tuple[int, int]]:
+def dataflow_liveness_analysis(block: rx.DataflowBlock) -> dict[rx.Var, tuple[int, int]]:
     """The live range of each variable of a block, as indices of bindings.
 
     It begins with the binding of the variable, or with -1 for one that is bound before the block.
     It ends with the last use, or with the binding if there is no use. A Var outlives the block, so
     that its range ends with the number of bindings. Taking a field of a tuple does not use it.
     """
-    expect(block, BindingBlock)
-    ranges: dict[Var, tuple[int, int]] = {}
+    expect(block, rx.BindingBlock)
+    ranges: dict[rx.Var, tuple[int, int]] = {}
     count = len(block.bindings)
     for index, binding in enumerate(block.bindings):
         value = binding.value
-        used = free_vars(value) if isinstance(value, Function) else occurring_vars(value)
-        for var in () if isinstance(value, TupleGetItem) else used:
+        used = free_vars(value) if isinstance(value, rx.Function) else occurring_vars(value)
+        for var in () if isinstance(value, rx.TupleGetItem) else used:
             first, _ = ranges.get(var, (-1, -1))
-            ranges[var] = (first, index if isinstance(var, DataflowVar) else count)
+            ranges[var] = (first, index if isinstance(var, rx.DataflowVar) else count)
         if binding.var is not None:
-            last = index if isinstance(binding.var, DataflowVar) else count
+            last = index if isinstance(binding.var, rx.DataflowVar) else count
             ranges[binding.var] = (index, last)
     return ranges

@@ -7,31 +7,23 @@ from collections.abc import Iterator
 from relaxpy.errors import Diagnostic
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.survey import BIND_SHAPE_VAR, Annotation, Survey
-from relaxpy.ir.relax.nodes import (
-    Expr,
-    FuncStructInfo,
-    PrimStructInfo,
-    PrimValue,
-    ShapeExpr,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Var,
-)
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
 
 
-def _differing_ranks(sinfo: StructInfo) -> tuple[int, int] | None:
+def _differing_ranks(sinfo: rx.StructInfo) -> tuple[int, int] | None:
     """The number of dimensions and the declared `ndim`, if they differ."""
     match sinfo:
         case (
-            TensorStructInfo(shape=ShapeExpr(values=values))
-            | ShapeStructInfo(values=tuple() as values)
+            rx.TensorStructInfo(shape=rx.ShapeExpr(values=values))
+            | rx.ShapeStructInfo(values=tuple() as values)
         ):
             known = len(values)
-        case TensorStructInfo(shape=Expr(struct_info=ShapeStructInfo(ndim=known))) if known >= 0:
+        case rx.TensorStructInfo(shape=rx.Expr(struct_info=rx.ShapeStructInfo(ndim=known))) if (
+            known >= 0
+        ):
             pass
         case _:
             return None
@@ -39,14 +31,14 @@ def _differing_ranks(sinfo: StructInfo) -> tuple[int, int] | None:
 
 
 def _rank_faults(
-    survey: Survey, rule: str, kinds: tuple[type[StructInfo], ...], roles: tuple[str, ...] | None
+    survey: Survey, rule: str, kinds: tuple[type[rx.StructInfo], ...], roles: tuple[str, ...] | None
 ) -> Iterator[Diagnostic]:
     for note in survey.annotations:
         if not isinstance(note.sinfo, kinds) or (roles is not None and note.role not in roles):
             continue
         ranks = _differing_ranks(note.sinfo)
         if ranks is not None:
-            what = "tensor" if isinstance(note.sinfo, TensorStructInfo) else "shape"
+            what = "tensor" if isinstance(note.sinfo, rx.TensorStructInfo) else "shape"
             yield Diagnostic(
                 f"the annotation of {note.owner} gives a {what} {ranks[0]} dimensions and ndim "
                 f"{ranks[1]}",
@@ -58,25 +50,27 @@ def _rank_faults(
 
 def variable_rank(survey: Survey) -> Iterator[Diagnostic]:
     """WF-10: in a variable's annotation `ndim` is the number of dimensions."""
-    return _rank_faults(survey, "WF-10", (TensorStructInfo, ShapeStructInfo), ("param", "var"))
+    return _rank_faults(
+        survey, "WF-10", (rx.TensorStructInfo, rx.ShapeStructInfo), ("param", "var")
+    )
 
 
 def tensor_rank(survey: Survey) -> Iterator[Diagnostic]:
     """WF-14d: a shape has `ndim` dimensions."""
-    return _rank_faults(survey, "WF-14d", (TensorStructInfo,), None)
+    return _rank_faults(survey, "WF-14d", (rx.TensorStructInfo,), None)
 
 
 def shape_rank(survey: Survey) -> Iterator[Diagnostic]:
     """WF-15b: `values` has `ndim` members."""
-    return _rank_faults(survey, "WF-15b", (ShapeStructInfo,), None)
+    return _rank_faults(survey, "WF-15b", (rx.ShapeStructInfo,), None)
 
 
 def tensor_shape_kind(survey: Survey) -> Iterator[Diagnostic]:
     """WF-14a: the shape of a tensor is absent, a Var, or a ShapeExpr."""
     for note in survey.annotations:
         sinfo = note.sinfo
-        if isinstance(sinfo, TensorStructInfo) and not isinstance(
-            sinfo.shape, (Var, ShapeExpr, type(None))
+        if isinstance(sinfo, rx.TensorStructInfo) and not isinstance(
+            sinfo.shape, (rx.Var, rx.ShapeExpr, type(None))
         ):
             yield Diagnostic(
                 f"the shape in the annotation of {note.owner} is a {type(sinfo.shape).__name__}",
@@ -99,7 +93,7 @@ def shape_variable_scope(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def _size_faults(
-    survey: Survey, rule: str, kind: type[StructInfo], what: str
+    survey: Survey, rule: str, kind: type[rx.StructInfo], what: str
 ) -> Iterator[Diagnostic]:
     for use in survey.shape_var_faults:
         if isinstance(use.node, kind) and use.role in ("var", "sinfo_arg"):
@@ -113,22 +107,22 @@ def _size_faults(
 
 def tensor_sizes(survey: Survey) -> Iterator[Diagnostic]:
     """WF-14c: the shape variables of a tensor's shape are in scope."""
-    return _size_faults(survey, "WF-14c", TensorStructInfo, "the shape of a tensor")
+    return _size_faults(survey, "WF-14c", rx.TensorStructInfo, "the shape of a tensor")
 
 
 def shape_sizes(survey: Survey) -> Iterator[Diagnostic]:
     """WF-15a: the shape variables of a shape's members are in scope."""
-    return _size_faults(survey, "WF-15a", ShapeStructInfo, "a shape")
+    return _size_faults(survey, "WF-15a", rx.ShapeStructInfo, "a shape")
 
 
 def scalar_sizes(survey: Survey) -> Iterator[Diagnostic]:
     """WF-16: the shape variables of a scalar's value are in scope."""
-    return _size_faults(survey, "WF-16", PrimStructInfo, "the value of a scalar")
+    return _size_faults(survey, "WF-16", rx.PrimStructInfo, "the value of a scalar")
 
 
-def _functions(survey: Survey) -> Iterator[tuple[Annotation, FuncStructInfo]]:
+def _functions(survey: Survey) -> Iterator[tuple[Annotation, rx.FuncStructInfo]]:
     for note in survey.annotations:
-        if isinstance(note.sinfo, FuncStructInfo):
+        if isinstance(note.sinfo, rx.FuncStructInfo):
             yield note, note.sinfo
 
 
@@ -175,7 +169,7 @@ def scalar_literal(survey: Survey) -> Iterator[Diagnostic]:
                 "write an integer, a float, or arithmetic on shape variables",
             )
     for use in survey.shape_var_faults:
-        if isinstance(use.node, PrimValue):
+        if isinstance(use.node, rx.PrimValue):
             yield Diagnostic(
                 f"shape variable {use.var.name} in a PrimValue is not in scope here",
                 "WF-18",
@@ -188,7 +182,7 @@ def scalar_datatype(survey: Survey) -> Iterator[Diagnostic]:
     """WF-19: a scalar has a datatype."""
     for note in survey.annotations:
         sinfo = note.sinfo
-        if isinstance(sinfo, PrimStructInfo) and (
+        if isinstance(sinfo, rx.PrimStructInfo) and (
             sinfo.dtype.is_void or sinfo.dtype.family == "handle"
         ):
             yield Diagnostic(
@@ -202,7 +196,7 @@ def scalar_datatype(survey: Survey) -> Iterator[Diagnostic]:
 def datatypes(survey: Survey) -> Iterator[Diagnostic]:
     """WF-20: datatypes are those of DT-2, DT-3, DT-4 and DT-8."""
     for note in survey.annotations:
-        if isinstance(note.sinfo, (TensorStructInfo, PrimStructInfo)):
+        if isinstance(note.sinfo, (rx.TensorStructInfo, rx.PrimStructInfo)):
             defect = note.sinfo.dtype.relax_defect
             if defect is not None:
                 yield Diagnostic(
@@ -219,7 +213,7 @@ def scalar_value_datatype(survey: Survey) -> Iterator[Diagnostic]:
     for note in survey.annotations:
         sinfo = note.sinfo
         if (
-            isinstance(sinfo, PrimStructInfo)
+            isinstance(sinfo, rx.PrimStructInfo)
             and sinfo.value is not None
             and sinfo.value.dtype != sinfo.dtype
         ):

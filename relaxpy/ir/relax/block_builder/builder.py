@@ -12,27 +12,13 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, Span
 from relaxpy.ir.core.node import Attrs, as_attrs
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable, as_gvar
 from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
 from relaxpy.ir.relax.block_builder.normalize import Normalizer, is_leaf
 from relaxpy.ir.relax.block_builder.signatures import Signatures
 from relaxpy.ir.relax.block_builder.te_call import KernelTable, call_te, with_gradient
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    BindingBlock,
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    MatchCast,
-    SeqExpr,
-    StructInfo,
-    Var,
-    VarBinding,
-    as_struct_info,
-    convert_to_expr,
-)
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.relax.nodes.evaluation import evaluating
 from relaxpy.ir.relax.nodes.naming import set_name
@@ -45,7 +31,7 @@ class _OpenFunction:
     """A function of the module that is being built, `depth` scopes below the outermost one."""
 
     name: str
-    params: tuple[Var, ...] | None
+    params: tuple[rx.Var, ...] | None
     attrs: Attrs
     pure: bool
     private: bool
@@ -53,9 +39,9 @@ class _OpenFunction:
     is_complete: bool = False
 
 
-def _as_params(params: Var | Sequence[Var]) -> tuple[Var, ...]:
-    if isinstance(params, (Var, list, tuple)):
-        return (params,) if isinstance(params, Var) else tuple(params)
+def _as_params(params: rx.Var | Sequence[rx.Var]) -> tuple[rx.Var, ...]:
+    if isinstance(params, (rx.Var, list, tuple)):
+        return (params,) if isinstance(params, rx.Var) else tuple(params)
     raise MisuseError(f"parameters are a Var or a list of them, found {params!r:.60}", about=params)
 
 
@@ -81,7 +67,7 @@ class BlockBuilder:
         self._out = Emitter(copy, Signatures(copy))
         self._table = FunctionTable(copy, self._out.declare_global)
         self._out.ctx.suppress_warnings = suppress_warnings
-        self._preceding: list[BindingBlock] = []
+        self._preceding: list[rx.BindingBlock] = []
         self._normalizer = Normalizer(self._out)
         self._normalizer.add_callee = self._add_callee
         self._normalizer.builder = lambda: self
@@ -94,9 +80,9 @@ class BlockBuilder:
         builders = _active.get()
         return builders[-1] if builders else None
 
-    def _derived(self, func: BaseFunc) -> BaseFunc:
+    def _derived(self, func: rx.BaseFunc) -> rx.BaseFunc:
         """The function with its struct info, which is derived unless it is known."""
-        if isinstance(func, Function) and func.struct_info is None:
+        if isinstance(func, rx.Function) and func.struct_info is None:
             return self._normalizer.function(func)
         return func
 
@@ -104,7 +90,7 @@ class BlockBuilder:
     def function(
         self,
         name: str,
-        params: Var | Sequence[Var] | None = None,
+        params: rx.Var | Sequence[rx.Var] | None = None,
         attrs: Mapping[str, object] | None = None,
         pure: bool = True,
         private: bool = False,
@@ -168,18 +154,18 @@ class BlockBuilder:
         """End the DataflowBlock."""
         self._out.end_dataflow()
 
-    def _begin_binding_block(self, origin: BindingBlock | None = None) -> None:
+    def _begin_binding_block(self, origin: rx.BindingBlock | None = None) -> None:
         """Begin a block that `_end_block` returns, inside or outside a function.
 
         `_end_block` returns `origin` itself if the block has the same bindings.
         """
         self._out.open_block(dataflow=False, origin=origin)
 
-    def _begin_dataflow_block(self, origin: BindingBlock | None = None) -> None:
+    def _begin_dataflow_block(self, origin: rx.BindingBlock | None = None) -> None:
         """Begin a DataflowBlock that `_end_block` returns, inside or outside a function."""
         self._out.open_block(dataflow=True, origin=origin)
 
-    def _end_block(self) -> BindingBlock:
+    def _end_block(self) -> rx.BindingBlock:
         """End the block that was begun last, and return it.
 
         Errors:
@@ -189,7 +175,7 @@ class BlockBuilder:
         self._preceding += preceding
         return block
 
-    def take_preceding_blocks(self) -> list[BindingBlock]:
+    def take_preceding_blocks(self) -> list[rx.BindingBlock]:
         """The blocks that precede the one that `_end_block` returned.
 
         There are some when a sequence with a DataflowBlock was bound in it (NF-16).
@@ -207,11 +193,11 @@ class BlockBuilder:
         expr: object,
         name_hint: str = "",
         *,
-        annotation: StructInfo | None = None,
+        annotation: rx.StructInfo | None = None,
         output: bool = False,
-        var: Var | None = None,
+        var: rx.Var | None = None,
         span: Span | None = None,
-    ) -> Var:
+    ) -> rx.Var:
         """Bind `expr` to a new variable and return that; lists and numbers become expressions.
 
         `annotation` is the declared struct info of the variable (DER-18, DER-19, DER-20). With
@@ -222,7 +208,7 @@ class BlockBuilder:
             StructInfoError: the expression or its annotation is rejected, or it is an impure call
                 in a dataflow block (PU-5). `about` is the operand at fault.
         """
-        value = self._normalizer.value(convert_to_expr(expr))
+        value = self._normalizer.value(rx.convert_to_expr(expr))
         if annotation is not None:
             var = self._annotated(name_hint, annotation, var, output=output, span=span)
         return self._out.bind(value, var, hint=name_hint, output=output, span=span)
@@ -230,20 +216,20 @@ class BlockBuilder:
     def _annotated(
         self,
         name_hint: str,
-        annotation: StructInfo,
-        var: Var | None,
+        annotation: rx.StructInfo,
+        var: rx.Var | None,
         *,
         output: bool,
         span: Span | None,
-    ) -> Var:
+    ) -> rx.Var:
         """The variable to bind: a new one with the annotation, unless `var` has struct info."""
         if var is None:
-            annotation = as_struct_info(annotation)
+            annotation = rx.as_struct_info(annotation)
             return self._out.new_variable(name_hint, annotation, output=output, span=span)
         return var if var.struct_info is not None else type(var)(var.name_hint, annotation, span)
 
     @user_facing
-    def emit_output(self, output: object, name_hint: str = "") -> Var:
+    def emit_output(self, output: object, name_hint: str = "") -> rx.Var:
         """Bind `output` to a variable that outlives the dataflow block.
 
         Errors:
@@ -257,15 +243,15 @@ class BlockBuilder:
     def match_cast(
         self,
         value: object,
-        struct_info: StructInfo,
+        struct_info: rx.StructInfo,
         name_hint: str = "",
         *,
-        annotation: StructInfo | None = None,
+        annotation: rx.StructInfo | None = None,
         bind: bool = True,
         output: bool = False,
-        var: Var | None = None,
+        var: rx.Var | None = None,
         span: Span | None = None,
-    ) -> Var | None:
+    ) -> rx.Var | None:
         """Check `value` against `struct_info` at run time and bind it; without `bind`, only check.
 
         A new shape variable that is a dimension of `struct_info` is bound by the cast.
@@ -273,12 +259,12 @@ class BlockBuilder:
         Errors:
             StructInfoError: `struct_info` does not fit the annotation of the variable (DER-25).
         """
-        expr = self._normalizer.value(convert_to_expr(value))
+        expr = self._normalizer.value(rx.convert_to_expr(value))
         if annotation is not None:
             var = self._annotated(name_hint, annotation, var, output=output, span=span)
         return self._out.cast(
             expr,
-            as_struct_info(struct_info),
+            rx.as_struct_info(struct_info),
             var,
             bind=bind,
             hint=name_hint,
@@ -287,15 +273,15 @@ class BlockBuilder:
         )
 
     @user_facing
-    def emit_normalized(self, binding: VarBinding | MatchCast) -> Var | None:
+    def emit_normalized(self, binding: rx.VarBinding | rx.MatchCast) -> rx.Var | None:
         """Add a binding whose value is in normal form, and return its variable.
 
         Errors:
             MisuseError (also TypeError): `binding` is not a binding.
         """
-        if not isinstance(binding, (VarBinding, MatchCast)):
+        if not isinstance(binding, (rx.VarBinding, rx.MatchCast)):
             raise MisuseError(f"expected a binding, found {binding!r:.60}", about=binding)
-        if isinstance(binding, VarBinding):
+        if isinstance(binding, rx.VarBinding):
             return self._out.bind(binding.value, binding.var, span=binding.span, origin=binding)
         return self._out.cast(
             binding.value,
@@ -307,17 +293,17 @@ class BlockBuilder:
         )
 
     @user_facing
-    def normalize(self, expr: Expr) -> Expr:
+    def normalize(self, expr: rx.Expr) -> rx.Expr:
         """`expr` in normal form with its struct info; its operands are bound in the open block.
 
         Errors:
             BuilderStateError: something must be bound, and no scope is open.
         """
-        if isinstance(expr, SeqExpr):
+        if isinstance(expr, rx.SeqExpr):
             return self._normalizer.sequence(expr)
         return self._normalizer.value(expr)
 
-    def evaluate(self, expr: Expr, *, shared: bool = False) -> Expr:
+    def evaluate(self, expr: rx.Expr, *, shared: bool = False) -> rx.Expr:
         """`expr` as a value that is bound once, before anything that is bound after this call.
 
         A following `emit` may still name it, unless something else is bound first. It is `shared`
@@ -346,12 +332,12 @@ class BlockBuilder:
         """Drop the expression that was evaluated last, unless it is bound already."""
         self._out.deferred = None
 
-    def evaluated(self, expr: Expr) -> Expr:
+    def evaluated(self, expr: rx.Expr) -> rx.Expr:
         """The variable to which `expr` was bound when it was evaluated, else `expr` itself."""
         bound = self._out.bound_value(expr) if self._out.remembers else None
-        return bound if isinstance(bound, Var) else expr
+        return bound if isinstance(bound, rx.Var) else expr
 
-    def name_evaluated(self, expr: Expr, name: str, kind: type[Var]) -> Var | None:
+    def name_evaluated(self, expr: rx.Expr, name: str, kind: type[rx.Var]) -> rx.Var | None:
         """Name the variable to which `expr` was bound; None if it cannot have this name or kind.
 
         A variable that a program has named is not renamed; a variable only refers to it then.
@@ -366,13 +352,13 @@ class BlockBuilder:
         return var
 
     @user_facing
-    def normalize_function(self, func: Function) -> Function:
+    def normalize_function(self, func: rx.Function) -> rx.Function:
         """`func` in normal form with its struct info."""
         return self._normalizer.function(func)
 
     @user_facing
     def begin_scope(
-        self, params: Var | Sequence[Var] | None = None, shape_vars: Sequence[tir.Var] = ()
+        self, params: rx.Var | Sequence[rx.Var] | None = None, shape_vars: Sequence[tir.Var] = ()
     ) -> None:
         """Begin a SeqExpr, as for a branch or the body of a local function.
 
@@ -382,7 +368,7 @@ class BlockBuilder:
         self._out.scope.is_explicit = True
 
     @user_facing
-    def add_params(self, params: Var | Sequence[Var]) -> None:
+    def add_params(self, params: rx.Var | Sequence[rx.Var]) -> None:
         """Make parameters, and the shape variables that they define, visible in this scope.
 
         Errors:
@@ -391,7 +377,7 @@ class BlockBuilder:
         self._out.add_params(_as_params(params))
 
     @contextmanager
-    def inner_scope(self, params: Sequence[Var] | None = None) -> Iterator[None]:
+    def inner_scope(self, params: Sequence[rx.Var] | None = None) -> Iterator[None]:
         """A scope in which `params` and what they define are visible, for a visit of expressions.
 
         The bindings that are left in it are dropped.
@@ -403,9 +389,9 @@ class BlockBuilder:
     @overload
     def end_scope(self) -> None: ...
     @overload
-    def end_scope(self, result: object) -> SeqExpr: ...
+    def end_scope(self, result: object) -> rx.SeqExpr: ...
     @user_facing
-    def end_scope(self, result: object = None) -> SeqExpr | None:
+    def end_scope(self, result: object = None) -> rx.SeqExpr | None:
         """End the scope that `begin_scope` began; the SeqExpr with `result`, or None without one.
 
         Errors:
@@ -417,17 +403,17 @@ class BlockBuilder:
         if result is None:
             self._out.drop_scope()
             return None
-        return self._out.close_scope(self._normalizer.leaf(convert_to_expr(result)))
+        return self._out.close_scope(self._normalizer.leaf(rx.convert_to_expr(result)))
 
     def scope_is_empty(self) -> bool:
         """Whether nothing was emitted in the innermost scope."""
         return not any(block.bindings for block in self._out.scope.blocks)
 
-    def declare(self, var: Var) -> None:
+    def declare(self, var: rx.Var) -> None:
         """Make `var` visible before it is bound: a local function may call itself (SC-4)."""
         self._out.declare(var)
 
-    def lookup_binding(self, var: Var) -> Expr | None:
+    def lookup_binding(self, var: rx.Var) -> rx.Expr | None:
         """The value that `var` is bound to, or None for a parameter."""
         return self._out.values.get(var)
 
@@ -441,7 +427,7 @@ class BlockBuilder:
         return self._out.ctx
 
     @user_facing
-    def struct_info_of(self, expr: Expr) -> StructInfo:
+    def struct_info_of(self, expr: rx.Expr) -> rx.StructInfo:
         """The struct info of a leaf, or of an expression that has been derived.
 
         Errors:
@@ -451,8 +437,8 @@ class BlockBuilder:
 
     @user_facing
     def emit_func_output(
-        self, output: object, params: Var | Sequence[Var] | None = None
-    ) -> GlobalVar:
+        self, output: object, params: rx.Var | Sequence[rx.Var] | None = None
+    ) -> rx.GlobalVar:
         """Complete the innermost function, which returns `output`, and add it to the module.
 
         Errors:
@@ -474,20 +460,20 @@ class BlockBuilder:
             opened.params = _as_params(params)
             self._out.add_params(opened.params)
         assert opened.params is not None
-        body = self._out.close_scope(self._normalizer.leaf(convert_to_expr(output)))
+        body = self._out.close_scope(self._normalizer.leaf(rx.convert_to_expr(output)))
         attrs, name = opened.attrs, self._table.free_name(opened.name)
         if not opened.private and "global_symbol" not in attrs:
             attrs = attrs.updated({"global_symbol": name})
-        func = Function(tuple(opened.params), body, None, opened.pure, attrs)
+        func = rx.Function(tuple(opened.params), body, None, opened.pure, attrs)
         opened.is_complete = True
         return self.add_func(self._out.finish_function(func), name)
 
-    def declare_global(self, gvar: GlobalVar, struct_info: StructInfo) -> None:
+    def declare_global(self, gvar: rx.GlobalVar, struct_info: rx.StructInfo) -> None:
         """Declare the signature of a function of the module that is defined later."""
-        self._out.declare_global(as_gvar(gvar).name_hint, as_struct_info(struct_info))
+        self._out.declare_global(as_gvar(gvar).name_hint, rx.as_struct_info(struct_info))
 
     @user_facing
-    def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
+    def add_func(self, func: rx.BaseFunc, func_name: str) -> rx.GlobalVar:
         """Add `func` to the module, under its name followed by a number if the name is taken.
 
         If the module has a structurally equal function, that one is used instead.
@@ -495,11 +481,11 @@ class BlockBuilder:
         check_name(func_name, "the name of a function")
         return self._table.add(self._derived(func), func_name)
 
-    def _add_callee(self, func: BaseFunc, symbol: str) -> GlobalVar:
+    def _add_callee(self, func: rx.BaseFunc, symbol: str) -> rx.GlobalVar:
         reserved = {*self._out.ctx.signatures, *(opened.name for opened in self._functions)}
         return self._table.add_with_callees(func, symbol, reserved)
 
-    def has_func(self, gvar: GlobalVar, func: BaseFunc) -> bool:
+    def has_func(self, gvar: rx.GlobalVar, func: rx.BaseFunc) -> bool:
         """Whether `gvar` is `func`, or a structurally equal function, in the module."""
         return self._table.has(gvar, func)
 
@@ -511,7 +497,7 @@ class BlockBuilder:
         primfunc_name_hint: str | None = None,
         primfunc_attrs: Mapping[str, object] | None = None,
         **kwargs: object,
-    ) -> Call:
+    ) -> rx.Call:
         """A call of the kernel that computes the tensor expressions that `func` returns.
 
         `func` receives a placeholder for each tensor, lists for shapes and tuples, scalar
@@ -534,7 +520,7 @@ class BlockBuilder:
         kwargs: Mapping[str, object],
         *,
         name: str | None,
-    ) -> Call:
+    ) -> rx.Call:
         """As `call_te`, for a `func` that depends on its arguments alone: kernels are reused."""
         return call_te(self, func, args, kwargs, name=name, reuse=True)
 
@@ -545,7 +531,7 @@ class BlockBuilder:
         *args: object,
         name_hint: str = "",
         **options: Any,
-    ) -> Var:
+    ) -> rx.Var:
         """Bind the result of `call_te` to a new variable and return that."""
         return self.emit(self.call_te(func, *args, **options), name_hint)
 
@@ -557,7 +543,7 @@ class BlockBuilder:
         te_grad_name: str,
         te_grad_kwargs: Mapping[str, object] | None = None,
         **options: Any,
-    ) -> Call:
+    ) -> rx.Call:
         """As `call_te`, with the gradient that is registered as `te_grad_name`.
 
         The gradient will be called with the arguments of `func` and `te_grad_kwargs`.
@@ -576,13 +562,13 @@ class BlockBuilder:
         te_grad_kwargs: Mapping[str, object] | None = None,
         name_hint: str = "",
         **options: Any,
-    ) -> Var:
+    ) -> rx.Var:
         """Bind the result of `call_te_with_grad` to a new variable and return that."""
         options |= {"te_grad_name": te_grad_name, "te_grad_kwargs": te_grad_kwargs}
         return self.emit(self.call_te_with_grad(func, *args, **options), name_hint)
 
     @user_facing
-    def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
+    def update_func(self, gv: rx.GlobalVar, updated_func: rx.BaseFunc) -> None:
         """Replace the function `gv` of the module."""
         self._table.set(as_gvar(gv), self._derived(updated_func))
 

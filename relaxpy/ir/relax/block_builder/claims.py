@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from relaxpy.errors import Diagnostic
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    FuncStructInfo,
-    Function,
-    If,
-    SeqExpr,
-    StructInfo,
-    Tuple,
-    TupleGetItem,
-)
+from relaxpy.ir.relax import nodes as rx
 
 
 class FalseClaims:
@@ -21,9 +11,11 @@ class FalseClaims:
 
     def __init__(self) -> None:
         self.diagnostics: list[Diagnostic] = []
-        self._nodes: set[Expr] = set()
+        self._nodes: set[rx.Expr] = set()
 
-    def add(self, node: Expr, declared: StructInfo, derived: StructInfo, rule: str) -> None:
+    def add(
+        self, node: rx.Expr, declared: rx.StructInfo, derived: rx.StructInfo, rule: str
+    ) -> None:
         """Report that `node` declares more than can be derived, unless an operand does so."""
         if node in self._nodes:
             return
@@ -39,7 +31,7 @@ class FalseClaims:
                 )
             )
 
-    def add_form(self, call: Call) -> None:
+    def add_form(self, call: rx.Call) -> None:
         """Report that the normalisation of its operator would change `call`."""
         if call not in self._nodes:
             self._nodes.add(call)
@@ -51,19 +43,19 @@ class FalseClaims:
                 )
             )
 
-    def _repeats_operand(self, node: Expr) -> bool:
+    def _repeats_operand(self, node: rx.Expr) -> bool:
         """Whether the claim of `node` only follows from that of an operand, which is false."""
         false = self._nodes
         match node:
-            case Tuple(fields=fields):
+            case rx.Tuple(fields=fields):
                 return node.has_field_sinfos and not false.isdisjoint(fields)
-            case TupleGetItem(tuple_value=value, index=index) if value in false:
-                return node.struct_info == TupleGetItem(value, index).struct_info
-            case SeqExpr(body=body):
+            case rx.TupleGetItem(tuple_value=value, index=index) if value in false:
+                return node.struct_info == rx.TupleGetItem(value, index).struct_info
+            case rx.SeqExpr(body=body):
                 return body in false and node.struct_info == body.struct_info
-            case If(true_branch=yes, false_branch=no):
+            case rx.If(true_branch=yes, false_branch=no):
                 return any(s in false and node.struct_info == s.struct_info for s in (yes, no))
-            case Function(body=body, struct_info=FuncStructInfo(ret=ret)):
+            case rx.Function(body=body, struct_info=rx.FuncStructInfo(ret=ret)):
                 return body in false and ret == body.struct_info
             case _:
                 return False

@@ -10,6 +10,7 @@ from operator import is_
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyError, Span, WellFormedError
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import (
     check_annotation,
     check_match_cast,
@@ -19,25 +20,6 @@ from relaxpy.ir.relax.block_builder.infer import (
     is_pure_call,
 )
 from relaxpy.ir.relax.block_builder.signatures import Signatures
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    FuncStructInfo,
-    Function,
-    If,
-    MatchCast,
-    ObjectStructInfo,
-    SeqExpr,
-    StructInfo,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.relax.relations import alpha_rename, definable_shape_vars, erase_to_well_defined
 from relaxpy.ir.relax.relations.context import Context, Except
@@ -52,12 +34,12 @@ class Block:
     """A block that is being built; `origin` is the block that it may turn out to equal."""
 
     dataflow: bool
-    origin: BindingBlock | None
-    bindings: list[Binding] = field(default_factory=list)
+    origin: rx.BindingBlock | None
+    bindings: list[rx.Binding] = field(default_factory=list)
 
-    def finish(self) -> BindingBlock:
+    def finish(self) -> rx.BindingBlock:
         """The block: `origin` itself if the bindings are the same."""
-        kind = DataflowBlock if self.dataflow else BindingBlock
+        kind = rx.DataflowBlock if self.dataflow else rx.BindingBlock
         if self.origin is None:
             return kind(tuple(self.bindings))
         old = self.origin.bindings
@@ -76,15 +58,15 @@ class Scope:
     """
 
     blocks: list[Block] = field(default_factory=list)
-    variables: list[Var] = field(default_factory=list)
+    variables: list[rx.Var] = field(default_factory=list)
     shape_vars: list[tir.Var] = field(default_factory=list)
-    params: list[Var] = field(default_factory=list)
+    params: list[rx.Var] = field(default_factory=list)
     param_shape_vars: list[tir.Var] = field(default_factory=list)
     sizes: list[tir.Var] = field(default_factory=list)
     dataflow: bool = False
-    local: set[Var] = field(default_factory=set)
-    erased: list[Var] = field(default_factory=list)
-    impure: Call | None = None
+    local: set[rx.Var] = field(default_factory=set)
+    erased: list[rx.Var] = field(default_factory=list)
+    impure: rx.Call | None = None
     is_explicit: bool = False
 
 
@@ -101,12 +83,12 @@ class Emitter:
         self.ctx = Context(signatures=signatures, find_function=mod.find_function)
         self.scopes: list[Scope] = []
         self.remembers = False
-        self.evaluated: dict[Expr, Var] = {}
-        self.unnamed: set[Var] = set()
-        self.deferred: Expr | None = None
+        self.evaluated: dict[rx.Expr, rx.Var] = {}
+        self.unnamed: set[rx.Var] = set()
+        self.deferred: rx.Expr | None = None
         self.shared = False
-        self.values: dict[Var, Expr] = {}
-        self._finished: dict[SeqExpr, Call | None] = {}
+        self.values: dict[rx.Var, rx.Expr] = {}
+        self._finished: dict[rx.SeqExpr, rx.Call | None] = {}
         self._names: dict[str, int] = {}
 
     @property
@@ -139,7 +121,7 @@ class Emitter:
         self._names[candidate] = 0
         return candidate
 
-    def open_scope(self, params: Sequence[Var] = (), sizes: Iterable[tir.Var] = ()) -> None:
+    def open_scope(self, params: Sequence[rx.Var] = (), sizes: Iterable[tir.Var] = ()) -> None:
         """Begin a SeqExpr in which `params`, what they define, and `sizes` are visible.
 
         Errors:
@@ -153,12 +135,12 @@ class Emitter:
             self.drop_scope()
             raise
 
-    def add_params(self, params: Sequence[Var], sizes: Iterable[tir.Var] = ()) -> None:
+    def add_params(self, params: Sequence[rx.Var], sizes: Iterable[tir.Var] = ()) -> None:
         """Make parameters, and shape variables that are new in them, visible (DER-15, DER-16)."""
         scope = self.scope
         sinfos = []
         for param in params:
-            if not isinstance(param, Var):
+            if not isinstance(param, rx.Var):
                 raise MisuseError(
                     f"a parameter is a Var, found {type(param).__name__} {param!r:.60}",
                     rule="AST-11",
@@ -181,7 +163,7 @@ class Emitter:
                 known.add(size)
                 log.append(size)
 
-    def _add_sizes(self, sinfos: Iterable[StructInfo], log: list[tir.Var]) -> None:
+    def _add_sizes(self, sinfos: Iterable[rx.StructInfo], log: list[tir.Var]) -> None:
         """Note that a tensor has no dimension below 0, where a value has these struct infos."""
         known = self.ctx.sizes
         for size in dimension_vars(*sinfos):
@@ -189,7 +171,7 @@ class Emitter:
                 known.add(size)
                 log.append(size)
 
-    def close_scope(self, result: Expr, original: SeqExpr | None = None) -> SeqExpr:
+    def close_scope(self, result: rx.Expr, original: rx.SeqExpr | None = None) -> rx.SeqExpr:
         """End the SeqExpr with `result`, a leaf, and return it: `original` if that is the same.
 
         Its struct info is erased to what remains in scope, parameters included (DER-13, DER-14).
@@ -210,7 +192,7 @@ class Emitter:
             or not all(map(is_, blocks, seq.blocks))
         ):
             span = original.span if original is not None else result.span
-            seq = SeqExpr(blocks, result, struct_info=sinfo, span=span)
+            seq = rx.SeqExpr(blocks, result, struct_info=sinfo, span=span)
         self._finished[seq] = scope.impure
         self.drop_scope()
         return seq
@@ -236,15 +218,15 @@ class Emitter:
             while len(self.scopes) > depth:
                 self.drop_scope()
 
-    def is_finished(self, seq: SeqExpr) -> bool:
+    def is_finished(self, seq: rx.SeqExpr) -> bool:
         """Whether this emitter built `seq`, which therefore is in normal form and derived."""
         return seq in self._finished
 
-    def open_block(self, *, dataflow: bool, origin: BindingBlock | None) -> None:
+    def open_block(self, *, dataflow: bool, origin: rx.BindingBlock | None) -> None:
         """Begin a block outside any sequence; `origin` is returned if nothing changes."""
         self.scopes.append(Scope(dataflow=dataflow, blocks=[Block(dataflow, origin)]))
 
-    def close_block(self) -> list[BindingBlock]:
+    def close_block(self) -> list[rx.BindingBlock]:
         """End the block that `open_block` began; blocks that its bindings split off precede it.
 
         Its variables stay visible in the enclosing scope, except for DataflowVars (SC-7, SC-8). A
@@ -262,11 +244,11 @@ class Emitter:
             self.scope.shape_vars += ended.shape_vars
             self.scope.sizes += ended.sizes
         blocks = [block.finish() for block in ended.blocks if block.bindings]
-        if blocks and isinstance(blocks[-1], DataflowBlock) is ended.dataflow:
+        if blocks and isinstance(blocks[-1], rx.DataflowBlock) is ended.dataflow:
             return blocks
-        return [*blocks, DataflowBlock(()) if ended.dataflow else BindingBlock(())]
+        return [*blocks, rx.DataflowBlock(()) if ended.dataflow else rx.BindingBlock(())]
 
-    def begin_dataflow(self, origin: BindingBlock | None = None) -> None:
+    def begin_dataflow(self, origin: rx.BindingBlock | None = None) -> None:
         """Begin a DataflowBlock, or continue one that has just ended (NF-9)."""
         self.flush()
         scope = self.scope
@@ -288,11 +270,11 @@ class Emitter:
             self._rename_bound_shape_vars(var)
         scope.local, scope.erased = set(), []
 
-    def begin_block(self, origin: BindingBlock) -> None:
+    def begin_block(self, origin: rx.BindingBlock) -> None:
         """Begin an ordinary block, or continue one (NF-8)."""
         self._block(self.scope, origin)
 
-    def _block(self, scope: Scope, origin: BindingBlock | None = None) -> Block:
+    def _block(self, scope: Scope, origin: rx.BindingBlock | None = None) -> Block:
         """The block for the next binding: the last one if it fits (NF-8, NF-9, NF-10, NF-11)."""
         while scope.blocks and not scope.blocks[-1].bindings:
             scope.blocks.pop()
@@ -300,7 +282,7 @@ class Emitter:
             scope.blocks.append(Block(scope.dataflow, origin))
         return scope.blocks[-1]
 
-    def _append(self, scope: Scope, binding: Binding) -> None:
+    def _append(self, scope: Scope, binding: rx.Binding) -> None:
         blocks = scope.blocks
         if blocks and blocks[-1].dataflow is scope.dataflow:
             blocks[-1].bindings.append(binding)
@@ -313,28 +295,28 @@ class Emitter:
         self.ctx.variables.add(var)
         self._rename_bound_shape_vars(var)
         self.values[var] = binding.value
-        if scope.dataflow and isinstance(var, DataflowVar):
+        if scope.dataflow and isinstance(var, rx.DataflowVar):
             scope.local.add(var)
 
-    def _note_effects(self, value: Expr, scope: Scope) -> None:
+    def _note_effects(self, value: rx.Expr, scope: Scope) -> None:
         """Check PU-5 in a dataflow block; elsewhere store the first impure call (PU-15, PU-16)."""
-        if isinstance(value, Call):
+        if isinstance(value, rx.Call):
             if scope.dataflow:
                 check_pure_here(value, self.ctx)
             elif scope.impure is None and not is_pure_call(value, self.ctx):
                 scope.impure = value
-        elif isinstance(value, If) and scope.impure is None:
+        elif isinstance(value, rx.If) and scope.impure is None:
             for branch in (value.true_branch, value.false_branch):
                 scope.impure = scope.impure or self._finished.get(branch)
 
     # --- values that are evaluated before they are bound
 
-    def defer(self, value: Expr, *, shared: bool) -> None:
+    def defer(self, value: rx.Expr, *, shared: bool) -> None:
         """Make `value`, in normal form and derived, the next value that is bound."""
         self.flush()
         self.deferred, self.shared = value, shared
 
-    def flush(self) -> Var | None:
+    def flush(self) -> rx.Var | None:
         """Bind the deferred expression and return its variable; None if there is none.
 
         Errors:
@@ -349,7 +331,7 @@ class Emitter:
             error.located(value.span)
             raise
 
-    def _with_deferred_bound(self, value: Expr, *, changes: bool) -> Expr:
+    def _with_deferred_bound(self, value: rx.Expr, *, changes: bool) -> rx.Expr:
         """The value to bind for `value`, after the deferred expression is bound.
 
         If that is `value` itself, it is bound only once. But if variables of Python refer to it and
@@ -364,12 +346,12 @@ class Emitter:
         var = self.flush()
         return var if deferred is value and var is not None else value
 
-    def remember(self, value: Expr, var: Var) -> None:
+    def remember(self, value: rx.Expr, var: rx.Var) -> None:
         """Store the variable to which `value` is bound."""
-        if isinstance(value, (Call, TupleGetItem, If, Function)):
+        if isinstance(value, (rx.Call, rx.TupleGetItem, rx.If, rx.Function)):
             self.evaluated[value] = var
 
-    def bound_value(self, value: Expr) -> Expr | None:
+    def bound_value(self, value: rx.Expr) -> rx.Expr | None:
         """The variable to which `value` is bound, or `value` itself if it is deferred.
 
         Errors:
@@ -380,7 +362,7 @@ class Emitter:
         var = self.evaluated.get(value)
         if var is None or var in self.ctx.variables:
             return var
-        if isinstance(value, Call) and not is_pure_call(value, self.ctx):
+        if isinstance(value, rx.Call) and not is_pure_call(value, self.ctx):
             raise WellFormedError(
                 "the result of this call is not visible here: the branch or function of the call "
                 "has ended",
@@ -392,14 +374,14 @@ class Emitter:
 
     def bind(
         self,
-        value: Expr,
-        var: Var | None = None,
+        value: rx.Expr,
+        var: rx.Var | None = None,
         *,
         hint: str = "",
         output: bool = False,
         span: Span | None = None,
-        origin: VarBinding | None = None,
-    ) -> Var:
+        origin: rx.VarBinding | None = None,
+    ) -> rx.Var:
         """Bind `value`, in normal form and derived, to `var` or to a new variable, and return it.
 
         The struct info of `var` is its annotation (DER-18, DER-19, DER-20); a `var` without struct
@@ -414,7 +396,7 @@ class Emitter:
         value = self._with_deferred_bound(value, changes=changes)
         self._note_effects(value, scope)
         sinfo = self.ctx.sinfo_of(value)
-        rule = "DER-22" if isinstance(value, Function) else "DER-18"
+        rule = "DER-22" if isinstance(value, rx.Function) else "DER-18"
         is_unnamed = var is None and not hint
         var = self._variable(scope, var, sinfo, value, hint, rule, output=output, span=span)
         if self.remembers and not changes:
@@ -422,22 +404,22 @@ class Emitter:
             if is_unnamed:
                 self.unnamed.add(var)
         if origin is None or origin.var is not var or origin.value is not value:
-            origin = VarBinding(var, value, span)
+            origin = rx.VarBinding(var, value, span)
         self._append(scope, origin)
         return var
 
     def cast(
         self,
-        value: Expr,
-        sinfo: StructInfo,
-        var: Var | None = None,
+        value: rx.Expr,
+        sinfo: rx.StructInfo,
+        var: rx.Var | None = None,
         *,
         bind: bool = True,
         hint: str = "",
         output: bool = False,
         span: Span | None = None,
-        origin: MatchCast | None = None,
-    ) -> Var | None:
+        origin: rx.MatchCast | None = None,
+    ) -> rx.Var | None:
         """Cast `value`, in normal form and derived, to `sinfo`; without `bind` only check it.
 
         Errors:
@@ -458,28 +440,28 @@ class Emitter:
                 self.unnamed.add(bound)
         same = origin is not None and origin.value is value and origin.struct_info is sinfo
         if origin is None or not same or origin.var is not bound:
-            origin = MatchCast(bound, value, sinfo, span)
+            origin = rx.MatchCast(bound, value, sinfo, span)
         self._append(scope, origin)
         return bound
 
     def _variable(
         self,
         scope: Scope,
-        var: Var | None,
-        sinfo: StructInfo,
-        value: Expr,
+        var: rx.Var | None,
+        sinfo: rx.StructInfo,
+        value: rx.Expr,
         hint: str,
         rule: str,
         *,
         output: bool,
         span: Span | None,
-    ) -> Var:
+    ) -> rx.Var:
         """The variable to bind: `var` if it has the right struct info, or else a new one.
 
         DER-12: the struct info of a variable that outlives its dataflow block mentions no variable
         that ends there. Inside the block more is known of it.
         """
-        local = scope.dataflow and not output if var is None else isinstance(var, DataflowVar)
+        local = scope.dataflow and not output if var is None else isinstance(var, rx.DataflowVar)
         annotation = None if var is None else var.struct_info
         if var is not None and annotation is not None:
             if annotation is not sinfo:
@@ -500,14 +482,14 @@ class Emitter:
         return var
 
     def new_variable(
-        self, hint: str, sinfo: StructInfo, *, output: bool = False, span: Span | None = None
-    ) -> Var:
+        self, hint: str, sinfo: rx.StructInfo, *, output: bool = False, span: Span | None = None
+    ) -> rx.Var:
         """A variable of the kind that the open block binds, with a unique name."""
         if self.scope.dataflow and not output:
-            return DataflowVar(self.unique_name(hint or "lv"), sinfo, span)
-        return Var(self.unique_name(hint or "gv"), sinfo, span)
+            return rx.DataflowVar(self.unique_name(hint or "lv"), sinfo, span)
+        return rx.Var(self.unique_name(hint or "gv"), sinfo, span)
 
-    def finish_function(self, func: Function) -> Function:
+    def finish_function(self, func: rx.Function) -> rx.Function:
         """`func`, whose body is finished, with its struct info; itself if it has that already.
 
         Errors:
@@ -526,9 +508,9 @@ class Emitter:
         return func if func.struct_info == sinfo else replace(func, struct_info=sinfo)
 
     @contextmanager
-    def _shape_vars_of(self, params: Sequence[Var]) -> Iterator[None]:
+    def _shape_vars_of(self, params: Sequence[rx.Var]) -> Iterator[None]:
         added: list[tir.Var] = []
-        sinfos = [p.struct_info or ObjectStructInfo() for p in params]
+        sinfos = [p.struct_info or rx.ObjectStructInfo() for p in params]
         self._add_shape_vars(definable_shape_vars(*sinfos), added)
         try:
             with known_inside(self.ctx.sizes, *sinfos):
@@ -536,20 +518,20 @@ class Emitter:
         finally:
             self.ctx.shape_vars.difference_update(added)
 
-    def declare(self, var: Var) -> None:
+    def declare(self, var: rx.Var) -> None:
         """Make `var` visible before it is bound: a function may call itself (DER-21)."""
         self.ctx.variables.add(var)
         self._rename_bound_shape_vars(var)
 
-    def _rename_bound_shape_vars(self, var: Var) -> None:
+    def _rename_bound_shape_vars(self, var: rx.Var) -> None:
         """DER-51: rename shape variables that a Callable binds, so that they are not in scope."""
         sinfo, sinfo_by_var = var.struct_info, self.ctx.sinfo_by_var
-        if isinstance(sinfo, (FuncStructInfo, TupleStructInfo)) and var not in sinfo_by_var:
+        if isinstance(sinfo, (rx.FuncStructInfo, rx.TupleStructInfo)) and var not in sinfo_by_var:
             renamed = alpha_rename(sinfo, self.ctx.shape_vars)
             if renamed is not sinfo:
                 sinfo_by_var[var] = renamed
 
-    def declare_global(self, name: str, sinfo: StructInfo) -> None:
+    def declare_global(self, name: str, sinfo: rx.StructInfo) -> None:
         """Declare the signature of a function of the module."""
         self.ctx.signatures[name] = sinfo
         self.ctx.renamed.pop(name, None)

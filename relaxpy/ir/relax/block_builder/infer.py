@@ -7,21 +7,7 @@ from typing import cast
 from relaxpy.errors import Span, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    ExternFunc,
-    FuncStructInfo,
-    Function,
-    GlobalVar,
-    If,
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import infer_op_call
 from relaxpy.ir.relax.relations import (
     Compatibility,
@@ -40,10 +26,10 @@ from relaxpy.ir.relax.relations.sizes import over_sizes_info, simplified_shapes
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
-def callee_name(callee: Expr | Op) -> str:
+def callee_name(callee: rx.Expr | Op) -> str:
     """The name of a callee in messages."""
     match callee:
-        case ExternFunc(global_symbol=name):
+        case rx.ExternFunc(global_symbol=name):
             return f"packed function {name}"
         case Op(name=name):
             return name
@@ -51,7 +37,7 @@ def callee_name(callee: Expr | Op) -> str:
             return getattr(callee, "name_hint", "the function")
 
 
-def infer_call(call: Call, ctx: Context) -> StructInfo:
+def infer_call(call: rx.Call, ctx: Context) -> rx.StructInfo:
     """The struct info of a call whose callee and arguments have theirs.
 
     Dimensions are simplified by what is known of their signs, and a shape with a very large one is
@@ -67,7 +53,7 @@ def infer_call(call: Call, ctx: Context) -> StructInfo:
     return sinfo if call.sinfo_args else simplified_shapes(sinfo, ctx.sizes)
 
 
-def apply_signature(sinfo: StructInfo, call: Call, ctx: Context) -> StructInfo:
+def apply_signature(sinfo: rx.StructInfo, call: rx.Call, ctx: Context) -> rx.StructInfo:
     """The struct info of a call of a callee with this struct info (DER-37, DER-38, DER-42).
 
     The shape variables that it binds occur nowhere else (DER-51).
@@ -75,13 +61,13 @@ def apply_signature(sinfo: StructInfo, call: Call, ctx: Context) -> StructInfo:
     Errors:
         StructInfoError: the callee is not a function, or the arguments do not fit.
     """
-    if not isinstance(sinfo, FuncStructInfo):
+    if not isinstance(sinfo, rx.FuncStructInfo):
         raise StructInfoTypeError(
             f"{callee_name(call.op)} is {sinfo}, which cannot be called",
             rule="DER-37",
-            span=written_at(cast("Expr", call.op)),
+            span=written_at(cast("rx.Expr", call.op)),
             hint="declare with R.match_cast that it is a function"
-            if isinstance(sinfo, ObjectStructInfo)
+            if isinstance(sinfo, rx.ObjectStructInfo)
             else None,
             about=call.op,
         )
@@ -90,7 +76,7 @@ def apply_signature(sinfo: StructInfo, call: Call, ctx: Context) -> StructInfo:
             raise StructInfoError(
                 f"{callee_name(call.op)} has neither params nor derive_func",
                 rule="WF-17b",
-                span=written_at(cast("Expr", call.op)),
+                span=written_at(cast("rx.Expr", call.op)),
                 about=call.op,
             )
         return sinfo.derive_func.func(call, ctx)
@@ -98,13 +84,15 @@ def apply_signature(sinfo: StructInfo, call: Call, ctx: Context) -> StructInfo:
 
 
 def _call_closure(
-    call: Call, sinfo: FuncStructInfo, params: tuple[StructInfo, ...], ctx: Context
-) -> StructInfo:
+    call: rx.Call, sinfo: rx.FuncStructInfo, params: tuple[rx.StructInfo, ...], ctx: Context
+) -> rx.StructInfo:
     """The result of a callee with parameters (DER-39, DER-40, DER-41, DER-42, DER-51)."""
     name = callee_name(call.op)
     if len(call.args) != len(params):
-        extra = call.args[len(params)] if len(call.args) > len(params) else cast("Expr", call.op)
-        kernel = isinstance(call.op, GlobalVar) and isinstance(ctx.function_of(call.op), PrimFunc)
+        extra = call.args[len(params)] if len(call.args) > len(params) else cast("rx.Expr", call.op)
+        kernel = isinstance(call.op, rx.GlobalVar) and isinstance(
+            ctx.function_of(call.op), PrimFunc
+        )
         raise StructInfoTypeError(
             f"{name} takes {counted(len(params), 'argument')}, found {len(call.args)}",
             rule="DER-39",
@@ -123,17 +111,22 @@ def _call_closure(
     return erase_to_well_defined(substitute_info(sinfo.ret, images), Except(()), Except(unmapped))
 
 
-def _computes_shapes(call: Call, ctx: Context) -> bool:
+def _computes_shapes(call: rx.Call, ctx: Context) -> bool:
     """Whether a call is of a kernel over dimensions, which VMShapeLower adds to lowered programs.
 
     Its argument has the right size, and users could not change what a warning is about.
     """
-    func = ctx.function_of(call.op) if isinstance(call.op, GlobalVar) else None
+    func = ctx.function_of(call.op) if isinstance(call.op, rx.GlobalVar) else None
     return isinstance(func, PrimFunc) and bool(func.attrs.get("tir.is_host_func", False))
 
 
 def check_argument(
-    what: str, arg: Expr, actual: StructInfo, expected: StructInfo, call: Call, ctx: Context
+    what: str,
+    arg: rx.Expr,
+    actual: rx.StructInfo,
+    expected: rx.StructInfo,
+    call: rx.Call,
+    ctx: Context,
 ) -> None:
     """DER-41: raise an error if an argument is incompatible, or warn if it may be."""
     compatibility = _compatibility(actual, expected, ctx)
@@ -150,7 +143,7 @@ def check_argument(
     )
 
 
-def _compatibility(actual: StructInfo, expected: StructInfo, ctx: Context) -> Compatibility:
+def _compatibility(actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context) -> Compatibility:
     """Whether a value fits what is expected of it, given the signs of dimensions."""
     result = check_compatibility(actual, expected, ctx.shape_vars)
     if result is Compatibility.POSSIBLE and ctx.sizes:
@@ -159,40 +152,42 @@ def _compatibility(actual: StructInfo, expected: StructInfo, ctx: Context) -> Co
     return result
 
 
-def _because(actual: StructInfo, expected: StructInfo, ctx: Context) -> str:
+def _because(actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context) -> str:
     reason = explain_incompatibility(actual, expected, ctx.shape_vars)
     return f": {reason}" if reason else ""
 
 
-def _incompatible(actual: StructInfo, expected: StructInfo) -> type[StructInfoError]:
+def _incompatible(actual: rx.StructInfo, expected: rx.StructInfo) -> type[StructInfoError]:
     """The class of the error: a wrong kind or datatype is also a TypeError."""
     same = type(actual) is type(expected)
-    if isinstance(actual, TensorStructInfo) and isinstance(expected, TensorStructInfo):
+    if isinstance(actual, rx.TensorStructInfo) and isinstance(expected, rx.TensorStructInfo):
         same = actual.dtype == expected.dtype
     return StructInfoError if same else StructInfoTypeError
 
 
-def cast_hint(actual: StructInfo, expected: StructInfo, ctx: Context) -> str | None:
+def cast_hint(actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context) -> str | None:
     """SI-15: the match_cast to write where more must be known; None if it cannot succeed."""
-    if isinstance(actual, FuncStructInfo) or provably_disjoint(actual, expected, ctx.shape_vars):
+    if isinstance(actual, rx.FuncStructInfo) or provably_disjoint(actual, expected, ctx.shape_vars):
         return None
     return f"declare what it is first: R.match_cast(..., {expected})"
 
 
 _HINTS_FOR_INDICES = {
-    TensorStructInfo: "to index a tensor use R.take or R.strided_slice",
-    ShapeStructInfo: "name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))",
+    rx.TensorStructInfo: "to index a tensor use R.take or R.strided_slice",
+    rx.ShapeStructInfo: "name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))",
 }
 
 
-def infer_tuple_get_item(value: Expr, index: int, span: Span | None, ctx: Context) -> StructInfo:
+def infer_tuple_get_item(
+    value: rx.Expr, index: int, span: Span | None, ctx: Context
+) -> rx.StructInfo:
     """DER-32, DER-33: the struct info of field `index` of `value`.
 
     Errors:
         StructInfoError: the value is not known to be a tuple, or has fewer fields.
     """
     sinfo = ctx.sinfo_of(value)
-    if not isinstance(sinfo, TupleStructInfo):
+    if not isinstance(sinfo, rx.TupleStructInfo):
         raise StructInfoTypeError(
             f"[{index}] needs a tuple, found {sinfo}",
             rule="DER-32",
@@ -210,28 +205,28 @@ def infer_tuple_get_item(value: Expr, index: int, span: Span | None, ctx: Contex
     return sinfo.fields[index]
 
 
-def check_condition(cond: Expr, ctx: Context) -> None:
+def check_condition(cond: rx.Expr, ctx: Context) -> None:
     """Check that a condition is a Boolean tensor of rank 0 (DER-9).
 
     Errors:
         StructInfoError: it is not, or not known to be.
     """
     sinfo = ctx.sinfo_of(cond)
-    if isinstance(sinfo, TensorStructInfo) and sinfo.ndim == 0 and sinfo.dtype.is_bool:
+    if isinstance(sinfo, rx.TensorStructInfo) and sinfo.ndim == 0 and sinfo.dtype.is_bool:
         return
-    expected = TensorStructInfo((), "bool")  # type: ignore[arg-type]
+    expected = rx.TensorStructInfo((), "bool")  # type: ignore[arg-type]
     raise StructInfoTypeError(
         f"a condition is a Boolean tensor of rank 0, found {sinfo}",
         rule="DER-9",
         span=written_at(cond),
         hint="R.logical_and(..., R.const(True)) makes a tensor of it"
-        if isinstance(sinfo, PrimStructInfo) and sinfo.dtype.is_bool
+        if isinstance(sinfo, rx.PrimStructInfo) and sinfo.dtype.is_bool
         else cast_hint(sinfo, expected, ctx),
         about=cond,
     )
 
 
-def infer_if(expr: If, ctx: Context) -> StructInfo:
+def infer_if(expr: rx.If, ctx: Context) -> rx.StructInfo:
     """DER-9, DER-10: the least upper bound of the branches.
 
     Errors:
@@ -246,10 +241,10 @@ def infer_if(expr: If, ctx: Context) -> StructInfo:
 def check_annotation(
     what: str,
     rule: str,
-    actual: StructInfo,
-    annotation: StructInfo,
+    actual: rx.StructInfo,
+    annotation: rx.StructInfo,
     *,
-    about: Expr,
+    about: rx.Expr,
     ctx: Context,
 ) -> None:
     """Check that a value fits its annotation (DER-18, DER-20, DER-25, DER-45); warn if it may not.
@@ -276,7 +271,7 @@ def check_annotation(
     )
 
 
-def check_match_cast(value: Expr, sinfo: StructInfo, ctx: Context) -> None:
+def check_match_cast(value: rx.Expr, sinfo: rx.StructInfo, ctx: Context) -> None:
     """Warn if a cast cannot succeed (DER-26)."""
     actual = ctx.sinfo_of(value)
     if not provably_disjoint(actual, sinfo, ctx.shape_vars):
@@ -286,28 +281,28 @@ def check_match_cast(value: Expr, sinfo: StructInfo, ctx: Context) -> None:
     ctx.warn(message, rule="DER-26", about=(value,))
 
 
-def signature_of(func: Function) -> FuncStructInfo:
+def signature_of(func: rx.Function) -> rx.FuncStructInfo:
     """The signature that a function declares, whose parameters have struct info (DER-1, DER-44)."""
-    return function_sinfo(func, func.ret_struct_info or ObjectStructInfo())
+    return function_sinfo(func, func.ret_struct_info or rx.ObjectStructInfo())
 
 
-def function_sinfo(func: Function, ret: StructInfo) -> FuncStructInfo:
+def function_sinfo(func: rx.Function, ret: rx.StructInfo) -> rx.FuncStructInfo:
     """DER-43: the signature that callers see, in which shapes that are parameters are unknown."""
     scope, shape_vars = Except(func.params), Except(())
     params = tuple(
-        erase_to_well_defined(p.struct_info or ObjectStructInfo(), scope, shape_vars)
+        erase_to_well_defined(p.struct_info or rx.ObjectStructInfo(), scope, shape_vars)
         for p in func.params
     )
     ret = erase_to_well_defined(ret, scope, shape_vars)
-    return FuncStructInfo(params, ret, func.is_pure, span=func.span)
+    return rx.FuncStructInfo(params, ret, func.is_pure, span=func.span)
 
 
-def is_pure_call(call: Call, ctx: Context) -> bool:
+def is_pure_call(call: rx.Call, ctx: Context) -> bool:
     """Whether the callee declares that this call is pure (PU-12, PU-13, PU-14, LEG-15)."""
     callee = call.op
     if isinstance(callee, Op):
         return callee.record.pure is True
-    if isinstance(callee, ExternFunc):
+    if isinstance(callee, rx.ExternFunc):
         if call.attrs.get("pure") is True or ctx.is_pure_callee(callee):
             return True
         registered: bool = hooks.call("packed_is_pure", callee.global_symbol)
@@ -315,7 +310,7 @@ def is_pure_call(call: Call, ctx: Context) -> bool:
     return ctx.is_pure_callee(callee)
 
 
-def check_pure_here(call: Call, ctx: Context) -> None:
+def check_pure_here(call: rx.Call, ctx: Context) -> None:
     """Check that a call inside a dataflow block is pure (PU-5, WF-7d).
 
     Errors:
@@ -331,7 +326,7 @@ def check_pure_here(call: Call, ctx: Context) -> None:
         )
 
 
-def check_purity(func: Function, impure: Call | None) -> None:
+def check_purity(func: rx.Function, impure: rx.Call | None) -> None:
     """Check that a function makes no impure call if it is declared pure (PU-8, PU-9).
 
     Errors:

@@ -13,6 +13,7 @@ from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.claims import FalseClaims
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.infer import (
@@ -22,36 +23,7 @@ from relaxpy.ir.relax.block_builder.infer import (
     is_pure_call,
     signature_of,
 )
-from relaxpy.ir.relax.block_builder.own_forms import KERNEL_CALLS, own_form, with_written_operands
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    DataTypeImm,
-    Expr,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    If,
-    MatchCast,
-    ObjectStructInfo,
-    PrimStructInfo,
-    PrimValue,
-    SeqExpr,
-    ShapeExpr,
-    StringImm,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
+from relaxpy.ir.relax.block_builder.own_forms import own_form, with_written_operands
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank
@@ -62,26 +34,35 @@ from relaxpy.ir.tir.substitution import substitute
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
-S = TypeVar("S", bound=StructInfo)
-N = TypeVar("N", Call, If, TupleGetItem)
+S = TypeVar("S", bound=rx.StructInfo)
+N = TypeVar("N", rx.Call, rx.If, rx.TupleGetItem)
 
 ATOMS: frozenset[type] = frozenset(
-    (Var, DataflowVar, GlobalVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm)
+    (
+        rx.Var,
+        rx.DataflowVar,
+        rx.GlobalVar,
+        rx.Constant,
+        rx.ShapeExpr,
+        rx.PrimValue,
+        rx.StringImm,
+        rx.DataTypeImm,
+    )
 )
-_VARIABLES = frozenset((Var, DataflowVar))
+_VARIABLES = frozenset((rx.Var, rx.DataflowVar))
 MAX_RULES: Final = 50
 """How many normalisations of operators may follow one from another."""
 _VISIT_COST = 16
 """How many times as long as a visit of a node it takes to normalise a sequence or an operand."""
 
 
-def is_leaf(expr: Expr) -> bool:
+def is_leaf(expr: rx.Expr) -> bool:
     """NF-1, NF-3: a variable, a literal, or a tuple of leaves."""
     waiting = [expr]
-    seen: set[Tuple] = set()
+    seen: set[rx.Tuple] = set()
     while waiting:
         part = waiting.pop()
-        if type(part) is Tuple:
+        if type(part) is rx.Tuple:
             if part not in seen:
                 seen.add(part)
                 waiting += part.fields
@@ -90,7 +71,7 @@ def is_leaf(expr: Expr) -> bool:
     return True
 
 
-def is_callee(call: Call, index: int) -> bool:
+def is_callee(call: rx.Call, index: int) -> bool:
     """NF-4: whether argument `index` is the function that the operator calls; it stays unbound."""
     if index or not isinstance(call.op, Op):
         return False
@@ -98,38 +79,38 @@ def is_callee(call: Call, index: int) -> bool:
     return kind is not None and kind.callee_is_operand
 
 
-def is_normal_value(expr: Expr) -> bool:
+def is_normal_value(expr: rx.Expr) -> bool:
     """NF-2, NF-4, NF-13: a leaf, or an operation whose operands are leaves."""
     match expr:
-        case Call(op=op, args=args):
-            if not (type(op) in ATOMS or isinstance(op, (Op, ExternFunc))):
+        case rx.Call(op=op, args=args):
+            if not (type(op) in ATOMS or isinstance(op, (Op, rx.ExternFunc))):
                 return False
             return all(
-                is_leaf(a) or (isinstance(a, ExternFunc) and is_callee(expr, i))
+                is_leaf(a) or (isinstance(a, rx.ExternFunc) and is_callee(expr, i))
                 for i, a in enumerate(args)
             )
-        case TupleGetItem(tuple_value=value):
+        case rx.TupleGetItem(tuple_value=value):
             return is_leaf(value)
-        case If(cond=cond):
+        case rx.If(cond=cond):
             return is_leaf(cond)
-        case Function() | ExternFunc():
+        case rx.Function() | rx.ExternFunc():
             return True
         case _:
             return is_leaf(expr)
 
 
-def _is_normal_leaf(value: Expr) -> bool:
+def _is_normal_leaf(value: rx.Expr) -> bool:
     """Whether a value in normal form is a leaf: a tuple in normal form has leaves as fields."""
-    return type(value) in ATOMS or type(value) is Tuple
+    return type(value) in ATOMS or type(value) is rx.Tuple
 
 
 @dataclass(slots=True, eq=False)
 class _Pending:
     """An expression whose operands are being normalised; `done` are the leaves so far."""
 
-    node: Expr
-    operands: Sequence[Expr]
-    done: list[Expr] = field(default_factory=list)
+    node: rx.Expr
+    operands: Sequence[rx.Expr]
+    done: list[rx.Expr] = field(default_factory=list)
 
 
 class Normalizer:
@@ -145,16 +126,16 @@ class Normalizer:
     def __init__(self, emitter: Emitter, false_claims: FalseClaims | None = None) -> None:
         self.out = emitter
         self._false_claims = false_claims
-        self._vars: dict[Var, Var] = {}
+        self._vars: dict[rx.Var, rx.Var] = {}
         self._shape_vars: dict[tir.Var, tir.PrimExpr] = {}
         self._visits: VisitBudget | None = None
         #: Adds a public function that is an operand to the module that is built, if there is one.
-        self.add_callee: Callable[[BaseFunc, str], GlobalVar] | None = None
+        self.add_callee: Callable[[rx.BaseFunc, str], rx.GlobalVar] | None = None
         #: The builder that rules of operators use.
         self.builder: Callable[[], BlockBuilder] | None = None
         self._rules_inside = 0
 
-    def value(self, expr: Expr) -> Expr:
+    def value(self, expr: rx.Expr) -> rx.Expr:
         """`expr` as the value of a binding, after its operands are bound.
 
         Errors:
@@ -164,24 +145,24 @@ class Normalizer:
             known = self.out.bound_value(expr)
             if known is not None:
                 return known
-        if type(expr) is Call and self._is_final(expr):
+        if type(expr) is rx.Call and self._is_final(expr):
             return self._derive_call(expr, expr)
         return self._atom(expr) if type(expr) in ATOMS else self._value(expr)
 
-    def leaf(self, expr: Expr) -> Expr:
+    def leaf(self, expr: rx.Expr) -> rx.Expr:
         """`expr` as a leaf: if it is not one, the variable to which it is bound (NF-12, NF-13)."""
         value = self.value(expr)
         return value if _is_normal_leaf(value) else self.out.bind(value, span=expr.span)
 
-    def _is_final(self, call: Call) -> bool:
+    def _is_final(self, call: rx.Call) -> bool:
         """Whether a call needs nothing but its own struct info, as most do."""
         if self._shape_vars or (self._vars and call.sinfo_args):
             return False
         op = call.op
-        called = type(op) is Op or type(op) is ExternFunc or self._are_final((op,))
+        called = type(op) is Op or type(op) is rx.ExternFunc or self._are_final((op,))
         return called and self._are_final(call.args)
 
-    def _are_final(self, args: tuple[Expr, ...]) -> bool:
+    def _are_final(self, args: tuple[rx.Expr, ...]) -> bool:
         """Whether these are leaves that have struct info and need no replacement."""
         ctx, replaced = self.out.ctx, self._vars
         for arg in args:
@@ -191,14 +172,14 @@ class Normalizer:
                     return False
                 if replaced and arg in replaced:
                     return False
-            elif kind is Tuple:
-                if arg.struct_info is None or not self._are_final(cast("Tuple", arg).fields):
+            elif kind is rx.Tuple:
+                if arg.struct_info is None or not self._are_final(cast("rx.Tuple", arg).fields):
                     return False
             elif kind not in ATOMS:
                 return False
         return True
 
-    def _value(self, root: Expr) -> Expr:
+    def _value(self, root: rx.Expr) -> rx.Expr:
         """The value of `root` after its operands: the callee, then the arguments in order (NF-17).
 
         `bound` maps pure calls and tuples to their leaves, so that a node that occurs again is
@@ -206,7 +187,7 @@ class Normalizer:
         wherever it occurs, which may be too often.
         """
         stack: list[_Pending] = []
-        bound: dict[Expr, Expr] = {}
+        bound: dict[rx.Expr, rx.Expr] = {}
         visits = VisitBudget(root)
         value = self._begin(root, stack)
         while stack:
@@ -220,7 +201,7 @@ class Normalizer:
                 value = bound.get(operand)
                 if value is None and self.out.remembers:
                     value = self.out.bound_value(operand)
-                if value is None and isinstance(operand, BaseFunc):
+                if value is None and isinstance(operand, rx.BaseFunc):
                     value = self._global_var(operand)
                 if value is None:
                     value = self._begin(operand, stack)
@@ -230,63 +211,71 @@ class Normalizer:
         assert value is not None
         return value
 
-    def _global_var(self, func: BaseFunc) -> GlobalVar | None:
+    def _global_var(self, func: rx.BaseFunc) -> rx.GlobalVar | None:
         """The GlobalVar of a public function that is an operand, if a module is being built."""
         symbol = func.attrs.get("global_symbol")
-        if self.add_callee is None or not isinstance(symbol, str) or isinstance(func, ExternFunc):
+        if (
+            self.add_callee is None
+            or not isinstance(symbol, str)
+            or isinstance(func, rx.ExternFunc)
+        ):
             return None
         return self.add_callee(func, symbol)
 
-    def _begin(self, expr: Expr, stack: list[_Pending]) -> Expr | None:
+    def _begin(self, expr: rx.Expr, stack: list[_Pending]) -> rx.Expr | None:
         """The value of an expression without operands, or None if it is put on the stack."""
         match expr:
-            case Call(op=op, args=args):
-                named = isinstance(op, (Op, ExternFunc))
-                stack.append(_Pending(expr, args if named else (cast("Expr", op), *args)))
-            case Tuple(fields=fields):
+            case rx.Call(op=op, args=args):
+                named = isinstance(op, (Op, rx.ExternFunc))
+                stack.append(_Pending(expr, args if named else (cast("rx.Expr", op), *args)))
+            case rx.Tuple(fields=fields):
                 stack.append(_Pending(expr, fields))
-            case TupleGetItem(tuple_value=value):
+            case rx.TupleGetItem(tuple_value=value):
                 stack.append(_Pending(expr, (value,)))
-            case If(cond=cond):
+            case rx.If(cond=cond):
                 stack.append(_Pending(expr, (cond,)))
-            case SeqExpr():
+            case rx.SeqExpr():
                 return self._flatten(expr)
-            case Function():
+            case rx.Function():
                 return self.function(expr)
             case _:
                 return self._atom(expr)
         return None
 
-    def _operand(self, top: _Pending, value: Expr, bound: dict[Expr, Expr]) -> Expr:
+    def _operand(self, top: _Pending, value: rx.Expr, bound: dict[rx.Expr, rx.Expr]) -> rx.Expr:
         """The value of an operand of `top` as a leaf, or a packed function as a callee (NF-4)."""
         index = len(top.done)
         node, operand = top.node, top.operands[index]
-        if isinstance(operand, SeqExpr):
+        if isinstance(operand, rx.SeqExpr):
             bound.clear()
         if _is_normal_leaf(value):
-            if type(value) is Tuple:
+            if type(value) is rx.Tuple:
                 bound[operand] = value
             return value
-        if isinstance(value, ExternFunc) and isinstance(node, Call) and is_callee(node, index):
+        if (
+            isinstance(value, rx.ExternFunc)
+            and isinstance(node, rx.Call)
+            and is_callee(node, index)
+        ):
             return value
         var = self.out.bind(value, span=operand.span)
         if self.out.remembers:
             self.out.remember(operand, var)
-        if isinstance(operand, (Call, TupleGetItem)):
-            if not isinstance(value, Call) or is_pure_call(value, self.out.ctx):
+        if isinstance(operand, (rx.Call, rx.TupleGetItem)):
+            if not isinstance(value, rx.Call) or is_pure_call(value, self.out.ctx):
                 bound[operand] = var
             else:
                 bound.clear()
-        elif not isinstance(value, (Function, ExternFunc)):
+        elif not isinstance(value, (rx.Function, rx.ExternFunc)):
             bound.clear()
         return var
 
-    def _finish(self, top: _Pending) -> Expr:
+    def _finish(self, top: _Pending) -> rx.Expr:
         """The expression over its normalised operands, with its struct info."""
         node, done = top.node, top.done
         same = all(map(is_, done, top.operands))
         match node:
-            case Call():
+            case rx.Call():
                 sinfos = tuple(map(self.renamed, node.sinfo_args))
                 if not same or not all(map(is_, sinfos, node.sinfo_args)):
                     callee, args = node.op, done
@@ -294,28 +283,29 @@ class Normalizer:
                         callee, args = done[0], done[1:]
                     node = replace(node, op=callee, args=tuple(args), sinfo_args=sinfos)
                 return self._derive_call(node, top.node)
-            case Tuple():
+            case rx.Tuple():
                 if same and node.has_field_sinfos:
                     return node
-                fields = TupleStructInfo(tuple(self.out.ctx.sinfo_of(f) for f in done))
+                fields = rx.TupleStructInfo(tuple(self.out.ctx.sinfo_of(f) for f in done))
                 self._check_claim(node, fields, "DER-5")
                 return replace(node, fields=tuple(done), struct_info=fields)
-            case TupleGetItem():
+            case rx.TupleGetItem():
                 sinfo = infer_tuple_get_item(done[0], node.index, node.span, self.out.ctx)
                 if not same:
                     node = replace(node, tuple_value=done[0])
                 return self._with_sinfo(node, sinfo, "DER-33", top.node)
-            case If():
+            case rx.If():
                 return self._branches(node, done[0])
             case _:
                 raise AssertionError(f"{type(node).__name__} has no operands")
 
-    def _derive_call(self, call: Call, original: Expr) -> Expr:
+    def _derive_call(self, call: rx.Call, original: rx.Expr) -> rx.Expr:
         """The call with its struct info, derived once if it depends on the operands alone."""
         op = call.op
         operator = find(op) if type(op) is Op else None
         as_written = self.out.ctx.as_written
-        if operator is not None and operator.record.calls in KERNEL_CALLS and not as_written:
+        calls = None if operator is None else operator.record.calls
+        if calls is not None and calls.is_kernel and not as_written:
             call = with_written_operands(call, self.out, self.leaf)
         if not call.sinfo_is_derived or operator is None or operator.needs_context:
             rule = "DER-35" if type(op) is Op else "DER-42"
@@ -332,13 +322,13 @@ class Normalizer:
                 set_fields(call, sinfo_is_derived=True)
         if operator is not None and operator.record.literal:
             sinfo = call.struct_info
-            if isinstance(sinfo, PrimStructInfo) and sinfo.value is not None:
-                return PrimValue(sinfo.value, span=call.span)
+            if isinstance(sinfo, rx.PrimStructInfo) and sinfo.value is not None:
+                return rx.PrimValue(sinfo.value, span=call.span)
         if type(op) is Op and op.record.normalize is not None and self.builder is not None:
             return call if as_written else self._own_form(call, self.builder())
         return call
 
-    def _own_form(self, call: Call, builder: BlockBuilder) -> Expr:
+    def _own_form(self, call: rx.Call, builder: BlockBuilder) -> rx.Expr:
         """The form that the operator of a call defines for it, itself in normal form.
 
         Errors:
@@ -361,20 +351,20 @@ class Normalizer:
         finally:
             self._rules_inside -= 1
 
-    def _atom(self, expr: Expr) -> Expr:
+    def _atom(self, expr: rx.Expr) -> rx.Expr:
         """A variable or literal, with its variables replaced."""
-        if isinstance(expr, Var):
+        if isinstance(expr, rx.Var):
             var = self._vars.get(expr, expr)
             self.out.ctx.sinfo_of(var)
             return var
-        if self._shape_vars and isinstance(expr, ShapeExpr):
+        if self._shape_vars and isinstance(expr, rx.ShapeExpr):
             values = tuple(substitute(v, self._shape_vars) for v in expr.values)
             same = all(map(is_, values, expr.values))
-            return expr if same else ShapeExpr(values, span=expr.span)
-        if self._shape_vars and isinstance(expr, PrimValue):
+            return expr if same else rx.ShapeExpr(values, span=expr.span)
+        if self._shape_vars and isinstance(expr, rx.PrimValue):
             value = substitute(expr.value, self._shape_vars)
-            return expr if value is expr.value else PrimValue(value, span=expr.span)
-        if not isinstance(expr, GlobalVar):
+            return expr if value is expr.value else rx.PrimValue(value, span=expr.span)
+        if not isinstance(expr, rx.GlobalVar):
             self.out.ctx.sinfo_of(expr)
         return expr
 
@@ -384,18 +374,18 @@ class Normalizer:
             return sinfo
 
         def rule(node: Node) -> Node | None:
-            if isinstance(node, Var):
+            if isinstance(node, rx.Var):
                 return self._vars.get(node)
             if isinstance(node, tir.Var):
                 return self._shape_vars.get(node)
-            if isinstance(node, TensorStructInfo) and node.ndim == -1 != shape_rank(node):
+            if isinstance(node, rx.TensorStructInfo) and node.ndim == -1 != shape_rank(node):
                 # Its shape is a variable whose rank was unknown until now (SI-11).
                 return replace(node, ndim=shape_rank(node))
             return None
 
         return cast("S", rewrite(sinfo, rule))
 
-    def _branches(self, node: If, cond: Expr) -> Expr:
+    def _branches(self, node: rx.If, cond: rx.Expr) -> rx.Expr:
         """The If with each branch normalised as a SeqExpr (NF-7, NF-18)."""
         true_branch = self.sequence(node.true_branch)
         false_branch = self.sequence(node.false_branch)
@@ -408,14 +398,14 @@ class Normalizer:
             node = replace(node, cond=cond, true_branch=true_branch, false_branch=false_branch)
         return self._with_sinfo(node, infer_if(node, self.out.ctx), "DER-10", original)
 
-    def _with_sinfo(self, node: N, sinfo: StructInfo, rule: str, original: Expr) -> N:
+    def _with_sinfo(self, node: N, sinfo: rx.StructInfo, rule: str, original: rx.Expr) -> N:
         """The node with the derived struct info: itself if it has that already."""
         if node.struct_info == sinfo:
             return node
         self._check_claim(original, sinfo, rule)
         return replace(node, struct_info=sinfo)
 
-    def _check_claim(self, node: Expr, derived: StructInfo, rule: str) -> None:
+    def _check_claim(self, node: rx.Expr, derived: rx.StructInfo, rule: str) -> None:
         """Report a node that declares more than the derived struct info."""
         if self._false_claims is None or node.struct_info is None:
             return
@@ -424,7 +414,7 @@ class Normalizer:
         if not is_base_of(over_sizes_info(declared, ctx.sizes), derived, ctx.shape_vars):
             self._false_claims.add(node, declared, derived, rule)
 
-    def sequence(self, seq: SeqExpr, params: Sequence[Var] = ()) -> SeqExpr:
+    def sequence(self, seq: rx.SeqExpr, params: Sequence[rx.Var] = ()) -> rx.SeqExpr:
         """`seq` in normal form (NF-5, NF-6, NF-12, NF-13), where `params` are in scope."""
         if not self._shape_vars and self.out.is_finished(seq):
             return seq
@@ -441,12 +431,12 @@ class Normalizer:
         finally:
             self._visits = outer
 
-    def _blocks(self, blocks: Sequence[BindingBlock]) -> None:
+    def _blocks(self, blocks: Sequence[rx.BindingBlock]) -> None:
         """Write the bindings of blocks that are not inside a dataflow block."""
         for block in blocks:
             if not block.bindings:
                 continue
-            if isinstance(block, DataflowBlock):
+            if isinstance(block, rx.DataflowBlock):
                 self.out.begin_dataflow(block)
                 try:
                     self._bindings(block.bindings)
@@ -456,7 +446,7 @@ class Normalizer:
                 self.out.begin_block(block)
                 self._bindings(block.bindings)
 
-    def _bindings(self, bindings: Sequence[Binding]) -> None:
+    def _bindings(self, bindings: Sequence[rx.Binding]) -> None:
         for binding in bindings:
             try:
                 self.binding(binding)
@@ -464,7 +454,7 @@ class Normalizer:
                 error.located(binding.value.span or binding.span)
                 raise
 
-    def _flatten(self, seq: SeqExpr) -> Expr:
+    def _flatten(self, seq: rx.SeqExpr) -> rx.Expr:
         """The value of a nested SeqExpr, after its bindings (NF-14, NF-15, NF-16, NF-23)."""
         scope = self.out.scope
         blocks = [block for block in seq.blocks if block.bindings]
@@ -476,7 +466,7 @@ class Normalizer:
                 self._blocks(blocks)
             else:
                 for block in blocks:
-                    if not isinstance(block, DataflowBlock):
+                    if not isinstance(block, rx.DataflowBlock):
                         raise WellFormedError(
                             "an ordinary binding block is inside a dataflow block",
                             rule="NF-15",
@@ -488,30 +478,30 @@ class Normalizer:
         finally:
             self._shape_vars = outer
 
-    def _moved_shape_vars(self, blocks: Sequence[BindingBlock]) -> dict[tir.Var, tir.PrimExpr]:
+    def _moved_shape_vars(self, blocks: Sequence[rx.BindingBlock]) -> dict[tir.Var, tir.PrimExpr]:
         """New shape variables for those that casts of a nested SeqExpr bind."""
         bound = [
             var
             for block in blocks
             for binding in block.bindings
-            if isinstance(binding, MatchCast)
+            if isinstance(binding, rx.MatchCast)
             for var in definable_shape_vars(binding.struct_info)
             if self._shape_vars.get(var, var) not in self.out.ctx.shape_vars
         ]
         return {var: var.renamed(var.name) for var in bound}
 
-    def binding(self, binding: Binding) -> None:
+    def binding(self, binding: rx.Binding) -> None:
         """Write one binding, after those that its value needs."""
         var = declared = new = binding.var
-        if var is not None and isinstance(binding.value, Function):
+        if var is not None and isinstance(binding.value, rx.Function):
             declared = self._declared_function(var, binding, binding.value)
         value = self.value(binding.value)
         if var is not None and declared is var:
             declared = self._declared(var)
         match binding:
-            case VarBinding():
+            case rx.VarBinding():
                 new = self.out.bind(value, declared, span=binding.span, origin=binding)
-            case MatchCast(struct_info=sinfo):
+            case rx.MatchCast(struct_info=sinfo):
                 new = self.out.cast(
                     value,
                     self.renamed(sinfo),
@@ -523,20 +513,22 @@ class Normalizer:
             case _:
                 assert_never(binding)
         if new is not var:
-            self._vars[cast("Var", var)] = cast("Var", new)
+            self._vars[cast("rx.Var", var)] = cast("rx.Var", new)
 
-    def _declared(self, var: Var) -> Var:
+    def _declared(self, var: rx.Var) -> rx.Var:
         """The variable with the variables in its annotation replaced."""
         if var.struct_info is None:
             return var
         sinfo = self.renamed(var.struct_info)
         return var if sinfo is var.struct_info else replace(var, struct_info=sinfo)
 
-    def _declared_function(self, named: Var, binding: Binding, literal: Function) -> Var:
+    def _declared_function(
+        self, named: rx.Var, binding: rx.Binding, literal: rx.Function
+    ) -> rx.Var:
         """The variable of a local function, which is visible in the function (DER-21, RES-42)."""
         var = self._declared(named)
         if var.struct_info is None and mentions(literal, named):
-            if isinstance(binding, MatchCast):
+            if isinstance(binding, rx.MatchCast):
                 sinfo = self.renamed(binding.struct_info)
             else:
                 params = self._parameters(literal.params)
@@ -550,11 +542,13 @@ class Normalizer:
             self.out.declare(var)
         return var
 
-    def _parameter(self, param: Var) -> Var:
-        sinfo = ObjectStructInfo() if param.struct_info is None else self.renamed(param.struct_info)
+    def _parameter(self, param: rx.Var) -> rx.Var:
+        sinfo = (
+            rx.ObjectStructInfo() if param.struct_info is None else self.renamed(param.struct_info)
+        )
         return param if sinfo is param.struct_info else replace(param, struct_info=sinfo)
 
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         """The function in normal form, with its struct info; itself if it is so already.
 
         Errors:
@@ -576,7 +570,7 @@ class Normalizer:
         finally:
             ctx.suppress_warnings = suppress_warnings
 
-    def _over_normal_body(self, func: Function) -> Function:
+    def _over_normal_body(self, func: rx.Function) -> rx.Function:
         params = self._parameters(func.params)
         body = self.sequence(func.body, params)
         ret = None if func.ret_struct_info is None else self.renamed(func.ret_struct_info)
@@ -584,9 +578,9 @@ class Normalizer:
             return func
         return replace(func, params=params, body=body, ret_struct_info=ret, struct_info=None)
 
-    def _parameters(self, params: Sequence[Var]) -> tuple[Var, ...]:
+    def _parameters(self, params: Sequence[rx.Var]) -> tuple[rx.Var, ...]:
         """The parameters, each with struct info (DER-15); shapes refer to the new parameters."""
-        new: dict[Var, Var] = {}
+        new: dict[rx.Var, rx.Var] = {}
         for param in sorted(params, key=_mentions_variable):
             new[param] = self._parameter(param)
             if new[param] is not param:
@@ -594,12 +588,12 @@ class Normalizer:
         return tuple(new[p] for p in params)
 
 
-def _mentions_variable(param: Var) -> bool:
+def _mentions_variable(param: rx.Var) -> bool:
     """Whether the struct info of a parameter has a variable as a shape (RES-75)."""
     sinfo = param.struct_info
-    return sinfo is not None and any(isinstance(node, Var) for node in walk(sinfo))
+    return sinfo is not None and any(isinstance(node, rx.Var) for node in walk(sinfo))
 
 
-def mentions(func: Function, var: Var) -> bool:
+def mentions(func: rx.Function, var: rx.Var) -> bool:
     """Whether `var` occurs in `func`."""
     return any(node is var for node in walk(func))

@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING
 from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op import Op
-from relaxpy.ir.op_record import CallKind, apply_column
-from relaxpy.ir.relax.nodes import (
-    Call,
-    DataflowVar,
-    Expr,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.op_record import apply_column
+from relaxpy.ir.relax import nodes as rx
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,31 +17,31 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
     from relaxpy.ir.relax.block_builder.emitter import Emitter
 
-KERNEL_CALLS = (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 
-
-def with_written_operands(call: Call, out: Emitter, leaf: Callable[[Expr], Expr]) -> Call:
+def with_written_operands(
+    call: rx.Call, out: Emitter, leaf: Callable[[rx.Expr], rx.Expr]
+) -> rx.Call:
     """The call of a kernel with a tuple of operands in place of a variable that holds one.
 
     The operands are the fields of the tuple that the variable is bound to, if they are in scope;
     otherwise `leaf` binds each field of the variable.
     """
     packed = call.args[1] if len(call.args) > 1 else None
-    if not isinstance(packed, Var):
+    if not isinstance(packed, rx.Var):
         return call
     sinfo = out.ctx.sinfo_of(packed)
-    if not isinstance(sinfo, TupleStructInfo):
+    if not isinstance(sinfo, rx.TupleStructInfo):
         return call
-    value, in_block = out.values.get(packed), isinstance(packed, DataflowVar)
-    if not isinstance(value, Tuple) or not (
-        in_block or not any(isinstance(field, DataflowVar) for field in value.fields)
+    value, in_block = out.values.get(packed), isinstance(packed, rx.DataflowVar)
+    if not isinstance(value, rx.Tuple) or not (
+        in_block or not any(isinstance(field, rx.DataflowVar) for field in value.fields)
     ):
-        items = (TupleGetItem(packed, i, span=call.span) for i in range(len(sinfo.fields)))
-        value = Tuple(tuple(map(leaf, items)), span=packed.span)
+        items = (rx.TupleGetItem(packed, i, span=call.span) for i in range(len(sinfo.fields)))
+        value = rx.Tuple(tuple(map(leaf, items)), span=packed.span)
     return replace(call, args=(call.args[0], value, *call.args[2:]))
 
 
-def own_form(call: Call, builder: BlockBuilder) -> Expr:
+def own_form(call: rx.Call, builder: BlockBuilder) -> rx.Expr:
     """What the rule of its operator puts in place of a call in normal form: itself to keep it.
 
     Errors:
@@ -60,7 +52,7 @@ def own_form(call: Call, builder: BlockBuilder) -> Expr:
     rule = op.record.normalize
     assert rule is not None
     result = apply_column(op.name, "normalisation", rule, builder=builder, call=call)
-    if not isinstance(result, Expr):
+    if not isinstance(result, rx.Expr):
         raise MisuseError(
             f"the normalisation of {op.name} returns an expression, found {result!r:.60}",
             span=call.span,
@@ -68,15 +60,15 @@ def own_form(call: Call, builder: BlockBuilder) -> Expr:
         )
     if _is_same_call(result, call):
         return call
-    if result.span is None and isinstance(result, Call):
+    if result.span is None and isinstance(result, rx.Call):
         return replace(result, span=call.span)
     return result
 
 
-def _is_same_call(value: Expr, call: Call) -> bool:
+def _is_same_call(value: rx.Expr, call: rx.Call) -> bool:
     """Whether a value is a call of the same operator with the same operands and attributes."""
     return (
-        isinstance(value, Call)
+        isinstance(value, rx.Call)
         and value.op is call.op
         and len(value.args) == len(call.args)
         and all(map(is_, value.args, call.args))

@@ -14,22 +14,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.relax.nodes import (
-    Call,
-    DataTypeImm,
-    Expr,
-    GlobalVar,
-    PrimStructInfo,
-    ShapeExpr,
-    ShapeStructInfo,
-    StringImm,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.op.call import call_tir, call_tir_with_grad
 from relaxpy.ir.relax.relations.shape_vars import sizes_of, variables_of
@@ -56,13 +41,13 @@ class _Kernel:
     `out_sinfos` has their struct infos by the shape variables of a caller, and the device.
     """
 
-    gvar: GlobalVar
+    gvar: rx.GlobalVar
     func: PrimFunc
-    outputs: tuple[TensorStructInfo, ...]
+    outputs: tuple[rx.TensorStructInfo, ...]
     returns_tuple: bool
     scalars: tuple[tir.Var, ...]
     shape_vars: tuple[tir.Var, ...]
-    out_sinfos: dict[object, StructInfo] = field(default_factory=dict)
+    out_sinfos: dict[object, rx.StructInfo] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -97,7 +82,7 @@ class _Arguments:
         self.sizes = builder.context.sizes
         self.shape_vars: dict[tir.Var, tir.Var] = {}
         self.plain: dict[tir.Var, tir.Var] = {}
-        self.operands: list[Expr] = []
+        self.operands: list[rx.Expr] = []
         self.params: list[te.Tensor | tir.Var] = []
         self.vdevice: object = None
 
@@ -107,7 +92,7 @@ class _Arguments:
         Errors:
             MisuseError (also TypeError): tensor expressions have no such values.
         """
-        if isinstance(value, Expr):
+        if isinstance(value, rx.Expr):
             return self._expr(value)
         if isinstance(value, (list, tuple)):
             return [self.convert(v) for v in value]
@@ -123,31 +108,31 @@ class _Arguments:
             f"a tensor expression takes no {type(value).__name__}, found {value!r:.60}", about=value
         )
 
-    def _expr(self, expr: Expr) -> Any:
-        if isinstance(expr, Tuple):
+    def _expr(self, expr: rx.Expr) -> Any:
+        if isinstance(expr, rx.Tuple):
             return [self.convert(f) for f in expr.fields]
-        if isinstance(expr, StringImm):
+        if isinstance(expr, rx.StringImm):
             return expr.value
-        if isinstance(expr, DataTypeImm):
+        if isinstance(expr, rx.DataTypeImm):
             return str(expr.value)
         if expr.struct_info is None:
             expr = self.builder.normalize(expr)
         sinfo = self.builder.struct_info_of(expr)
         match sinfo:
-            case TensorStructInfo():
+            case rx.TensorStructInfo():
                 return self._tensor(expr, sinfo)
-            case ShapeStructInfo(values=values) if values is not None:
+            case rx.ShapeStructInfo(values=values) if values is not None:
                 return [self._renamed(v) for v in values]
-            case PrimStructInfo(value=value) if value is not None:
+            case rx.PrimStructInfo(value=value) if value is not None:
                 return self._renamed(value)
-            case PrimStructInfo(dtype=dtype):
+            case rx.PrimStructInfo(dtype=dtype):
                 return self._operand(expr, None, dtype)
-            case TupleStructInfo(fields=fields):
-                return [self._expr(TupleGetItem(expr, i)) for i in range(len(fields))]
+            case rx.TupleStructInfo(fields=fields):
+                return [self._expr(rx.TupleGetItem(expr, i)) for i in range(len(fields))]
             case _:
                 raise MisuseError(f"a tensor expression takes no value of {sinfo}", about=expr)
 
-    def _tensor(self, expr: Expr, sinfo: TensorStructInfo) -> object:
+    def _tensor(self, expr: rx.Expr, sinfo: rx.TensorStructInfo) -> object:
         shape = sinfo.get_shape()
         if shape is None or sinfo.dtype.is_void:
             raise MisuseError(
@@ -158,7 +143,9 @@ class _Arguments:
         self.vdevice = self.vdevice or sinfo.vdevice
         return self._operand(expr, tuple(map(self._renamed, shape)), sinfo.dtype)
 
-    def _operand(self, expr: Expr, shape: tuple[tir.PrimExpr, ...] | None, dtype: DataType) -> Any:
+    def _operand(
+        self, expr: rx.Expr, shape: tuple[tir.PrimExpr, ...] | None, dtype: DataType
+    ) -> Any:
         """The parameter for an operand, which has a shape if it is a tensor."""
         if shape is None:
             param: te.Tensor | tir.Var = tir.Var(self._name(expr, _LOWER), dtype)
@@ -168,8 +155,8 @@ class _Arguments:
         self.params.append(param)
         return param
 
-    def _name(self, expr: Expr, letters: str) -> str:
-        if isinstance(expr, Var):
+    def _name(self, expr: rx.Expr, letters: str) -> str:
+        if isinstance(expr, rx.Var):
             return expr.name_hint
         index = len(self.operands)
         return letters[index] if index < len(letters) else f"tensor_input_{index}"
@@ -190,7 +177,9 @@ class _ArgumentKinds(_Arguments):
     """Arguments with a shape and a datatype in place of each tensor."""
 
     @override
-    def _operand(self, expr: Expr, shape: tuple[tir.PrimExpr, ...] | None, dtype: DataType) -> Any:
+    def _operand(
+        self, expr: rx.Expr, shape: tuple[tir.PrimExpr, ...] | None, dtype: DataType
+    ) -> Any:
         self.operands.append(expr)
         return shape, dtype
 
@@ -204,7 +193,7 @@ def call_te(
     name: str | None = None,
     attrs: Mapping[str, object] | None = None,
     reuse: bool = False,
-) -> Call:
+) -> rx.Call:
     """`R.call_tir` of the kernel that computes the result of `func`; see `BlockBuilder.call_te`.
 
     With `reuse`, `func` promises to depend on its arguments alone, and a kernel that was built for
@@ -229,7 +218,7 @@ def call_te(
     return _call_kernel(kernel, arguments)
 
 
-def with_gradient(call: Call, name: str, kwargs: Mapping[str, object] | None) -> Call:
+def with_gradient(call: rx.Call, name: str, kwargs: Mapping[str, object] | None) -> rx.Call:
     """A call of a kernel with the gradient that is registered as `name`."""
     gvar, operands, *tir_vars = call.args
     return call_tir_with_grad(gvar, operands, call.sinfo_args[0], name, kwargs, *tir_vars)
@@ -284,7 +273,7 @@ def _add_kernel(
     plain = arguments.plain
     shape_vars = tuple(plain.get(var, var) for var in arguments.shape_vars.values())
     sinfos = tuple(
-        TensorStructInfo(
+        rx.TensorStructInfo(
             tuple(substitute(size, plain) for size in output.shape),  # type: ignore[arg-type]
             DataType(output.dtype),
         )
@@ -320,24 +309,28 @@ def _symbolic_sizes(buffer: Buffer) -> list[tir.PrimExpr]:
     return [size for size in buffer.shape if not isinstance(size, tir.IntImm)]
 
 
-def _call_kernel(kernel: _Kernel, arguments: _Arguments) -> Call:
+def _call_kernel(kernel: _Kernel, arguments: _Arguments) -> rx.Call:
     """The call of a kernel with arguments over the shape variables of the caller."""
     images = dict(zip(kernel.shape_vars, arguments.shape_vars, strict=True))
     key = arguments.vdevice, *arguments.shape_vars
     sinfo = kernel.out_sinfos.get(key)
     if sinfo is None:
         outputs = tuple(
-            TensorStructInfo(
+            rx.TensorStructInfo(
                 tuple(substitute(s, images) for s in sizes_of(output)),  # type: ignore[arg-type]
                 output.dtype,
                 arguments.vdevice,
             )
             for output in kernel.outputs
         )
-        sinfo = TupleStructInfo(outputs) if kernel.returns_tuple else outputs[0]
+        sinfo = rx.TupleStructInfo(outputs) if kernel.returns_tuple else outputs[0]
         kernel.out_sinfos[key] = sinfo
     scalars = tuple(images.get(var, var) for var in kernel.scalars)
-    args = kernel.gvar, Tuple(tuple(arguments.operands)), *([ShapeExpr(scalars)] if scalars else [])
-    call = Call(call_tir.op, args, sinfo_args=(sinfo,), struct_info=sinfo)
+    args = (
+        kernel.gvar,
+        rx.Tuple(tuple(arguments.operands)),
+        *([rx.ShapeExpr(scalars)] if scalars else []),
+    )
+    call = rx.Call(call_tir.op, args, sinfo_args=(sinfo,), struct_info=sinfo)
     set_fields(call, sinfo_is_derived=True)  # by the rule of call_tir, which checks nothing here
     return evaluated(call)

@@ -12,25 +12,8 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.dpl import pattern as dp
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Call,
-    Constant,
-    DataflowVar,
-    DataTypeImm,
-    Expr,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    PrimValue,
-    ShapeExpr,
-    StringImm,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
 from relaxpy.ir.relax.nodes.base import StructInfo
 from relaxpy.ir.tir.expr import PrimExpr
 
@@ -40,7 +23,7 @@ class Goal:
     """A pattern, and the expression that it has to match."""
 
     pattern: dp.DFPattern
-    expr: Expr | Op
+    expr: rx.Expr | Op
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,22 +39,22 @@ class FieldsGoal:
     """Patterns, and the fields that they have to match in some order."""
 
     patterns: tuple[dp.DFPattern, ...]
-    fields: tuple[Expr, ...]
+    fields: tuple[rx.Expr, ...]
 
 
 Subgoal: TypeAlias = Goal | StructInfoGoal | FieldsGoal
 Alternatives: TypeAlias = Sequence[Sequence[Subgoal]]
-Test: TypeAlias = Callable[[dp.DFPattern, Expr | Op], bool]
+Test: TypeAlias = Callable[[dp.DFPattern, rx.Expr | Op], bool]
 ALWAYS: Alternatives = ((),)
 NEVER: Alternatives = ()
-_LITERALS = (Constant, PrimValue, ShapeExpr, StringImm, DataTypeImm)
+_LITERALS = (rx.Constant, rx.PrimValue, rx.ShapeExpr, rx.StringImm, rx.DataTypeImm)
 
 
 def _if(holds: bool) -> Alternatives:
     return ALWAYS if holds else NEVER
 
 
-def alternatives(goal: Goal, expr: Expr | Op, matches: Test) -> Alternatives:
+def alternatives(goal: Goal, expr: rx.Expr | Op, matches: Test) -> Alternatives:
     """The ways in which the pattern of a goal may match, each with the goals that are left then.
 
     `expr` is the value of the expression of the goal. `matches` decides whether a pattern that is
@@ -82,32 +65,32 @@ def alternatives(goal: Goal, expr: Expr | Op, matches: Test) -> Alternatives:
         case dp.WildcardPattern():
             return ALWAYS
         case dp.VarPattern(name=name):
-            kind = DataflowVar if isinstance(pattern, dp.DataflowVarPattern) else Var
+            kind = rx.DataflowVar if isinstance(pattern, dp.DataflowVarPattern) else rx.Var
             return _if(isinstance(expr, kind) and _named(name, expr.name_hint))
         case dp.ExprPattern(expr=wanted):
             return _if(wanted is expr or is_same_program(wanted, expr))
         case dp.GlobalVarPattern(name=name):
-            return _if(isinstance(expr, GlobalVar) and _named(name, expr.name_hint))
+            return _if(isinstance(expr, rx.GlobalVar) and _named(name, expr.name_hint))
         case dp.ExternFuncPattern(name=name):
-            return _if(isinstance(expr, ExternFunc) and _named(name, expr.global_symbol))
+            return _if(isinstance(expr, rx.ExternFunc) and _named(name, expr.global_symbol))
         case dp.ConstantPattern():
-            return _if(isinstance(expr, Constant))
+            return _if(isinstance(expr, rx.Constant))
         case dp.CallPattern():
-            return _call(pattern, expr) if isinstance(expr, Call) else NEVER
+            return _call(pattern, expr) if isinstance(expr, rx.Call) else NEVER
         case dp.FunctionPattern(params=params, body=body):
-            if not isinstance(expr, Function) or len(params) != len(expr.params):
+            if not isinstance(expr, rx.Function) or len(params) != len(expr.params):
                 return NEVER
             return ((*map(Goal, params, expr.params), Goal(body, expr.body)),)
         case dp.TuplePattern(fields=fields):
-            if not isinstance(expr, Tuple) or len(fields) != len(expr.fields):
+            if not isinstance(expr, rx.Tuple) or len(fields) != len(expr.fields):
                 return NEVER
             return (tuple(map(Goal, fields, expr.fields)),)
         case dp.UnorderedTuplePattern(fields=fields):
-            if not isinstance(expr, Tuple) or len(fields) != len(expr.fields):
+            if not isinstance(expr, rx.Tuple) or len(fields) != len(expr.fields):
                 return NEVER
             return ((FieldsGoal(fields, expr.fields),),)
         case dp.TupleGetItemPattern(tuple=whole, index=index):
-            if not isinstance(expr, TupleGetItem) or index not in (None, expr.index):
+            if not isinstance(expr, rx.TupleGetItem) or index not in (None, expr.index):
                 return NEVER
             return ((Goal(whole, expr.tuple_value),),)
         case dp.OrPattern(left=left, right=right):
@@ -123,15 +106,15 @@ def alternatives(goal: Goal, expr: Expr | Op, matches: Test) -> Alternatives:
             return ((StructInfoGoal(base, actual), Goal(inner, unresolved)),)
         case dp.DataTypePattern(pattern=inner, dtype=dtype):
             actual = _struct_info(expr)
-            fits = isinstance(actual, TensorStructInfo) and actual.dtype == dtype
+            fits = isinstance(actual, rx.TensorStructInfo) and actual.dtype == dtype
             return ((Goal(inner, unresolved),),) if fits else NEVER
         case dp.ShapePattern(pattern=inner, shape=shape):
             actual = _struct_info(expr)
-            known = actual.get_shape() if isinstance(actual, TensorStructInfo) else None
+            known = actual.get_shape() if isinstance(actual, rx.TensorStructInfo) else None
             fits = known is not None and same_shape(shape, known)
             return ((Goal(inner, unresolved),),) if fits else NEVER
         case dp.PrimArrPattern(fields=dims):
-            return _if(isinstance(expr, ShapeExpr) and same_shape(dims, expr.values))
+            return _if(isinstance(expr, rx.ShapeExpr) and same_shape(dims, expr.values))
         case dp.AttrPattern(pattern=inner, attrs=attrs):
             return ((Goal(inner, unresolved),),) if _has_attrs(expr, attrs) else NEVER
         case _:
@@ -146,21 +129,26 @@ def is_same_program(a: Node, b: Node) -> bool:
     """Whether two expressions are structurally equal, with free variables as they are."""
     if type(a) is not type(b) or isinstance(a, Op):
         return False
-    if isinstance(a, Call) and isinstance(b, Call) and isinstance(a.op, Op) and a.op is not b.op:
+    if (
+        isinstance(a, rx.Call)
+        and isinstance(b, rx.Call)
+        and isinstance(a.op, Op)
+        and a.op is not b.op
+    ):
         return False
     return structural_equal(a, b)
 
 
-def is_same_value(a: Expr | Op, b: Expr | Op) -> bool:
+def is_same_value(a: rx.Expr | Op, b: rx.Expr | Op) -> bool:
     """Whether a pattern that occurs twice may match both: they are one node, or equal literals."""
     if a is b:
         return True
-    if isinstance(a, Tuple) and isinstance(b, Tuple):
+    if isinstance(a, rx.Tuple) and isinstance(b, rx.Tuple):
         return len(a.fields) == len(b.fields) and all(map(is_same_value, a.fields, b.fields))
     return isinstance(a, _LITERALS) and is_same_program(a, b)
 
 
-def _call(pattern: dp.CallPattern, call: Call) -> Alternatives:
+def _call(pattern: dp.CallPattern, call: rx.Call) -> Alternatives:
     params, args = pattern.args, call.args
     if len(params) > len(args) or (len(params) < len(args) and not pattern.varg_default_wildcard):
         return NEVER
@@ -171,7 +159,7 @@ def _call(pattern: dp.CallPattern, call: Call) -> Alternatives:
     return (in_order,)
 
 
-def _struct_info(expr: Expr | Op) -> StructInfo | None:
+def _struct_info(expr: rx.Expr | Op) -> StructInfo | None:
     return None if isinstance(expr, Op) else expr.struct_info
 
 
@@ -182,13 +170,13 @@ def same_shape(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
     )
 
 
-def _has_attrs(expr: Expr | Op, attrs: Mapping[str, object]) -> bool:
+def _has_attrs(expr: rx.Expr | Op, attrs: Mapping[str, object]) -> bool:
     if isinstance(expr, Op):
         return all(
             expr.has_attr(key) and _same_attr(value, expr.get_attr(key))
             for key, value in attrs.items()
         )
-    if not isinstance(expr, (Call, BaseFunc)):
+    if not isinstance(expr, (rx.Call, rx.BaseFunc)):
         return False
     known = expr.attrs
     return all(key in known and _same_attr(value, known[key]) for key, value in attrs.items())

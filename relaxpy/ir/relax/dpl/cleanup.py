@@ -7,27 +7,16 @@ from collections.abc import Collection, Iterator, Mapping
 from relaxpy.dataclass import replace
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import may_fail
 from relaxpy.ir.relax.analysis.escapes import Escapes
 from relaxpy.ir.relax.dpl.alternatives import is_same_program
 from relaxpy.ir.relax.dpl.replacing import Replacer
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    MatchCast,
-    SeqExpr,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import joined
 from relaxpy.ir.relax.rewrite.unused import without_unused
 
 
-def cleaned(seq: SeqExpr, replacer: Replacer) -> SeqExpr:
+def cleaned(seq: rx.SeqExpr, replacer: Replacer) -> rx.SeqExpr:
     """The sequence without the bindings that rewriting made superfluous.
 
     A variable that a rewriter bound to another one is replaced by it (within SC-7). Equal calls are
@@ -39,13 +28,15 @@ def cleaned(seq: SeqExpr, replacer: Replacer) -> SeqExpr:
     superfluous = set()
     for block in seq.blocks:
         for b in block.bindings:
-            in_order = not isinstance(block, DataflowBlock) and may_fail(b)
-            if not isinstance(b, MatchCast) and (b.var in replacer.matched or not in_order):
+            in_order = not isinstance(block, rx.DataflowBlock) and may_fail(b)
+            if not isinstance(b, rx.MatchCast) and (b.var in replacer.matched or not in_order):
                 superfluous.add(b)
     return without_unused(seq, lambda binding: binding not in superfluous)
 
 
-def _renamed(seq: SeqExpr, table: Mapping[Var, Var], dropped: Collection[Binding]) -> SeqExpr:
+def _renamed(
+    seq: rx.SeqExpr, table: Mapping[rx.Var, rx.Var], dropped: Collection[rx.Binding]
+) -> rx.SeqExpr:
     """The sequence with variables renamed, and without the dropped bindings."""
     blocks = [
         replace(block, bindings=tuple(b for b in block.bindings if b not in dropped))
@@ -60,19 +51,19 @@ class _Renaming:
     `introduced` are variables that rewriters introduced.
     """
 
-    def __init__(self, introduced: Collection[Var]) -> None:
+    def __init__(self, introduced: Collection[rx.Var]) -> None:
         self.introduced = introduced
-        self.table: dict[Var, Var] = {}
-        self._replaced_by: dict[Var, list[Var]] = {}
-        self.dropped: set[Binding] = set()
+        self.table: dict[rx.Var, rx.Var] = {}
+        self._replaced_by: dict[rx.Var, list[rx.Var]] = {}
+        self.dropped: set[rx.Binding] = set()
 
-    def unite(self, first: Var, later: Var, binding: Binding, *, together: bool) -> None:
+    def unite(self, first: rx.Var, later: rx.Var, binding: rx.Binding, *, together: bool) -> None:
         """Make `first` and `later`, to which `binding` binds the same value, one variable.
 
         If they are bound `together`, in one block, a Var replaces a DataflowVar, since it outlives
         the block, and a variable of the program replaces one that a rewriter introduced.
         """
-        outlives = not isinstance(later, DataflowVar) and isinstance(first, DataflowVar)
+        outlives = not isinstance(later, rx.DataflowVar) and isinstance(first, rx.DataflowVar)
         if together and (outlives or (type(first) is type(later) and first in self.introduced)):
             old, new = first, later
         elif not outlives:
@@ -84,19 +75,19 @@ class _Renaming:
         self._replaced_by.setdefault(new, []).extend(moved)
         self.dropped.add(binding)
 
-    def applied(self, seq: SeqExpr) -> SeqExpr:
+    def applied(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         """The sequence after the renaming."""
         return _renamed(seq, self.table, self.dropped) if self.table else seq
 
 
-def _without_aliases(seq: SeqExpr, replacer: Replacer) -> SeqExpr:
+def _without_aliases(seq: rx.SeqExpr, replacer: Replacer) -> rx.SeqExpr:
     """The sequence without variables that a rewriter bound to other variables."""
     renaming = _Renaming(replacer.introduced)
     for block in seq.blocks:
         here = {binding.var for binding in block.bindings}
         for binding in block.bindings:
             var, value = binding.var, binding.value
-            if not isinstance(binding, VarBinding) or not isinstance(value, Var):
+            if not isinstance(binding, rx.VarBinding) or not isinstance(value, rx.Var):
                 continue
             if var in replacer.touched:
                 first = renaming.table.get(value, value)
@@ -104,15 +95,15 @@ def _without_aliases(seq: SeqExpr, replacer: Replacer) -> SeqExpr:
     return renaming.applied(seq)
 
 
-def _merged(seq: SeqExpr, replacer: Replacer) -> SeqExpr:
+def _merged(seq: rx.SeqExpr, replacer: Replacer) -> rx.SeqExpr:
     """The sequence with equal calls merged if a rewriter made one of them."""
     renaming = _Renaming(replacer.introduced)
     uses = Escapes(seq, replacer.effects)
     for run in uses.runs:
-        known: dict[object, list[VarBinding]] = {}
+        known: dict[object, list[rx.VarBinding]] = {}
         here = {binding.var for binding in run}
         for binding in run:
-            if not isinstance(binding, VarBinding) or not _computes(binding.value):
+            if not isinstance(binding, rx.VarBinding) or not _computes(binding.value):
                 continue
             table = {v: renaming.table[v] for v in _operands(binding.value) if v in renaming.table}
             value = rename(binding.value, table) if table else binding.value
@@ -135,19 +126,19 @@ def _merged(seq: SeqExpr, replacer: Replacer) -> SeqExpr:
     return renaming.applied(seq)
 
 
-def _computes(value: Expr) -> bool:
+def _computes(value: rx.Expr) -> bool:
     """Whether a value is a projection, or newly computed by a pure operator with a legalisation."""
-    if isinstance(value, Call) and isinstance(value.op, Op):
+    if isinstance(value, rx.Call) and isinstance(value.op, Op):
         return value.op.record.legalize is not None and value.op.record.pure is True
-    return isinstance(value, TupleGetItem)
+    return isinstance(value, rx.TupleGetItem)
 
 
-def _operands(value: Expr) -> Iterator[Var]:
+def _operands(value: rx.Expr) -> Iterator[rx.Var]:
     """The variables in a value, except for those in struct info."""
-    return (node for node in walk(value) if isinstance(node, Var))
+    return (node for node in walk(value) if isinstance(node, rx.Var))
 
 
-def _key(value: Expr) -> object:
+def _key(value: rx.Expr) -> object:
     """A key that is the same for equal values."""
-    head = value.op if isinstance(value, Call) else value.index  # type: ignore[attr-defined]
+    head = value.op if isinstance(value, rx.Call) else value.index  # type: ignore[attr-defined]
     return head, *_operands(value)

@@ -11,6 +11,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.link import rename_callees
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.dpl.pattern import (
     AttrPattern,
@@ -25,30 +26,13 @@ from relaxpy.ir.relax.dpl.pattern import (
     all_subpatterns,
 )
 from relaxpy.ir.relax.dpl.replacing import Rewriter
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Call,
-    Constant,
-    DataTypeImm,
-    Expr,
-    ExternFunc,
-    Function,
-    MatchCast,
-    PrimValue,
-    ShapeExpr,
-    StringImm,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.arguments import shape_var_images
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
 
 
-def rule_of_module(mod: object) -> tuple[DFPattern, Rewriter, Mapping[str, BaseFunc]]:
+def rule_of_module(mod: object) -> tuple[DFPattern, Rewriter, Mapping[str, rx.BaseFunc]]:
     """The pattern, the rewriter and its subroutines that a module describes.
 
     Errors:
@@ -59,7 +43,7 @@ def rule_of_module(mod: object) -> tuple[DFPattern, Rewriter, Mapping[str, BaseF
         raise MisuseError(f"a rewriter is made of an IRModule, found {mod!r:.60}", about=mod)
     pattern = _function(mod, "pattern", "what to look for")
     replacement = _function(mod, "replacement", "what to replace it by")
-    subroutines: dict[str, BaseFunc] = {}
+    subroutines: dict[str, rx.BaseFunc] = {}
     for var, func in mod.items():
         if func is pattern or func is replacement:
             continue
@@ -92,21 +76,21 @@ def rule_of_module(mod: object) -> tuple[DFPattern, Rewriter, Mapping[str, BaseF
     return top, Instantiate(replacement, tuple(params)), subroutines
 
 
-def _function(mod: IRModule, name: str, what: str) -> Function:
+def _function(mod: IRModule, name: str, what: str) -> rx.Function:
     if name not in mod:
         raise UnknownNameError(
             f"a rewriter has a function '{name}', {what}; this module has no such function",
             about=mod,
         )
     func = mod[name]
-    if not isinstance(func, Function):
+    if not isinstance(func, rx.Function):
         raise MisuseError(
             f"'{name}' of a rewriter is a Relax function, found {type(func).__name__}", about=func
         ).located(func.span)
     return func
 
 
-def _unfit(message: str, about: Expr) -> MisuseError:
+def _unfit(message: str, about: rx.Expr) -> MisuseError:
     error = MisuseError(message, about=about)
     error.located(about.span)
     return error
@@ -116,10 +100,10 @@ def _unfit(message: str, about: Expr) -> MisuseError:
 class Instantiate:
     """Returns the body of a function for the matches of its parameters."""
 
-    func: Function
+    func: rx.Function
     params: tuple[DFPattern, ...]
 
-    def __call__(self, expr: Expr, matches: Mapping[DFPattern, Expr]) -> Expr:
+    def __call__(self, expr: rx.Expr, matches: Mapping[DFPattern, rx.Expr]) -> rx.Expr:
         """The body, with new variables, for these matches; `expr` itself is not used."""
         func = copy_with_new_vars(self.func)
         pairs = [(p, matches[key]) for p, key in zip(func.params, self.params, strict=True)]
@@ -130,14 +114,14 @@ class Instantiate:
 
     def with_names(self, names: Mapping[str, str]) -> Instantiate:
         """The same for a function that calls others by new names."""
-        return Instantiate(cast("Function", rename_callees(self.func, names)), self.params)
+        return Instantiate(cast("rx.Function", rename_callees(self.func, names)), self.params)
 
 
-def _derived_variables(func: Function) -> Iterator[Var]:
+def _derived_variables(func: rx.Function) -> Iterator[rx.Var]:
     """The variables whose struct info follows from their values, so that it is derived again."""
     for block in func.body.blocks:
         for binding in block.bindings:
-            if isinstance(binding, VarBinding):
+            if isinstance(binding, rx.VarBinding):
                 declared, derived = binding.var.struct_info, binding.value.struct_info
                 if declared is not None and derived is not None and is_base_of(declared, derived):
                     yield binding.var
@@ -146,9 +130,9 @@ def _derived_variables(func: Function) -> Iterator[Var]:
 class _Reader:
     """Reads a function as a pattern, in which each variable is one pattern."""
 
-    def __init__(self, func: Function, params: list[WildcardPattern]) -> None:
+    def __init__(self, func: rx.Function, params: list[WildcardPattern]) -> None:
         self.func = func
-        self.patterns: dict[Var, DFPattern] = {
+        self.patterns: dict[rx.Var, DFPattern] = {
             var: param if var.struct_info is None else StructInfoPattern(param, var.struct_info)
             for var, param in zip(func.params, params, strict=True)
         }
@@ -157,27 +141,27 @@ class _Reader:
         for block in self.func.body.blocks:
             for binding in block.bindings:
                 pattern = self.value(binding.value)
-                if isinstance(binding, MatchCast):
+                if isinstance(binding, rx.MatchCast):
                     pattern = StructInfoPattern(pattern, binding.struct_info)
                 if binding.var is not None:
                     self.patterns[binding.var] = pattern
         return self.value(self.func.body.body)
 
-    def value(self, expr: Expr) -> DFPattern:
+    def value(self, expr: rx.Expr) -> DFPattern:
         match expr:
-            case Var():
+            case rx.Var():
                 return self.patterns[expr]
-            case Call():
+            case rx.Call():
                 return self.call(expr)
-            case Tuple(fields=fields):
+            case rx.Tuple(fields=fields):
                 return TuplePattern(tuple(map(self.value, fields)))
-            case TupleGetItem(tuple_value=whole, index=index):
+            case rx.TupleGetItem(tuple_value=whole, index=index):
                 return TupleGetItemPattern(self.value(whole), index)
-            case ExternFunc(global_symbol=name):
+            case rx.ExternFunc(global_symbol=name):
                 return ExternFuncPattern(name)
-            case Constant() | StringImm() | DataTypeImm():
+            case rx.Constant() | rx.StringImm() | rx.DataTypeImm():
                 return ExprPattern(expr)
-            case PrimValue() | ShapeExpr():
+            case rx.PrimValue() | rx.ShapeExpr():
                 assert expr.struct_info is not None
                 return StructInfoPattern(WildcardPattern(), expr.struct_info)
             case _:
@@ -187,7 +171,7 @@ class _Reader:
                     expr,
                 )
 
-    def call(self, call: Call) -> DFPattern:
+    def call(self, call: rx.Call) -> DFPattern:
         """The pattern of calls with these operands, attributes and struct info arguments."""
         if isinstance(call.op, Op):
             callee: DFPattern = ExprPattern(call.op)

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.alternatives import Goal, same_shape
 from relaxpy.ir.relax.dpl.context import Edge, PatternContext
@@ -21,22 +22,9 @@ from relaxpy.ir.relax.dpl.pattern import (
     all_subpatterns,
     subpatterns,
 )
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    Call,
-    Expr,
-    ExternFunc,
-    GlobalVar,
-    ShapeStructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.tir.expr import PrimExpr
 
-VarMatches: TypeAlias = dict[DFPattern, Expr]
+VarMatches: TypeAlias = dict[DFPattern, rx.Expr]
 
 
 class BindingGraph:
@@ -45,17 +33,17 @@ class BindingGraph:
     A variable that is bound to another one is replaced by it, unless it is cast.
     """
 
-    def __init__(self, bindings: Iterable[Binding]) -> None:
-        self.values: dict[Var, Expr] = {}
-        self.operands: dict[Var, tuple[Expr, ...]] = {}
-        self.users: dict[Var, dict[Var | Binding, None]] = {}
-        self.variables: dict[Var, None] = {}
-        self._bound_to: dict[Expr, Var] = {}
+    def __init__(self, bindings: Iterable[rx.Binding]) -> None:
+        self.values: dict[rx.Var, rx.Expr] = {}
+        self.operands: dict[rx.Var, tuple[rx.Expr, ...]] = {}
+        self.users: dict[rx.Var, dict[rx.Var | rx.Binding, None]] = {}
+        self.variables: dict[rx.Var, None] = {}
+        self._bound_to: dict[rx.Expr, rx.Var] = {}
         for binding in bindings:
             var, value = binding.var, binding.value
-            if isinstance(binding, VarBinding):
+            if isinstance(binding, rx.VarBinding):
                 self.values[binding.var] = value
-                if isinstance(value, Var):
+                if isinstance(value, rx.Var):
                     continue
                 self._bound_to.setdefault(value, binding.var)
             for used in map(self._original, occurring_vars(value)):
@@ -64,29 +52,29 @@ class BindingGraph:
             if var is not None:
                 self.variables.setdefault(var)
                 self.operands[var] = tuple(
-                    self._original(o) if isinstance(o, Var) else o for o in _operands(value)
+                    self._original(o) if isinstance(o, rx.Var) else o for o in _operands(value)
                 )
 
-    def _original(self, var: Var) -> Var:
+    def _original(self, var: rx.Var) -> rx.Var:
         """The variable that replaces one that is bound to a variable."""
-        while isinstance(value := self.values.get(var), Var):
+        while isinstance(value := self.values.get(var), rx.Var):
             var = value
         return var
 
-    def variable_of(self, value: Expr) -> Var | None:
+    def variable_of(self, value: rx.Expr) -> rx.Var | None:
         """The variable that a value is bound to; itself if it is a variable."""
-        return value if isinstance(value, Var) else self._bound_to.get(value)
+        return value if isinstance(value, rx.Var) else self._bound_to.get(value)
 
     @late_property
-    def by_head(self) -> dict[Head | None, list[Var]]:
+    def by_head(self) -> dict[Head | None, list[rx.Var]]:
         """The variables by the heads of their values; those without values under None."""
-        table: dict[Head | None, list[Var]] = {}
+        table: dict[Head | None, list[rx.Var]] = {}
         for var in self.variables:
             value = self.values.get(var)
             table.setdefault(None if value is None else head_of(value), []).append(var)
         return table
 
-    def candidates(self, pattern: DFPattern) -> Sequence[Var]:
+    def candidates(self, pattern: DFPattern) -> Sequence[rx.Var]:
         """The variables that a pattern may match, by the heads of their values."""
         pattern_heads = heads(pattern)
         if pattern_heads is None:
@@ -95,21 +83,21 @@ class BindingGraph:
         return [var for var in self.variables if var in fitting]
 
 
-def _operands(value: Expr) -> tuple[Expr, ...]:
+def _operands(value: rx.Expr) -> tuple[rx.Expr, ...]:
     """The operands of a value, except for functions; for a tuple its fields."""
     match value:
-        case Call(args=args):
+        case rx.Call(args=args):
             waiting = list(reversed(args))
-        case TupleGetItem(tuple_value=whole):
+        case rx.TupleGetItem(tuple_value=whole):
             waiting = [whole]
         case _:
             waiting = [value]
-    operands: list[Expr] = []
+    operands: list[rx.Expr] = []
     while waiting:
         operand = waiting.pop()
-        if isinstance(operand, Tuple):
+        if isinstance(operand, rx.Tuple):
             waiting += reversed(operand.fields)
-        elif not isinstance(operand, (GlobalVar, ExternFunc)):
+        elif not isinstance(operand, (rx.GlobalVar, rx.ExternFunc)):
             operands.append(operand)
     return tuple(operands)
 
@@ -122,7 +110,7 @@ class _Decision:
     """
 
     pattern: DFPattern
-    candidates: Iterator[Var]
+    candidates: Iterator[rx.Var]
     conflicts: set[int]
     ways: Generator[None] | None = None
     decided: list[DFPattern] = field(default_factory=list)
@@ -159,7 +147,7 @@ class GraphMatcher:
         named |= {p for group in self.same_shapes for p in group}
         self.to_decide = [p for p in self.nodes if p in named or p not in inner]
         self.candidates = {p: graph.candidates(p) for p in self.to_decide}
-        self.replaced: set[Var] = set()
+        self.replaced: set[rx.Var] = set()
         self.level: dict[DFPattern, int] = {}
 
     def matches(self) -> Iterator[VarMatches]:
@@ -181,7 +169,7 @@ class GraphMatcher:
                 if len(self.replaced) == before:
                     break
 
-    def _search(self, first: DFPattern, var: Var) -> VarMatches | None:
+    def _search(self, first: DFPattern, var: rx.Var) -> VarMatches | None:
         """A match in which `first` matches `var`."""
         self.level.clear()
         stack = [_Decision(first, iter((var,)), set())]
@@ -238,20 +226,20 @@ class GraphMatcher:
                 return True
             decision.conflicts |= conflicts
 
-    def _expr(self, pattern: DFPattern) -> Expr | None:
+    def _expr(self, pattern: DFPattern) -> rx.Expr | None:
         """The expression that a pattern matches: the variable if it is bound to one."""
         value = self.matcher.bindings.get(pattern)
-        if not isinstance(value, Expr):
+        if not isinstance(value, rx.Expr):
             return None
         return self.graph.variable_of(value) or value
 
     def _conflicts(self, decided: Collection[DFPattern], level: int) -> set[int] | None:
         """The earlier decisions that contradict this one; None if it satisfies all constraints."""
         new = set(decided)
-        owners: dict[Var, DFPattern] = {}
+        owners: dict[rx.Var, DFPattern] = {}
         for pattern in self.nodes:
             expr = self._expr(pattern)
-            if not isinstance(expr, Var):
+            if not isinstance(expr, rx.Var):
                 continue
             if expr in self.replaced:
                 return set()
@@ -273,15 +261,17 @@ class GraphMatcher:
         used, user = self._expr(edge.used), self._expr(edge.user)
         if used is None or user is None:
             return True
-        if not isinstance(user, Var) or not self._is_operand(used, user, edge.index):
+        if not isinstance(user, rx.Var) or not self._is_operand(used, user, edge.index):
             return False
-        return not edge.only or (isinstance(used, Var) and list(self.graph.users[used]) == [user])
+        return not edge.only or (
+            isinstance(used, rx.Var) and list(self.graph.users[used]) == [user]
+        )
 
-    def _is_operand(self, used: Expr, user: Var, index: int) -> bool:
+    def _is_operand(self, used: rx.Expr, user: rx.Var, index: int) -> bool:
         operands = self.graph.operands.get(user, ())
         if index == -1:
             return used in operands or (
-                isinstance(used, Var) and user in self.graph.users.get(used, ())
+                isinstance(used, rx.Var) and user in self.graph.users.get(used, ())
             )
         return index < len(operands) and operands[index] is used
 
@@ -300,18 +290,18 @@ class GraphMatcher:
         best = min(choices, key=lambda choice: len(choice[1]), default=None)
         return None if best is None else _Decision(best[0], iter(best[1]), best[2])
 
-    def _neighbours(self, pattern: DFPattern) -> tuple[Sequence[Var], set[int]]:
+    def _neighbours(self, pattern: DFPattern) -> tuple[Sequence[rx.Var], set[int]]:
         """The candidates that an edge to a decided pattern leaves, and the level of that one."""
-        near: list[tuple[Sequence[Var], int]] = []
+        near: list[tuple[Sequence[rx.Var], int]] = []
         for edge in self.edges_of[pattern]:
             other = edge.user if edge.used is pattern else edge.used
             expr = self._expr(other) if other in self.level else None
-            if not isinstance(expr, Var):
+            if not isinstance(expr, rx.Var):
                 continue
             neighbours: Iterable[object] = self.graph.operands.get(expr, ())
             if other is edge.used:
                 neighbours = self.graph.users.get(expr, ())
-            variables = dict.fromkeys(v for v in neighbours if isinstance(v, Var))
+            variables = dict.fromkeys(v for v in neighbours if isinstance(v, rx.Var))
             near.append((list(variables), self.level[other]))
         if not near:
             return self.candidates[pattern], set()
@@ -341,11 +331,11 @@ def _representatives(patterns: Sequence[DFPattern]) -> dict[DFPattern, DFPattern
     return {pattern: root(pattern) for pattern in patterns}
 
 
-def _shape_of(expr: Expr | None) -> tuple[PrimExpr, ...] | None:
+def _shape_of(expr: rx.Expr | None) -> tuple[PrimExpr, ...] | None:
     match None if expr is None else expr.struct_info:
-        case TensorStructInfo() as sinfo:
+        case rx.TensorStructInfo() as sinfo:
             return sinfo.get_shape()
-        case ShapeStructInfo(values=values):
+        case rx.ShapeStructInfo(values=values):
             return values
         case _:
             return None

@@ -64,12 +64,12 @@ class DFPattern(_Chainable):
 
     @user_facing
     def __or__(self, other: DFPattern) -> OrPattern:
-        """The pattern of whatever one of the two matches; this one is tried first."""
+        """The pattern that matches where either operand does; the left one is tried first."""
         return OrPattern(self, other)
 
     @user_facing
     def __and__(self, other: DFPattern) -> AndPattern:
-        """The pattern of whatever both match."""
+        """The pattern that matches where both operands do."""
         return AndPattern(self, other)
 
     def __invert__(self) -> NotPattern:

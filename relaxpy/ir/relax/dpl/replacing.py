@@ -11,31 +11,13 @@ from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, coun
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects
 from relaxpy.ir.relax.analysis.purity import calls_made
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.dpl.alternatives import is_same_program
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    If,
-    MatchCast,
-    SeqExpr,
-    StructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations import is_base_of, provably_disjoint
 from relaxpy.ir.relax.relations.mapping import map_params
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, substitute_info
@@ -43,15 +25,15 @@ from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
 from relaxpy.ir.tir import expr as tir
 
-Kind: TypeAlias = type[BindingBlock]
+Kind: TypeAlias = type[rx.BindingBlock]
 
 
 @dataclass(frozen=True, slots=True)
 class NewBindings:
     """The bindings of variables to new values, after those of the operands of these values."""
 
-    operands: tuple[Binding, ...]
-    results: tuple[Binding, ...]
+    operands: tuple[rx.Binding, ...]
+    results: tuple[rx.Binding, ...]
 
 
 class Replacer:
@@ -62,24 +44,26 @@ class Replacer:
     variables in scope. The variables that are `matched` belong to expressions that were replaced.
     """
 
-    def __init__(self, mod: IRModule | None, extra: Mapping[str, BaseFunc], root: Expr) -> None:
+    def __init__(
+        self, mod: IRModule | None, extra: Mapping[str, rx.BaseFunc], root: rx.Expr
+    ) -> None:
         self.mod = mod
         self.builder = PyExprMutator(mod).builder_
         functions = {} if mod is None else {var.name_hint: func for var, func in mod.items()}
         self.effects = Effects(self.builder.context, ChainMap(functions, extra), root)  # type: ignore[arg-type]
-        self.touched: set[Var] = set()
-        self.introduced: set[Var] = set()
-        self.matched: set[Var] = set()
-        self.refined: dict[Var, StructInfo] = {}
+        self.touched: set[rx.Var] = set()
+        self.introduced: set[rx.Var] = set()
+        self.matched: set[rx.Var] = set()
+        self.refined: dict[rx.Var, rx.StructInfo] = {}
         self.visible: set[Any] = set()
         self.limit = self.max_iterations = self.iterations = 0
-        self._depth: dict[Var, int] = {}
+        self._depth: dict[rx.Var, int] = {}
 
     def rebind(
         self,
-        olds: Sequence[Binding],
-        new: Expr,
-        bound: Mapping[Expr, Var],
+        olds: Sequence[rx.Binding],
+        new: rx.Expr,
+        bound: Mapping[rx.Expr, rx.Var],
         kind: Kind,
         *,
         fields: bool = False,
@@ -93,7 +77,7 @@ class Replacer:
             TransformError: a new value makes an impure call, branches in a dataflow block, mentions
                 a variable out of scope, does not fit its variable, or was rewritten too often.
         """
-        new = rename(new, cast("Mapping[Expr, Node]", bound))
+        new = rename(new, cast("Mapping[rx.Expr, Node]", bound))
         if not all(map(self.effects.is_pure, calls_made(new))):
             raise TransformError(
                 f"the replacement of {_names(olds)} makes an impure call, but the original has no "
@@ -103,7 +87,7 @@ class Replacer:
             )
         self._check_functions(new, olds)
         # A function may be inserted several times, but every parameter is bound once.
-        literals = {n: copy_with_new_vars(n) for n in walk(new) if isinstance(n, Function)}
+        literals = {n: copy_with_new_vars(n) for n in walk(new) if isinstance(n, rx.Function)}
         try:
             operands, value = self._normal(rename(new, literals), kind)
         except RelaxpyError as error:
@@ -114,8 +98,8 @@ class Replacer:
             operands, values = self._fields(operands, value, olds)
         if not operands and all(map(_is_unchanged, values, olds)):
             return None
-        branches = any(isinstance(v, If) for v in (*values, *(b.value for b in operands)))
-        if branches and issubclass(kind, DataflowBlock):
+        branches = any(isinstance(v, rx.If) for v in (*values, *(b.value for b in operands)))
+        if branches and issubclass(kind, rx.DataflowBlock):
             raise TransformError(
                 f"the replacement of {_names(olds)} branches, inside a dataflow block",
                 rule="WF-7c",
@@ -132,28 +116,28 @@ class Replacer:
         )
 
     def _fields(
-        self, before: tuple[Binding, ...], value: Expr, olds: Sequence[Binding]
-    ) -> tuple[tuple[Binding, ...], list[Expr]]:
+        self, before: tuple[rx.Binding, ...], value: rx.Expr, olds: Sequence[rx.Binding]
+    ) -> tuple[tuple[rx.Binding, ...], list[rx.Expr]]:
         """The fields of a tuple, which is bound first unless it is a Tuple."""
         sinfo = self.builder.struct_info_of(value)
-        if not isinstance(sinfo, TupleStructInfo) or len(sinfo.fields) != len(olds):
+        if not isinstance(sinfo, rx.TupleStructInfo) or len(sinfo.fields) != len(olds):
             raise TransformError(
                 f"{_names(olds)} are replaced by a tuple of {counted(len(olds), 'field')}, "
                 f"found {sinfo}",
                 rule="OPT-14",
                 span=olds[-1].span,
             )
-        if isinstance(value, Tuple):
+        if isinstance(value, rx.Tuple):
             return before, list(value.fields)
-        if not isinstance(value, Var):
-            kind = DataflowVar if isinstance(olds[-1].var, DataflowVar) else Var
+        if not isinstance(value, rx.Var):
+            kind = rx.DataflowVar if isinstance(olds[-1].var, rx.DataflowVar) else rx.Var
             var = kind(self.builder.get_unique_name("lv"), sinfo)
-            before, value = (*before, VarBinding(var, value)), var
-        return before, [TupleGetItem(value, index) for index in range(len(olds))]
+            before, value = (*before, rx.VarBinding(var, value)), var
+        return before, [rx.TupleGetItem(value, index) for index in range(len(olds))]
 
-    def _normal(self, new: Expr, kind: Kind) -> tuple[tuple[Binding, ...], Expr]:
+    def _normal(self, new: rx.Expr, kind: Kind) -> tuple[tuple[rx.Binding, ...], rx.Expr]:
         """The value in normal form, and the bindings of its operands; proved casts are removed."""
-        if isinstance(new, SeqExpr):
+        if isinstance(new, rx.SeqExpr):
             new = _in_one_block(new, kind)
         bindings = self._emitted(new, kind)
         while (proved := _proved_cast(bindings, self.visible)) is not None:
@@ -162,9 +146,9 @@ class Replacer:
             var = bindings[index].var
             if var is not None:
                 table[var] = value
-            following = SeqExpr((kind(tuple(bindings[index + 1 :])),), Tuple(()))
+            following = rx.SeqExpr((kind(tuple(bindings[index + 1 :])),), rx.Tuple(()))
             *rest, last = replace_variables(following, table).blocks[0].bindings
-            following = SeqExpr((kind(tuple(rest)),), last.value)
+            following = rx.SeqExpr((kind(tuple(rest)),), last.value)
             bindings = [*bindings[:index], *self._emitted(following, kind)]
         *before, final = bindings
         return tuple(before), final.value
@@ -179,20 +163,20 @@ class Replacer:
         self.max_iterations = max(self.max_iterations, 100 + count)
         self.iterations = 0
 
-    def enter(self, binding: Binding) -> None:
+    def enter(self, binding: rx.Binding) -> None:
         """Make the variables that a binding defines visible."""
         if binding.var is not None:
             self.visible.add(binding.var)
-        if isinstance(binding, MatchCast):
+        if isinstance(binding, rx.MatchCast):
             self.visible.update(definable_shape_vars(binding.struct_info))
 
-    def leave(self, bindings: Iterable[Binding]) -> None:
+    def leave(self, bindings: Iterable[rx.Binding]) -> None:
         """End the scope of the DataflowVars that a block binds."""
-        self.visible.difference_update(b.var for b in bindings if isinstance(b.var, DataflowVar))
+        self.visible.difference_update(b.var for b in bindings if isinstance(b.var, rx.DataflowVar))
 
-    def _emitted(self, expr: Expr, kind: Kind) -> list[Binding]:
+    def _emitted(self, expr: rx.Expr, kind: Kind) -> list[rx.Binding]:
         """The bindings that compute `expr`, the last one of which binds it."""
-        if issubclass(kind, DataflowBlock):
+        if issubclass(kind, rx.DataflowBlock):
             self.builder._begin_dataflow_block()
         else:
             self.builder._begin_binding_block()
@@ -205,7 +189,7 @@ class Replacer:
         block = self.builder._end_block()
         return [b for part in (*self.builder.take_preceding_blocks(), block) for b in part.bindings]
 
-    def _check_functions(self, new: Expr, olds: Sequence[Binding]) -> None:
+    def _check_functions(self, new: rx.Expr, olds: Sequence[rx.Binding]) -> None:
         """Check that the module has the functions that a new value mentions."""
         for name in () if self.mod is None else mentioned_globals(new):
             if name not in self.effects.functions:
@@ -218,15 +202,15 @@ class Replacer:
                 )
 
     def _check_scope(
-        self, before: Sequence[Binding], values: Sequence[Expr], olds: Sequence[Binding]
+        self, before: Sequence[rx.Binding], values: Sequence[rx.Expr], olds: Sequence[rx.Binding]
     ) -> None:
         """Check that new bindings mention only variables in scope."""
         defined: set[Node] = set()
-        new: list[tuple[Expr, Binding | None]] = [(b.value, b) for b in before]
+        new: list[tuple[rx.Expr, rx.Binding | None]] = [(b.value, b) for b in before]
         for value, binding in [*new, *((value, None) for value in values)]:
-            is_nested = isinstance(value, (Function, If))
+            is_nested = isinstance(value, (rx.Function, rx.If))
             local: set[Node] = set(bound_vars(value)) if is_nested else set()
-            used: list[Var | tir.Var] = [v for v in occurring_vars(value) if v not in local]
+            used: list[rx.Var | tir.Var] = [v for v in occurring_vars(value) if v not in local]
             if not is_nested:
                 used += [node for node in walk(value) if isinstance(node, tir.Var)]
             for var in used:
@@ -240,17 +224,17 @@ class Replacer:
                     )
             if binding is not None and binding.var is not None:
                 defined.add(binding.var)
-            if isinstance(binding, MatchCast):
+            if isinstance(binding, rx.MatchCast):
                 defined.update(definable_shape_vars(binding.struct_info))
 
-    def _bind(self, old: Binding, value: Expr) -> Binding:
+    def _bind(self, old: rx.Binding, value: rx.Expr) -> rx.Binding:
         """The variable of `old` bound to a new value, of which at least as much is known (OPT-14).
 
         A cast checks what is not proved.
         """
         actual = self.builder.struct_info_of(value)
         known = self.builder.struct_info_of(old.value)
-        if isinstance(old, VarBinding) and old.var.struct_info is not None:
+        if isinstance(old, rx.VarBinding) and old.var.struct_info is not None:
             known = old.var.struct_info
         name = "a cast" if old.var is None else old.var.name_hint
         if provably_disjoint(actual, known):
@@ -260,15 +244,15 @@ class Replacer:
                 span=old.span,
                 hint="a rewriter returns the expression itself if it cannot replace it",
             )
-        if not isinstance(old, VarBinding):
+        if not isinstance(old, rx.VarBinding):
             return replace(old, value=value)
         if not is_base_of(known, actual):
-            return MatchCast(old.var, value, known, old.span)
+            return rx.MatchCast(old.var, value, known, old.span)
         if actual != known:
             self.refined[old.var] = actual
         return replace(old, value=value)
 
-    def _count(self, olds: Sequence[Binding], news: Iterable[Binding]) -> None:
+    def _count(self, olds: Sequence[rx.Binding], news: Iterable[rx.Binding]) -> None:
         """Store how many rewritings led to the new bindings.
 
         Errors:
@@ -289,18 +273,18 @@ class Replacer:
                 self.touched.add(binding.var)
 
 
-def _names(olds: Sequence[Binding]) -> str:
+def _names(olds: Sequence[rx.Binding]) -> str:
     return ", ".join(b.var.name_hint for b in olds if b.var is not None) or "a cast"
 
 
-def _is_unchanged(value: Expr, old: Binding) -> bool:
+def _is_unchanged(value: rx.Expr, old: rx.Binding) -> bool:
     return value is old.value or is_same_program(value, old.value)
 
 
-def _in_one_block(seq: SeqExpr, kind: Kind) -> SeqExpr:
+def _in_one_block(seq: rx.SeqExpr, kind: Kind) -> rx.SeqExpr:
     """The sequence with all bindings in one block of this kind, and the right kind of variables."""
     bindings = [binding for block in seq.blocks for binding in block.bindings]
-    local = DataflowVar if issubclass(kind, DataflowBlock) else Var
+    local = rx.DataflowVar if issubclass(kind, rx.DataflowBlock) else rx.Var
     table = {
         b.var: local(b.var.name_hint, b.var.struct_info, b.var.span)
         for b in bindings
@@ -310,12 +294,12 @@ def _in_one_block(seq: SeqExpr, kind: Kind) -> SeqExpr:
 
 
 def _proved_cast(
-    bindings: Sequence[Binding], visible: Container[tir.Var]
-) -> tuple[int, dict[tir.Var, tir.PrimExpr], Expr] | None:
+    bindings: Sequence[rx.Binding], visible: Container[tir.Var]
+) -> tuple[int, dict[tir.Var, tir.PrimExpr], rx.Expr] | None:
     """The index of the first cast that is proved, the variables it defines, its value (OPT-9)."""
     for index, binding in enumerate(bindings[:-1]):
         actual = binding.value.struct_info
-        if not isinstance(binding, MatchCast) or actual is None or not is_leaf(binding.value):
+        if not isinstance(binding, rx.MatchCast) or actual is None or not is_leaf(binding.value):
             continue
         images = map_params([binding.struct_info], [actual], visible)
         defined = (v for v in definable_shape_vars(binding.struct_info) if v not in visible)
@@ -325,10 +309,10 @@ def _proved_cast(
     return None
 
 
-def _located(binding: Binding, span: Span | None) -> Binding:
+def _located(binding: rx.Binding, span: Span | None) -> rx.Binding:
     """The binding with a position for itself and its value, if they have none."""
     value = binding.value
-    if value.span is None and isinstance(value, (Call, TupleGetItem)):
+    if value.span is None and isinstance(value, (rx.Call, rx.TupleGetItem)):
         binding = replace(binding, value=replace(value, span=span))
     return binding if binding.span is not None else replace(binding, span=span)
 
@@ -336,7 +320,7 @@ def _located(binding: Binding, span: Span | None) -> Binding:
 Rewriter: TypeAlias = Callable[..., object]
 
 
-def as_replacement(value: object, old: Expr) -> Expr | None:
+def as_replacement(value: object, old: rx.Expr) -> rx.Expr | None:
     """The replacement that a rewriter returned for an expression, or None if it keeps it.
 
     Errors:
@@ -344,7 +328,7 @@ def as_replacement(value: object, old: Expr) -> Expr | None:
     """
     if value is None or value is old:
         return None
-    if not isinstance(value, Expr):
+    if not isinstance(value, rx.Expr):
         raise MisuseError(
             f"a rewriter returns an expression or None, found {type(value).__name__} {value!r:.60}",
             about=value,

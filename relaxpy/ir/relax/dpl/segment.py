@@ -9,18 +9,9 @@ from heapq import heappop, heappush
 from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import may_fail
 from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    Expr,
-    Function,
-    MatchCast,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.tir import expr as tir
 
@@ -32,28 +23,28 @@ class Segment:
     blocks (`ordered`), bindings that may fail stay in order (OPT-3).
     """
 
-    def __init__(self, bindings: Iterable[Binding], *, ordered: bool) -> None:
+    def __init__(self, bindings: Iterable[rx.Binding], *, ordered: bool) -> None:
         self.ordered = ordered
         self.waiting = deque(bindings)
-        self.kept: list[Binding | None] = []
-        self.values: dict[Var, Expr] = {}
-        self.position: dict[Var, int] = {}
-        self._bound_to: dict[Expr, Var] = {}
+        self.kept: list[rx.Binding | None] = []
+        self.values: dict[rx.Var, rx.Expr] = {}
+        self.position: dict[rx.Var, int] = {}
+        self._bound_to: dict[rx.Expr, rx.Var] = {}
         self._failing: list[int] = [0]
 
-    def keep(self, binding: Binding) -> None:
+    def keep(self, binding: rx.Binding) -> None:
         """Append a binding to the result."""
         var = binding.var
         if var is not None:
             self.position[var] = len(self.kept)
-            if isinstance(binding, VarBinding):
+            if isinstance(binding, rx.VarBinding):
                 self.values[var] = binding.value
-                if not isinstance(binding.value, Var):
+                if not isinstance(binding.value, rx.Var):
                     self._bound_to.setdefault(binding.value, var)
         self.kept.append(binding)
         self._failing.append(self._failing[-1] + (self.ordered and may_fail(binding)))
 
-    def remove(self, var: Var) -> None:
+    def remove(self, var: rx.Var) -> None:
         """Remove a binding that was kept: its variable will be bound later."""
         position = self.position.pop(var)
         binding = self.kept[position]
@@ -63,11 +54,11 @@ class Segment:
         if self._bound_to.get(binding.value) is var:
             del self._bound_to[binding.value]
 
-    def variable_of(self, value: object) -> Var | None:
+    def variable_of(self, value: object) -> rx.Var | None:
         """The variable that a value is bound to."""
-        return self._bound_to.get(value) if isinstance(value, Expr) else None
+        return self._bound_to.get(value) if isinstance(value, rx.Expr) else None
 
-    def in_order(self, moved: Collection[Var]) -> bool:
+    def in_order(self, moved: Collection[rx.Var]) -> bool:
         """Whether these variables may be computed at the end without a swap of what may fail.
 
         That is the case if no other binding that may fail is between them or after them.
@@ -78,22 +69,22 @@ class Segment:
         failing = [p for p in positions if self._failing[p + 1] > self._failing[p]]
         return not failing or self._failing[-1] - self._failing[failing[0]] == len(failing)
 
-    def bindings(self) -> list[Binding]:
+    def bindings(self) -> list[rx.Binding]:
         """The bindings that were kept, in order."""
         return [binding for binding in self.kept if binding is not None]
 
 
-def projected(binding: Binding, value_of: Callable[[Expr], object]) -> Binding:
+def projected(binding: rx.Binding, value_of: Callable[[rx.Expr], object]) -> rx.Binding:
     """The binding; if it projects a Tuple, a binding of the field itself."""
     value = binding.value
-    if isinstance(value, TupleGetItem):
+    if isinstance(value, rx.TupleGetItem):
         whole = value_of(value.tuple_value)
-        if isinstance(whole, Tuple) and value.index < len(whole.fields):
+        if isinstance(whole, rx.Tuple) and value.index < len(whole.fields):
             return replace(binding, value=whole.fields[value.index])
     return binding
 
 
-def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
+def sorted_by_use(bindings: Sequence[rx.Binding]) -> list[rx.Binding] | None:
     """The bindings, with those that use later ones moved after these; None if there is a cycle.
 
     All others keep their order, and bindings that are moved are as early as possible. A shape
@@ -102,21 +93,21 @@ def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
     defined: dict[Node, int] = {}
     for index, binding in enumerate(bindings):
         for node in defined_by(binding):
-            if isinstance(node, Var):
+            if isinstance(node, rx.Var):
                 defined[node] = index
             else:
                 defined.setdefault(node, index)
-    casts = any(isinstance(binding, MatchCast) for binding in bindings)
+    casts = any(isinstance(binding, rx.MatchCast) for binding in bindings)
     missing: list[int] = []
     users: dict[int, list[int]] = {}
     for index, binding in enumerate(bindings):
         needs = {defined[v] for v in mentioned_by(binding, sizes=casts) if v in defined}
-        if isinstance(binding, MatchCast) or isinstance(binding.value, Function):
+        if isinstance(binding, rx.MatchCast) or isinstance(binding.value, rx.Function):
             needs.discard(index)  # a cast mentions what it defines, a function may call itself
         missing.append(len(needs))
         for need in needs:
             users.setdefault(need, []).append(index)
-    done: list[Binding] = []
+    done: list[rx.Binding] = []
     for index in range(len(bindings)):
         ready = [index] if missing[index] == 0 else []
         while ready:
@@ -129,15 +120,15 @@ def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
     return done if len(done) == len(bindings) else None
 
 
-def defined_by(binding: Binding) -> list[Node]:
+def defined_by(binding: rx.Binding) -> list[Node]:
     """The variable that a binding binds, and the shape variables that a cast may define."""
     nodes: list[Node] = [] if binding.var is None else [binding.var]
-    if isinstance(binding, MatchCast):
+    if isinstance(binding, rx.MatchCast):
         nodes += definable_shape_vars(binding.struct_info)
     return nodes
 
 
-def mentioned_by(binding: Binding, *, sizes: bool = True) -> dict[Node, None]:
+def mentioned_by(binding: rx.Binding, *, sizes: bool = True) -> dict[Node, None]:
     """The variables that a binding mentions, in struct info too, and shape variables if `sizes`."""
     mentioned: dict[Node, None] = {}
     for part in binding_operands(binding):

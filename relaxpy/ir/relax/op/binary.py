@@ -11,31 +11,12 @@ import numpy as np
 from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import BOOL, DataType
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Constant,
-    Expr,
-    PrimStructInfo,
-    PrimValue,
-    TensorStructInfo,
-    Var,
-    const,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import elementwise, masked, no_gradient
 from relaxpy.ir.relax.op.definition.layouts import elementwise_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family
-from relaxpy.ir.relax.op.definition.rules import (
-    Legalize,
-    broadcast,
-    joint_dtype,
-    joint_vdevice,
-    of_bits,
-    require_float,
-    scalar_literal,
-    te_kernel,
-    tensor,
-)
 from relaxpy.ir.relax.op.definition.sharding import broadcast_axes
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -47,36 +28,36 @@ if TYPE_CHECKING:
 
 _NAMES = ("x1", "x2")
 _DIVISIONS = frozenset(("divide", "floor_divide", "mod", "floor_mod"))
-Numbers: TypeAlias = TensorStructInfo | PrimStructInfo
+Numbers: TypeAlias = rx.TensorStructInfo | rx.PrimStructInfo
 
 
-def _operand(sinfo: Numbers) -> TensorStructInfo:
+def _operand(sinfo: Numbers) -> rx.TensorStructInfo:
     """Convert a scalar operand to a tensor of rank 0."""
-    return sinfo if isinstance(sinfo, TensorStructInfo) else tensor((), sinfo.dtype)
+    return sinfo if isinstance(sinfo, rx.TensorStructInfo) else rules.tensor((), sinfo.dtype)
 
 
-def _of_known_shapes(*sinfos: TensorStructInfo) -> Sequence[TensorStructInfo]:
+def _of_known_shapes(*sinfos: rx.TensorStructInfo) -> Sequence[rx.TensorStructInfo]:
     """The tensors, with the dimensions that different shape variables are known to have."""
-    if not any(isinstance(s.shape, Var) for s in sinfos) or sinfos[0].shape is sinfos[-1].shape:
+    if not any(isinstance(s.shape, rx.Var) for s in sinfos) or sinfos[0].shape is sinfos[-1].shape:
         return sinfos
-    return [tensor(s.get_shape(), s.dtype, s.vdevice, s.ndim) for s in sinfos]
+    return [rules.tensor(s.get_shape(), s.dtype, s.vdevice, s.ndim) for s in sinfos]
 
 
 def _broadcast(x1: Numbers, x2: Numbers, dtype: DataType) -> Numbers:
-    if isinstance(x1, PrimStructInfo) and isinstance(x2, PrimStructInfo):
-        return PrimStructInfo(dtype)
+    if isinstance(x1, rx.PrimStructInfo) and isinstance(x2, rx.PrimStructInfo):
+        return rx.PrimStructInfo(dtype)
     operands = _of_known_shapes(_operand(x1), _operand(x2))
-    shape, ndim = broadcast(operands, _NAMES)
-    return tensor(shape, dtype, joint_vdevice(operands, strict=True), ndim)
+    shape, ndim = rules.broadcast(operands, _NAMES)
+    return rules.tensor(shape, dtype, rules.joint_vdevice(operands, strict=True), ndim)
 
 
 def _infer_arithmetic(x1: Numbers, x2: Numbers) -> Numbers:
-    return _broadcast(x1, x2, joint_dtype(x1, x2, _NAMES))
+    return _broadcast(x1, x2, rules.joint_dtype(x1, x2, _NAMES))
 
 
 def _infer_atan2(x1: Numbers, x2: Numbers) -> Numbers:
     for sinfo, name in zip((x1, x2), _NAMES, strict=True):
-        require_float(_operand(sinfo), name)
+        rules.require_float(_operand(sinfo), name)
     return _infer_arithmetic(x1, x2)
 
 
@@ -84,7 +65,7 @@ def _infer_comparison(x1: Numbers, x2: Numbers) -> Numbers:
     return _broadcast(x1, x2, BOOL)
 
 
-def literal(value: object, dtype: DataType) -> Constant:
+def literal(value: object, dtype: DataType) -> rx.Constant:
     """Convert a Python number to a tensor of rank 0 with the datatype of the other operand.
 
     Errors:
@@ -105,7 +86,7 @@ def literal(value: object, dtype: DataType) -> Constant:
                 about=value,
                 hint=None if is_integral else "convert the other operand with R.astype",
             )
-    return const(value, dtype)
+    return rx.const(value, dtype)
 
 
 def fit_numbers(arguments: dict[str, Any]) -> None:
@@ -113,25 +94,25 @@ def fit_numbers(arguments: dict[str, Any]) -> None:
 
     An array keeps its datatype where the other operand has it; else `const` converts it.
     """
-    if isinstance(arguments["x1"], Expr) and isinstance(arguments["x2"], Expr):
+    if isinstance(arguments["x1"], rx.Expr) and isinstance(arguments["x2"], rx.Expr):
         return
     for name, other in (_NAMES, _NAMES[::-1]):
         array, other_value = arguments[name], arguments[other]
         if isinstance(array, np.ndarray):
-            sinfo = other_value.struct_info if isinstance(other_value, Expr) else None
-            same = isinstance(sinfo, TensorStructInfo) and sinfo.dtype == DataType(array.dtype)
-            arguments[name] = Constant(array) if same else const(array)
+            sinfo = other_value.struct_info if isinstance(other_value, rx.Expr) else None
+            same = isinstance(sinfo, rx.TensorStructInfo) and sinfo.dtype == DataType(array.dtype)
+            arguments[name] = rx.Constant(array) if same else rx.const(array)
     for name, other in (_NAMES, _NAMES[::-1]):
         value, other_value = arguments[name], arguments[other]
-        if isinstance(value, Expr) or not isinstance(value, (bool, numbers.Real, np.bool_)):
+        if isinstance(value, rx.Expr) or not isinstance(value, (bool, numbers.Real, np.bool_)):
             continue
-        sinfo = other_value.struct_info if isinstance(other_value, Expr) else None
-        if isinstance(sinfo, TensorStructInfo):
+        sinfo = other_value.struct_info if isinstance(other_value, rx.Expr) else None
+        if isinstance(sinfo, rx.TensorStructInfo):
             arguments[name] = literal(value, sinfo.dtype)
-        elif isinstance(sinfo, (PrimStructInfo, DTensorStructInfo)):
+        elif isinstance(sinfo, (rx.PrimStructInfo, DTensorStructInfo)):
             number = literal(value, sinfo.dtype).data.item()
-            arguments[name] = PrimValue(ops.const(number, sinfo.dtype))
-        elif isinstance(other_value, Expr) and sinfo is None:
+            arguments[name] = rx.PrimValue(ops.const(number, sinfo.dtype))
+        elif isinstance(other_value, rx.Expr) and sinfo is None:
             raise MisuseError(
                 f"the datatype of {value!r} is open: nothing is known yet about the other operand",
                 hint="write R.const(value, dtype)",
@@ -139,12 +120,12 @@ def fit_numbers(arguments: dict[str, Any]) -> None:
             )
 
 
-def _is_zero(operand: Expr) -> bool:
+def _is_zero(operand: rx.Expr) -> bool:
     """Whether a scalar is the literal 0."""
-    return isinstance(operand, PrimValue) and getattr(operand.value, "value", None) == 0
+    return isinstance(operand, rx.PrimValue) and getattr(operand.value, "value", None) == 0
 
 
-def _legalization(name: str) -> Legalize:
+def _legalization(name: str) -> rules.Legalize:
     """A scalar literal becomes part of the kernel; a call on two known scalars is evaluated."""
 
     def function(x1: Any, x2: Any) -> Any:
@@ -153,26 +134,28 @@ def _legalization(name: str) -> Legalize:
     def kernel(x1: Any, x2: Any, dtype: str) -> Tensor:
         return as_dtype(function(x1, x2), DataType(dtype))
 
-    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+    def legalize(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
         result = builder.struct_info_of(call)
         operands = [builder.struct_info_of(a) for a in call.args]
-        if isinstance(result, PrimStructInfo):
-            values = [v.value for v in operands if isinstance(v, PrimStructInfo)]
+        if isinstance(result, rx.PrimStructInfo):
+            values = [v.value for v in operands if isinstance(v, rx.PrimStructInfo)]
             return (
-                call if None in values else PrimValue(ops.cast_to(function(*values), result.dtype))
+                call
+                if None in values
+                else rx.PrimValue(ops.cast_to(function(*values), result.dtype))
             )
-        assert isinstance(result, TensorStructInfo)
+        assert isinstance(result, rx.TensorStructInfo)
         args: list[object] = list(call.args)
         if name in _DIVISIONS and _is_zero(call.args[1]):
-            args[1] = const(0, operands[1].dtype)  # type: ignore[attr-defined]
+            args[1] = rx.const(0, operands[1].dtype)  # type: ignore[attr-defined]
         for k in (1, 0):
-            value = scalar_literal(call.args[k])
+            value = rules.scalar_literal(call.args[k])
             if k == 1 and name in _DIVISIONS and getattr(value, "value", None) == 0:
                 value = None  # TIR refuses a literal divisor 0, even where it never runs
-            if value is not None and isinstance(operands[1 - k], TensorStructInfo):
+            if value is not None and isinstance(operands[1 - k], rx.TensorStructInfo):
                 args[k] = value
                 break
-        return te_kernel(builder, kernel, name, *args, dtype=str(result.dtype))
+        return rules.te_kernel(builder, kernel, name, *args, dtype=str(result.dtype))
 
     return legalize
 
@@ -208,12 +191,12 @@ _arithmetic = Rows(
     sharding=broadcast_axes,
 )
 _comparison = replace(_arithmetic, rule=_infer_comparison, doc=_COMPARISON)
-_bitwise = replace(_arithmetic, kernel=lambda name: of_bits(_legalization(name)))
+_bitwise = replace(_arithmetic, kernel=lambda name: rules.of_bits(_legalization(name)))
 
 
 def _power_base(g: Any, a: Any, b: Any, y: Any) -> Any:
     derivative = g * b * R.power(a, b - 1)
-    if isinstance(b, Constant) and np.all(np.asarray(b.data, "float64") != 0):
+    if isinstance(b, rx.Constant) and np.all(np.asarray(b.data, "float64") != 0):
         return derivative
     return masked(derivative, R.not_equal(b, 0))
 

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.op_record import Allocation, Memory
-from relaxpy.ir.relax.nodes import (
-    Call,
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.gradients import identity_gradient
 from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.ir.relax.op.definition.sharding import same_axes
@@ -32,21 +27,22 @@ def global_scope(arguments: dict[str, Any]) -> None:
     allocates=Allocation(shape=0, dtype=1),
 )
 def alloc_tensor(
-    shape: ShapeStructInfo,
-    dtype: ObjectStructInfo,
-    runtime_device_index: PrimStructInfo,
-    storage_scope: ObjectStructInfo | None = None,
+    shape: rx.ShapeStructInfo,
+    dtype: rx.ObjectStructInfo,
+    runtime_device_index: rx.PrimStructInfo,
+    storage_scope: rx.ObjectStructInfo | None = None,
+    vdevice: VDevice | None = None,
     *,
-    call: Call,
-) -> TensorStructInfo:
+    call: rx.Call,
+) -> rx.TensorStructInfo:
     """A new tensor, its elements not set.
 
     Shapes:
-        result  `shape`, in `dtype`
+        result  `shape`, in `dtype`, on `vdevice`
     Errors:
         StructInfoError: the datatype is not a literal.
     """
-    return tensor_in(call.args[0], shape, call.args[1])
+    return tensor_in(call.args[0], shape, call.args[1], vdevice)
 
 
 @register(
@@ -56,7 +52,7 @@ def alloc_tensor(
     memory=Memory.SAME,
     gradient=identity_gradient,
 )
-def stop_lift_params(x: TensorStructInfo) -> TensorStructInfo:
+def stop_lift_params(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
     """The tensor; what it is computed from is not lifted out of the function beyond here.
 
     Shapes:

@@ -10,23 +10,7 @@ import numpy as np
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    ExternFunc,
-    FuncStructInfo,
-    Function,
-    GlobalVar,
-    PrimStructInfo,
-    ShapeExpr,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    convert_to_expr,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.nodes.struct_info import EnvFunc
@@ -55,17 +39,17 @@ if TYPE_CHECKING:
 Operands: TypeAlias = Operand | Sequence[Operand]
 
 
-def operand_tuple(args: Operands) -> Tuple:
+def operand_tuple(args: Operands) -> rx.Tuple:
     """The operands as a tuple expression: a variable that holds a tuple becomes its fields."""
     if isinstance(args, (list, tuple)):
-        return Tuple(tuple(convert_to_expr(a) for a in args))
-    expr = convert_to_expr(args)
-    if isinstance(expr, Tuple):
+        return rx.Tuple(tuple(rx.convert_to_expr(a) for a in args))
+    expr = rx.convert_to_expr(args)
+    if isinstance(expr, rx.Tuple):
         return expr
     sinfo = expr.struct_info
-    if isinstance(sinfo, TupleStructInfo):
-        return Tuple(tuple(TupleGetItem(expr, i) for i in range(len(sinfo.fields))))
-    return Tuple((expr,))
+    if isinstance(sinfo, rx.TupleStructInfo):
+        return rx.Tuple(tuple(rx.TupleGetItem(expr, i) for i in range(len(sinfo.fields))))
+    return rx.Tuple((expr,))
 
 
 def index_list(indices: int | Sequence[int]) -> tuple[int, ...]:
@@ -82,20 +66,20 @@ def index_list(indices: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(map(int, index_tuple))
 
 
-def packed_callee(func: Expr | str) -> Expr:
+def packed_callee(func: rx.Expr | str) -> rx.Expr:
     """A packed function by its name; an expression is itself.
 
     Errors:
         MisuseError (also TypeError): it is neither.
     """
     if isinstance(func, str):
-        return ExternFunc(func)
-    if isinstance(func, Expr):
+        return rx.ExternFunc(func)
+    if isinstance(func, rx.Expr):
         return func
     raise MisuseError(f"expected a packed function or its name, found {func!r:.60}", about=func)
 
 
-def operand_sinfo(call: Call, ctx: Context) -> tuple[Expr, tuple[StructInfo, ...]]:
+def operand_sinfo(call: rx.Call, ctx: Context) -> tuple[rx.Expr, tuple[rx.StructInfo, ...]]:
     """The callee, and the struct info of the operands in the tuple after it."""
     if len(call.args) < 2:
         raise StructInfoTypeError(
@@ -103,12 +87,12 @@ def operand_sinfo(call: Call, ctx: Context) -> tuple[Expr, tuple[StructInfo, ...
         )
     callee, packed = call.args[0], call.args[1]
     sinfo = ctx.sinfo_of(packed)
-    if not isinstance(sinfo, TupleStructInfo):
+    if not isinstance(sinfo, rx.TupleStructInfo):
         raise StructInfoTypeError(f"the operands are a tuple, found {sinfo}", about=packed)
     return callee, sinfo.fields
 
 
-def _outputs(call: Call, rule: str) -> tuple[TensorStructInfo, ...]:
+def _outputs(call: rx.Call, rule: str) -> tuple[rx.TensorStructInfo, ...]:
     """OP-2, OP-3, OP-11: the struct info of the outputs, with the datatype and shape of each."""
     if len(call.sinfo_args) != 1:
         raise StructInfoError(
@@ -118,10 +102,10 @@ def _outputs(call: Call, rule: str) -> tuple[TensorStructInfo, ...]:
             about=call,
         )
     [sinfo] = call.sinfo_args
-    fields = sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,)
+    fields = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
     outputs = []
     for field in map(_undistributed, fields):
-        if not isinstance(field, TensorStructInfo):
+        if not isinstance(field, rx.TensorStructInfo):
             raise StructInfoTypeError(
                 f"outputs are tensors, found {field}", rule="OP-3", about=field
             )
@@ -139,35 +123,35 @@ def _outputs(call: Call, rule: str) -> tuple[TensorStructInfo, ...]:
     return tuple(outputs)
 
 
-def _undistributed(sinfo: StructInfo) -> StructInfo:
+def _undistributed(sinfo: rx.StructInfo) -> rx.StructInfo:
     """The struct info of a distributed tensor as a whole; any other struct info itself."""
     return sinfo.tensor_sinfo if isinstance(sinfo, DTensorStructInfo) else sinfo
 
 
-def _scalars(call: Call, ctx: Context) -> tuple[StructInfo, ...]:
+def _scalars(call: rx.Call, ctx: Context) -> tuple[rx.StructInfo, ...]:
     """The struct info of the scalars that are the members of the shape after the operands."""
     if len(call.args) < 3:
         return ()
     sinfo = ctx.sinfo_of(call.args[2])
-    if len(call.args) > 3 or not isinstance(sinfo, ShapeStructInfo) or sinfo.values is None:
+    if len(call.args) > 3 or not isinstance(sinfo, rx.ShapeStructInfo) or sinfo.values is None:
         raise StructInfoTypeError(
             f"tir_vars is a shape with known members, found {sinfo}", about=call.args[2]
         )
-    return tuple(PrimStructInfo(v.dtype, v) for v in sinfo.values)
+    return tuple(rx.PrimStructInfo(v.dtype, v) for v in sinfo.values)
 
 
-def _check_callee(callee: Expr, ctx: Context) -> GlobalVar:
+def _check_callee(callee: rx.Expr, ctx: Context) -> rx.GlobalVar:
     """Check OP-1: the callee is a global function of the module, and not a Relax function."""
-    if not isinstance(callee, GlobalVar):
+    if not isinstance(callee, rx.GlobalVar):
         raise StructInfoTypeError(
             "only a PrimFunc of the module can be called so",
             rule="OP-1",
             hint="a packed function is called with R.call_dps_packed"
-            if isinstance(callee, ExternFunc)
+            if isinstance(callee, rx.ExternFunc)
             else "bb.add_func(kernel, name) enters one and returns its GlobalVar",
             about=callee,
         )
-    if isinstance(ctx.function_of(callee), Function):
+    if isinstance(ctx.function_of(callee), rx.Function):
         raise StructInfoTypeError(
             f"{callee.name_hint} is a Relax function, not a PrimFunc",
             rule="OP-1",
@@ -178,11 +162,11 @@ def _check_callee(callee: Expr, ctx: Context) -> GlobalVar:
 
 
 def _check_kernel(
-    callee: Expr,
-    inputs: Sequence[StructInfo],
-    outputs: Sequence[TensorStructInfo],
-    scalars: Sequence[StructInfo],
-    call: Call,
+    callee: rx.Expr,
+    inputs: Sequence[rx.StructInfo],
+    outputs: Sequence[rx.TensorStructInfo],
+    scalars: Sequence[rx.StructInfo],
+    call: rx.Call,
     ctx: Context,
 ) -> None:
     """Check OP-1 and OP-8: the callee is a PrimFunc of the module, and no type provably differs."""
@@ -197,7 +181,7 @@ def _check_kernel(
     if _fit_without_proof(arguments, ctx.signatures[callee.name_hint], ctx.shape_vars):
         return
     sinfo = ctx.callee_sinfo(callee)
-    if not isinstance(sinfo, FuncStructInfo) or sinfo.params is None:
+    if not isinstance(sinfo, rx.FuncStructInfo) or sinfo.params is None:
         raise StructInfoTypeError(
             f"{callee.name_hint} is {sinfo}, not a PrimFunc", rule="OP-1", about=callee
         )
@@ -224,19 +208,19 @@ def _check_kernel(
         raise StructInfoTypeError(
             f"{noun} of {callee.name_hint} is {actual}, the kernel takes {expected}: {reason}",
             rule="OP-8",
-            about=packed.fields[i] if is_input and isinstance(packed, Tuple) else out,
+            about=packed.fields[i] if is_input and isinstance(packed, rx.Tuple) else out,
         )
 
 
 def _fit_without_proof(
-    arguments: Sequence[StructInfo], signature: StructInfo, bound: Container[Var]
+    arguments: Sequence[rx.StructInfo], signature: rx.StructInfo, bound: Container[Var]
 ) -> bool:
     """Whether operands agree with parameters without a proof, which is the common case.
 
     Parameters are patterns: each variable of theirs matches one size of the operands. Expressions
     of variables need a proof.
     """
-    params = signature.params if isinstance(signature, FuncStructInfo) else None
+    params = signature.params if isinstance(signature, rx.FuncStructInfo) else None
     if params is None or len(arguments) != len(params):
         return False
     images: dict[PrimExpr, PrimExpr] = {}
@@ -253,16 +237,16 @@ def _fit_without_proof(
     return True
 
 
-def _known_sizes(sinfo: StructInfo) -> tuple[PrimExpr, ...] | None:
+def _known_sizes(sinfo: rx.StructInfo) -> tuple[PrimExpr, ...] | None:
     """The shape of a tensor, or the value of a scalar."""
-    if isinstance(sinfo, TensorStructInfo):
-        return sinfo.shape.values if isinstance(sinfo.shape, ShapeExpr) else None
-    if isinstance(sinfo, PrimStructInfo) and sinfo.value is not None:
+    if isinstance(sinfo, rx.TensorStructInfo):
+        return sinfo.shape.values if isinstance(sinfo.shape, rx.ShapeExpr) else None
+    if isinstance(sinfo, rx.PrimStructInfo) and sinfo.value is not None:
         return (sinfo.value,)
     return None
 
 
-def _infer_call_tir(call: Call, ctx: Context) -> StructInfo:
+def _infer_call_tir(call: rx.Call, ctx: Context) -> rx.StructInfo:
     callee, inputs = operand_sinfo(call, ctx)
     outputs = _outputs(call, "OP-3")
     _check_kernel(
@@ -271,9 +255,9 @@ def _infer_call_tir(call: Call, ctx: Context) -> StructInfo:
     return call.sinfo_args[0]
 
 
-def kernel_args(gvar: Expr, args: Operands, tir_vars: object) -> tuple[Expr, ...]:
+def kernel_args(gvar: rx.Expr, args: Operands, tir_vars: object) -> tuple[rx.Expr, ...]:
     """The operands of a call of a PrimFunc: itself, the tuple of inputs, and scalars as a shape."""
-    if not isinstance(gvar, Expr):
+    if not isinstance(gvar, rx.Expr):
         named = isinstance(gvar, str) and gvar.isidentifier()
         raise MisuseError(
             f"expected a PrimFunc of the module, found {gvar!r:.60}",
@@ -284,22 +268,22 @@ def kernel_args(gvar: Expr, args: Operands, tir_vars: object) -> tuple[Expr, ...
     if tir_vars is None:
         return gvar, operand_tuple(args)
     if isinstance(tir_vars, (list, tuple)):
-        tir_vars = ShapeExpr(tuple(tir_vars))
-    if not isinstance(tir_vars, Expr):
+        tir_vars = rx.ShapeExpr(tuple(tir_vars))
+    if not isinstance(tir_vars, rx.Expr):
         raise MisuseError(f"tir_vars is a shape, found {tir_vars!r:.60}", about=tir_vars)
     return gvar, operand_tuple(args), tir_vars
 
 
 @register("relax.call_tir", pure=True, calls=CallKind.KERNEL, infer=_infer_call_tir)
 def call_tir(
-    gvar: Expr,
+    gvar: rx.Expr,
     args: Operands,
     out_sinfo: StructInfos | None = None,
-    tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
+    tir_vars: rx.Expr | Sequence[PrimExpr | int] | None = None,
     *others: Operand,
     shape: OutputShape | Sequence[OutputShape] | None = None,
     sinfo_args: StructInfos | None = None,
-) -> Call:
+) -> rx.Call:
     """The new tensors that the PrimFunc `gvar` writes, as `out_sinfo` describes them.
 
     Shapes:
@@ -318,14 +302,14 @@ def call_tir(
         (args, shape), out_sinfo, tir_vars = loose, None, None
     elif others:
         raise MisuseError("takes at most 4 positional arguments", about=others[0])
-    return Call(
+    return rx.Call(
         call_tir.op,
         kernel_args(gvar, args, tir_vars),
         sinfo_args=(declared_outputs(out_sinfo, shape, sinfo_args, "OP-3"),),
     )
 
 
-def _infer_with_grad(call: Call, ctx: Context) -> StructInfo:
+def _infer_with_grad(call: rx.Call, ctx: Context) -> rx.StructInfo:
     name, kwargs = call.attrs.get("te_grad_name"), call.attrs.get("te_grad_kwargs", EMPTY_ATTRS)
     if not isinstance(name, str) or not name:
         raise StructInfoTypeError(f"te_grad_name names a gradient, found {name!r:.60}", about=name)
@@ -336,9 +320,9 @@ def _infer_with_grad(call: Call, ctx: Context) -> StructInfo:
     return _infer_call_tir(call, ctx)
 
 
-def without_gradient(builder: object, call: Call) -> Call:
+def without_gradient(builder: object, call: rx.Call) -> rx.Call:
     """The `call_tir` of which `call` is one with a gradient."""
-    return Call(call_tir.op, call.args, sinfo_args=call.sinfo_args, span=call.span)
+    return rx.Call(call_tir.op, call.args, sinfo_args=call.sinfo_args, span=call.span)
 
 
 @register(
@@ -350,13 +334,13 @@ def without_gradient(builder: object, call: Call) -> Call:
     gradient=gradient_of_kernel,
 )
 def call_tir_with_grad(
-    gvar: Expr,
+    gvar: rx.Expr,
     args: Operands,
     out_sinfo: StructInfos,
     te_grad_name: str,
     te_grad_kwargs: Mapping[str, object] | None = None,
-    tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
-) -> Call:
+    tir_vars: rx.Expr | Sequence[PrimExpr | int] | None = None,
+) -> rx.Call:
     """As `call_tir`, with a gradient: that of tensor expressions registered as `te_grad_name`.
 
     The gradient is called with `te_grad_kwargs` in addition; the values are those of `call_tir`.
@@ -370,7 +354,7 @@ def call_tir_with_grad(
     )
     if not has_no_kwargs:
         attrs["te_grad_kwargs"] = te_grad_kwargs
-    return Call(
+    return rx.Call(
         call_tir_with_grad.op,
         kernel_args(gvar, args, tir_vars),
         Attrs(attrs),
@@ -379,7 +363,7 @@ def call_tir_with_grad(
 
 
 def operand_of_output(
-    call: Call, operands: int, outputs: int, *, names: tuple[str, str]
+    call: rx.Call, operands: int, outputs: int, *, names: tuple[str, str]
 ) -> tuple[int, ...]:
     """For each output, the index of the operand that it overwrites, or -1 for a new tensor.
 
@@ -408,7 +392,7 @@ def operand_of_output(
     return indices
 
 
-def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
+def _infer_inplace(call: rx.Call, ctx: Context) -> rx.StructInfo:
     callee, inputs = operand_sinfo(call, ctx)
     outputs = _outputs(call, "OP-3")
     indices = operand_of_output(call, len(inputs), len(outputs), names=("operand", "output"))
@@ -421,11 +405,11 @@ def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
 
 
 def _check_same_tensor(
-    actual: StructInfo, output: TensorStructInfo, index: int, ctx: Context
+    actual: rx.StructInfo, output: rx.TensorStructInfo, index: int, ctx: Context
 ) -> None:
     """Check that an operand that becomes an output provably has its datatype and shape."""
-    same = isinstance(actual, TensorStructInfo) and actual.dtype == output.dtype
-    if isinstance(actual, TensorStructInfo) and same:
+    same = isinstance(actual, rx.TensorStructInfo) and actual.dtype == output.dtype
+    if isinstance(actual, rx.TensorStructInfo) and same:
         sizes, expected = actual.get_shape(), output.get_shape()
         same = actual.shape is output.shape or (
             sizes is not None
@@ -446,12 +430,12 @@ def _check_same_tensor(
     infer=_infer_inplace,
 )
 def call_tir_inplace(
-    gvar: Expr,
+    gvar: rx.Expr,
     args: Operands,
     inplace_indices: int | Sequence[int],
     out_sinfo: StructInfos,
-    tir_vars: Expr | Sequence[PrimExpr | int] | None = None,
-) -> Call:
+    tir_vars: rx.Expr | Sequence[PrimExpr | int] | None = None,
+) -> rx.Call:
     """As `call_tir`, but output i is the operand that `inplace_indices[i]` names, -1 being new.
 
     Declared pure: whoever writes it promises that nothing else sees those operands afterwards.
@@ -459,7 +443,7 @@ def call_tir_inplace(
     Errors:
         StructInfoError: as for `call_tir`, or an operand differs from the output that it becomes.
     """
-    return Call(
+    return rx.Call(
         call_tir_inplace.op,
         kernel_args(gvar, args, tir_vars),
         Attrs({"inplace_indices": index_list(inplace_indices)}),
@@ -467,17 +451,19 @@ def call_tir_inplace(
     )
 
 
-def packed_result(call: Call, ctx: Context) -> StructInfo:
+def packed_result(call: rx.Call, ctx: Context) -> rx.StructInfo:
     """The struct info that the called packed function derives for the other operands (DER-38).
 
     Errors:
         StructInfoError: there is no packed function, or it refuses them.
     """
     derive, args = packed_derivation(call, ctx), call.args[1:]
-    return derive.func(Call(call.args[0], args, call.attrs, call.sinfo_args, span=call.span), ctx)
+    return derive.func(
+        rx.Call(call.args[0], args, call.attrs, call.sinfo_args, span=call.span), ctx
+    )
 
 
-def packed_derivation(call: Call, ctx: Context) -> EnvFunc:
+def packed_derivation(call: rx.Call, ctx: Context) -> EnvFunc:
     """The function by which the called packed function derives struct info.
 
     Errors:
@@ -486,19 +472,23 @@ def packed_derivation(call: Call, ctx: Context) -> EnvFunc:
     if not call.args:
         raise StructInfoTypeError("takes what to call", about=call)
     sinfo = ctx.sinfo_of(call.args[0])
-    if not isinstance(sinfo, FuncStructInfo) or sinfo.params is not None or not sinfo.derive_func:
+    if (
+        not isinstance(sinfo, rx.FuncStructInfo)
+        or sinfo.params is not None
+        or not sinfo.derive_func
+    ):
         raise _not_packed(call.args[0], sinfo, ctx)
     return sinfo.derive_func
 
 
-def _not_packed(callee: Expr, sinfo: StructInfo, ctx: Context) -> StructInfoTypeError:
+def _not_packed(callee: rx.Expr, sinfo: rx.StructInfo, ctx: Context) -> StructInfoTypeError:
     """The error for a callee that is not a packed function."""
-    function = ctx.function_of(callee) if isinstance(callee, GlobalVar) else None
+    function = ctx.function_of(callee) if isinstance(callee, rx.GlobalVar) else None
     found, hint = str(sinfo), None
-    if isinstance(callee, GlobalVar) and isinstance(function, Function):
+    if isinstance(callee, rx.GlobalVar) and isinstance(function, rx.Function):
         found = f"the Relax function {callee.name_hint}"
         hint = f"call it directly: {callee.name_hint}(...)"
-    elif isinstance(callee, GlobalVar) and function is not None:
+    elif isinstance(callee, rx.GlobalVar) and function is not None:
         found = f"the PrimFunc {callee.name_hint}"
         hint = f"R.call_tir({callee.name_hint}, (...), out_sinfo=...) allocates its outputs"
     return StructInfoTypeError(
@@ -506,7 +496,7 @@ def _not_packed(callee: Expr, sinfo: StructInfo, ctx: Context) -> StructInfoType
     )
 
 
-def _infer_dps_packed(call: Call, ctx: Context) -> StructInfo:
+def _infer_dps_packed(call: rx.Call, ctx: Context) -> rx.StructInfo:
     operand_sinfo(call, ctx)
     _outputs(call, "OP-11")
     packed_derivation(call, ctx)
@@ -515,13 +505,13 @@ def _infer_dps_packed(call: Call, ctx: Context) -> StructInfo:
 
 @register("relax.call_dps_packed", infer=_infer_dps_packed, calls=CallKind.DPS_PACKED)
 def call_dps_packed(
-    func: Expr | str,
+    func: rx.Expr | str,
     args: Operands,
     out_sinfo: StructInfos | None = None,
     *others: Operand,
     shape: OutputShape | Sequence[OutputShape] | None = None,
     sinfo_args: StructInfos | None = None,
-) -> Call:
+) -> rx.Call:
     """The new tensors that the packed function `func` writes, as `out_sinfo` describes them.
 
     Shapes:
@@ -537,7 +527,7 @@ def call_dps_packed(
         (args, shape), out_sinfo = loose, None
     elif others:
         raise MisuseError("takes at most 3 positional arguments", about=others[0])
-    return Call(
+    return rx.Call(
         call_dps_packed.op,
         (packed_callee(func), operand_tuple(args)),
         sinfo_args=(declared_outputs(out_sinfo, shape, sinfo_args, "OP-11"),),
@@ -551,8 +541,8 @@ def call_dps_packed(
     calls=CallKind.PACKED,
 )
 def call_pure_packed(
-    func: Expr | str, *args: Operand, sinfo_args: StructInfos = (), **attrs: object
-) -> Call:
+    func: rx.Expr | str, *args: Operand, sinfo_args: StructInfos = (), **attrs: object
+) -> rx.Call:
     """A call of a packed function that whoever writes it promises to be pure.
 
     Errors:
@@ -560,21 +550,21 @@ def call_pure_packed(
     Rule:
         DER-38 with the derivation of `func`; PU-13.
     """
-    return Call(
+    return rx.Call(
         call_pure_packed.op,
-        (packed_callee(func), *(convert_to_expr(a) for a in args)),
+        (packed_callee(func), *(rx.convert_to_expr(a) for a in args)),
         Attrs(attrs),
         sinfo_list(sinfo_args),
     )
 
 
 def call_packed(
-    func: Expr | str, *args: Operand, sinfo_args: StructInfos = (), **attrs: object
-) -> Call:
+    func: rx.Expr | str, *args: Operand, sinfo_args: StructInfos = (), **attrs: object
+) -> rx.Call:
     """A plain call of a packed function, which counts as impure unless registered otherwise."""
-    call = Call(
+    call = rx.Call(
         packed_callee(func),
-        tuple(convert_to_expr(a) for a in args),
+        tuple(rx.convert_to_expr(a) for a in args),
         Attrs(attrs),
         sinfo_list(sinfo_args),
     )

@@ -11,32 +11,10 @@ import numpy as np
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT64, DataType
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    PrimStructInfo,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Var,
-    const,
-    convert_to_expr,
-)
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.definition.rules import (
-    Legalize,
-    by_te,
-    known_shape,
-    refuse,
-    refuse_type,
-    scalar_literal,
-    shape_operand,
-    te_kernel,
-    tensor,
-    tensor_sinfo,
-    with_dtype,
-)
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import tidy
 from relaxpy.ir.tir import intrin, ops
@@ -50,30 +28,32 @@ if TYPE_CHECKING:
 MAX_LISTED = 4096
 
 
-def _require_scalar(fill_value: TensorStructInfo) -> None:
+def _require_scalar(fill_value: rx.TensorStructInfo) -> None:
     if fill_value.ndim != 0:
-        raise refuse_type(f"fill_value has rank 0, found {fill_value}", fill_value)
+        raise rules.refuse_type(f"fill_value has rank 0, found {fill_value}", fill_value)
 
 
-def _filled(builder: BlockBuilder, call: Call, value: object) -> Expr:
+def _filled(builder: BlockBuilder, call: rx.Call, value: object) -> rx.Expr:
     """Build a kernel that fills the result with `value`."""
     sinfo = builder.struct_info_of(call)
-    assert isinstance(sinfo, TensorStructInfo)
+    assert isinstance(sinfo, rx.TensorStructInfo)
     name = call.op.name.removeprefix("relax.").removesuffix("_like")  # type: ignore[union-attr]
-    return te_kernel(builder, topi.full, name, sinfo.shape, str(sinfo.dtype), value)
+    return rules.te_kernel(builder, topi.full, name, sinfo.shape, str(sinfo.dtype), value)
 
 
-def _legalize_full(builder: BlockBuilder, call: Call) -> Expr:
-    value = scalar_literal(call.args[1])
+def _legalize_full(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
+    value = rules.scalar_literal(call.args[1])
     return _filled(builder, call, call.args[1] if value is None else value)
 
 
-def _gradient_full(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient_full(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     shape, value = call.args
     if not is_differentiable(value) or not is_differentiable(var):
         return no_gradient(var, call, gradient, builder)
     total = R.sum(gradient)
-    sinfo = tensor_sinfo(value)
+    sinfo = rules.tensor_sinfo(value)
     assert sinfo is not None
     return [R.grad.no_grad(shape), R.astype(total, sinfo.dtype)]
 
@@ -81,14 +61,14 @@ def _gradient_full(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
 def _fit_fill_value(arguments: dict[str, Any]) -> None:
     """Convert a number that a literal without a datatype rounds to the datatype of the result."""
     value, dtype = arguments["fill_value"], arguments["dtype"]
-    if isinstance(value, Expr) or not isinstance(value, numbers.Real):
+    if isinstance(value, rx.Expr) or not isinstance(value, numbers.Real):
         return
-    if dtype is None and isinstance(arguments.get("x"), Expr):
-        sinfo = tensor_sinfo(arguments["x"])
+    if dtype is None and isinstance(arguments.get("x"), rx.Expr):
+        sinfo = rules.tensor_sinfo(arguments["x"])
         dtype = None if sinfo is None or sinfo.dtype.is_void else sinfo.dtype
     is_wide = dtype is not None and DataType(dtype) in (FLOAT64, INT64)
     if is_wide and isinstance(value, numbers.Integral) >= DataType(dtype).is_int:
-        arguments["fill_value"] = const(value, dtype)
+        arguments["fill_value"] = rx.const(value, dtype)
 
 
 _fill: dict[str, Any] = {
@@ -101,8 +81,11 @@ _fill: dict[str, Any] = {
 
 @register("relax.full", **_fill)
 def full(
-    shape: ShapeStructInfo, fill_value: TensorStructInfo, call: Call, dtype: DataType | None = None
-) -> TensorStructInfo:
+    shape: rx.ShapeStructInfo,
+    fill_value: rx.TensorStructInfo,
+    call: rx.Call,
+    dtype: DataType | None = None,
+) -> rx.TensorStructInfo:
     """A tensor of `shape` with `fill_value` in every element.
 
     Shapes:
@@ -112,14 +95,14 @@ def full(
         StructInfoError: `fill_value` is not known to have rank 0.
     """
     _require_scalar(fill_value)
-    sizes = shape_operand(call.args[0], shape)
-    return tensor(sizes, dtype or fill_value.dtype, fill_value.vdevice, shape.ndim)
+    sizes = rules.shape_operand(call.args[0], shape)
+    return rules.tensor(sizes, dtype or fill_value.dtype, fill_value.vdevice, shape.ndim)
 
 
 @register("relax.full_like", **_fill)
 def full_like(
-    x: TensorStructInfo, fill_value: TensorStructInfo, dtype: DataType | None = None
-) -> TensorStructInfo:
+    x: rx.TensorStructInfo, fill_value: rx.TensorStructInfo, dtype: DataType | None = None
+) -> rx.TensorStructInfo:
     """A tensor of the shape of x with `fill_value` in every element.
 
     Shapes:
@@ -130,17 +113,19 @@ def full_like(
         StructInfoError: `fill_value` is not known to have rank 0.
     """
     _require_scalar(fill_value)
-    return with_dtype(x, dtype or x.dtype)
+    return rules.with_dtype(x, dtype or x.dtype)
 
 
-def _infer_create(shape: ShapeStructInfo, dtype: DataType, call: Call) -> TensorStructInfo:
+def _infer_create(shape: rx.ShapeStructInfo, dtype: DataType, call: rx.Call) -> rx.TensorStructInfo:
     if dtype.is_void:
-        raise refuse_type("a tensor is created in a datatype, found none", dtype)
-    return tensor(shape_operand(call.args[0], shape), dtype, None, shape.ndim)
+        raise rules.refuse_type("a tensor is created in a datatype, found none", dtype)
+    return rules.tensor(rules.shape_operand(call.args[0], shape), dtype, None, shape.ndim)
 
 
-def _infer_create_like(x: TensorStructInfo, dtype: DataType | None = None) -> TensorStructInfo:
-    return with_dtype(x, dtype or x.dtype)
+def _infer_create_like(
+    x: rx.TensorStructInfo, dtype: DataType | None = None
+) -> rx.TensorStructInfo:
+    return rules.with_dtype(x, dtype or x.dtype)
 
 
 _DOC = """A tensor of `shape` with {} in every element.
@@ -159,7 +144,7 @@ Errors:
 """
 
 
-def _legalize_constant(name: str) -> Legalize:
+def _legalize_constant(name: str) -> rules.Legalize:
     value = ops.const(int(name.startswith("ones")), "int32")
     return lambda builder, call: _filled(builder, call, value)
 
@@ -182,16 +167,16 @@ def _complete_range(arguments: dict[str, Any]) -> None:
     all_integers = True
     for name in ("start", "end", "step"):
         value = arguments[name]
-        if isinstance(value, bool) or not isinstance(value, (numbers.Real, PrimExpr, Expr)):
+        if isinstance(value, bool) or not isinstance(value, (numbers.Real, PrimExpr, rx.Expr)):
             raise MisuseError(f"{name} is a number, found {value!r:.60}", about=value)
         if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
             wide = arguments["dtype"] is not None and DataType(arguments["dtype"]) == FLOAT64
             value = FloatImm(FLOAT64 if wide else FLOAT32, float(value))
         elif isinstance(value, np.integer):
             value = int(value)
-        expr = arguments[name] = convert_to_expr(value)
+        expr = arguments[name] = rx.convert_to_expr(value)
         sinfo = expr.struct_info
-        all_integers = all_integers and isinstance(sinfo, PrimStructInfo) and sinfo.dtype.is_int
+        all_integers = all_integers and isinstance(sinfo, rx.PrimStructInfo) and sinfo.dtype.is_int
     if arguments["dtype"] is None:
         arguments["dtype"] = INT64 if all_integers else FLOAT32
 
@@ -203,7 +188,7 @@ def range_length(start: PrimExpr, end: PrimExpr, step: PrimExpr) -> PrimExpr:
         StructInfoError: the step is 0, or one of the three is not a finite number.
     """
     if isinstance(step, (IntImm, FloatImm)) and step.value == 0:
-        raise refuse("step is other than 0", step)
+        raise rules.refuse("step is other than 0", step)
     zero = ops.const(0, INT64)
     if all(v.dtype.is_int for v in (start, end, step)):
         first, last, by = (ops.cast_to(v, INT64) for v in (start, end, step))
@@ -217,32 +202,32 @@ def range_length(start: PrimExpr, end: PrimExpr, step: PrimExpr) -> PrimExpr:
     first, last, by = (ops.cast_to(v, "float64") for v in (start, end, step))
     for value in (first, last, by):
         if isinstance(value, FloatImm) and not math.isfinite(value.value):
-            raise refuse(f"start, end and step are finite, found {value.value}", value)
+            raise rules.refuse(f"start, end and step are finite, found {value.value}", value)
     if all(isinstance(v, FloatImm) for v in (first, last, by)):
         exact = np.ceil((last.value - first.value) / by.value)  # type: ignore[attr-defined]
         return ops.const(max(0, int(exact)), INT64)
     return ops.cast_to(intrin.ceil(ops.div(ops.sub(last, first), by)), INT64)
 
 
-def _range_bounds(sinfos: tuple[StructInfo, ...]) -> list[PrimExpr] | None:
-    values = [sinfo.value for sinfo in sinfos if isinstance(sinfo, PrimStructInfo)]
+def _range_bounds(sinfos: tuple[rx.StructInfo, ...]) -> list[PrimExpr] | None:
+    values = [sinfo.value for sinfo in sinfos if isinstance(sinfo, rx.PrimStructInfo)]
     bounds = [v for v in values if v is not None]
     return bounds if len(bounds) == len(sinfos) else None
 
 
-def _legalize_arange(builder: BlockBuilder, call: Call) -> Expr:
+def _legalize_arange(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     sinfo = builder.struct_info_of(call)
     bounds = _range_bounds(tuple(builder.struct_info_of(a) for a in call.args))
     if bounds is None:
         return call
-    assert isinstance(sinfo, TensorStructInfo)
+    assert isinstance(sinfo, rx.TensorStructInfo)
     dtype = str(sinfo.dtype)
     length = range_length(*bounds)
     is_constant = all(isinstance(v, IntImm) for v in (*bounds, length)) and sinfo.dtype.is_int
     if is_constant and length.value <= MAX_LISTED:  # type: ignore[attr-defined]
         first, last, step = (v.value for v in bounds)  # type: ignore[attr-defined]
-        return const(np.arange(first, last, step), dtype)
-    return te_kernel(builder, topi.arange, "arange", *bounds, dtype, length)
+        return rx.const(np.arange(first, last, step), dtype)
+    return rules.te_kernel(builder, topi.arange, "arange", *bounds, dtype, length)
 
 
 @register(
@@ -253,11 +238,11 @@ def _legalize_arange(builder: BlockBuilder, call: Call) -> Expr:
     gradient=no_gradient,
 )
 def arange(
-    start: PrimStructInfo,
-    end: PrimStructInfo | None = None,
-    step: PrimStructInfo = 1,  # type: ignore[assignment]
+    start: rx.PrimStructInfo,
+    end: rx.PrimStructInfo | None = None,
+    step: rx.PrimStructInfo = 1,  # type: ignore[assignment]
     dtype: DataType | None = None,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """start, start + step, … before `end`; `arange(end)` begins at 0.
 
     Shapes:
@@ -266,17 +251,17 @@ def arange(
         StructInfoError: the step is 0, or one of the three is not a finite number.
     """
     if end is None or dtype is None:  # of a call that was built by hand
-        raise refuse_type("takes start, end and step, and a dtype")
+        raise rules.refuse_type("takes start, end and step, and a dtype")
     bounds = _range_bounds((start, end, step))
     if bounds is None:
-        return tensor(None, dtype, ndim=1)
-    return tensor((range_length(*bounds),), dtype)
+        return rules.tensor(None, dtype, ndim=1)
+    return rules.tensor((range_length(*bounds),), dtype)
 
 
-def _require_integers(**operands: PrimStructInfo) -> None:
+def _require_integers(**operands: rx.PrimStructInfo) -> None:
     for name, sinfo in operands.items():
         if not sinfo.dtype.is_int or sinfo.dtype.is_bool:
-            raise refuse_type(f"{name} is an integer, found {sinfo}", sinfo)
+            raise rules.refuse_type(f"{name} is an integer, found {sinfo}", sinfo)
 
 
 def _complete_square(arguments: dict[str, Any]) -> None:
@@ -288,16 +273,16 @@ def _complete_square(arguments: dict[str, Any]) -> None:
 @register(
     "relax.eye",
     pure=True,
-    legalize=by_te("eye", "eye"),
+    legalize=rules.by_te("eye", "eye"),
     adapt=_complete_square,
     gradient=no_gradient,
 )
 def eye(
-    n: PrimStructInfo,
-    m: PrimStructInfo | None = None,
-    k: PrimStructInfo = 0,  # type: ignore[assignment]
+    n: rx.PrimStructInfo,
+    m: rx.PrimStructInfo | None = None,
+    k: rx.PrimStructInfo = 0,  # type: ignore[assignment]
     dtype: DataType = FLOAT32,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """1 on diagonal k of a matrix of n rows and m columns, and 0 elsewhere.
 
     Shapes:
@@ -310,25 +295,25 @@ def eye(
     columns = n if m is None else m
     _require_integers(n=n, m=columns, k=k)
     if dtype.is_void:
-        raise refuse_type("a tensor is created in a datatype, found none", dtype)
+        raise rules.refuse_type("a tensor is created in a datatype, found none", dtype)
     if n.value is None or columns.value is None:
-        return tensor(None, dtype, ndim=2)
-    return tensor([ops.cast_to(v, INT64) for v in (n.value, columns.value)], dtype)
+        return rules.tensor(None, dtype, ndim=2)
+    return rules.tensor([ops.cast_to(v, INT64) for v in (n.value, columns.value)], dtype)
 
 
-def _legalize_eye_like(builder: BlockBuilder, call: Call) -> Expr:
+def _legalize_eye_like(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     sinfo = builder.struct_info_of(call)
-    assert isinstance(sinfo, TensorStructInfo)
-    shape = known_shape(builder, call)
-    return te_kernel(builder, topi.eye, "eye", *shape, call.args[1], dtype=str(sinfo.dtype))
+    assert isinstance(sinfo, rx.TensorStructInfo)
+    shape = rules.known_shape(builder, call)
+    return rules.te_kernel(builder, topi.eye, "eye", *shape, call.args[1], dtype=str(sinfo.dtype))
 
 
 @register("relax.eye_like", pure=True, legalize=_legalize_eye_like, gradient=no_gradient)
 def eye_like(
-    x: TensorStructInfo,
-    k: PrimStructInfo = 0,  # type: ignore[assignment]
+    x: rx.TensorStructInfo,
+    k: rx.PrimStructInfo = 0,  # type: ignore[assignment]
     dtype: DataType | None = None,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """1 on diagonal k of a matrix of the shape of x, and 0 elsewhere.
 
     Shapes:
@@ -339,24 +324,24 @@ def eye_like(
         StructInfoError: x is known to have another rank than 2, or k is not an integer.
     """
     if x.ndim not in (-1, 2):
-        raise refuse(f"x has rank 2, found {x}", x)
+        raise rules.refuse(f"x has rank 2, found {x}", x)
     _require_integers(k=k)
-    return with_dtype(x, dtype or x.dtype)
+    return rules.with_dtype(x, dtype or x.dtype)
 
 
 @register(
     "relax.hamming_window",
     pure=True,
-    legalize=by_te("hamming_window", "hamming_window"),
+    legalize=rules.by_te("hamming_window", "hamming_window"),
     gradient=no_gradient,
 )
 def hamming_window(
-    window_size: PrimStructInfo,
-    periodic: PrimStructInfo = True,  # type: ignore[assignment]
-    alpha: PrimStructInfo = 0.54,  # type: ignore[assignment]
-    beta: PrimStructInfo = 0.46,  # type: ignore[assignment]
+    window_size: rx.PrimStructInfo,
+    periodic: rx.PrimStructInfo = True,  # type: ignore[assignment]
+    alpha: rx.PrimStructInfo = 0.54,  # type: ignore[assignment]
+    beta: rx.PrimStructInfo = 0.46,  # type: ignore[assignment]
     dtype: DataType = FLOAT32,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """The window alpha - beta * cos(2 * pi * i / n): n is its size, one less unless `periodic`.
 
     Shapes:
@@ -368,10 +353,10 @@ def hamming_window(
     """
     _require_integers(window_size=window_size)
     if not dtype.is_float:
-        raise refuse_type(f"dtype is one of floats, found {dtype}", dtype)
+        raise rules.refuse_type(f"dtype is one of floats, found {dtype}", dtype)
     size = window_size.value
     if size is None:
-        return tensor(None, dtype, ndim=1)
+        return rules.tensor(None, dtype, ndim=1)
     if isinstance(size, IntImm) and size.value < 1:
-        raise refuse(f"window_size is positive, found {size.value}", size)
-    return tensor((ops.cast_to(size, INT64),), dtype)
+        raise rules.refuse(f"window_size is positive, found {size.value}", size)
+    return rules.tensor((ops.cast_to(size, INT64),), dtype)

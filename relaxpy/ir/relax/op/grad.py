@@ -5,40 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.op_record import Memory
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    If,
-    SeqExpr,
-    StructInfo,
-    TensorStructInfo,
-    TupleGetItem,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.definition.rules import (
-    by_te,
-    common_rank,
-    differ,
-    joint_dtype,
-    literal_shape,
-    normal_axis,
-    refuse,
-    require_float,
-    require_integer,
-    shape_text,
-)
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
-def _legalize_identity(builder: BlockBuilder, call: Call) -> Expr:
+def _legalize_identity(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     return call.args[0]
 
 
-def _no_gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _no_gradient(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     return [no_grad(call.args[0])]
 
 
@@ -49,7 +31,7 @@ def _no_gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) ->
     legalize=_legalize_identity,
     gradient=_no_gradient,
 )
-def no_grad(input: StructInfo) -> StructInfo:
+def no_grad(input: rx.StructInfo) -> rx.StructInfo:
     """The input, to which no gradient is propagated.
 
     Shapes:
@@ -59,15 +41,17 @@ def no_grad(input: StructInfo) -> StructInfo:
     return input
 
 
-def _checkpoint(input: StructInfo, call: Call) -> StructInfo:
+def _checkpoint(input: rx.StructInfo, call: rx.Call) -> rx.StructInfo:
     # Normalisation binds an expression that is not a leaf to a variable.
-    if not isinstance(call.args[0], (Var, Call, TupleGetItem, If, SeqExpr)):
+    if not isinstance(call.args[0], (rx.Var, rx.Call, rx.TupleGetItem, rx.If, rx.SeqExpr)):
         kind = type(call.args[0]).__name__
-        raise refuse(f"a checkpoint is a variable, found a {kind}", call.args[0])
+        raise rules.refuse(f"a checkpoint is a variable, found a {kind}", call.args[0])
     return input
 
 
-def _through_checkpoint(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _through_checkpoint(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     return [gradient]
 
 
@@ -97,8 +81,8 @@ start_checkpoint, end_checkpoint = family(
 
 
 def _gradient_take_backward(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     _, x, indices = call.args
     output_gradient = R.take(gradient, indices, call.attrs["axis"])
     return [output_gradient, no_grad(x), no_grad(indices)]
@@ -107,15 +91,15 @@ def _gradient_take_backward(
 @register(
     "relax.grad.take_backward",
     pure=True,
-    legalize=by_te("take_grad", "take_backward"),
+    legalize=rules.by_te("take_grad", "take_backward"),
     gradient=_gradient_take_backward,
 )
 def take_backward(
-    output_grad: TensorStructInfo,
-    x: TensorStructInfo,
-    indices: TensorStructInfo,
+    output_grad: rx.TensorStructInfo,
+    x: rx.TensorStructInfo,
+    indices: rx.TensorStructInfo,
     axis: int | None = None,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """The gradient of x in `take(x, indices, axis)`, from that of the result.
 
     Shapes:
@@ -126,15 +110,15 @@ def take_backward(
     Errors:
         StructInfoError: the indices are known not to be integers, or the axis is out of range.
     """
-    require_integer(indices.dtype, "indices", indices)
+    rules.require_integer(indices.dtype, "indices", indices)
     if x.ndim >= 0:
-        normal_axis(axis or 0, x.ndim)
+        rules.normal_axis(axis or 0, x.ndim)
     return x
 
 
 def _gradient_cumprod_backward(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     """The result is before * later: a running product, and a recurrence on the way back."""
     output_grad, x = cast("Any", call.args)
     g, axis, exclusive = cast("Any", gradient), call.attrs["axis"], call.attrs["exclusive"]
@@ -149,12 +133,12 @@ def _gradient_cumprod_backward(
 @register(
     "relax.grad.cumprod_backward",
     pure=True,
-    legalize=by_te("cumprod_grad", "cumprod_backward"),
+    legalize=rules.by_te("cumprod_grad", "cumprod_backward"),
     gradient=gradient_in_float32(_gradient_cumprod_backward),
 )
 def cumprod_backward(
-    output_grad: TensorStructInfo, data: TensorStructInfo, axis: int, exclusive: bool = False
-) -> TensorStructInfo:
+    output_grad: rx.TensorStructInfo, data: rx.TensorStructInfo, axis: int, exclusive: bool = False
+) -> rx.TensorStructInfo:
     """The gradient of data in `cumprod(data, axis)`, from that of the result.
 
     Shapes:
@@ -165,13 +149,13 @@ def cumprod_backward(
         StructInfoError: the axis is out of range.
     """
     if data.ndim >= 0:
-        normal_axis(axis, data.ndim)
+        rules.normal_axis(axis, data.ndim)
     return data
 
 
 def _gradient_linear_recurrence(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     """The gradient of the terms is the transposed recurrence."""
     factors, terms = call.args
     axis, exclusive = call.attrs["axis"], call.attrs["exclusive"]
@@ -187,16 +171,16 @@ def _gradient_linear_recurrence(
 @register(
     "relax.grad.linear_recurrence",
     pure=True,
-    legalize=by_te("linear_recurrence", "linear_recurrence"),
+    legalize=rules.by_te("linear_recurrence", "linear_recurrence"),
     gradient=gradient_in_float32(_gradient_linear_recurrence),
 )
 def linear_recurrence(
-    factors: TensorStructInfo,
-    terms: TensorStructInfo,
+    factors: rx.TensorStructInfo,
+    terms: rx.TensorStructInfo,
     axis: int,
     transposed: bool = False,
     exclusive: bool = False,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """y[k] = terms[k] + factors[k] * y[k - 1] along an axis, with 0 before the first element.
 
     With `transposed`, y[k] = terms[k] + factors[k + 1] * y[k + 1]. With `exclusive`, the result is
@@ -212,16 +196,18 @@ def linear_recurrence(
     """
     names = ("factors", "terms")
     for name, sinfo in zip(names, (factors, terms), strict=True):
-        require_float(sinfo, name)
-    joint_dtype(factors, terms, names)
-    common_rank((factors, terms), "factors and terms")
-    first, second = literal_shape(factors), literal_shape(terms)
-    if first is not None and second is not None and any(map(differ, first, second)):
-        raise refuse(
-            f"factors {shape_text(first)} and terms {shape_text(second)} have one shape", factors
+        rules.require_float(sinfo, name)
+    rules.joint_dtype(factors, terms, names)
+    rules.common_rank((factors, terms), "factors and terms")
+    first, second = rules.literal_shape(factors), rules.literal_shape(terms)
+    if first is not None and second is not None and any(map(rules.differ, first, second)):
+        raise rules.refuse(
+            f"factors {rules.shape_text(first)} and terms {rules.shape_text(second)} have one "
+            f"shape",
+            factors,
         )
     if terms.ndim >= 0:
-        normal_axis(axis, terms.ndim)
+        rules.normal_axis(axis, terms.ndim)
     return terms
 
 

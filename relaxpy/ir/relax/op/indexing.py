@@ -8,19 +8,8 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    ObjectStructInfo,
-    PrimStructInfo,
-    PrimValue,
-    ShapeExpr,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import require_rank, require_shape
 from relaxpy.ir.relax.op.definition.layouts import (
     InferredLayouts,
@@ -30,20 +19,6 @@ from relaxpy.ir.relax.op.definition.layouts import (
     taken_layout,
 )
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    RULE,
-    by_te,
-    differ,
-    literal_shape,
-    normal_axes,
-    normal_axis,
-    refuse,
-    refuse_type,
-    require_float,
-    require_integer,
-    te_kernel,
-    tensor,
-)
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.te.topi.transform import slice_bounds
@@ -56,12 +31,14 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-def _gradient_take(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient_take(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     """Add the gradients of the uses of each element; indices are brought into the axis first."""
     x, indices = call.args
     axis = cast("int | None", call.attrs["axis"])
-    positions: Expr = indices
-    if isinstance(indices.struct_info, PrimStructInfo):
+    positions: rx.Expr = indices
+    if isinstance(indices.struct_info, rx.PrimStructInfo):
         positions = R.zeros((), indices.struct_info.dtype) + indices
     if call.attrs["mode"] != "fast":
         shape = require_shape(x, "take")
@@ -69,12 +46,12 @@ def _gradient_take(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
         last = ops.sub(size, ops.const(1, size.dtype))
         positions = R.astype(positions, "int64")
         if call.attrs["mode"] == "wrap":
-            positions = R.floor_mod(positions, PrimValue(size))
+            positions = R.floor_mod(positions, rx.PrimValue(size))
         else:
             inside = R.clip(positions, 0, last)
             if call.attrs["mode"] == "nan":
                 is_valid = builder.emit(R.equal(inside, positions))
-                later = len(shape) - 1 - normal_axis(axis or 0, len(shape))
+                later = len(shape) - 1 - rules.normal_axis(axis or 0, len(shape))
                 if later:
                     rank = require_rank(is_valid, "take")
                     is_valid = R.expand_dims(is_valid, range(rank, rank + later))
@@ -84,14 +61,18 @@ def _gradient_take(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
 
 
 @register(
-    "relax.take", layout=taken_layout, pure=True, legalize=by_te("take"), gradient=_gradient_take
+    "relax.take",
+    layout=taken_layout,
+    pure=True,
+    legalize=rules.by_te("take"),
+    gradient=_gradient_take,
 )
 def take(
-    x: TensorStructInfo,
-    indices: TensorStructInfo | PrimStructInfo,
+    x: rx.TensorStructInfo,
+    indices: rx.TensorStructInfo | rx.PrimStructInfo,
     axis: int | None = None,
     mode: Literal["fast", "wrap", "clip", "nan"] = "fast",
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """The slices of x along an axis at `indices`.
 
     Indices outside the axis are undefined in mode "fast", brought to its ends in mode "clip", and
@@ -105,42 +86,44 @@ def take(
         StructInfoError: the indices are known not to be integers, the axis is out of range, or
             there is none and x is not known to have rank 1; x holds no floats in mode "nan".
     """
-    require_integer(indices.dtype, "indices", indices)
+    rules.require_integer(indices.dtype, "indices", indices)
     if mode == "nan":
-        require_float(x, "x")
+        rules.require_float(x, "x")
     if axis is None and x.ndim != 1:
-        raise refuse(f"without an axis x has rank 1, found {x}", x)
-    rank = 0 if isinstance(indices, PrimStructInfo) else indices.ndim
-    first_axis = normal_axis(axis or 0, x.ndim) if x.ndim >= 0 else 0
+        raise rules.refuse(f"without an axis x has rank 1, found {x}", x)
+    rank = 0 if isinstance(indices, rx.PrimStructInfo) else indices.ndim
+    first_axis = rules.normal_axis(axis or 0, x.ndim) if x.ndim >= 0 else 0
     if x.ndim < 0 or rank < 0:
-        return tensor(None, x.dtype, x.vdevice)
-    shape = literal_shape(x)
-    index_shape = () if isinstance(indices, PrimStructInfo) else literal_shape(indices)
+        return rules.tensor(None, x.dtype, x.vdevice)
+    shape = rules.literal_shape(x)
+    index_shape = () if isinstance(indices, rx.PrimStructInfo) else rules.literal_shape(indices)
     if shape is None or index_shape is None:
-        return tensor(None, x.dtype, x.vdevice, x.ndim + rank - 1)
-    return tensor((*shape[:first_axis], *index_shape, *shape[first_axis + 1 :]), x.dtype, x.vdevice)
+        return rules.tensor(None, x.dtype, x.vdevice, x.ndim + rank - 1)
+    return rules.tensor(
+        (*shape[:first_axis], *index_shape, *shape[first_axis + 1 :]), x.dtype, x.vdevice
+    )
 
 
-def _values(sinfo: StructInfo, name: str) -> list[PrimExpr | None] | None:
+def _values(sinfo: rx.StructInfo, name: str) -> list[PrimExpr | None] | None:
     """The known values of a tuple of int64 scalars; None for an unknown one.
 
     Errors:
         StructInfoTypeError: a field has another type.
     """
-    if not isinstance(sinfo, TupleStructInfo):
+    if not isinstance(sinfo, rx.TupleStructInfo):
         return None
     result: list[PrimExpr | None] = []
     for field in sinfo.fields:
-        if not isinstance(field, PrimStructInfo) or field.dtype != "int64":
-            raise refuse_type(f"{name} holds int64 scalars, found {field}", sinfo)
+        if not isinstance(field, rx.PrimStructInfo) or field.dtype != "int64":
+            raise rules.refuse_type(f"{name} holds int64 scalars, found {field}", sinfo)
         result.append(field.value)
     return result
 
 
-def _legalize_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
+def _legalize_strided_slice(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     x, axes, begin, end, *strides = call.args
     axis_values = [v.value for v in _values(builder.struct_info_of(axes), "axes") or ()]  # type: ignore[union-attr]
-    return te_kernel(
+    return rules.te_kernel(
         builder,
         topi.strided_slice,
         "strided_slice",
@@ -154,8 +137,8 @@ def _legalize_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
 
 
 def _gradient_strided_slice(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     """Scatter the gradient to the positions of the slice, one axis at a time; 0 elsewhere."""
     x, *operands = call.args
     shape = require_shape(x, "strided_slice")
@@ -167,26 +150,28 @@ def _gradient_strided_slice(
     inbound = cast("bool", call.attrs["assume_inbound"])
     for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
         if begin is None or end is None or not isinstance(step, IntImm):
-            raise refuse("the gradient of strided_slice needs literal axes and strides", call)
-        position = normal_axis(cast("IntImm", axis).value, len(shape))
+            raise rules.refuse("the gradient of strided_slice needs literal axes and strides", call)
+        position = rules.normal_axis(cast("IntImm", axis).value, len(shape))
         first, length = slice_bounds(shape[position], begin, end, step.value, inbound=inbound)
-        count = R.arange(PrimValue(length))
-        positions = count * step.value + PrimValue(first)
+        count = R.arange(rx.PrimValue(length))
+        positions = count * step.value + rx.PrimValue(first)
         sizes[position] = shape[position]
-        zeros = R.zeros(ShapeExpr(tuple(sizes)), cast("TensorStructInfo", x.struct_info).dtype)
+        zeros = R.zeros(
+            rx.ShapeExpr(tuple(sizes)), cast("rx.TensorStructInfo", x.struct_info).dtype
+        )
         gradient = R.grad.take_backward(gradient, zeros, positions, axis=position)
     return [gradient, *map(R.grad.no_grad, operands)]
 
 
-def _slice_layout(call: Call, layout: str) -> InferredLayouts | None:
+def _slice_layout(call: rx.Call, layout: str) -> InferredLayouts | None:
     """The slice along the same axes, where the layout has them."""
-    axes = _values(cast("StructInfo", call.args[1].struct_info), "axes")
+    axes = _values(cast("rx.StructInfo", call.args[1].struct_info), "axes")
     if axes is None or not all(isinstance(axis, IntImm) for axis in axes):
         return None
     if layout == initial_layout(len(layout)):
         return InferredLayouts((layout,), layout, call.attrs)
     moved = moved_axes([cast("IntImm", axis).value for axis in axes], layout)
-    new = Tuple(tuple(PrimValue(ops.const(axis, INT64)) for axis in moved))
+    new = rx.Tuple(tuple(rx.PrimValue(ops.const(axis, INT64)) for axis in moved))
     return InferredLayouts((layout,), layout, call.attrs, {1: new})
 
 
@@ -199,13 +184,13 @@ def _slice_layout(call: Call, layout: str) -> InferredLayouts | None:
     gradient=_gradient_strided_slice,
 )
 def strided_slice(
-    x: TensorStructInfo,
-    axes: TupleStructInfo | ObjectStructInfo,
-    begin: TupleStructInfo | ObjectStructInfo,
-    end: TupleStructInfo | ObjectStructInfo,
-    strides: TupleStructInfo | ObjectStructInfo | None = None,
+    x: rx.TensorStructInfo,
+    axes: rx.TupleStructInfo | rx.ObjectStructInfo,
+    begin: rx.TupleStructInfo | rx.ObjectStructInfo,
+    end: rx.TupleStructInfo | rx.ObjectStructInfo,
+    strides: rx.TupleStructInfo | rx.ObjectStructInfo | None = None,
     assume_inbound: bool = False,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """`x[begin:end:stride]` along each of the axes, with Python's meaning of all three.
 
     A bound below 0 counts from the end; what lies outside an axis counts as its end. Under
@@ -225,14 +210,14 @@ def strided_slice(
     counts = {name: len(members) for name, members in values.items() if members is not None}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
-        raise refuse(f"axes, begin, end and strides are as many, found {listed}", begin)
+        raise rules.refuse(f"axes, begin, end and strides are as many, found {listed}", begin)
     axis_list = [v.value for v in values["axes"] or () if isinstance(v, IntImm)]
     if x.ndim >= 0:
-        axis_list = list(normal_axes(axis_list, x.ndim, "axes:"))
+        axis_list = list(rules.normal_axes(axis_list, x.ndim, "axes:"))
     steps = values.get("strides", [None] * len(axis_list))
     for step in steps or ():
         if isinstance(step, IntImm) and step.value == 0:
-            raise refuse("strides are other than 0", strides)
+            raise rules.refuse("strides are other than 0", strides)
     strided = [step.value for step in steps or () if isinstance(step, IntImm)]
     if strides is None:
         strided = [1] * len(axis_list)
@@ -241,15 +226,15 @@ def strided_slice(
         return x
     begins, ends = values["begin"], values["end"]
     if shape is None or begins is None or ends is None or None in (*begins, *ends):
-        return tensor(None, x.dtype, x.vdevice, x.ndim)
+        return rules.tensor(None, x.dtype, x.vdevice, x.ndim)
     if not len(begins) == len(axis_list) == len(strided):
-        return tensor(None, x.dtype, x.vdevice, x.ndim)
+        return rules.tensor(None, x.dtype, x.vdevice, x.ndim)
     sizes = list(shape)
     for axis, first, last, stride in zip(axis_list, begins, ends, strided, strict=True):
         assert first is not None
         assert last is not None
         _, sizes[axis] = slice_bounds(shape[axis], first, last, stride, inbound=assume_inbound)
-    return tensor(sizes, x.dtype, x.vdevice)
+    return rules.tensor(sizes, x.dtype, x.vdevice)
 
 
 def _sliced(x: Array, begin: Array, end: Array, strides: Array) -> Array:
@@ -258,25 +243,26 @@ def _sliced(x: Array, begin: Array, end: Array, strides: Array) -> Array:
             raise RuntimeCheckError(
                 f"dynamic_strided_slice: {name} has one element for each axis of a tensor of shape "
                 f"{x.shape}, found shape {bounds.shape}",
-                rule=RULE,
+                rule=rules.RULE,
             )
     if not strides.all():
         raise RuntimeCheckError(
-            f"dynamic_strided_slice: strides are other than 0, found {strides.tolist()}", rule=RULE
+            f"dynamic_strided_slice: strides are other than 0, found {strides.tolist()}",
+            rule=rules.RULE,
         )
     slices = map(slice, begin.tolist(), end.tolist(), strides.tolist())
     return np.array(x[tuple(slices)])
 
 
 def _gradient_dynamic_strided_slice(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     """Scatter the gradient to the positions of the slice; 0 elsewhere."""
     x, *bounds = call.args
-    shape = ShapeExpr(require_shape(x, "dynamic_strided_slice"))
-    count = PrimValue(product(shape.values))
+    shape = rx.ShapeExpr(require_shape(x, "dynamic_strided_slice"))
+    count = rx.PrimValue(product(shape.values))
     positions = dynamic_strided_slice(R.reshape(R.arange(count), shape), *bounds)
-    zeros = R.reshape(R.zeros_like(x), ShapeExpr((product(shape.values),)))
+    zeros = R.reshape(R.zeros_like(x), rx.ShapeExpr((product(shape.values),)))
     scattered = R.scatter_elements(zeros, R.flatten(positions), R.flatten(gradient))
     return [R.reshape(scattered, shape), *map(R.grad.no_grad, bounds)]
 
@@ -289,11 +275,11 @@ def _gradient_dynamic_strided_slice(
     gradient=_gradient_dynamic_strided_slice,
 )
 def dynamic_strided_slice(
-    x: TensorStructInfo,
-    begin: TensorStructInfo,
-    end: TensorStructInfo,
-    strides: TensorStructInfo,
-) -> TensorStructInfo:
+    x: rx.TensorStructInfo,
+    begin: rx.TensorStructInfo,
+    end: rx.TensorStructInfo,
+    strides: rx.TensorStructInfo,
+) -> rx.TensorStructInfo:
     """`x[begin:end:strides]` along every axis, with Python's meaning of all three.
 
     Shapes:
@@ -306,14 +292,16 @@ def dynamic_strided_slice(
     """
     for name, sinfo in (("begin", begin), ("end", end), ("strides", strides)):
         if sinfo.ndim not in (-1, 1):
-            raise refuse(f"{name} is a vector, found {sinfo}", sinfo)
+            raise rules.refuse(f"{name} is a vector, found {sinfo}", sinfo)
         if sinfo.dtype != INT64 and not sinfo.dtype.is_void:
-            raise refuse_type(
+            raise rules.refuse_type(
                 f"{name} holds int64, found {sinfo}",
                 sinfo,
                 hint='convert it: R.astype(x, "int64")',
             )
-        shape = literal_shape(sinfo)
-        if shape is not None and x.ndim >= 0 and differ(shape[0], ops.const(x.ndim, INT64)):
-            raise refuse(f"{name} has one element for each axis of x {x}, found {sinfo}", sinfo)
-    return tensor(None, x.dtype, x.vdevice, x.ndim)
+        shape = rules.literal_shape(sinfo)
+        if shape is not None and x.ndim >= 0 and rules.differ(shape[0], ops.const(x.ndim, INT64)):
+            raise rules.refuse(
+                f"{name} has one element for each axis of x {x}, found {sinfo}", sinfo
+            )
+    return rules.tensor(None, x.dtype, x.vdevice, x.ndim)

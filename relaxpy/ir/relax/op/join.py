@@ -9,23 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import require_rank, tuple_fields
 from relaxpy.ir.relax.op.definition.layouts import concat_layout, split_layout, stack_layout
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    Sizes,
-    by_te,
-    common_dtype,
-    common_rank,
-    joint_vdevice,
-    literal_shape,
-    normal_axis,
-    refuse,
-    refuse_type,
-    tensor,
-    tensor_sinfo,
-    unified_shapes,
-)
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import tidy, total
@@ -49,11 +36,13 @@ def _tensors(tensors: TupleStructInfo) -> tuple[list[TensorStructInfo], DataType
     sinfos: list[TensorStructInfo] = []
     for k, sinfo in enumerate(tensors.fields):
         if not isinstance(sinfo, TensorStructInfo):
-            raise refuse_type(f"tensors holds tensors, found {sinfo} as number {k + 1}", sinfo)
+            raise rules.refuse_type(
+                f"tensors holds tensors, found {sinfo} as number {k + 1}", sinfo
+            )
         sinfos.append(sinfo)
     if not sinfos:
-        raise refuse("tensors holds one tensor at least, found none", tensors)
-    return sinfos, common_dtype(sinfos, "tensors"), joint_vdevice(sinfos, strict=False)
+        raise rules.refuse("tensors holds one tensor at least, found none", tensors)
+    return sinfos, rules.common_dtype(sinfos, "tensors"), rules.joint_vdevice(sinfos, strict=False)
 
 
 def _alike(
@@ -65,8 +54,8 @@ def _alike(
         StructInfoTypeError: as for `_tensors`, or ranks differ.
     """
     sinfos, dtype, vdevice = _tensors(tensors)
-    joined = partial(tensor, dtype=dtype, vdevice=vdevice)
-    return sinfos, joined, common_rank(sinfos, "tensors")
+    joined = partial(rules.tensor, dtype=dtype, vdevice=vdevice)
+    return sinfos, joined, rules.common_rank(sinfos, "tensors")
 
 
 def _concatenate(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
@@ -77,12 +66,12 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     """The slices of the gradient, one for each tensor."""
     sinfos = cast("TupleStructInfo", builder.struct_info_of(call.args[0])).fields
     tensors = cast("tuple[TensorStructInfo, ...]", sinfos)
-    axis = normal_axis(cast("int", call.attrs["axis"] or 0), require_rank(var, "concat"))
+    axis = rules.normal_axis(cast("int", call.attrs["axis"] or 0), require_rank(var, "concat"))
     ends: list[PrimExpr] = [ops.const(0, "int64")]
     for sinfo in tensors:
-        shape = literal_shape(sinfo)
+        shape = rules.literal_shape(sinfo)
         if shape is None:
-            raise refuse(
+            raise rules.refuse(
                 f"the gradient of concat needs the shapes of all tensors, found {sinfo}",
                 call,
                 hint="state it by R.match_cast",
@@ -104,7 +93,7 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     layout=concat_layout,
     precision_policy=1,
     pure=True,
-    legalize=by_te(_concatenate, "concatenate"),
+    legalize=rules.by_te(_concatenate, "concatenate"),
     gradient=_gradient_concat,
 )
 def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
@@ -119,13 +108,13 @@ def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
     """
     sinfos, joined, ndim = _alike(tensors)
     if axis is None and ndim not in (-1, 1):
-        raise refuse(f"without an axis, the tensors have rank 1, found rank {ndim}", tensors)
+        raise rules.refuse(f"without an axis, the tensors have rank 1, found rank {ndim}", tensors)
     if ndim < 0:
         return sinfos[0] if len(sinfos) == 1 else joined(None)
-    position = normal_axis(axis or 0, ndim)
+    position = rules.normal_axis(axis or 0, ndim)
     if len(sinfos) == 1:
         return sinfos[0]
-    shapes = unified_shapes(sinfos, "tensors", position)
+    shapes = rules.unified_shapes(sinfos, "tensors", position)
     if shapes is None:
         return joined(None, ndim=ndim)
     joined_sizes = list(shapes[0])
@@ -145,7 +134,7 @@ def _gradient_stack(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     layout=stack_layout,
     precision_policy=1,
     pure=True,
-    legalize=by_te("stack"),
+    legalize=rules.by_te("stack"),
     gradient=_gradient_stack,
 )
 def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:
@@ -161,8 +150,8 @@ def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:
     sinfos, joined, ndim = _alike(tensors)
     if ndim < 0:
         return joined(None)
-    position = normal_axis(axis, ndim + 1)
-    shapes = unified_shapes(sinfos, "tensors")
+    position = rules.normal_axis(axis, ndim + 1)
+    shapes = rules.unified_shapes(sinfos, "tensors")
     if shapes is None:
         return joined(None, ndim=ndim + 1)
     count = ops.const(len(sinfos), "int64")
@@ -180,14 +169,14 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     """The gradients of the sections one after the other; summed where sections overlap."""
     [x] = call.args
     cuts = cast("int | tuple[int, ...]", call.attrs["indices_or_sections"])
-    axis = normal_axis(cast("int", call.attrs["axis"]), require_rank(x, "split"))
+    axis = rules.normal_axis(cast("int", call.attrs["axis"]), require_rank(x, "split"))
     sections = tuple_fields(gradient, cuts if isinstance(cuts, int) else len(cuts) + 1)
     if isinstance(cuts, int) or all(a <= b for a, b in pairwise((0, *cuts))):
         return [concat(gradient, axis) if len(sections) > 1 else sections[0]]
-    sinfo = tensor_sinfo(x)
-    shape = None if sinfo is None else literal_shape(sinfo)
+    sinfo = rules.tensor_sinfo(x)
+    shape = None if sinfo is None else rules.literal_shape(sinfo)
     if sinfo is None or shape is None:
-        raise refuse(
+        raise rules.refuse(
             f"the gradient of split at {list(cuts)} needs the shape of x, found {sinfo}", x
         )
     total: Expr | None = None
@@ -208,7 +197,7 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     layout=split_layout,
     precision_policy=1,
     pure=True,
-    legalize=by_te(_split_kernel, "split"),
+    legalize=rules.by_te(_split_kernel, "split"),
     gradient=_gradient_split,
 )
 def split(
@@ -224,21 +213,25 @@ def split(
     """
     cuts = indices_or_sections
     if isinstance(cuts, int) and cuts <= 0:
-        raise refuse(f"indices_or_sections is a number of sections above 0, found {cuts}", cuts)
+        raise rules.refuse(
+            f"indices_or_sections is a number of sections above 0, found {cuts}", cuts
+        )
     count = cuts if isinstance(cuts, int) else len(cuts) + 1
     if count > MAX_SECTIONS:
-        raise refuse(
+        raise rules.refuse(
             f"indices_or_sections asks for {count} sections, at most {MAX_SECTIONS} are allowed"
         )
-    position = normal_axis(axis, x.ndim) if x.ndim >= 0 else axis
+    position = rules.normal_axis(axis, x.ndim) if x.ndim >= 0 else axis
     if count == 1:
         return x
-    shape = literal_shape(x)
+    shape = rules.literal_shape(x)
     if shape is None:
-        return TupleStructInfo((tensor(None, x.dtype, x.vdevice, x.ndim),) * count)
+        return TupleStructInfo((rules.tensor(None, x.dtype, x.vdevice, x.ndim),) * count)
     sections = split_bounds(shape[position], cuts)
     return TupleStructInfo(tuple(_section(x, shape, position, size) for _, size in sections))
 
 
-def _section(x: TensorStructInfo, shape: Sizes, axis: int, size: PrimExpr) -> TensorStructInfo:
-    return tensor((*shape[:axis], size, *shape[axis + 1 :]), x.dtype, x.vdevice)
+def _section(
+    x: TensorStructInfo, shape: rules.Sizes, axis: int, size: PrimExpr
+) -> TensorStructInfo:
+    return rules.tensor((*shape[:axis], size, *shape[axis + 1 :]), x.dtype, x.vdevice)

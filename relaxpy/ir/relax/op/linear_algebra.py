@@ -7,16 +7,9 @@ from string import ascii_letters
 from typing import TYPE_CHECKING, cast
 
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.binary import BINARY
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
     no_gradient,
@@ -25,24 +18,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
     unbroadcast,
 )
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    broadcast_sizes,
-    by_te,
-    common_dtype,
-    differ,
-    is_one,
-    joint_dtype,
-    joint_vdevice,
-    known_shape,
-    literal_shape,
-    refuse,
-    refuse_type,
-    same,
-    shown,
-    te_kernel,
-    tensor,
-    tensor_sinfo,
-)
 from relaxpy.ir.relax.op.definition.sharding import matmul_axes
 from relaxpy.ir.relax.op.manipulate import permute_dims
 from relaxpy.ir.te import topi
@@ -59,25 +34,27 @@ def _product(x1: Tensor, x2: Tensor, out_dtype: str | None, dtype: str) -> Tenso
     return as_dtype(topi.matmul(x1, x2, out_dtype=out_dtype), DataType(dtype))
 
 
-def _legalize_matmul(builder: BlockBuilder, call: Call) -> Expr:
+def _legalize_matmul(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     sinfo = builder.struct_info_of(call)
-    assert isinstance(sinfo, TensorStructInfo)
-    a, b = (known_shape(builder, operand) for operand in call.args)
-    if not same(a[-1], b[-2:][0]):
+    assert isinstance(sinfo, rx.TensorStructInfo)
+    a, b = (rules.known_shape(builder, operand) for operand in call.args)
+    if not rules.same(a[-1], b[-2:][0]):
         return call
     wide = call.attrs["out_dtype"]
-    return te_kernel(
+    return rules.te_kernel(
         builder, _product, "matmul", *call.args, out_dtype=wide, dtype=str(sinfo.dtype)
     )
 
 
-def _transposed(matrix: Expr) -> Expr:
+def _transposed(matrix: rx.Expr) -> rx.Expr:
     """A stack of matrices, each transposed."""
     ndim = require_rank(matrix, "matmul")
     return permute_dims(matrix, (*range(ndim - 2), ndim - 1, ndim - 2))
 
 
-def _gradient_matmul(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient_matmul(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     """Vectors are converted to matrices of one row or column in between."""
     if not is_differentiable(var):
         return no_gradient(var, call, gradient, builder)
@@ -88,9 +65,9 @@ def _gradient_matmul(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     if is_row or is_column:
         gradient = R.expand_dims(gradient, [-2] * is_row + [-1] * is_column)
 
-    def factors_of(axis: int, operand: Expr) -> tuple[Expr, Expr] | None:
+    def factors_of(axis: int, operand: rx.Expr) -> tuple[rx.Expr, rx.Expr] | None:
         """The factors of the gradient of an operand, if it has one, the transposed one bound."""
-        sinfo = tensor_sinfo(operand)
+        sinfo = rules.tensor_sinfo(operand)
         if sinfo is None or not is_differentiable(operand):
             return None
         is_cast = call.attrs["out_dtype"] not in (None, "", sinfo.dtype)
@@ -99,12 +76,12 @@ def _gradient_matmul(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
         return (other, g) if axis else (g, other)
 
     def gradient_of(
-        axis: int, operand: Expr, matrix: Expr, factors: tuple[Expr, Expr] | None
-    ) -> Expr:
+        axis: int, operand: rx.Expr, matrix: rx.Expr, factors: tuple[rx.Expr, rx.Expr] | None
+    ) -> rx.Expr:
         if factors is None:
-            return cast("Expr", R.grad.no_grad(operand))
+            return cast("rx.Expr", R.grad.no_grad(operand))
         product = unbroadcast(matmul(*factors), matrix)
-        return product if operand is matrix else cast("Expr", R.squeeze(product, axis))
+        return product if operand is matrix else cast("rx.Expr", R.squeeze(product, axis))
 
     first, second = factors_of(0, a), factors_of(1, b)
     return [gradient_of(0, a, rows, first), gradient_of(1, b, columns, second)]
@@ -120,8 +97,8 @@ def _gradient_matmul(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     gradient=_gradient_matmul,
 )
 def matmul(
-    x1: TensorStructInfo, x2: TensorStructInfo, out_dtype: DataType | None = None
-) -> TensorStructInfo:
+    x1: rx.TensorStructInfo, x2: rx.TensorStructInfo, out_dtype: DataType | None = None
+) -> rx.TensorStructInfo:
     """The product of matrices: at [..., i, j] the sum over k of x1[..., i, k] * x2[..., k, j].
 
     Shapes:
@@ -132,34 +109,37 @@ def matmul(
         StructInfoError: an operand has rank 0, the sizes k provably differ, leading axes do not
             broadcast, or the datatypes differ and `out_dtype` is missing.
     """
-    dtype = out_dtype or joint_dtype(x1, x2, ("x1", "x2"))
-    vdevice = joint_vdevice((x1, x2), strict=False)
+    dtype = out_dtype or rules.joint_dtype(x1, x2, ("x1", "x2"))
+    vdevice = rules.joint_vdevice((x1, x2), strict=False)
     for sinfo, name in ((x1, "x1"), (x2, "x2")):
         if sinfo.ndim == 0:
-            raise refuse_type(f"{name} has rank 1 at least, found {sinfo}", sinfo)
+            raise rules.refuse_type(f"{name} has rank 1 at least, found {sinfo}", sinfo)
     if x1.ndim < 0 or x2.ndim < 0:
-        return tensor(None, dtype, vdevice)
+        return rules.tensor(None, dtype, vdevice)
     is_row, is_column = x1.ndim == 1, x2.ndim == 1
     ndim = max(x1.ndim, x2.ndim, 2) - is_row - is_column
-    a, b = literal_shape(x1), literal_shape(x2)
+    a, b = rules.literal_shape(x1), rules.literal_shape(x2)
     if a is None or b is None:
-        return tensor(None, dtype, vdevice, ndim)
+        return rules.tensor(None, dtype, vdevice, ndim)
     summed = b[-2:][0]
-    if differ(a[-1], summed):
-        raise refuse(
-            f"the last dimension of x1 is {shown(a[-1])}, but x2 is summed over {shown(summed)}: "
+    if rules.differ(a[-1], summed):
+        raise rules.refuse(
+            f"the last dimension of x1 is {rules.shown(a[-1])}, but x2 is summed over "
+            f"{rules.shown(summed)}: "
             f"x1 is {x1}, x2 is {x2}",
             x2,
         )
-    batch = broadcast_sizes(a[:-2], b[:-2], ("the leading axes of x1", "those of x2"), x2)
+    batch = rules.broadcast_sizes(a[:-2], b[:-2], ("the leading axes of x1", "those of x2"), x2)
     if batch is None:
-        return tensor(None, dtype, vdevice, ndim)
+        return rules.tensor(None, dtype, vdevice, ndim)
     rows = () if is_row else (a[-2],)
     columns = () if is_column else (b[-1],)
-    return tensor((*batch, *rows, *columns), dtype, vdevice)
+    return rules.tensor((*batch, *rows, *columns), dtype, vdevice)
 
 
-def _gradient_outer(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient_outer(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     x1, x2 = call.args
     return [matmul(gradient, x2), matmul(x1, gradient)]
 
@@ -172,10 +152,10 @@ def _outer(x1: Tensor, x2: Tensor) -> Tensor:
     "relax.outer",
     precision_policy=0,
     pure=True,
-    legalize=by_te(_outer, "outer"),
+    legalize=rules.by_te(_outer, "outer"),
     gradient=_gradient_outer,
 )
-def outer(x1: TensorStructInfo, x2: TensorStructInfo) -> TensorStructInfo:
+def outer(x1: rx.TensorStructInfo, x2: rx.TensorStructInfo) -> rx.TensorStructInfo:
     """The products of all pairs of elements: at [i, j] x1[i] * x2[j].
 
     Shapes:
@@ -185,34 +165,36 @@ def outer(x1: TensorStructInfo, x2: TensorStructInfo) -> TensorStructInfo:
     Errors:
         StructInfoError: an operand is known to have another rank than 1, or the datatypes differ.
     """
-    dtype = joint_dtype(x1, x2, ("x1", "x2"))
+    dtype = rules.joint_dtype(x1, x2, ("x1", "x2"))
     for sinfo, name in ((x1, "x1"), (x2, "x2")):
         if sinfo.ndim not in (-1, 1):
-            raise refuse(f"{name} is a vector, found {sinfo}", sinfo)
-    vdevice = joint_vdevice((x1, x2), strict=False)
-    a, b = literal_shape(x1), literal_shape(x2)
+            raise rules.refuse(f"{name} is a vector, found {sinfo}", sinfo)
+    vdevice = rules.joint_vdevice((x1, x2), strict=False)
+    a, b = rules.literal_shape(x1), rules.literal_shape(x2)
     if a is None or b is None:
-        return tensor(None, dtype, vdevice, 2)
-    return tensor((*a, *b), dtype, vdevice)
+        return rules.tensor(None, dtype, vdevice, 2)
+    return rules.tensor((*a, *b), dtype, vdevice)
 
 
-def _gradient_einsum(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient_einsum(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     """For each operand, the gradient contracted with the others.
 
     A label that has its size only on this operand gets it from a vector of ones, and one that
     occurs twice on it becomes two labels of an identity matrix.
     """
     operand = call.args[0]
-    count = len(cast("TupleStructInfo", builder.struct_info_of(operand)).fields)
-    if isinstance(operand, Tuple):
+    count = len(cast("rx.TupleStructInfo", builder.struct_info_of(operand)).fields)
+    if isinstance(operand, rx.Tuple):
         tensors = list(operand.fields)
     else:
-        tensors = [TupleGetItem(operand, k) for k in range(count)]
+        tensors = [rx.TupleGetItem(operand, k) for k in range(count)]
     shapes = [require_shape(x, "einsum") for x in tensors]
-    dtype = cast("TensorStructInfo", tensor_sinfo(tensors[0])).dtype
+    dtype = cast("rx.TensorStructInfo", rules.tensor_sinfo(tensors[0])).dtype
     labels = parse_subscripts(cast("str", call.attrs["subscripts"]), [len(s) for s in shapes])
     sizes = label_sizes(labels, shapes, lambda label, a, b: a)
-    out: list[Expr] = []
+    out: list[rx.Expr] = []
     for k, (x, own_labels) in enumerate(zip(tensors, labels.operands, strict=True)):
         if not is_differentiable(x):
             out.append(R.grad.no_grad(x))
@@ -226,7 +208,7 @@ def _gradient_einsum(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
         )
         sized = {
             *labels.result,
-            *(label for label in other_sizes if not is_one(other_sizes[label])),
+            *(label for label in other_sizes if not rules.is_one(other_sizes[label])),
         }
         free = (letter for letter in ascii_letters if letter not in sizes)
         target = ""
@@ -242,15 +224,17 @@ def _gradient_einsum(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
             target += label
         product = einsum(factors, f"{','.join(terms)}->{target}")
         out.append(unbroadcast(product, x))
-    return [Tuple(tuple(out))]
+    return [rx.Tuple(tuple(out))]
 
 
 def _einsum(operands: Sequence[Tensor], subscripts: str) -> Tensor:
     return topi.einsum(subscripts, *operands)
 
 
-@register("relax.einsum", pure=True, legalize=by_te(_einsum, "einsum"), gradient=_gradient_einsum)
-def einsum(operands: TupleStructInfo, subscripts: str) -> TensorStructInfo:
+@register(
+    "relax.einsum", pure=True, legalize=rules.by_te(_einsum, "einsum"), gradient=_gradient_einsum
+)
+def einsum(operands: rx.TupleStructInfo, subscripts: str) -> rx.TensorStructInfo:
     """The sum of products of elements with equal labels, as NumPy's einsum.
 
     Shapes:
@@ -262,32 +246,38 @@ def einsum(operands: TupleStructInfo, subscripts: str) -> TensorStructInfo:
         StructInfoError: there is no operand, datatypes differ, the subscripts are malformed or do
             not fit the ranks, or known sizes of one label differ.
     """
-    sinfos: list[TensorStructInfo] = []
+    sinfos: list[rx.TensorStructInfo] = []
     for k, sinfo in enumerate(operands.fields):
-        if not isinstance(sinfo, TensorStructInfo):
-            raise refuse_type(f"operands holds tensors, found {sinfo} as number {k + 1}", sinfo)
+        if not isinstance(sinfo, rx.TensorStructInfo):
+            raise rules.refuse_type(
+                f"operands holds tensors, found {sinfo} as number {k + 1}", sinfo
+            )
         sinfos.append(sinfo)
     if not sinfos:
-        raise refuse("operands holds one tensor at least, found none", operands)
-    dtype, vdevice = common_dtype(sinfos, "operands"), joint_vdevice(sinfos, strict=False)
-    if any(sinfo.ndim < 0 for sinfo in sinfos):
-        return tensor(None, dtype, vdevice)
-    labels = parse_subscripts(
-        subscripts, [sinfo.ndim for sinfo in sinfos], lambda text: refuse(text, subscripts)
+        raise rules.refuse("operands holds one tensor at least, found none", operands)
+    dtype, vdevice = (
+        rules.common_dtype(sinfos, "operands"),
+        rules.joint_vdevice(sinfos, strict=False),
     )
-    shapes = [literal_shape(sinfo) for sinfo in sinfos]
+    if any(sinfo.ndim < 0 for sinfo in sinfos):
+        return rules.tensor(None, dtype, vdevice)
+    labels = parse_subscripts(
+        subscripts, [sinfo.ndim for sinfo in sinfos], lambda text: rules.refuse(text, subscripts)
+    )
+    shapes = [rules.literal_shape(sinfo) for sinfo in sinfos]
     decided = all(shape is not None for shape in shapes)
 
     def joined(label: str, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         nonlocal decided
-        if differ(a, b):
+        if rules.differ(a, b):
             listed = ", ".join(map(str, sinfos))
-            raise refuse(
-                f"label {label!r} of {subscripts!r} has sizes {shown(a)} and {shown(b)}: the "
+            raise rules.refuse(
+                f"label {label!r} of {subscripts!r} has sizes {rules.shown(a)} and "
+                f"{rules.shown(b)}: the "
                 f"operands are {listed}",
                 operands,
             )
-        decided = decided and same(a, b)
+        decided = decided and rules.same(a, b)
         return a
 
     known_operands = [k for k, shape in enumerate(shapes) if shape is not None]
@@ -297,13 +287,13 @@ def einsum(operands: TupleStructInfo, subscripts: str) -> TensorStructInfo:
         joined,
     )
     if not decided:
-        return tensor(None, dtype, vdevice, len(labels.result))
-    return tensor([sizes[label] for label in labels.result], dtype, vdevice)
+        return rules.tensor(None, dtype, vdevice, len(labels.result))
+    return rules.tensor([sizes[label] for label in labels.result], dtype, vdevice)
 
 
 def linear(
-    data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: str | None = None
-) -> Expr:
+    data: rx.Expr, weight: rx.Expr, bias: rx.Expr | None = None, out_dtype: str | None = None
+) -> rx.Expr:
     """data @ weight.T + bias: no operator, but calls of `matmul`, `permute_dims` and `add`.
 
     Shapes:
@@ -313,4 +303,4 @@ def linear(
         result  (..., m)
     """
     product = matmul(data, permute_dims(weight), out_dtype=out_dtype)
-    return product if bias is None else cast("Expr", BINARY["add"](product, bias))
+    return product if bias is None else cast("rx.Expr", BINARY["add"](product, bias))

@@ -9,37 +9,12 @@ import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op_record import Columns, Memory
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    ShapeExpr,
-    ShapeStructInfo,
-    TensorStructInfo,
-    Var,
-    as_shape,
-    const,
-)
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import of_operand, shape_like, unbroadcast
 from relaxpy.ir.relax.op.definition.layouts import expanded_layout, permuted_layout, squeezed_layout
 from relaxpy.ir.relax.op.definition.parameter import integer_literal
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    Sizes,
-    by_te,
-    differ,
-    is_one,
-    known_shape,
-    literal_shape,
-    normal_axes,
-    one,
-    refuse,
-    same,
-    shape_operand,
-    shape_text,
-    shown,
-    te_kernel,
-    tensor,
-)
 from relaxpy.ir.relax.op.definition.sharding import permuted_axes, reshaped_axes
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -51,24 +26,26 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
-def _rearranged(x: TensorStructInfo, shape: Sequence[PrimExpr]) -> TensorStructInfo:
-    return tensor(shape, x.dtype, x.vdevice)
+def _rearranged(x: rx.TensorStructInfo, shape: Sequence[PrimExpr]) -> rx.TensorStructInfo:
+    return rules.tensor(shape, x.dtype, x.vdevice)
 
 
-def _of_rank(x: TensorStructInfo, ndim: int) -> TensorStructInfo:
-    return tensor(None, x.dtype, x.vdevice, ndim)
+def _of_rank(x: rx.TensorStructInfo, ndim: int) -> rx.TensorStructInfo:
+    return rules.tensor(None, x.dtype, x.vdevice, ndim)
 
 
-def _legalize_broadcast_to(builder: BlockBuilder, call: Call) -> Expr:
-    old, new = known_shape(builder, call.args[0]), known_shape(builder, call)
-    if not all(is_one(a) or same(a, b) for a, b in zip(old[::-1], new[::-1], strict=False)):
+def _legalize_broadcast_to(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
+    old, new = rules.known_shape(builder, call.args[0]), rules.known_shape(builder, call)
+    if not all(
+        rules.is_one(a) or rules.same(a, b) for a, b in zip(old[::-1], new[::-1], strict=False)
+    ):
         return call
-    return te_kernel(builder, topi.broadcast_to, "broadcast_to", *call.args)
+    return rules.te_kernel(builder, topi.broadcast_to, "broadcast_to", *call.args)
 
 
 def _gradient_broadcast_to(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     return [unbroadcast(gradient, call.args[0]), R.grad.no_grad(call.args[1])]
 
 
@@ -79,7 +56,9 @@ def _gradient_broadcast_to(
     legalize=_legalize_broadcast_to,
     gradient=_gradient_broadcast_to,
 )
-def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorStructInfo:
+def broadcast_to(
+    x: rx.TensorStructInfo, shape: rx.ShapeStructInfo, call: rx.Call
+) -> rx.TensorStructInfo:
     """x repeated along its axes of size 1, and along new leading ones.
 
     Shapes:
@@ -90,22 +69,24 @@ def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> Ten
             that of the shape.
     """
     if 0 <= shape.ndim < x.ndim:
-        raise refuse(f"x of rank {x.ndim} does not broadcast to {shape}, of rank {shape.ndim}", x)
+        raise rules.refuse(
+            f"x of rank {x.ndim} does not broadcast to {shape}, of rank {shape.ndim}", x
+        )
     sizes, target = x.get_shape(), shape.values
     if sizes is not None and target is not None:
         offset = len(target) - len(sizes)
         for axis, size in enumerate(sizes):
-            if not is_one(size) and differ(size, target[axis + offset]):
-                raise refuse(
-                    f"dimension {axis} of x {shape_text(sizes)} is {shown(size)}, "
+            if not rules.is_one(size) and rules.differ(size, target[axis + offset]):
+                raise rules.refuse(
+                    f"dimension {axis} of x {rules.shape_text(sizes)} is {rules.shown(size)}, "
                     f"which does not broadcast to dimension {axis + offset} of {shape}, "
-                    f"{shown(target[axis + offset])}",
+                    f"{rules.shown(target[axis + offset])}",
                     x,
                 )
-    return tensor(shape_operand(call.args[1], shape), x.dtype, x.vdevice, shape.ndim)
+    return rules.tensor(rules.shape_operand(call.args[1], shape), x.dtype, x.vdevice, shape.ndim)
 
 
-def _check_collapse(data: TensorStructInfo, target: Sizes | None, rank: int) -> None:
+def _check_collapse(data: rx.TensorStructInfo, target: rules.Sizes | None, rank: int) -> None:
     """Check that a tensor of shape `target` broadcasts to the shape of `data`.
 
     Errors:
@@ -113,27 +94,32 @@ def _check_collapse(data: TensorStructInfo, target: Sizes | None, rank: int) -> 
     """
     sizes = data.get_shape()
     if 0 <= data.ndim < rank:
-        raise refuse(f"data of rank {data.ndim} does not collapse to rank {rank}", data)
+        raise rules.refuse(f"data of rank {data.ndim} does not collapse to rank {rank}", data)
     if sizes is None or target is None:
         return
     for k, (size, goal) in enumerate(zip(sizes[::-1], target[::-1], strict=False), start=1):
-        if is_one(goal) or same(size, goal):
+        if rules.is_one(goal) or rules.same(size, goal):
             continue
-        verdict = "differ" if differ(size, goal) else "may differ"
-        raise refuse(
-            f"dimension {-k} of data {shape_text(sizes)} and that of the target "
-            f"{shape_text(target)}, which is not 1, {verdict}: {shown(size)} and {shown(goal)}",
+        verdict = "differ" if rules.differ(size, goal) else "may differ"
+        raise rules.refuse(
+            f"dimension {-k} of data {rules.shape_text(sizes)} and that of the target "
+            f"{rules.shape_text(target)}, which is not 1, {verdict}: {rules.shown(size)} and "
+            f"{rules.shown(goal)}",
             data,
             hint="bind the sizes by R.match_cast first" if verdict == "may differ" else None,
         )
 
 
-def _legalize_collapse(builder: BlockBuilder, call: Call) -> Expr:
-    target = known_shape(builder, call)
-    return te_kernel(builder, topi.collapse_sum, "collapse_sum", call.args[0], ShapeExpr(target))
+def _legalize_collapse(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
+    target = rules.known_shape(builder, call)
+    return rules.te_kernel(
+        builder, topi.collapse_sum, "collapse_sum", call.args[0], rx.ShapeExpr(target)
+    )
 
 
-def _gradient_collapse(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient_collapse(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     expanded = R.broadcast_to(gradient, shape_like(call.args[0]))
     return [expanded, R.grad.no_grad(call.args[1])]
 
@@ -142,7 +128,9 @@ _collapse = Columns(pure=True, legalize=_legalize_collapse, gradient=_gradient_c
 
 
 @register("relax.collapse_sum_to", **_collapse)
-def collapse_sum_to(data: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorStructInfo:
+def collapse_sum_to(
+    data: rx.TensorStructInfo, shape: rx.ShapeStructInfo, call: rx.Call
+) -> rx.TensorStructInfo:
     """The sum of `data` over the axes along which `shape` would be broadcast to its shape.
 
     Shapes:
@@ -153,13 +141,15 @@ def collapse_sum_to(data: TensorStructInfo, shape: ShapeStructInfo, call: Call) 
             whether two known sizes are equal.
     """
     _check_collapse(data, shape.values, shape.ndim)
-    return tensor(shape_operand(call.args[1], shape), data.dtype, data.vdevice, shape.ndim)
+    return rules.tensor(
+        rules.shape_operand(call.args[1], shape), data.dtype, data.vdevice, shape.ndim
+    )
 
 
 @register("relax.collapse_sum_like", **_collapse)
 def collapse_sum_like(
-    data: TensorStructInfo, collapse_target: TensorStructInfo
-) -> TensorStructInfo:
+    data: rx.TensorStructInfo, collapse_target: rx.TensorStructInfo
+) -> rx.TensorStructInfo:
     """The sum of `data` over the axes along which the target would be broadcast to its shape.
 
     Shapes:
@@ -172,7 +162,7 @@ def collapse_sum_like(
     """
     _check_collapse(data, collapse_target.get_shape(), collapse_target.ndim)
     shape, ndim = collapse_target.shape, collapse_target.ndim
-    return tensor(shape, data.dtype, collapse_target.vdevice, ndim)
+    return rules.tensor(shape, data.dtype, collapse_target.vdevice, ndim)
 
 
 def _resolve_shape(arguments: dict[str, Any]) -> None:
@@ -185,10 +175,10 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
     """
     requested, x = arguments["shape"], arguments["x"]
     if isinstance(x, np.ndarray):
-        x = arguments["x"] = const(x)
-    if isinstance(requested, Expr) and not isinstance(requested, ShapeExpr):
+        x = arguments["x"] = rx.const(x)
+    if isinstance(requested, rx.Expr) and not isinstance(requested, rx.ShapeExpr):
         return
-    if not isinstance(requested, (ShapeExpr, list, tuple)):
+    if not isinstance(requested, (rx.ShapeExpr, list, tuple)):
         raise MisuseError(
             f"a shape is a list of sizes or a shape value, found {requested!r:.60}",
             about=requested,
@@ -201,9 +191,9 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
             f"sizes are positive, 0 (as in x) or once -1 (inferred), found {requested!r}",
             about=requested,
         )
-    sinfo = x.struct_info if isinstance(x, Expr) else None
-    old = sinfo.get_shape() if isinstance(sinfo, TensorStructInfo) else None
-    if 0 in literals and not isinstance(requested, ShapeExpr):
+    sinfo = x.struct_info if isinstance(x, rx.Expr) else None
+    old = sinfo.get_shape() if isinstance(sinfo, rx.TensorStructInfo) else None
+    if 0 in literals and not isinstance(requested, rx.ShapeExpr):
         if old is None:
             raise MisuseError(
                 f"0 in {requested!r} needs the shape of x, which is "
@@ -218,13 +208,13 @@ def _resolve_shape(arguments: dict[str, Any]) -> None:
                         f"size {axis} is 0 (as in x), but x is {sinfo}", about=requested
                     )
                 shape[axis] = old[axis]
-    sizes = as_shape(shape)
-    arguments["shape"] = ShapeExpr(
+    sizes = rx.as_shape(shape)
+    arguments["shape"] = rx.ShapeExpr(
         sizes if old is None else _with_inferred_size(sizes, old, requested)
     )
 
 
-def _with_inferred_size(sizes: Sizes, old: Sizes, about: object = None) -> Sizes:
+def _with_inferred_size(sizes: rules.Sizes, old: rules.Sizes, about: object = None) -> rules.Sizes:
     """Replace -1 in `sizes` by the size that keeps the number of elements of the shape `old`.
 
     Errors:
@@ -234,23 +224,25 @@ def _with_inferred_size(sizes: Sizes, old: Sizes, about: object = None) -> Sizes
     if not inferred:
         return sizes
     if len(inferred) > 1:
-        raise MisuseError(f"only one size may be -1, found {shape_text(sizes)}", about=about)
+        raise MisuseError(f"only one size may be -1, found {rules.shape_text(sizes)}", about=about)
     [position] = inferred
     before, after = sizes[:position], sizes[position + 1 :]
     others = product((*before, *after))
     if integer_literal(others) == 0:
-        raise MisuseError(f"-1 may be any size in {shape_text(sizes)}: others are 0", about=about)
+        raise MisuseError(
+            f"-1 may be any size in {rules.shape_text(sizes)}: others are 0", about=about
+        )
     return (*before, tidy(ops.floordiv(product(old), others)), *after)
 
 
-def _legalize_reshape(builder: BlockBuilder, call: Call) -> Expr:
-    shape = known_shape(builder, call)
-    if not same(product(known_shape(builder, call.args[0])), product(shape)):
+def _legalize_reshape(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
+    shape = rules.known_shape(builder, call)
+    if not rules.same(product(rules.known_shape(builder, call.args[0])), product(shape)):
         return call
-    return te_kernel(builder, topi.reshape, "reshape", call.args[0], ShapeExpr(shape))
+    return rules.te_kernel(builder, topi.reshape, "reshape", call.args[0], rx.ShapeExpr(shape))
 
 
-def _reshape_back(g: Any, x: Any, y: Any, call: Call) -> Any:
+def _reshape_back(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
     return reshape(g, shape_like(x))
 
 
@@ -264,7 +256,9 @@ def _reshape_back(g: Any, x: Any, y: Any, call: Call) -> Any:
     adapt=_resolve_shape,
     gradient=of_operand(_reshape_back),
 )
-def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorStructInfo:
+def reshape(
+    x: rx.TensorStructInfo, shape: rx.ShapeStructInfo, call: rx.Call
+) -> rx.TensorStructInfo:
     """The elements of x in row-major order in another shape.
 
     In a list, 0 is the size of x in that position, and -1, once, what the others leave.
@@ -279,14 +273,17 @@ def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorSt
     old, new = x.get_shape(), shape.values
     if new is not None and any(integer_literal(size) == -1 for size in new):
         if old is None:
-            return tensor(None, x.dtype, x.vdevice, shape.ndim)
+            return rules.tensor(None, x.dtype, x.vdevice, shape.ndim)
         new = _with_inferred_size(new, old)
     if old is not None and new is not None:
         before, after = product(old), product(new)
-        if differ(before, after):
-            raise refuse(f"x has {shown(before)} elements, {shape} has {shown(after)}: x is {x}", x)
-    result_shape = new if new is not None else shape_operand(call.args[1], shape)
-    return tensor(result_shape, x.dtype, x.vdevice, shape.ndim)
+        if rules.differ(before, after):
+            raise rules.refuse(
+                f"x has {rules.shown(before)} elements, {shape} has {rules.shown(after)}: x is {x}",
+                x,
+            )
+    result_shape = new if new is not None else rules.shape_operand(call.args[1], shape)
+    return rules.tensor(result_shape, x.dtype, x.vdevice, shape.ndim)
 
 
 @register(
@@ -298,7 +295,7 @@ def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorSt
     legalize=_legalize_reshape,
     gradient=of_operand(_reshape_back),
 )
-def flatten(x: TensorStructInfo) -> TensorStructInfo:
+def flatten(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
     """The elements of x in row-major order along one axis.
 
     Shapes:
@@ -308,8 +305,8 @@ def flatten(x: TensorStructInfo) -> TensorStructInfo:
     if x.ndim == 1:
         return x
     if x.ndim == 0:
-        return _rearranged(x, (one(),))
-    shape = literal_shape(x)
+        return _rearranged(x, (rules.one(),))
+    shape = rules.literal_shape(x)
     return _of_rank(x, 1) if shape is None else _rearranged(x, (product(shape),))
 
 
@@ -321,7 +318,7 @@ def flatten(x: TensorStructInfo) -> TensorStructInfo:
     legalize=_legalize_reshape,
     gradient=of_operand(_reshape_back),
 )
-def batch_flatten(data: TensorStructInfo) -> TensorStructInfo:
+def batch_flatten(data: rx.TensorStructInfo) -> rx.TensorStructInfo:
     """The elements of data in row-major order along two axes, the first of which is unchanged.
 
     Shapes:
@@ -331,8 +328,8 @@ def batch_flatten(data: TensorStructInfo) -> TensorStructInfo:
         StructInfoError: data is known to have another rank.
     """
     if data.ndim in (0, 1):
-        raise refuse(f"data has rank 2 or more, found {data}", data)
-    shape = literal_shape(data)
+        raise rules.refuse(f"data has rank 2 or more, found {data}", data)
+    shape = rules.literal_shape(data)
     if shape is None:
         return _of_rank(data, 2)
     return _rearranged(data, (shape[0], product(shape[1:])))
@@ -344,7 +341,7 @@ def _expanded(x: Tensor, axis: Sequence[int]) -> Tensor:
     return result
 
 
-def _gradient_expand_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
+def _gradient_expand_dims(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
     return squeeze(g, call.attrs["axis"])
 
 
@@ -354,10 +351,10 @@ def _gradient_expand_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
     precision_policy=1,
     pure=True,
     memory=Memory.COPY,
-    legalize=by_te(_expanded, "expand_dims"),
+    legalize=rules.by_te(_expanded, "expand_dims"),
     gradient=of_operand(_gradient_expand_dims),
 )
-def expand_dims(x: TensorStructInfo, axis: tuple[int, ...]) -> TensorStructInfo:
+def expand_dims(x: rx.TensorStructInfo, axis: tuple[int, ...]) -> rx.TensorStructInfo:
     """x with new axes of size 1 at these positions of the result.
 
     Shapes:
@@ -367,21 +364,21 @@ def expand_dims(x: TensorStructInfo, axis: tuple[int, ...]) -> TensorStructInfo:
         StructInfoError: an axis is out of the range of the result, or occurs twice.
     """
     if not axis or x.ndim < 0:
-        return x if not axis else tensor(None, x.dtype, x.vdevice)
+        return x if not axis else rules.tensor(None, x.dtype, x.vdevice)
     ndim = x.ndim + len(axis)
-    new = normal_axes(axis, ndim)
-    shape = literal_shape(x)
+    new = rules.normal_axes(axis, ndim)
+    shape = rules.literal_shape(x)
     if shape is None:
         return _of_rank(x, ndim)
     return _rearranged(x, expanded_sizes(shape, new))
 
 
-def _legalize_squeeze(builder: BlockBuilder, call: Call) -> Expr:
-    sizes = known_shape(builder, call.args[0])
+def _legalize_squeeze(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
+    sizes = rules.known_shape(builder, call.args[0])
     axes = cast("tuple[int, ...] | None", call.attrs["axis"])
-    if not all(is_one(sizes[axis]) for axis in axes or ()):
+    if not all(rules.is_one(sizes[axis]) for axis in axes or ()):
         return call
-    return te_kernel(builder, topi.squeeze, "squeeze", call.args[0], axes)
+    return rules.te_kernel(builder, topi.squeeze, "squeeze", call.args[0], axes)
 
 
 @register(
@@ -393,7 +390,7 @@ def _legalize_squeeze(builder: BlockBuilder, call: Call) -> Expr:
     legalize=_legalize_squeeze,
     gradient=of_operand(_reshape_back),
 )
-def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorStructInfo:
+def squeeze(x: rx.TensorStructInfo, axis: tuple[int, ...] | None = None) -> rx.TensorStructInfo:
     """x without these axes of size 1; without all axes of size 1 by default.
 
     Shapes:
@@ -403,31 +400,33 @@ def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorS
         StructInfoError: an axis is out of range, occurs twice, or has another known size.
     """
     if x.ndim < 0:
-        return x if axis == () else tensor(None, x.dtype, x.vdevice)
+        return x if axis == () else rules.tensor(None, x.dtype, x.vdevice)
     shape = x.get_shape()
     if axis is not None:
-        removed = set(normal_axes(axis, x.ndim))
+        removed = set(rules.normal_axes(axis, x.ndim))
         for a in removed if shape is not None else ():
             assert shape is not None
-            if isinstance(shape[a], IntImm) and not is_one(shape[a]):
-                raise refuse(f"axis {a} of x has size {shown(shape[a])}, not 1: x is {x}", x)
+            if isinstance(shape[a], IntImm) and not rules.is_one(shape[a]):
+                raise rules.refuse(
+                    f"axis {a} of x has size {rules.shown(shape[a])}, not 1: x is {x}", x
+                )
     elif shape is None or not all(isinstance(s, IntImm) for s in shape):
-        return tensor(None, x.dtype, x.vdevice)
+        return rules.tensor(None, x.dtype, x.vdevice)
     else:
-        removed = {a for a, s in enumerate(shape) if is_one(s)}
+        removed = {a for a, s in enumerate(shape) if rules.is_one(s)}
     if not removed:
         return x
-    sizes = literal_shape(x)
+    sizes = rules.literal_shape(x)
     if sizes is None:
         return _of_rank(x, x.ndim - len(removed) if axis is not None else -1)
     return _rearranged(x, reduced_sizes(sizes, removed))
 
 
-def _gradient_permute_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
+def _gradient_permute_dims(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
     axes = cast("Sequence[int] | None", call.attrs["axes"])
     if axes is None:
         return permute_dims(g)
-    order = normal_axes(axes, len(axes))
+    order = rules.normal_axes(axes, len(axes))
     return permute_dims(g, [order.index(k) for k in range(len(order))])
 
 
@@ -438,10 +437,12 @@ def _gradient_permute_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
     precision_policy=1,
     pure=True,
     memory=Memory.COPY,
-    legalize=by_te("transpose"),
+    legalize=rules.by_te("transpose"),
     gradient=of_operand(_gradient_permute_dims),
 )
-def permute_dims(x: TensorStructInfo, axes: tuple[int, ...] | None = None) -> TensorStructInfo:
+def permute_dims(
+    x: rx.TensorStructInfo, axes: tuple[int, ...] | None = None
+) -> rx.TensorStructInfo:
     """x with its axis `axes[i]` as axis i; in reverse order by default.
 
     Shapes:
@@ -451,11 +452,11 @@ def permute_dims(x: TensorStructInfo, axes: tuple[int, ...] | None = None) -> Te
         StructInfoError: the axes do not permute the rank of x.
     """
     if x.ndim < 0:
-        return tensor(None, x.dtype, x.vdevice, -1 if axes is None else len(axes))
+        return rules.tensor(None, x.dtype, x.vdevice, -1 if axes is None else len(axes))
     if axes is not None and len(axes) != x.ndim:
-        raise refuse(f"axes {list(axes)} do not permute rank {x.ndim}", axes)
-    order = tuple(range(x.ndim))[::-1] if axes is None else normal_axes(axes, x.ndim, "axes:")
+        raise rules.refuse(f"axes {list(axes)} do not permute rank {x.ndim}", axes)
+    order = tuple(range(x.ndim))[::-1] if axes is None else rules.normal_axes(axes, x.ndim, "axes:")
     if order == tuple(range(x.ndim)):
         return x
-    shape = literal_shape(x)
+    shape = rules.literal_shape(x)
     return _of_rank(x, x.ndim) if shape is None else _rearranged(x, [shape[a] for a in order])

@@ -7,33 +7,13 @@ from typing import TYPE_CHECKING, Any
 from relaxpy.dataclass import replace
 from relaxpy.ir.arith.prove import always
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
+from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation, Memory
-from relaxpy.ir.relax.nodes import (
-    DERIVATIONS,
-    Call,
-    DataTypeImm,
-    EnvFunc,
-    Expr,
-    ObjectStructInfo,
-    PrimStructInfo,
-    PrimValue,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.registry import register
-from relaxpy.ir.relax.op.definition.rules import (
-    literal_shape,
-    refuse,
-    refuse_type,
-    shape_operand,
-    shown,
-    tensor,
-)
+from relaxpy.ir.relax.op.definition.rules import tensor
 from relaxpy.ir.relax.op.misc import UNIT
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
@@ -49,25 +29,29 @@ def datatype_by_name(arguments: dict[str, Any]) -> None:
     """Convert a string for `dtype` to a datatype literal."""
     dtype = arguments["dtype"]
     if isinstance(dtype, str):
-        arguments["dtype"] = DataTypeImm(DataType(dtype))
+        arguments["dtype"] = rx.DataTypeImm(DataType(dtype))
 
 
-def datatype_of(expr: Expr) -> DataType:
+def datatype_of(expr: rx.Expr) -> DataType:
     """The datatype of a literal operand.
 
     Errors:
         StructInfoTypeError: it is not a literal, or Void.
     """
-    if isinstance(expr, DataTypeImm):
+    if isinstance(expr, rx.DataTypeImm):
         if expr.value.is_void:
-            raise refuse_type("a tensor in memory has a datatype, found none", expr)
+            raise rules.refuse_type("a tensor in memory has a datatype, found none", expr)
         return expr.value
-    raise refuse_type(f"the datatype is a literal such as R.dtype('float32'), found {expr}", expr)
+    raise rules.refuse_type(
+        f"the datatype is a literal such as R.dtype('float32'), found {expr}", expr
+    )
 
 
-def tensor_in(shape: Expr, sinfo: ShapeStructInfo, dtype: Expr) -> TensorStructInfo:
+def tensor_in(
+    shape: rx.Expr, sinfo: rx.ShapeStructInfo, dtype: rx.Expr, vdevice: VDevice | None
+) -> rx.TensorStructInfo:
     """The struct info of a new tensor with these operands."""
-    return tensor(shape_operand(shape, sinfo), datatype_of(dtype), None, sinfo.ndim)
+    return tensor(rules.shape_operand(shape, sinfo), datatype_of(dtype), vdevice, sinfo.ndim)
 
 
 @register(
@@ -79,17 +63,17 @@ def tensor_in(shape: Expr, sinfo: ShapeStructInfo, dtype: Expr) -> TensorStructI
     ),
 )
 def alloc_storage(
-    size: ShapeStructInfo,
-    virtual_device_index: PrimStructInfo,
-    storage_scope: ObjectStructInfo,
-    dtype: ObjectStructInfo,
-) -> ObjectStructInfo:
+    size: rx.ShapeStructInfo,
+    virtual_device_index: rx.PrimStructInfo,
+    storage_scope: rx.ObjectStructInfo,
+    dtype: rx.ObjectStructInfo,
+) -> rx.ObjectStructInfo:
     """New memory for tensors to lie in.
 
     Shapes:
         size    one member, in bytes; of several, the product counts elements of `dtype`
     """
-    return ObjectStructInfo()
+    return rx.ObjectStructInfo()
 
 
 @register(
@@ -100,36 +84,38 @@ def alloc_storage(
     memory=Memory.VIEW,
 )
 def alloc_tensor(
-    storage: StructInfo,
-    offset: PrimStructInfo,
-    shape: ShapeStructInfo,
-    dtype: ObjectStructInfo,
-    call: Call,
-) -> TensorStructInfo:
+    storage: rx.StructInfo,
+    offset: rx.PrimStructInfo,
+    shape: rx.ShapeStructInfo,
+    dtype: rx.ObjectStructInfo,
+    vdevice: VDevice | None = None,
+    *,
+    call: rx.Call,
+) -> rx.TensorStructInfo:
     """A tensor that lies in storage, `offset` bytes after its beginning.
 
     Shapes:
-        result  `shape`, in `dtype`
+        result  `shape`, in `dtype`, on `vdevice`
     Errors:
         StructInfoError: the datatype is not a literal.
     """
-    return tensor_in(call.args[2], shape, call.args[3])
+    return tensor_in(call.args[2], shape, call.args[3], vdevice)
 
 
 @register("relax.memory.kill_storage", releases=True)
-def kill_storage(storage: ObjectStructInfo) -> TupleStructInfo:
+def kill_storage(storage: rx.ObjectStructInfo) -> rx.TupleStructInfo:
     """Unit: nothing uses the storage any more."""
     return UNIT
 
 
 @register("relax.memory.kill_tensor", releases=True)
-def kill_tensor(tensor: TensorStructInfo) -> TupleStructInfo:
+def kill_tensor(tensor: rx.TensorStructInfo) -> rx.TupleStructInfo:
     """Unit: nothing uses the tensor any more."""
     return UNIT
 
 
 @register("relax.memory.ensure_zero_offset", pure=True, memory=Memory.SAME)
-def ensure_zero_offset(data: TensorStructInfo) -> TensorStructInfo:
+def ensure_zero_offset(data: rx.TensorStructInfo) -> rx.TensorStructInfo:
     """The tensor, at the beginning of its memory.
 
     Shapes:
@@ -144,20 +130,20 @@ def _fill_absent(arguments: dict[str, Any]) -> None:
     datatype_by_name(arguments)
     offset = arguments["relative_byte_offset"]
     if isinstance(offset, int):
-        arguments["relative_byte_offset"] = PrimValue(ops.const(offset, INT64))
+        arguments["relative_byte_offset"] = rx.PrimValue(ops.const(offset, INT64))
     for name in ("shape", "dtype", "relative_byte_offset"):
         if arguments[name] is None:
-            arguments[name] = Tuple(())
+            arguments[name] = rx.Tuple(())
 
 
-def _with_literal_datatype(builder: BlockBuilder, call: Call) -> Call:
+def _with_literal_datatype(builder: BlockBuilder, call: rx.Call) -> rx.Call:
     """Replace a variable that is bound to a datatype by that datatype."""
     dtype = call.args[2]
-    value = builder.lookup_binding(dtype) if isinstance(dtype, Var) else None
-    if not isinstance(value, DataTypeImm):
+    value = builder.lookup_binding(dtype) if isinstance(dtype, rx.Var) else None
+    if not isinstance(value, rx.DataTypeImm):
         return call
     args = (*call.args[:2], value, *call.args[3:])
-    return Call(call.op, args, call.attrs, span=call.span)
+    return rx.Call(call.op, args, call.attrs, span=call.span)
 
 
 @register(
@@ -168,13 +154,13 @@ def _with_literal_datatype(builder: BlockBuilder, call: Call) -> Call:
     memory=Memory.VIEW,
 )
 def view(
-    data: TensorStructInfo,
-    shape: ShapeStructInfo | None = None,
-    dtype: ObjectStructInfo | None = None,
-    relative_byte_offset: PrimStructInfo | None = None,
+    data: rx.TensorStructInfo,
+    shape: rx.ShapeStructInfo | None = None,
+    dtype: rx.ObjectStructInfo | None = None,
+    relative_byte_offset: rx.PrimStructInfo | None = None,
     *,
-    call: Call,
-) -> TensorStructInfo:
+    call: rx.Call,
+) -> rx.TensorStructInfo:
     """The memory of a tensor read as another one, from an offset in bytes on.
 
     Shapes:
@@ -184,16 +170,16 @@ def view(
     """
     kind = data.dtype
     if dtype is not None:
-        kind = datatype_of(call.args[2]) if isinstance(call.args[2], DataTypeImm) else VOID
-    sizes: Expr | tuple[tir.PrimExpr, ...] | None = data.shape
+        kind = datatype_of(call.args[2]) if isinstance(call.args[2], rx.DataTypeImm) else VOID
+    sizes: rx.Expr | tuple[tir.PrimExpr, ...] | None = data.shape
     ndim = data.ndim
     if shape is not None:
-        sizes, ndim = shape_operand(call.args[1], shape), shape.ndim
+        sizes, ndim = rules.shape_operand(call.args[1], shape), shape.ndim
     offset: tir.PrimExpr | None = ops.const(0, INT64)
     if relative_byte_offset is not None:
         offset = relative_byte_offset.value
         if relative_byte_offset.dtype != INT64:
-            raise refuse_type(
+            raise rules.refuse_type(
                 f"the offset is an int64, found {relative_byte_offset}", relative_byte_offset
             )
     result = tensor(sizes, kind, data.vdevice, ndim)
@@ -201,26 +187,26 @@ def view(
     return result
 
 
-def _derive_view(call: Call, context: Context) -> StructInfo:
+def _derive_view(call: rx.Call, context: Context) -> rx.StructInfo:
     """The struct info of a view that the runtime creates from the same operands."""
     return view.infer(replace(call, op=Op("relax.memory.view")), context)
 
 
-VIEW_DERIVE = EnvFunc("tvm.relax.struct_info.infer_view_sinfo", _derive_view)
-DERIVATIONS[VIEW_DERIVE.name] = VIEW_DERIVE
+VIEW_DERIVE = rx.EnvFunc("tvm.relax.struct_info.infer_view_sinfo", _derive_view)
+rx.DERIVATIONS[VIEW_DERIVE.name] = VIEW_DERIVE
 
 
-def _bytes(sinfo: TensorStructInfo) -> tir.PrimExpr | None:
+def _bytes(sinfo: rx.TensorStructInfo) -> tir.PrimExpr | None:
     """The size of the elements in bytes, if it is known."""
-    sizes = literal_shape(sinfo)
+    sizes = rules.literal_shape(sinfo)
     if sizes is None or sinfo.dtype.is_void:
         return None
     return ops.mul(product(sizes), ops.const(-(-sinfo.dtype.bits // 8), INT64))
 
 
 def _check_inside(
-    data: TensorStructInfo,
-    result: TensorStructInfo,
+    data: rx.TensorStructInfo,
+    result: rx.TensorStructInfo,
     offset: tir.PrimExpr | None,
     *,
     same_size: bool,
@@ -234,22 +220,23 @@ def _check_inside(
         return
     zero = ops.const(0, INT64)
     if _is_below(offset, zero):
-        raise refuse(f"the view begins at byte {shown(offset)}, before the tensor")
+        raise rules.refuse(f"the view begins at byte {rules.shown(offset)}, before the tensor")
     have, want = _bytes(data), _bytes(result)
     if have is not None and want is not None and _is_below(have, ops.add(want, offset)):
-        raise refuse(
-            f"a view of {shown(want)} bytes from byte {shown(offset)} on leaves the tensor, "
-            f"which has {shown(have)} bytes"
+        raise rules.refuse(
+            f"a view of {rules.shown(want)} bytes from byte {rules.shown(offset)} on leaves the "
+            f"tensor, "
+            f"which has {rules.shown(have)} bytes"
         )
-    old, new = literal_shape(data), literal_shape(result)
+    old, new = rules.literal_shape(data), rules.literal_shape(result)
     if same_size and data.shape is result.shape and _is_below(zero, offset):
-        raise refuse(
-            f"a view of the whole tensor from byte {shown(offset)} on leaves it", about=data
+        raise rules.refuse(
+            f"a view of the whole tensor from byte {rules.shown(offset)} on leaves it", about=data
         )
     if same_size and old is not None and new is not None and _is_below(product(old), product(new)):
-        raise refuse(
-            f"a view of {shown(product(new))} elements leaves the tensor, "
-            f"which has {shown(product(old))}",
+        raise rules.refuse(
+            f"a view of {rules.shown(product(new))} elements leaves the tensor, "
+            f"which has {rules.shown(product(old))}",
             about=data,
         )
 

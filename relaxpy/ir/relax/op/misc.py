@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.op_record import CallArguments
-from relaxpy.ir.relax.nodes import (
-    Call,
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-    convert_to_expr,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.gradients import no_gradient
-from relaxpy.ir.relax.op.definition.registry import Operand, register
+from relaxpy.ir.relax.op.definition.registry import Operand, R, register
 from relaxpy.ir.relax.op.definition.rules import by_te, tensor
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import IntImm
+from relaxpy.ir.tir import expr as tir, ops
 
-UNIT = TupleStructInfo(())
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
+
+UNIT = rx.TupleStructInfo(())
 
 
 @register("relax.shape_of", pure=True)
-def shape_of(expr: TensorStructInfo) -> ShapeStructInfo:
+def shape_of(expr: rx.TensorStructInfo) -> rx.ShapeStructInfo:
     """The shape of a tensor as a new shape value.
 
     Shapes:
@@ -41,7 +35,7 @@ def shape_of(expr: TensorStructInfo) -> ShapeStructInfo:
         OP-12, OP-13.
     """
     values = expr.get_shape()
-    return ShapeStructInfo(ndim=expr.ndim) if values is None else ShapeStructInfo(values)
+    return rx.ShapeStructInfo(ndim=expr.ndim) if values is None else rx.ShapeStructInfo(values)
 
 
 def _size(expr: Tensor) -> Tensor:
@@ -49,7 +43,7 @@ def _size(expr: Tensor) -> Tensor:
 
 
 @register("relax.size", pure=True, legalize=by_te(_size, "size"), gradient=no_gradient)
-def size(expr: TensorStructInfo) -> TensorStructInfo:
+def size(expr: rx.TensorStructInfo) -> rx.TensorStructInfo:
     """The number of elements of a tensor.
 
     Shapes:
@@ -59,8 +53,23 @@ def size(expr: TensorStructInfo) -> TensorStructInfo:
     return tensor((), INT64, expr.vdevice)
 
 
-@register("relax.tensor_to_shape", pure=True)
-def tensor_to_shape(expr: TensorStructInfo) -> ShapeStructInfo:
+def _decompose_tensor_to_shape(
+    new: PrecedingBindings, call: rx.Call, training: bool
+) -> rx.Expr | None:
+    """A shape of variables that the elements of a tensor define."""
+    sinfo = call.struct_info
+    if not isinstance(sinfo, rx.ShapeStructInfo) or sinfo.ndim < 0:
+        return None
+    callee = rx.ExternFunc("vm.builtin.tensor_to_shape")
+    any_shape = rx.ShapeStructInfo(ndim=sinfo.ndim)
+    value = R.call_pure_packed(callee, call.args[0], sinfo_args=any_shape)
+    sizes = tuple(tir.Var("x", INT64) for _ in range(sinfo.ndim))
+    new.cast("y", new.bound(value), rx.ShapeStructInfo(sizes))
+    return rx.ShapeExpr(sizes)
+
+
+@register("relax.tensor_to_shape", pure=True, decompose=_decompose_tensor_to_shape)
+def tensor_to_shape(expr: rx.TensorStructInfo) -> rx.ShapeStructInfo:
     """The shape whose members are the elements of a tensor.
 
     Shapes:
@@ -73,11 +82,11 @@ def tensor_to_shape(expr: TensorStructInfo) -> ShapeStructInfo:
         raise StructInfoTypeError(f"takes integers of rank 1, found {expr}", about=expr)
     sizes = expr.get_shape()
     count = sizes[0] if sizes else None
-    return ShapeStructInfo(ndim=count.value if isinstance(count, IntImm) else -1)
+    return rx.ShapeStructInfo(ndim=count.value if isinstance(count, tir.IntImm) else -1)
 
 
 @register("relax.shape_to_tensor", pure=True)
-def shape_to_tensor(expr: ShapeStructInfo) -> TensorStructInfo:
+def shape_to_tensor(expr: rx.ShapeStructInfo) -> rx.TensorStructInfo:
     """The members of a shape as a new tensor.
 
     Shapes:
@@ -89,17 +98,17 @@ def shape_to_tensor(expr: ShapeStructInfo) -> TensorStructInfo:
 
 
 @register("relax.null_value", pure=True)
-def null_value() -> ObjectStructInfo:
+def null_value() -> rx.ObjectStructInfo:
     """The null object.
 
     Rule:
         OP-14.
     """
-    return ObjectStructInfo()
+    return rx.ObjectStructInfo()
 
 
 @register("relax.print", calls_out=True)
-def print(*values: StructInfo, format: str = "") -> TupleStructInfo:
+def print(*values: rx.StructInfo, format: str = "") -> rx.TupleStructInfo:
     """Unit, after the values were written to the console, laid out as `str.format` does.
 
     Rule:
@@ -108,24 +117,24 @@ def print(*values: StructInfo, format: str = "") -> TupleStructInfo:
     return UNIT
 
 
-def _infer_assert(call: Call, ctx: Context) -> StructInfo:
+def _infer_assert(call: rx.Call, ctx: Context) -> rx.StructInfo:
     if not call.args:
         raise StructInfoTypeError("takes a condition")
     condition = call.args[0]
     sinfo = ctx.sinfo_of(condition)
-    if not isinstance(sinfo, (TensorStructInfo, PrimStructInfo)):
+    if not isinstance(sinfo, (rx.TensorStructInfo, rx.PrimStructInfo)):
         raise StructInfoTypeError(f"the condition is a Boolean, found {sinfo}", about=condition)
-    unknown = isinstance(sinfo, TensorStructInfo) and sinfo.dtype.is_void
+    unknown = isinstance(sinfo, rx.TensorStructInfo) and sinfo.dtype.is_void
     if not (sinfo.dtype.is_bool or unknown):
         raise StructInfoTypeError(f"the condition is a Boolean, found {sinfo}", about=condition)
-    if isinstance(sinfo, TensorStructInfo) and sinfo.ndim > 0:
+    if isinstance(sinfo, rx.TensorStructInfo) and sinfo.ndim > 0:
         raise StructInfoTypeError(f"the condition has rank 0, found {sinfo}", about=condition)
     for arg in call.args[1:]:
         ctx.sinfo_of(arg)
     return UNIT
 
 
-def _written_assert(call: Call) -> CallArguments:
+def _written_assert(call: rx.Call) -> CallArguments:
     named: dict[str, object] = {}
     if len(call.args) > 1:
         named["format_args"] = list(call.args[1:])
@@ -137,7 +146,7 @@ def _written_assert(call: Call) -> CallArguments:
 @register("relax.assert_op", infer=_infer_assert, unmake=_written_assert, calls_out=True)
 def assert_op(
     condition: Operand, format_args: Operand | Sequence[Operand] | None = None, format: str = ""
-) -> Call:
+) -> rx.Call:
     """Unit; where the condition is false, the program stops with the formatted message.
 
     Shapes:
@@ -148,5 +157,5 @@ def assert_op(
     shown: list[object] = [] if format_args is None else [format_args]
     if isinstance(format_args, (list, tuple)):
         shown = list(format_args)
-    args = tuple(convert_to_expr(a) for a in (condition, *shown))
-    return Call(assert_op.op, args, Attrs({"format": format}))
+    args = tuple(rx.convert_to_expr(a) for a in (condition, *shown))
+    return rx.Call(assert_op.op, args, Attrs({"format": format}))

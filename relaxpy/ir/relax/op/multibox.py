@@ -5,28 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    PrimValue,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-    const,
-)
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import require_shape, tuple_fields
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    differ,
-    joint_vdevice,
-    literal_shape,
-    refuse,
-    require_float,
-    shown,
-    tensor,
-)
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.tir import ops
@@ -38,13 +20,13 @@ if TYPE_CHECKING:
 class _Boxes:
     """The expressions of a call: columns (batch, n, 1) of moves, columns (1, n, 1) of anchors."""
 
-    def __init__(self, builder: BlockBuilder, call: Call) -> None:
+    def __init__(self, builder: BlockBuilder, call: rx.Call) -> None:
         self.builder = builder
         self.attrs: Any = call.attrs
         scores: Any
         scores, moves, anchors = call.args
         batch, _, count = require_shape(scores, "multibox_transform_loc")
-        self.shape = ShapeExpr((batch, count, ops.const(4, INT64)))
+        self.shape = rx.ShapeExpr((batch, count, ops.const(4, INT64)))
         self.scores = scores
         self.dtype = scores.struct_info.dtype
         columns = self.columns(R.reshape(moves, self.shape))
@@ -59,7 +41,7 @@ class _Boxes:
         self.halves = [self.bound(self.number(0.5) * R.exp(move)) for move in self.moves[2:]]
 
     def number(self, value: float) -> Any:
-        return const(value, self.dtype)
+        return rx.const(value, self.dtype)
 
     def bound(self, value: Any) -> Any:
         return self.builder.emit(value)
@@ -92,19 +74,21 @@ class _Boxes:
         if self.attrs["keep_background"]:
             return values
         classes = self.scores.struct_info.shape.values[1]
-        number = R.reshape(R.arange(0, PrimValue(classes), 1, "int64"), (1, -1, 1))
-        return R.where(R.greater(number, const(0, "int64")), values, self.number(0))
+        number = R.reshape(R.arange(0, rx.PrimValue(classes), 1, "int64"), (1, -1, 1))
+        return R.where(R.greater(number, rx.const(0, "int64")), values, self.number(0))
 
 
-def _legalize(builder: BlockBuilder, call: Call) -> Expr:
+def _legalize(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     new = _Boxes(builder, call)
     boxes, probabilities = new.unclipped(), new.probabilities()
     if call.attrs["clip"]:
         boxes = R.clip(new.bound(boxes), 0, 1)
-    return Tuple((new.bound(boxes), new.bound(new.kept(probabilities, probabilities))))
+    return rx.Tuple((new.bound(boxes), new.bound(new.kept(probabilities, probabilities))))
 
 
-def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     """The chain rule: a box is its middle plus or minus half of its side."""
     new = _Boxes(builder, call)
     to_boxes: Any
@@ -135,7 +119,7 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
     if call.attrs["apply_softmax"]:
         total = R.sum(new.bound(to_scores * probabilities), [1], keepdims=True)
         to_scores = probabilities * (to_scores - total)
-    flat = ShapeExpr(require_shape(call.args[1], "multibox_transform_loc"))
+    flat = rx.ShapeExpr(require_shape(call.args[1], "multibox_transform_loc"))
     return [
         to_scores,
         R.reshape(new.bound(to_moves), flat),
@@ -150,15 +134,15 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
     gradient=gradient_in_float32(_gradient),
 )
 def multibox_transform_loc(
-    cls_pred: TensorStructInfo,
-    loc_pred: TensorStructInfo,
-    anchor: TensorStructInfo,
+    cls_pred: rx.TensorStructInfo,
+    loc_pred: rx.TensorStructInfo,
+    anchor: rx.TensorStructInfo,
     clip: bool = False,
     threshold: float = 0.0,
     variances: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0),
     keep_background: bool = True,
     apply_softmax: bool = True,
-) -> TupleStructInfo:
+) -> rx.TupleStructInfo:
     """The boxes that anchors become by predicted moves, and the scores of their classes.
 
     With the moves (x, y, w, h) times `variances`, the middle of a box is that of its anchor plus x
@@ -177,31 +161,31 @@ def multibox_transform_loc(
     """
     operands = (("cls_pred", cls_pred, 3), ("loc_pred", loc_pred, 2), ("anchor", anchor, 3))
     for name, sinfo, ndim in operands:
-        require_float(sinfo, name)
+        rules.require_float(sinfo, name)
         if sinfo.ndim not in (-1, ndim):
-            raise refuse(f"{name} has rank {ndim}, found {sinfo}", sinfo)
+            raise rules.refuse(f"{name} has rank {ndim}, found {sinfo}", sinfo)
         if not (sinfo.dtype.is_void or cls_pred.dtype.is_void) and sinfo.dtype != cls_pred.dtype:
-            raise refuse(f"{name} has the datatype of cls_pred, {cls_pred.dtype}", sinfo)
+            raise rules.refuse(f"{name} has the datatype of cls_pred, {cls_pred.dtype}", sinfo)
     if len(variances) != 4:
-        raise refuse(f"variances are four numbers, found {list(variances)}", variances)
-    vdevice = joint_vdevice((cls_pred, loc_pred, anchor), strict=False)
-    sizes = literal_shape(cls_pred)
+        raise rules.refuse(f"variances are four numbers, found {list(variances)}", variances)
+    vdevice = rules.joint_vdevice((cls_pred, loc_pred, anchor), strict=False)
+    sizes = rules.literal_shape(cls_pred)
     if sizes is None:
-        open_shape = tensor(None, cls_pred.dtype, vdevice, 3)
-        return TupleStructInfo((open_shape, open_shape))
+        open_shape = rules.tensor(None, cls_pred.dtype, vdevice, 3)
+        return rx.TupleStructInfo((open_shape, open_shape))
     batch, _, count = sizes
     four = ops.const(4, INT64)
     for name, sinfo, expected in (
         ("loc_pred", loc_pred, (batch, ops.mul(four, count))),
         ("anchor", anchor, (ops.const(1, INT64), count, four)),
     ):
-        shape = literal_shape(sinfo)
-        if shape is not None and any(map(differ, shape, expected)):
-            wanted = ", ".join(map(shown, expected))
-            raise refuse(
+        shape = rules.literal_shape(sinfo)
+        if shape is not None and any(map(rules.differ, shape, expected)):
+            wanted = ", ".join(map(rules.shown, expected))
+            raise rules.refuse(
                 f"{name} has the shape ({wanted}) for cls_pred {shape_text(sizes)}, found "
                 f"{shape_text(shape)}",
                 sinfo,
             )
-    boxes = tensor((batch, count, four), cls_pred.dtype, vdevice)
-    return TupleStructInfo((boxes, tensor(sizes, cls_pred.dtype, vdevice)))
+    boxes = rules.tensor((batch, count, four), cls_pred.dtype, vdevice)
+    return rx.TupleStructInfo((boxes, rules.tensor(sizes, cls_pred.dtype, vdevice)))

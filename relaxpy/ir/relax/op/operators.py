@@ -8,16 +8,7 @@ import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    PrimStructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.binary import BINARY
 from relaxpy.ir.relax.op.datatype import astype
@@ -59,7 +50,7 @@ def apply(sign: str, left: object, right: object) -> Any:
     return _BINARY[sign](left, right)
 
 
-def apply_unary(sign: str, operand: Expr) -> Call:
+def apply_unary(sign: str, operand: rx.Expr) -> rx.Call:
     """`sign operand`, or `abs(operand)`.
 
     Errors:
@@ -99,31 +90,31 @@ def _shown(operand: object) -> str:
     """The name or number of an operand, for a hint."""
     return (
         operand.name_hint
-        if isinstance(operand, Var)
+        if isinstance(operand, rx.Var)
         else "..."
-        if isinstance(operand, Expr)
+        if isinstance(operand, rx.Expr)
         else str(operand)
     )
 
 
 def _dtype(operand: object) -> DataType | None:
     """The datatype of a tensor or scalar; None of a number, which takes that of the other."""
-    sinfo = operand.struct_info if isinstance(operand, Expr) else None
-    if isinstance(sinfo, (TensorStructInfo, PrimStructInfo, DTensorStructInfo)):
+    sinfo = operand.struct_info if isinstance(operand, rx.Expr) else None
+    if isinstance(sinfo, (rx.TensorStructInfo, rx.PrimStructInfo, DTensorStructInfo)):
         return sinfo.dtype
     return DataType(operand.dtype) if isinstance(operand, (np.ndarray, PrimExpr)) else None
 
 
 def _fields(value: object) -> tuple[object, ...] | None:
     """The fields of a tuple, of the program or of Python."""
-    if isinstance(value, Tuple):
+    if isinstance(value, rx.Tuple):
         return value.fields
-    sinfo = value.struct_info if isinstance(value, Expr) else None
-    if isinstance(sinfo, TupleStructInfo):
-        return tuple(TupleGetItem(value, i) for i in range(len(sinfo.fields)))  # type: ignore[arg-type]
+    sinfo = value.struct_info if isinstance(value, rx.Expr) else None
+    if isinstance(sinfo, rx.TupleStructInfo):
+        return tuple(rx.TupleGetItem(value, i) for i in range(len(sinfo.fields)))  # type: ignore[arg-type]
     return tuple(value) if isinstance(value, (list, tuple)) else None
 
 
-def convert(operand: Expr, dtype: str) -> Expr:
+def convert(operand: rx.Expr, dtype: str) -> rx.Expr:
     """The elements of `operand` in another datatype."""
     return astype(operand, dtype)

@@ -12,37 +12,27 @@ from relaxpy.errors import (
     StructInfoTypeError,
     counted,
 )
-from relaxpy.ir.relax.nodes import (
-    Expr,
-    ShapeExpr,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-    as_struct_info,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import explain_incompatibility
 from relaxpy.ir.tir.expr import PrimExpr
 
-StructInfos: TypeAlias = StructInfo | Sequence[StructInfo]
-OutputShape: TypeAlias = Expr | Sequence[PrimExpr | int]
+StructInfos: TypeAlias = rx.StructInfo | Sequence[rx.StructInfo]
+OutputShape: TypeAlias = rx.Expr | Sequence[PrimExpr | int]
 
 
-def output_sinfo(out_sinfo: StructInfos) -> StructInfo:
+def output_sinfo(out_sinfo: StructInfos) -> rx.StructInfo:
     """Convert declared struct info; a list is that of a tuple, unless it has one member."""
     if isinstance(out_sinfo, (list, tuple)):
-        members = tuple(as_struct_info(s) for s in out_sinfo)
-        return members[0] if len(members) == 1 else TupleStructInfo(members)
-    return as_struct_info(out_sinfo)
+        members = tuple(rx.as_struct_info(s) for s in out_sinfo)
+        return members[0] if len(members) == 1 else rx.TupleStructInfo(members)
+    return rx.as_struct_info(out_sinfo)
 
 
-def sinfo_list(sinfo_args: StructInfos) -> tuple[StructInfo, ...]:
+def sinfo_list(sinfo_args: StructInfos) -> tuple[rx.StructInfo, ...]:
     """Convert one struct info or a list of them to a tuple."""
     if isinstance(sinfo_args, (list, tuple)):
-        return tuple(as_struct_info(s) for s in sinfo_args)
-    return (as_struct_info(sinfo_args),)
+        return tuple(rx.as_struct_info(s) for s in sinfo_args)
+    return (rx.as_struct_info(sinfo_args),)
 
 
 def flat_operands(
@@ -57,9 +47,9 @@ def flat_operands(
     if sinfo_args is None or shape is not None or not values:
         return None
     *operands, last = values
-    is_value = isinstance(last, Expr) or (
+    is_value = isinstance(last, rx.Expr) or (
         isinstance(last, (list, tuple))
-        and all(isinstance(m, (Expr, PrimExpr, int, list, tuple)) for m in last)
+        and all(isinstance(m, (rx.Expr, PrimExpr, int, list, tuple)) for m in last)
     )
     if not is_value or (not operands and not _is_shape(last)):
         return None
@@ -68,10 +58,10 @@ def flat_operands(
 
 def _is_shape(value: object) -> bool:
     """Whether a value is certainly a shape, or a tuple of shapes."""
-    if isinstance(value, (list, tuple, Tuple)):
-        members = value.fields if isinstance(value, Tuple) else value
+    if isinstance(value, (list, tuple, rx.Tuple)):
+        members = value.fields if isinstance(value, rx.Tuple) else value
         return bool(members) and all(map(_is_shape, members))
-    return isinstance(value, Expr) and isinstance(value.struct_info, ShapeStructInfo)
+    return isinstance(value, rx.Expr) and isinstance(value.struct_info, rx.ShapeStructInfo)
 
 
 def declared_outputs(
@@ -79,7 +69,7 @@ def declared_outputs(
     shape: OutputShape | Sequence[OutputShape] | None,
     sinfo_args: StructInfos | None,
     rule: str,
-) -> StructInfo:
+) -> rx.StructInfo:
     """The struct info of the outputs: `out_sinfo` or A of `sinfo_args=[A]`, with `shape` in it.
 
     Errors:
@@ -111,10 +101,10 @@ def declared_outputs(
     return sinfo if shape is None else _sized(sinfo, shape)
 
 
-def _sized(sinfo: StructInfo, shape: object) -> StructInfo:
+def _sized(sinfo: rx.StructInfo, shape: object) -> rx.StructInfo:
     """OP-4, RES-50: `sinfo` with the sizes of `shape`."""
-    if isinstance(sinfo, TupleStructInfo):
-        shapes = shape.fields if isinstance(shape, Tuple) else shape
+    if isinstance(sinfo, rx.TupleStructInfo):
+        shapes = shape.fields if isinstance(shape, rx.Tuple) else shape
         if not isinstance(shapes, (list, tuple)) or len(shapes) != len(sinfo.fields):
             actual = counted(len(shapes), "shape") if isinstance(shapes, (list, tuple)) else shape
             raise StructInfoTypeError(
@@ -123,11 +113,13 @@ def _sized(sinfo: StructInfo, shape: object) -> StructInfo:
                 about=shape,
             )
         fields = zip(sinfo.fields, shapes, strict=True)
-        return TupleStructInfo(tuple(_sized(field, field_shape) for field, field_shape in fields))
-    if not isinstance(sinfo, TensorStructInfo):
+        return rx.TupleStructInfo(
+            tuple(_sized(field, field_shape) for field, field_shape in fields)
+        )
+    if not isinstance(sinfo, rx.TensorStructInfo):
         raise StructInfoTypeError(f"outputs are tensors, found {sinfo}", rule="OP-3", about=sinfo)
     sizes = _read_shape(shape)
-    sized = TensorStructInfo(sizes, sinfo.dtype, sinfo.vdevice)
+    sized = rx.TensorStructInfo(sizes, sinfo.dtype, sinfo.vdevice)
     reason = explain_incompatibility(sized, sinfo)
     if reason is not None:
         raise StructInfoError(
@@ -139,20 +131,20 @@ def _sized(sinfo: StructInfo, shape: object) -> StructInfo:
     return sized
 
 
-def _read_shape(shape: object) -> Expr:
+def _read_shape(shape: object) -> rx.Expr:
     """OP-2: sizes, or a variable that holds a shape."""
     match shape:
         case list() | tuple():
-            return ShapeExpr(tuple(shape))
-        case ShapeExpr() | Var(struct_info=ShapeStructInfo()):
+            return rx.ShapeExpr(tuple(shape))
+        case rx.ShapeExpr() | rx.Var(struct_info=rx.ShapeStructInfo()):
             return shape
-        case Expr():
+        case rx.Expr():
             sinfo = shape.struct_info
             raise StructInfoTypeError(
                 f"shape is a shape, found {shape if sinfo is None else sinfo}",
                 rule="OP-2",
                 hint="bind the shape to a variable first and write that"
-                if isinstance(sinfo, ShapeStructInfo)
+                if isinstance(sinfo, rx.ShapeStructInfo)
                 else None,
                 about=shape,
             )

@@ -5,39 +5,33 @@ from __future__ import annotations
 from relaxpy.errors import MisuseError, StructInfoTypeError
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op_record import CallArguments, CallKind
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    StringImm,
-    StructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    convert_to_expr,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import Operand, register
 from relaxpy.ir.relax.op.outputs import StructInfos, output_sinfo
 from relaxpy.ir.relax.relations.context import Context
 
 
-def python_callee(call: Call) -> tuple[str, tuple[Expr, ...]]:
+def python_callee(call: rx.Call) -> tuple[str, tuple[rx.Expr, ...]]:
     """The name of the function that a `call_py_func` calls, and its arguments.
 
     Errors:
         StructInfoError: the call has another form.
     """
     match call.args:
-        case (StringImm(value=name), Tuple(fields=fields)):
+        case (rx.StringImm(value=name), rx.Tuple(fields=fields)):
             return name, fields
-        case (StringImm(value=name), Expr(struct_info=TupleStructInfo(fields=sinfos)) as packed):
-            return name, tuple(TupleGetItem(packed, i) for i in range(len(sinfos)))
+        case (
+            rx.StringImm(value=name),
+            rx.Expr(struct_info=rx.TupleStructInfo(fields=sinfos)) as packed,
+        ):
+            return name, tuple(rx.TupleGetItem(packed, i) for i in range(len(sinfos)))
         case _:
             raise StructInfoTypeError(
                 "takes the name of a function and a tuple of arguments", about=call
             )
 
 
-def _infer(call: Call, ctx: Context) -> StructInfo:
+def _infer(call: rx.Call, ctx: Context) -> rx.StructInfo:
     for arg in call.args:
         ctx.sinfo_of(arg)
     python_callee(call)
@@ -50,15 +44,15 @@ def _infer(call: Call, ctx: Context) -> StructInfo:
     return call.sinfo_args[0]
 
 
-def _written(call: Call) -> CallArguments:
+def _written(call: rx.Call) -> CallArguments:
     name, fields = python_callee(call)
     [sinfo] = call.sinfo_args
-    shown = list(sinfo.fields) if isinstance(sinfo, TupleStructInfo) else sinfo
-    return [name, Tuple(fields)], {"out_sinfo": shown}
+    shown = list(sinfo.fields) if isinstance(sinfo, rx.TupleStructInfo) else sinfo
+    return [name, rx.Tuple(fields)], {"out_sinfo": shown}
 
 
 @register("relax.call_py_func", pure=True, infer=_infer, unmake=_written, calls=CallKind.PYTHON)
-def call_py_func(py_func_name: str, *args: Operand, out_sinfo: StructInfos) -> Call:
+def call_py_func(py_func_name: str, *args: Operand, out_sinfo: StructInfos) -> rx.Call:
     """The result of a Python function for `args`: one of the module, else a registered one.
 
     Declared pure: whoever writes it promises that the call has no visible effect.
@@ -69,16 +63,16 @@ def call_py_func(py_func_name: str, *args: Operand, out_sinfo: StructInfos) -> C
     Errors:
         MisuseError (also TypeError): the name is not a string.
     """
-    name = py_func_name.value if isinstance(py_func_name, StringImm) else py_func_name
+    name = py_func_name.value if isinstance(py_func_name, rx.StringImm) else py_func_name
     if not isinstance(name, str):
         raise MisuseError(
             f"a Python function is called by its name, found {name!r:.60}", about=name
         )
-    if len(args) == 1 and isinstance(args[0], (tuple, list, Tuple)):
-        args = tuple(args[0].fields if isinstance(args[0], Tuple) else args[0])
-    return Call(
+    if len(args) == 1 and isinstance(args[0], (tuple, list, rx.Tuple)):
+        args = tuple(args[0].fields if isinstance(args[0], rx.Tuple) else args[0])
+    return rx.Call(
         call_py_func.op,
-        (StringImm(name), Tuple(tuple(convert_to_expr(a) for a in args))),
+        (rx.StringImm(name), rx.Tuple(tuple(rx.convert_to_expr(a) for a in args))),
         EMPTY_ATTRS,
         (output_sinfo(out_sinfo),),
     )

@@ -8,6 +8,7 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
     no_gradient,
@@ -16,19 +17,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
 )
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    is_one,
-    literal_shape,
-    normal_axis,
-    refuse,
-    refuse_type,
-    require_float,
-    scalar_literal,
-    shown,
-    te_kernel,
-    tensor,
-    tensor_sinfo,
-)
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import shape_text
 
@@ -42,18 +30,20 @@ _WIDE = ("float16", "bfloat16", "float32", "float64")
 
 def _require_out(out_dtype: DataType, allowed: tuple[str, ...]) -> None:
     if str(out_dtype) not in allowed:
-        raise refuse_type(f"out_dtype is one of {', '.join(allowed)}, found {out_dtype}", out_dtype)
+        raise rules.refuse_type(
+            f"out_dtype is one of {', '.join(allowed)}, found {out_dtype}", out_dtype
+        )
 
 
 def _require_numbers(sinfo: TensorStructInfo, name: str) -> None:
     if sinfo.dtype.is_bool:
-        raise refuse_type(f"{name} holds numbers, found {sinfo}", sinfo)
+        raise rules.refuse_type(f"{name} holds numbers, found {sinfo}", sinfo)
 
 
 def _is_scalar(sinfo: TensorStructInfo) -> bool:
     """Whether a parameter is known to hold one number for all elements."""
-    shape = literal_shape(sinfo)
-    return sinfo.ndim == 0 or (shape is not None and len(shape) == 1 and is_one(shape[0]))
+    shape = rules.literal_shape(sinfo)
+    return sinfo.ndim == 0 or (shape is not None and len(shape) == 1 and rules.is_one(shape[0]))
 
 
 def _legalize(builder: BlockBuilder, call: Call) -> Expr:
@@ -61,9 +51,9 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     assert isinstance(call.op, Op)
     name = call.op.name.removeprefix("relax.")
     data, scale, zero_point = call.args
-    factor, zero = scalar_literal(scale), scalar_literal(zero_point)
+    factor, zero = rules.scalar_literal(scale), rules.scalar_literal(zero_point)
     is_divisor_0 = getattr(factor, "value", None) == 0
-    return te_kernel(
+    return rules.te_kernel(
         builder,
         getattr(topi, name),
         name,
@@ -87,29 +77,30 @@ def _quantized(
         StructInfoError: a parameter has rank 2 or more, or a size provably other than that of the
             axis; the axis is out of range, and a parameter is not a scalar.
     """
-    require_float(scale, "scale")
+    rules.require_float(scale, "scale")
     _require_numbers(zero_point, "zero_point")
     decided = True
-    sizes = literal_shape(data)
+    sizes = rules.literal_shape(data)
     for name, sinfo in (("scale", scale), ("zero_point", zero_point)):
         if sinfo.ndim > 1:
-            raise refuse(f"{name} is a scalar or a vector, found {sinfo}", sinfo)
+            raise rules.refuse(f"{name} is a scalar or a vector, found {sinfo}", sinfo)
         if _is_scalar(sinfo):
             continue
         if data.ndim >= 0 and sinfo.ndim == 1:
-            normal_axis(axis, data.ndim)
-        shape = literal_shape(sinfo)
+            rules.normal_axis(axis, data.ndim)
+        shape = rules.literal_shape(sinfo)
         if sizes is None or shape is None:
             continue
         equal = prove_equal(shape[0], sizes[axis])
         decided = decided and equal is True
         if equal is False:
-            raise refuse(
+            raise rules.refuse(
                 f"{name} {shape_text(shape)} has one element for each index along axis {axis} of "
-                f"data {shape_text(sizes)}: {shown(sizes[axis])}, found {shown(shape[0])}",
+                f"data {shape_text(sizes)}: {rules.shown(sizes[axis])}, found "
+                f"{rules.shown(shape[0])}",
                 sinfo,
             )
-    return tensor(data.shape if decided else None, out_dtype, data.vdevice, data.ndim)
+    return rules.tensor(data.shape if decided else None, out_dtype, data.vdevice, data.ndim)
 
 
 @register(
@@ -141,33 +132,38 @@ def quantize(
         rounded to integers first (ONNX, QuantizeLinear).
     """
     _require_out(out_dtype, _NARROW)
-    require_float(data, "data")
+    rules.require_float(data, "data")
     return _quantized(data, scale, zero_point, axis, out_dtype)
 
 
 def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    """The gradients of (x - z) * s: g * s for x, and sums of g * (x - z) for s, of -g * s for z."""
+    """The gradients of (x - z) * s: g * s for x, and sums of g * (x - z) for s, of -g * s for z.
+
+    They are computed in float32 where the result is narrower, and rounded once.
+    """
     x, scale, zero_point = call.args
+    out_dtype = cast("DataType", call.attrs["out_dtype"])
+    dtype = FLOAT32 if out_dtype.bits < FLOAT32.bits else out_dtype
     rank = require_rank(x, "relax.dequantize")
     position = rank - 1
 
     def is_vector(parameter: Expr) -> bool:
-        sinfo = tensor_sinfo(parameter)
+        sinfo = rules.tensor_sinfo(parameter)
         return sinfo is not None and not _is_scalar(sinfo)
 
     if is_vector(scale) or is_vector(zero_point):
-        position = normal_axis(cast("int", call.attrs["axis"]), rank)
+        position = rules.normal_axis(cast("int", call.attrs["axis"]), rank)
 
     def broadcastable(parameter: Expr) -> Any:
-        """A parameter of the datatype of the result that broadcasts to the shape of data."""
-        wide = R.astype(parameter, call.attrs["out_dtype"])
+        """A parameter in `dtype` that broadcasts to the shape of data."""
+        wide = R.astype(parameter, dtype)
         if not is_vector(parameter):
             return R.reshape(wide, ())
         return R.expand_dims(wide, tuple(range(1, rank - position)))
 
     def parameter_gradient(parameter: Expr, total: Any) -> Expr:
         """The gradient of a parameter, from that of `broadcastable` in the shape of data."""
-        sinfo = tensor_sinfo(parameter)
+        sinfo = rules.tensor_sinfo(parameter)
         assert sinfo is not None
         other_axes = None
         if is_vector(parameter):
@@ -176,9 +172,9 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
         same_shape = R.reshape(reduced, shape_like(parameter))
         return cast("Expr", R.astype(same_shape, sinfo.dtype))
 
-    g: Any = gradient
+    g: Any = gradient if dtype == out_dtype else R.astype(gradient, dtype)
     factor, zero = broadcastable(scale), broadcastable(zero_point)
-    shifted = R.astype(x, call.attrs["out_dtype"]) - zero
+    shifted = R.astype(x, dtype) - zero
     x_grad: Expr = R.grad.no_grad(x)
     if is_differentiable(x):
         x_grad = R.astype(g * factor, cast("Any", x.struct_info).dtype)

@@ -6,17 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from relaxpy.ir.core.dtype import INT32, INT64
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    PrimStructInfo,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
     no_gradient,
@@ -27,21 +18,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
 )
 from relaxpy.ir.relax.op.definition.layouts import along, per_axis
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.definition.rules import (
-    by_te,
-    common_dtype,
-    differ,
-    joint_vdevice,
-    literal_shape,
-    normal_axis,
-    one,
-    refuse,
-    refuse_type,
-    require_integer,
-    shown,
-    te_kernel,
-    tensor,
-)
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.repetition import repeat_elements, roll_elements
@@ -60,17 +36,17 @@ def _scaled(size: PrimExpr, count: int) -> PrimExpr:
 def _require_counts(repeats: Sequence[int]) -> None:
     for count in repeats:
         if count < 0:
-            raise refuse(f"repeats is 0 at least, found {count}", repeats)
+            raise rules.refuse(f"repeats is 0 at least, found {count}", repeats)
 
 
-def _gradient_repeat(g: Any, x: Any, y: Any, call: Call) -> Any:
+def _gradient_repeat(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
     """Sum over the repetitions, which reshaping turns into an axis after the repeated one."""
     shape, count = require_shape(x, "repeat"), cast("int", call.attrs["repeats"])
     axis = cast("int | None", call.attrs["axis"])
     sizes = (product(shape),) if axis is None else shape
-    position = 0 if axis is None else normal_axis(axis, len(sizes))
+    position = 0 if axis is None else rules.normal_axis(axis, len(sizes))
     split_shape = (*sizes[: position + 1], ops.const(count, "int64"), *sizes[position + 1 :])
-    total = R.sum(R.reshape(g, ShapeExpr(split_shape)), position + 1)
+    total = R.sum(R.reshape(g, rx.ShapeExpr(split_shape)), position + 1)
     return R.reshape(total, shape_like(x)) if axis is None else total
 
 
@@ -78,10 +54,10 @@ def _gradient_repeat(g: Any, x: Any, y: Any, call: Call) -> Any:
     "relax.repeat",
     layout=along("axis"),
     pure=True,
-    legalize=by_te(repeat_elements, "repeat"),
+    legalize=rules.by_te(repeat_elements, "repeat"),
     gradient=of_operand(_gradient_repeat),
 )
-def repeat(data: TensorStructInfo, repeats: int, axis: int | None = None) -> TensorStructInfo:
+def repeat(data: rx.TensorStructInfo, repeats: int, axis: int | None = None) -> rx.TensorStructInfo:
     """Each slice of data along an axis, `repeats` times in a row; without an axis, each element.
 
     Shapes:
@@ -91,28 +67,28 @@ def repeat(data: TensorStructInfo, repeats: int, axis: int | None = None) -> Ten
         StructInfoError: `repeats` is negative, or the axis is out of range.
     """
     _require_counts((repeats,))
-    shape = literal_shape(data)
+    shape = rules.literal_shape(data)
     if axis is None:
         if shape is None:
-            return tensor(None, data.dtype, data.vdevice, 1)
-        return tensor((_scaled(product(shape), repeats),), data.dtype, data.vdevice)
-    position = normal_axis(axis, data.ndim) if data.ndim >= 0 else axis
+            return rules.tensor(None, data.dtype, data.vdevice, 1)
+        return rules.tensor((_scaled(product(shape), repeats),), data.dtype, data.vdevice)
+    position = rules.normal_axis(axis, data.ndim) if data.ndim >= 0 else axis
     if repeats == 1:
         return data
     if shape is None:
-        return tensor(None, data.dtype, data.vdevice, data.ndim)
+        return rules.tensor(None, data.dtype, data.vdevice, data.ndim)
     sizes = (*shape[:position], _scaled(shape[position], repeats), *shape[position + 1 :])
-    return tensor(sizes, data.dtype, data.vdevice)
+    return rules.tensor(sizes, data.dtype, data.vdevice)
 
 
-def _gradient_tile(g: Any, x: Any, y: Any, call: Call) -> Any:
+def _gradient_tile(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
     """Sum over the repetitions, which reshaping turns into an axis before each repeated one."""
     shape, reps = require_shape(x, "tile"), cast("tuple[int, ...]", call.attrs["repeats"])
     rank = max(len(shape), len(reps))
     times = [ops.const(n, "int64") for n in (*[1] * (rank - len(reps)), *reps)]
-    sizes = (*[one()] * (rank - len(shape)), *shape)
+    sizes = (*[rules.one()] * (rank - len(shape)), *shape)
     split_shape = [n for pair in zip(times, sizes, strict=True) for n in pair]
-    total = R.sum(R.reshape(g, ShapeExpr(tuple(split_shape))), tuple(range(0, 2 * rank, 2)))
+    total = R.sum(R.reshape(g, rx.ShapeExpr(tuple(split_shape))), tuple(range(0, 2 * rank, 2)))
     return total if rank == len(shape) else R.reshape(total, shape_like(x))
 
 
@@ -120,10 +96,10 @@ def _gradient_tile(g: Any, x: Any, y: Any, call: Call) -> Any:
     "relax.tile",
     layout=per_axis("repeats"),
     pure=True,
-    legalize=by_te("tile", "tile", repeats="reps"),
+    legalize=rules.by_te("tile", "tile", repeats="reps"),
     gradient=of_operand(_gradient_tile),
 )
-def tile(data: TensorStructInfo, repeats: tuple[int, ...]) -> TensorStructInfo:
+def tile(data: rx.TensorStructInfo, repeats: tuple[int, ...]) -> rx.TensorStructInfo:
     """data, `repeats[i]` times one after the other along axis i.
 
     Shapes:
@@ -134,19 +110,19 @@ def tile(data: TensorStructInfo, repeats: tuple[int, ...]) -> TensorStructInfo:
     """
     _require_counts(repeats)
     if data.ndim < 0:
-        return tensor(None, data.dtype, data.vdevice)
+        return rules.tensor(None, data.dtype, data.vdevice)
     if all(count == 1 for count in repeats) and len(repeats) <= data.ndim:
         return data
     rank = max(data.ndim, len(repeats))
-    shape = literal_shape(data)
+    shape = rules.literal_shape(data)
     if shape is None:
-        return tensor(None, data.dtype, data.vdevice, rank)
+        return rules.tensor(None, data.dtype, data.vdevice, rank)
     times = (*[1] * (rank - len(repeats)), *repeats)
-    sizes = (*[one()] * (rank - len(shape)), *shape)
-    return tensor(list(map(_scaled, sizes, times)), data.dtype, data.vdevice)
+    sizes = (*[rules.one()] * (rank - len(shape)), *shape)
+    return rules.tensor(list(map(_scaled, sizes, times)), data.dtype, data.vdevice)
 
 
-def _gradient_flip(g: Any, x: Any, y: Any, call: Call) -> Any:
+def _gradient_flip(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
     return flip(g, call.attrs["axis"])
 
 
@@ -154,10 +130,10 @@ def _gradient_flip(g: Any, x: Any, y: Any, call: Call) -> Any:
     "relax.flip",
     layout=along("axis"),
     pure=True,
-    legalize=by_te("flip"),
+    legalize=rules.by_te("flip"),
     gradient=of_operand(_gradient_flip),
 )
-def flip(data: TensorStructInfo, axis: int) -> TensorStructInfo:
+def flip(data: rx.TensorStructInfo, axis: int) -> rx.TensorStructInfo:
     """The elements of data in reverse order along an axis.
 
     Shapes:
@@ -167,11 +143,11 @@ def flip(data: TensorStructInfo, axis: int) -> TensorStructInfo:
         StructInfoError: the axis is out of range.
     """
     if data.ndim >= 0:
-        normal_axis(axis, data.ndim)
+        rules.normal_axis(axis, data.ndim)
     return data
 
 
-def _gradient_roll(g: Any, x: Any, y: Any, call: Call) -> Any:
+def _gradient_roll(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
     shift = cast("tuple[int, ...]", call.attrs["shift"])
     return roll(g, tuple(-count for count in shift), call.attrs["axis"])
 
@@ -180,12 +156,12 @@ def _gradient_roll(g: Any, x: Any, y: Any, call: Call) -> Any:
     "relax.roll",
     layout=along("axis"),
     pure=True,
-    legalize=by_te(roll_elements, "roll"),
+    legalize=rules.by_te(roll_elements, "roll"),
     gradient=of_operand(_gradient_roll),
 )
 def roll(
-    data: TensorStructInfo, shift: tuple[int, ...], axis: tuple[int, ...] | None = None
-) -> TensorStructInfo:
+    data: rx.TensorStructInfo, shift: tuple[int, ...], axis: tuple[int, ...] | None = None
+) -> rx.TensorStructInfo:
     """The elements of data moved along axes; those that leave an axis enter at its start.
 
     Without an axis, the elements move in row-major order.
@@ -198,31 +174,39 @@ def roll(
     """
     if axis is None:
         if len(shift) != 1:
-            raise refuse(f"without an axis there is one shift, found {list(shift)}", shift)
+            raise rules.refuse(f"without an axis there is one shift, found {list(shift)}", shift)
     elif len(shift) != len(axis):
-        raise refuse(f"each axis has a shift, found {list(shift)} for axes {list(axis)}", shift)
+        raise rules.refuse(
+            f"each axis has a shift, found {list(shift)} for axes {list(axis)}", shift
+        )
     elif data.ndim >= 0:
         for one_axis in axis:
-            normal_axis(one_axis, data.ndim)
+            rules.normal_axis(one_axis, data.ndim)
     return data
 
 
-def _gradient_meshgrid(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient_meshgrid(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     """For each vector, the sum of the gradient over the axes of the others."""
     sinfo = builder.struct_info_of(call.args[0])
-    count = len(cast("TupleStructInfo", sinfo).fields)
+    count = len(cast("rx.TupleStructInfo", sinfo).fields)
     swapped = call.attrs["indexing"] == "xy" and count > 1
     # A grid of one vector is a tuple as well.
-    fields = tuple_fields(gradient, count) if count > 1 else [TupleGetItem(gradient, 0)]
+    fields = tuple_fields(gradient, count) if count > 1 else [rx.TupleGetItem(gradient, 0)]
     out = []
     for k in range(count):
         position = 1 - k if swapped and k < 2 else k
         out.append(R.sum(fields[k], tuple(axis for axis in range(count) if axis != position)))
-    return [Tuple(tuple(out))]
+    return [rx.Tuple(tuple(out))]
 
 
-@register("relax.meshgrid", pure=True, legalize=by_te("meshgrid"), gradient=_gradient_meshgrid)
-def meshgrid(tensors: TupleStructInfo, indexing: Literal["ij", "xy"] = "ij") -> TupleStructInfo:
+@register(
+    "relax.meshgrid", pure=True, legalize=rules.by_te("meshgrid"), gradient=_gradient_meshgrid
+)
+def meshgrid(
+    tensors: rx.TupleStructInfo, indexing: Literal["ij", "xy"] = "ij"
+) -> rx.TupleStructInfo:
     """The coordinates of a grid: each vector along its own axis, repeated along the others.
 
     Vector k lies along axis k; with indexing "xy", the first two change places.
@@ -233,25 +217,30 @@ def meshgrid(tensors: TupleStructInfo, indexing: Literal["ij", "xy"] = "ij") -> 
     Errors:
         StructInfoError: there is no tensor, one has another rank than 1, or datatypes differ.
     """
-    vectors: list[TensorStructInfo] = []
+    vectors: list[rx.TensorStructInfo] = []
     for k, sinfo in enumerate(tensors.fields):
-        if not isinstance(sinfo, TensorStructInfo):
-            raise refuse_type(f"tensors holds tensors, found {sinfo} as number {k + 1}", sinfo)
+        if not isinstance(sinfo, rx.TensorStructInfo):
+            raise rules.refuse_type(
+                f"tensors holds tensors, found {sinfo} as number {k + 1}", sinfo
+            )
         if sinfo.ndim not in (-1, 1):
-            raise refuse(f"tensors holds vectors, found {sinfo} as number {k + 1}", sinfo)
+            raise rules.refuse(f"tensors holds vectors, found {sinfo} as number {k + 1}", sinfo)
         vectors.append(sinfo)
     if not vectors:
-        raise refuse("tensors holds one vector at least, found none", tensors)
-    dtype, vdevice = common_dtype(vectors, "tensors"), joint_vdevice(vectors, strict=False)
-    shapes = [literal_shape(v) for v in vectors]
+        raise rules.refuse("tensors holds one vector at least, found none", tensors)
+    dtype, vdevice = (
+        rules.common_dtype(vectors, "tensors"),
+        rules.joint_vdevice(vectors, strict=False),
+    )
+    shapes = [rules.literal_shape(v) for v in vectors]
     sizes = [shape[0] for shape in shapes if shape is not None]
     if len(sizes) < len(vectors):
-        grid = tensor(None, dtype, vdevice, len(vectors))
+        grid = rules.tensor(None, dtype, vdevice, len(vectors))
     else:
         if indexing == "xy":
             sizes[:2] = sizes[1::-1]
-        grid = tensor(sizes, dtype, vdevice)
-    return TupleStructInfo((grid,) * len(vectors))
+        grid = rules.tensor(sizes, dtype, vdevice)
+    return rx.TupleStructInfo((grid,) * len(vectors))
 
 
 def _one_hot(
@@ -260,14 +249,16 @@ def _one_hot(
     return topi.one_hot(indices, on_value, off_value, depth, axis, str(on_value.dtype))
 
 
-@register("relax.one_hot", pure=True, legalize=by_te(_one_hot, "one_hot"), gradient=no_gradient)
+@register(
+    "relax.one_hot", pure=True, legalize=rules.by_te(_one_hot, "one_hot"), gradient=no_gradient
+)
 def one_hot(
-    indices: TensorStructInfo,
-    on_value: PrimStructInfo,
-    off_value: PrimStructInfo,
+    indices: rx.TensorStructInfo,
+    on_value: rx.PrimStructInfo,
+    off_value: rx.PrimStructInfo,
     depth: int,
     axis: int = -1,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """`on_value` where the position along a new axis is the index, else `off_value`.
 
     Indices outside [0, depth) are `off_value` everywhere.
@@ -280,37 +271,37 @@ def one_hot(
         StructInfoError: the indices are known not to be integers, the datatypes of the values
             differ, `depth` is not positive, or the axis is out of the range of the result.
     """
-    require_integer(indices.dtype, "indices", indices)
+    rules.require_integer(indices.dtype, "indices", indices)
     if on_value.dtype != off_value.dtype:
-        raise refuse_type(
+        raise rules.refuse_type(
             f"on_value and off_value have one datatype, found {on_value.dtype} and "
             f"{off_value.dtype}",
             off_value,
         )
     if depth <= 0:
-        raise refuse(f"depth is positive, found {depth}", depth)
+        raise rules.refuse(f"depth is positive, found {depth}", depth)
     if indices.ndim < 0:
-        return tensor(None, on_value.dtype, indices.vdevice)
-    position = normal_axis(axis, indices.ndim + 1)
-    shape = literal_shape(indices)
+        return rules.tensor(None, on_value.dtype, indices.vdevice)
+    position = rules.normal_axis(axis, indices.ndim + 1)
+    shape = rules.literal_shape(indices)
     if shape is None:
-        return tensor(None, on_value.dtype, indices.vdevice, indices.ndim + 1)
+        return rules.tensor(None, on_value.dtype, indices.vdevice, indices.ndim + 1)
     sizes = (*shape[:position], ops.const(depth, "int64"), *shape[position:])
-    return tensor(sizes, on_value.dtype, indices.vdevice)
+    return rules.tensor(sizes, on_value.dtype, indices.vdevice)
 
 
 def _infer_triangle(
-    x: TensorStructInfo,
-    k: PrimStructInfo = 0,  # type: ignore[assignment]
-) -> TensorStructInfo:
+    x: rx.TensorStructInfo,
+    k: rx.PrimStructInfo = 0,  # type: ignore[assignment]
+) -> rx.TensorStructInfo:
     if 0 <= x.ndim < 2:
-        raise refuse(f"x has rank 2 at least, found {x}", x)
+        raise rules.refuse(f"x has rank 2 at least, found {x}", x)
     if not k.dtype.is_int or k.dtype.is_bool:
-        raise refuse_type(f"k is an integer, found {k}", k)
+        raise rules.refuse_type(f"k is an integer, found {k}", k)
     return x
 
 
-def _gradient_triangle(g: Any, x: Any, y: Any, call: Call) -> Any:
+def _gradient_triangle(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
     return R.tril(g, call.args[1]) if call.op.name == "relax.tril" else R.triu(g, call.args[1])  # type: ignore[union-attr]
 
 
@@ -326,8 +317,8 @@ Errors:
 
 
 def _legalize_triangle(name: str) -> Any:
-    def legalize(builder: BlockBuilder, call: Call) -> Expr:
-        return te_kernel(builder, topi.trilu, name, *call.args, name == "triu")
+    def legalize(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
+        return rules.te_kernel(builder, topi.trilu, name, *call.args, name == "triu")
 
     return legalize
 
@@ -339,8 +330,8 @@ TRIANGLES = family(_triangle("tril", "below"), _triangle("triu", "above"))
 
 
 def _gradient_reverse_sequence(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     data, lengths = call.args
     if not is_differentiable(data):
         return no_gradient(var, call, gradient, builder)
@@ -351,15 +342,15 @@ def _gradient_reverse_sequence(
 @register(
     "relax.reverse_sequence",
     pure=True,
-    legalize=by_te("reverse_sequence", "reverse_sequence"),
+    legalize=rules.by_te("reverse_sequence", "reverse_sequence"),
     gradient=_gradient_reverse_sequence,
 )
 def reverse_sequence(
-    data: TensorStructInfo,
-    seq_lengths: TensorStructInfo,
+    data: rx.TensorStructInfo,
+    seq_lengths: rx.TensorStructInfo,
     seq_axis: int = 1,
     batch_axis: int = 0,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """The data with the first elements of each sequence reversed; its length says how many.
 
     A length that exceeds the size counts as the size; one below 1 reverses nothing.
@@ -373,22 +364,27 @@ def reverse_sequence(
             there is another number of them, or they are not int32 or int64.
     """
     if not seq_lengths.dtype.is_void and seq_lengths.dtype not in (INT32, INT64):
-        raise refuse_type(f"seq_lengths holds int32 or int64, found {seq_lengths}", seq_lengths)
+        raise rules.refuse_type(
+            f"seq_lengths holds int32 or int64, found {seq_lengths}", seq_lengths
+        )
     if seq_lengths.ndim not in (-1, 1):
-        raise refuse(f"seq_lengths is a vector, found {seq_lengths}", seq_lengths)
+        raise rules.refuse(f"seq_lengths is a vector, found {seq_lengths}", seq_lengths)
     if data.ndim < 0:
         return data
     along, batch = (
-        normal_axis(axis, data.ndim, name)
+        rules.normal_axis(axis, data.ndim, name)
         for axis, name in ((seq_axis, "seq_axis"), (batch_axis, "batch_axis"))
     )
     if along == batch:
-        raise refuse(f"seq_axis and batch_axis are two axes, found {seq_axis} and {batch_axis}")
-    shape, counts = literal_shape(data), literal_shape(seq_lengths)
-    if shape is not None and counts is not None and differ(shape[batch], counts[0]):
-        raise refuse(
-            f"seq_lengths has a length for each of {shown(shape[batch])} along axis {batch_axis} "
-            f"of data {shape_text(shape)}, found {shown(counts[0])}",
+        raise rules.refuse(
+            f"seq_axis and batch_axis are two axes, found {seq_axis} and {batch_axis}"
+        )
+    shape, counts = rules.literal_shape(data), rules.literal_shape(seq_lengths)
+    if shape is not None and counts is not None and rules.differ(shape[batch], counts[0]):
+        raise rules.refuse(
+            f"seq_lengths has a length for each of {rules.shown(shape[batch])} along axis "
+            f"{batch_axis} "
+            f"of data {shape_text(shape)}, found {rules.shown(counts[0])}",
             seq_lengths,
         )
     return data

@@ -6,16 +6,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import of_operand, shape_like
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family
-from relaxpy.ir.relax.op.definition.rules import (
-    literal_shape,
-    normal_axis,
-    refuse_type,
-    te_kernel,
-    tensor,
-)
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import product
 
@@ -31,15 +25,15 @@ def _infer_scan(
 ) -> TensorStructInfo:
     kind = dtype or data.dtype
     if kind.is_bool:
-        raise refuse_type(
+        raise rules.refuse_type(
             f"data holds numbers, found {data}", data, hint='pass a datatype: dtype="int64"'
         )
     if axis is not None:
         if data.ndim >= 0:
-            normal_axis(axis, data.ndim)
-        return tensor(data.shape, kind, data.vdevice, data.ndim)
-    shape = literal_shape(data)
-    return tensor(None if shape is None else (product(shape),), kind, data.vdevice, 1)
+            rules.normal_axis(axis, data.ndim)
+        return rules.tensor(data.shape, kind, data.vdevice, data.ndim)
+    shape = rules.literal_shape(data)
+    return rules.tensor(None if shape is None else (product(shape),), kind, data.vdevice, 1)
 
 
 def _legalization(name: str) -> Any:
@@ -47,7 +41,7 @@ def _legalization(name: str) -> Any:
         sinfo = builder.struct_info_of(call)
         assert isinstance(sinfo, TensorStructInfo)
         attrs = {**call.attrs, "dtype": str(sinfo.dtype)}
-        return te_kernel(builder, getattr(topi, name), name, *call.args, **attrs)
+        return rules.te_kernel(builder, getattr(topi, name), name, *call.args, **attrs)
 
     return legalize
 

@@ -5,17 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    PrimStructInfo,
-    PrimValue,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
     masked,
@@ -25,20 +16,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
 )
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    Sizes,
-    broadcast,
-    by_te,
-    common_dtype,
-    differ,
-    literal_shape,
-    normal_axis,
-    refuse,
-    refuse_type,
-    shape_text,
-    shown,
-    te_kernel,
-)
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.relax.op.gather import (
     fields_of,
@@ -61,21 +38,21 @@ if TYPE_CHECKING:
 Reduction: TypeAlias = Literal["update", "add", "mul", "mean", "max", "min"]
 
 
-def _wrapped(indices: Expr, size: PrimExpr) -> Expr:
+def _wrapped(indices: rx.Expr, size: PrimExpr) -> rx.Expr:
     """Convert negative indices, which count from the end of an axis, to non-negative ones."""
     positions = R.astype(indices, "int64")
-    return cast("Expr", R.where(R.less(positions, 0), positions + PrimValue(size), positions))
+    return cast("rx.Expr", R.where(R.less(positions, 0), positions + rx.PrimValue(size), positions))
 
 
-def _unequal(first: Sizes, second: Sizes) -> int | None:
+def _unequal(first: rules.Sizes, second: rules.Sizes) -> int | None:
     """The first dimension in which two shapes of one rank provably differ."""
     pairs = zip(first, second, strict=True)
-    return next((axis for axis, (a, b) in enumerate(pairs) if differ(a, b)), None)
+    return next((axis for axis, (a, b) in enumerate(pairs) if rules.differ(a, b)), None)
 
 
 def _gradient_scatter(
-    call: Call, var: Var, gradient: Expr, updates: Expr, scatter: Any, gather: Any
-) -> list[Expr]:
+    call: rx.Call, var: rx.Var, gradient: rx.Expr, updates: rx.Expr, scatter: Any, gather: Any
+) -> list[rx.Expr]:
     """The gradients of data and of updates, from functions that scatter and gather at the indices.
 
     With "update", all updates of an element get its gradient, although only the last one is stored.
@@ -96,14 +73,14 @@ def _gradient_scatter(
             share = R.divide(gradient, count)
             return [share, gather(share)]
         case _:  # equal extremes share the gradient
-            dtype = cast("TensorStructInfo", data.struct_info).dtype
+            dtype = cast("rx.TensorStructInfo", data.struct_info).dtype
             in_data = R.astype(R.equal(data, var), dtype)
             in_updates = R.astype(R.equal(updates, gather(var)), dtype)
             share = gradient / scatter(in_data, in_updates, "add")
             return [share * in_data, gather(share) * in_updates]
 
 
-def _other_factors(data: Expr, updates: Any, scatter: Any, gather: Any) -> Any:
+def _other_factors(data: rx.Expr, updates: Any, scatter: Any, gather: Any) -> Any:
     """The product of an element of data and its updates without the update, also if some are 0."""
     is_zero = R.equal(updates, 0)
     nonzero = R.where(is_zero, R.ones_like(updates), updates)
@@ -113,16 +90,18 @@ def _other_factors(data: Expr, updates: Any, scatter: Any, gather: Any) -> Any:
 
 
 def _gradient_scatter_elements(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     data, indices, updates = call.args
-    axis = normal_axis(cast("int", call.attrs["axis"]), require_rank(data, "scatter_elements"))
+    axis = rules.normal_axis(
+        cast("int", call.attrs["axis"]), require_rank(data, "scatter_elements")
+    )
     positions = _wrapped(indices, require_shape(data, "scatter_elements")[axis])
 
-    def scatter(x: Expr, y: Expr, reduction: str) -> Any:
+    def scatter(x: rx.Expr, y: rx.Expr, reduction: str) -> Any:
         return scatter_elements(x, positions, y, axis=axis, reduction=reduction)
 
-    def gather(x: Expr) -> Any:
+    def gather(x: rx.Expr) -> Any:
         return gather_elements(x, positions, axis=axis)
 
     grad, update_grad = _gradient_scatter(call, var, gradient, updates, scatter, gather)
@@ -135,9 +114,9 @@ def _plain_update(arguments: dict[str, Any]) -> None:
         arguments["reduction"] = "update"
 
 
-def _check_reduction(data: TensorStructInfo, reduction: Reduction) -> None:
+def _check_reduction(data: rx.TensorStructInfo, reduction: Reduction) -> None:
     if reduction == "mean" and data.dtype.is_bool:
-        raise refuse_type(f"Booleans have no mean, found {data}", data)
+        raise rules.refuse_type(f"Booleans have no mean, found {data}", data)
 
 
 @register(
@@ -145,16 +124,16 @@ def _check_reduction(data: TensorStructInfo, reduction: Reduction) -> None:
     layout=along("axis", together=True),
     pure=True,
     adapt=_plain_update,
-    legalize=by_te("scatter_elements"),
+    legalize=rules.by_te("scatter_elements"),
     gradient=gradient_in_float32(_gradient_scatter_elements),
 )
 def scatter_elements(
-    data: TensorStructInfo,
-    indices: TensorStructInfo,
-    updates: TensorStructInfo,
+    data: rx.TensorStructInfo,
+    indices: rx.TensorStructInfo,
+    updates: rx.TensorStructInfo,
     axis: int = 0,
     reduction: Reduction = "update",
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """A copy of data with updates stored at `indices` along an axis, each in its own line.
 
     In two dimensions and along axis 0, updates[i, j] is stored at [indices[i, j], j]; negative
@@ -173,43 +152,46 @@ def scatter_elements(
     """
     _check_reduction(data, reduction)
     require_indices(indices)
-    common_dtype([data, updates], "data and updates")
+    rules.common_dtype([data, updates], "data and updates")
     require_same_rank(data, indices, "data and indices")
     require_same_rank(data, updates, "data and updates")
     if data.ndim >= 0:
-        normal_axis(axis, data.ndim)
+        rules.normal_axis(axis, data.ndim)
     require_same_rank(indices, updates, "indices and updates")
-    sizes, values = literal_shape(indices), literal_shape(updates)
+    sizes, values = rules.literal_shape(indices), rules.literal_shape(updates)
     if sizes is not None and values is not None:
         axis_at_fault = _unequal(sizes, values)
         if axis_at_fault is not None:
-            raise refuse(
-                f"indices {shape_text(sizes)} and updates {shape_text(values)} have one shape, "
+            raise rules.refuse(
+                f"indices {rules.shape_text(sizes)} and updates {rules.shape_text(values)} have "
+                f"one shape, "
                 f"dimension {axis_at_fault} differs",
                 updates,
             )
     return data
 
 
-def _gradient_scatter_nd(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient_scatter_nd(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     data, indices, updates = call.args
     shape = require_shape(data, "scatter_nd")
-    count = position_count(cast("TensorStructInfo", indices.struct_info))
+    count = position_count(cast("rx.TensorStructInfo", indices.struct_info))
     if count is None:
-        raise refuse(
+        raise rules.refuse(
             "the gradient of scatter_nd needs the number of positions along the last axis of "
             f"indices, found {indices.struct_info}",
             indices,
             hint="state it by R.match_cast",
         )
-    limits = R.concat([R.zeros((1,), "int64") + PrimValue(n) for n in shape[:count]], 0)
+    limits = R.concat([R.zeros((1,), "int64") + rx.PrimValue(n) for n in shape[:count]], 0)
     positions = R.astype(indices, "int64")
     positions = R.where(R.less(positions, 0), positions + limits, positions)
 
-    def scatter(x: Expr, y: Expr, reduction: str) -> Any:
+    def scatter(x: rx.Expr, y: rx.Expr, reduction: str) -> Any:
         return scatter_nd(x, positions, y, reduction)
 
-    def gather(x: Expr) -> Any:
+    def gather(x: rx.Expr) -> Any:
         return gather_nd(x, positions)
 
     grad, update_grad = _gradient_scatter(call, var, gradient, updates, scatter, gather)
@@ -223,11 +205,11 @@ def _gradient_scatter_nd(var: Var, call: Call, gradient: Expr, builder: BlockBui
     gradient=gradient_in_float32(_gradient_scatter_nd),
 )
 def scatter_nd(
-    data: TensorStructInfo,
-    indices: TensorStructInfo,
-    updates: TensorStructInfo,
+    data: rx.TensorStructInfo,
+    indices: rx.TensorStructInfo,
+    updates: rx.TensorStructInfo,
     reduction: Reduction = "update",
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """A copy of data with slices of updates stored at the positions along the last axis of indices.
 
     Negative positions count from the end; the reductions are those of `scatter_elements`.
@@ -244,44 +226,48 @@ def scatter_nd(
     """
     _check_reduction(data, reduction)
     require_indices(indices)
-    common_dtype([data, updates], "data and updates")
+    rules.common_dtype([data, updates], "data and updates")
     if indices.ndim == 0:
-        raise refuse(f"indices has rank 1 at least, found {indices}", indices)
+        raise rules.refuse(f"indices has rank 1 at least, found {indices}", indices)
     count = position_count(indices)
     if count is None or data.ndim < 0:
         return data
     if count > data.ndim:
-        raise refuse(
+        raise rules.refuse(
             f"indices {indices} hold {count} positions, but data {data} has {data.ndim} axes",
             indices,
         )
     ndim = indices.ndim - 1 + data.ndim - count
     if 0 <= updates.ndim != ndim:
-        raise refuse(
+        raise rules.refuse(
             f"updates has rank {ndim} for data {data} and indices {indices}, found {updates}",
             updates,
         )
-    shape, index_shape, values = map(literal_shape, (data, indices, updates))
+    shape, index_shape, values = map(rules.literal_shape, (data, indices, updates))
     if shape is None or index_shape is None or values is None:
         return data
     expected = (*index_shape[:-1], *shape[count:])
     axis = _unequal(expected, values)
     if axis is not None:
-        raise refuse(
-            f"updates has shape {shape_text(expected)} for data {shape_text(shape)} and indices "
-            f"{shape_text(index_shape)}, found {shape_text(values)}: dimension {axis} differs",
+        raise rules.refuse(
+            f"updates has shape {rules.shape_text(expected)} for data {rules.shape_text(shape)} "
+            f"and indices "
+            f"{rules.shape_text(index_shape)}, found {rules.shape_text(values)}: dimension {axis} "
+            f"differs",
             updates,
         )
     return data
 
 
-def _gradient_index_put(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient_index_put(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     _, operand, values = call.args
-    indices = Tuple(tuple(fields_of(operand, builder)))
+    indices = rx.Tuple(tuple(fields_of(operand, builder)))
     value_gradient = R.collapse_sum_to(index_tensor(gradient, indices), shape_like(values))
     if not call.attrs["accumulate"]:
         gradient = index_put(gradient, indices, R.zeros_like(values))
-    index_gradients = Tuple(tuple(R.grad.no_grad(index) for index in indices.fields))
+    index_gradients = rx.Tuple(tuple(R.grad.no_grad(index) for index in indices.fields))
     return [
         gradient,
         index_gradients,
@@ -292,23 +278,23 @@ def _gradient_index_put(var: Var, call: Call, gradient: Expr, builder: BlockBuil
 def _one_index(arguments: dict[str, Any]) -> None:
     """Read a tensor in place of the tuple of indices as its only one."""
     indices = arguments["indices"]
-    if isinstance(indices, Expr) and isinstance(indices.struct_info, TensorStructInfo):
-        arguments["indices"] = Tuple((indices,))
+    if isinstance(indices, rx.Expr) and isinstance(indices.struct_info, rx.TensorStructInfo):
+        arguments["indices"] = rx.Tuple((indices,))
 
 
 @register(
     "relax.index_put",
     pure=True,
     adapt=_one_index,
-    legalize=by_te("index_put"),
+    legalize=rules.by_te("index_put"),
     gradient=_gradient_index_put,
 )
 def index_put(
-    data: TensorStructInfo,
-    indices: TupleStructInfo,
-    values: TensorStructInfo,
+    data: rx.TensorStructInfo,
+    indices: rx.TupleStructInfo,
+    values: rx.TensorStructInfo,
     accumulate: bool = False,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """A copy of data with values at data[indices[0], indices[1], ...]; added with `accumulate`.
 
     Negative indices count from the end. Of several values for an element, the last one is stored.
@@ -325,41 +311,46 @@ def index_put(
             axes, datatypes differ, or known sizes do not broadcast.
     """
     fields = index_fields(indices)
-    common_dtype([data, values], "data and values")
+    rules.common_dtype([data, values], "data and values")
     if 0 <= data.ndim < len(fields):
-        raise refuse(f"data {data} has {data.ndim} axes, found {len(fields)} indices", indices)
-    shape, ndim = broadcast(fields, [f"indices[{k}]" for k in range(len(fields))])
-    sizes, actual = literal_shape(data), literal_shape(values)
-    index_shape = shape.values if isinstance(shape, ShapeExpr) else shape
+        raise rules.refuse(
+            f"data {data} has {data.ndim} axes, found {len(fields)} indices", indices
+        )
+    shape, ndim = rules.broadcast(fields, [f"indices[{k}]" for k in range(len(fields))])
+    sizes, actual = rules.literal_shape(data), rules.literal_shape(values)
+    index_shape = shape.values if isinstance(shape, rx.ShapeExpr) else shape
     if data.ndim >= 0 and ndim >= 0 and values.ndim > ndim + data.ndim - len(fields):
-        raise refuse(f"values {values} have more axes than data[indices] of data {data}", values)
+        raise rules.refuse(
+            f"values {values} have more axes than data[indices] of data {data}", values
+        )
     if sizes is None or actual is None or not isinstance(index_shape, tuple):
         return data
     target = (*index_shape, *sizes[len(fields) :])
     for k, (n, expected) in enumerate(zip(actual[::-1], target[::-1], strict=False), start=1):
-        if not (isinstance(n, IntImm) and n.value == 1) and differ(n, expected):
-            raise refuse(
-                f"values {shape_text(actual)} do not broadcast to {shape_text(target)}: dimension "
-                f"{-k} is {shown(n)}, not {shown(expected)}",
+        if not (isinstance(n, IntImm) and n.value == 1) and rules.differ(n, expected):
+            raise rules.refuse(
+                f"values {rules.shape_text(actual)} do not broadcast to "
+                f"{rules.shape_text(target)}: dimension "
+                f"{-k} is {rules.shown(n)}, not {rules.shown(expected)}",
                 values,
             )
     return data
 
 
 def _gradient_slice_scatter(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     _, src, start, end, step = call.args
     axis = cast("int", call.attrs["axis"])
     tensor_gradient = slice_scatter(gradient, R.zeros_like(src), start, end, step, axis=axis)
-    bounds = ([v.value if isinstance(v, PrimValue) else v] for v in (start, end, step))
+    bounds = ([v.value if isinstance(v, rx.PrimValue) else v] for v in (start, end, step))
     src_gradient = R.strided_slice(gradient, [axis], *bounds)
     return [tensor_gradient, src_gradient, *map(R.grad.no_grad, (start, end, step))]
 
 
-def _legalize_slice_scatter(builder: BlockBuilder, call: Call) -> Expr:
+def _legalize_slice_scatter(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     axis = call.attrs["axis"]
-    return te_kernel(builder, topi.slice_scatter, "slice_scatter", *call.args, axis=axis)
+    return rules.te_kernel(builder, topi.slice_scatter, "slice_scatter", *call.args, axis=axis)
 
 
 @register(
@@ -369,13 +360,13 @@ def _legalize_slice_scatter(builder: BlockBuilder, call: Call) -> Expr:
     gradient=_gradient_slice_scatter,
 )
 def slice_scatter(
-    input_tensor: TensorStructInfo,
-    src: TensorStructInfo,
-    start: PrimStructInfo,
-    end: PrimStructInfo,
-    step: PrimStructInfo = 1,  # type: ignore[assignment]
+    input_tensor: rx.TensorStructInfo,
+    src: rx.TensorStructInfo,
+    start: rx.PrimStructInfo,
+    end: rx.PrimStructInfo,
+    step: rx.PrimStructInfo = 1,  # type: ignore[assignment]
     axis: int = 0,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """A copy of a tensor with `src` at `start:end:step` along an axis.
 
     Shapes:
@@ -389,19 +380,19 @@ def slice_scatter(
             of range.
     """
     require_same_rank(input_tensor, src, "input_tensor and src")
-    common_dtype([input_tensor, src], "data and src")
+    rules.common_dtype([input_tensor, src], "data and src")
     for sinfo, name in ((start, "start"), (end, "end"), (step, "step")):
         if not sinfo.dtype.is_int or sinfo.dtype.is_bool:
-            raise refuse_type(f"{name} is an integer, found {sinfo}", sinfo)
+            raise rules.refuse_type(f"{name} is an integer, found {sinfo}", sinfo)
     first, last, by = start.value, end.value, step.value
     if isinstance(by, IntImm) and by.value < 1:
-        raise refuse(f"step is positive, found {by.value}", step)
+        raise rules.refuse(f"step is positive, found {by.value}", step)
     if isinstance(first, IntImm) and first.value < 0:
-        raise refuse(f"start is 0 at least, found {first.value}", start)
+        raise rules.refuse(f"start is 0 at least, found {first.value}", start)
     if isinstance(first, IntImm) and isinstance(last, IntImm) and last.value < first.value:
-        raise refuse(f"end is not before start {first.value}, found {last.value}", end)
-    position = normal_axis(axis, input_tensor.ndim) if input_tensor.ndim >= 0 else None
-    shape, actual = literal_shape(input_tensor), literal_shape(src)
+        raise rules.refuse(f"end is not before start {first.value}, found {last.value}", end)
+    position = rules.normal_axis(axis, input_tensor.ndim) if input_tensor.ndim >= 0 else None
+    shape, actual = rules.literal_shape(input_tensor), rules.literal_shape(src)
     if shape is None or actual is None or position is None:
         return input_tensor
     expected: list[PrimExpr | None] = list(shape)
@@ -414,20 +405,21 @@ def slice_scatter(
         if isinstance(last, IntImm) and isinstance(shape[position], IntImm):
             limit = cast("IntImm", shape[position]).value
             if last.value > limit:
-                raise refuse(
+                raise rules.refuse(
                     f"end is at most {limit}, the size of axis {position}, found {last.value}", end
                 )
     for k, (n, size) in enumerate(zip(actual, expected, strict=True)):
-        if size is not None and differ(n, size):
-            raise refuse(
-                f"dimension {k} of src {shape_text(actual)} is {shown(n)}, not {shown(size)}, for "
-                f"input_tensor {shape_text(shape)}",
+        if size is not None and rules.differ(n, size):
+            raise rules.refuse(
+                f"dimension {k} of src {rules.shape_text(actual)} is {rules.shown(n)}, not "
+                f"{rules.shown(size)}, for "
+                f"input_tensor {rules.shape_text(shape)}",
                 src,
             )
     return input_tensor
 
 
-def masked_fill(x: Expr, mask: Expr, value: object) -> Expr:
+def masked_fill(x: rx.Expr, mask: rx.Expr, value: object) -> rx.Expr:
     """`value` where the mask is true, else x: no operator, but a call of `where`.
 
     Shapes:
@@ -435,4 +427,4 @@ def masked_fill(x: Expr, mask: Expr, value: object) -> Expr:
         mask    Booleans that broadcast with x
         result  what they broadcast to
     """
-    return cast("Expr", R.where(mask, R.full_like(x, value), x))
+    return cast("rx.Expr", R.where(mask, R.full_like(x, value), x))

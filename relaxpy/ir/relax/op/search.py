@@ -12,6 +12,7 @@ from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.op.binary import fit_numbers
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
     elementwise,
     is_differentiable,
@@ -21,20 +22,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
 )
 from relaxpy.ir.relax.op.definition.layouts import elementwise_layout, extremum_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.definition.rules import (
-    Legalize,
-    broadcast,
-    by_te,
-    joint_dtype,
-    joint_vdevice,
-    literal_shape,
-    normal_axes,
-    refuse,
-    refuse_type,
-    te_kernel,
-    tensor,
-    with_dtype,
-)
 from relaxpy.ir.relax.op.definition.sharding import broadcast_axes
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.relax.op.sorting import SMALL, comparable, order
@@ -67,7 +54,7 @@ _where_gradient = elementwise(
     sharding=broadcast_axes,
     layout=elementwise_layout,
     pure=True,
-    legalize=by_te(_where, "where"),
+    legalize=rules.by_te(_where, "where"),
     adapt=fit_numbers,
     gradient=_where_gradient,
 )
@@ -86,18 +73,20 @@ def where(
             do not broadcast.
     """
     if not condition.dtype.is_bool:
-        raise refuse_type(f"condition holds Booleans, found {condition}", condition)
+        raise rules.refuse_type(f"condition holds Booleans, found {condition}", condition)
     sinfos = (condition, x1, x2)
-    shape, ndim = broadcast(sinfos, ("condition", "x1", "x2"))
-    dtype = joint_dtype(x1, x2, ("x1", "x2"))
-    return tensor(shape, dtype, joint_vdevice(sinfos, strict=False), ndim)
+    shape, ndim = rules.broadcast(sinfos, ("condition", "x1", "x2"))
+    dtype = rules.joint_dtype(x1, x2, ("x1", "x2"))
+    return rules.tensor(shape, dtype, rules.joint_vdevice(sinfos, strict=False), ndim)
 
 
-def _legalize_arg(name: str) -> Legalize:
+def _legalize_arg(name: str) -> rules.Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         result, kernel = builder.struct_info_of(call), getattr(topi, name)
         assert isinstance(result, TensorStructInfo)
-        return te_kernel(builder, kernel, name, *call.args, dtype=str(result.dtype), **call.attrs)
+        return rules.te_kernel(
+            builder, kernel, name, *call.args, dtype=str(result.dtype), **call.attrs
+        )
 
     return legalize
 
@@ -105,9 +94,9 @@ def _legalize_arg(name: str) -> Legalize:
 def _infer_arg(
     x: TensorStructInfo, axis: int | None = None, keepdims: bool = False
 ) -> TensorStructInfo:
-    shape = literal_shape(x)
+    shape = rules.literal_shape(x)
     result = reduced(x, None if axis is None else (axis,), keepdims=keepdims)
-    return with_dtype(result, shape[0].dtype if shape else INT64)
+    return rules.with_dtype(result, shape[0].dtype if shape else INT64)
 
 
 _ARG_DOC = """The position of the {} element along an axis: the first one, NaN first, -1 if none.
@@ -133,7 +122,7 @@ def _middle(
     Errors:
         RuntimeCheckError: there is no element along the axes.
     """
-    axes = tuple(range(x.ndim)) if axis is None else normal_axes(axis, x.ndim)
+    axes = tuple(range(x.ndim)) if axis is None else rules.normal_axes(axis, x.ndim)
     kept = [size for k, size in enumerate(x.shape) if k not in axes]
     shape = [1 if k in axes else size for k, size in enumerate(x.shape)] if keepdims else kept
     count = math.prod(x.shape[k] for k in axes)
@@ -197,8 +186,8 @@ def median(
         StructInfoError: an axis is out of range or occurs twice, or the list of them is empty.
     """
     if axis is not None and not axis:
-        raise refuse("axis is None or has one axis at least, found an empty list", axis)
+        raise rules.refuse("axis is None or has one axis at least, found an empty list", axis)
     value = reduced(x, axis, keepdims=keepdims)
     if axis is None or len(axis) > 1:
         return value
-    return TupleStructInfo((value, with_dtype(value, INT64)))
+    return TupleStructInfo((value, rules.with_dtype(value, INT64)))

@@ -9,19 +9,10 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleStructInfo, Var
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import no_gradient, of_operand, tuple_fields
 from relaxpy.ir.relax.op.definition.layouts import along, same_layout
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    differ,
-    literal_shape,
-    normal_axis,
-    refuse,
-    refuse_type,
-    te_kernel,
-    tensor,
-    with_dtype,
-)
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir, intrin, ops
@@ -151,7 +142,7 @@ def sort(x: TensorStructInfo, axis: int = -1, descending: bool = False) -> Tenso
         StructInfoError: the axis is out of range.
     """
     if x.ndim >= 0:
-        normal_axis(axis, x.ndim)
+        rules.normal_axis(axis, x.ndim)
     return x
 
 
@@ -176,8 +167,8 @@ def argsort(
         StructInfoError: the axis is out of range.
     """
     if data.ndim >= 0:
-        normal_axis(axis, data.ndim)
-    return with_dtype(data, data.dtype if dtype.is_void else dtype)
+        rules.normal_axis(axis, data.ndim)
+    return rules.with_dtype(data, data.dtype if dtype.is_void else dtype)
 
 
 FEW = 4
@@ -330,19 +321,19 @@ def topk(
     Errors:
         StructInfoError: the axis is out of range.
     """
-    position = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
-    shape = literal_shape(data)
+    position = rules.normal_axis(axis, data.ndim) if data.ndim >= 0 else None
+    shape = rules.literal_shape(data)
     values = data
     if k > 0:
-        values = tensor(None, data.dtype, data.vdevice, data.ndim)
+        values = rules.tensor(None, data.dtype, data.vdevice, data.ndim)
         if shape is not None and position is not None:
             size, count = shape[position], ops.const(k, "int64")
             limit = min(size.value, k) if isinstance(size, IntImm) else None
             extent = ops.minimum(size, count) if limit is None else ops.const(limit, "int64")
-            values = tensor(
+            values = rules.tensor(
                 (*shape[:position], extent, *shape[position + 1 :]), data.dtype, data.vdevice
             )
-    indices = with_dtype(values, dtype)
+    indices = rules.with_dtype(values, dtype)
     if ret_type == "both":
         return TupleStructInfo((values, indices))
     return values if ret_type == "values" else indices
@@ -407,11 +398,11 @@ def _legalize_bucketize(builder: BlockBuilder, call: Call) -> Expr:
     values, boundaries = map(builder.struct_info_of, call.args)
     assert isinstance(values, TensorStructInfo)
     assert isinstance(boundaries, TensorStructInfo)
-    [size] = literal_shape(boundaries) or [None]
+    [size] = rules.literal_shape(boundaries) or [None]
     if not isinstance(size, IntImm) or not size.value:
         return call
     result = INT32 if call.attrs["out_int32"] else INT64
-    return te_kernel(builder, _searched, "bucketize", *call.args, result, call.attrs["right"])
+    return rules.te_kernel(builder, _searched, "bucketize", *call.args, result, call.attrs["right"])
 
 
 @register(
@@ -438,8 +429,8 @@ def bucketize(
         StructInfoError: the boundaries are known to have another rank than 1.
     """
     if boundaries.ndim not in (-1, 1):
-        raise refuse(f"boundaries is a vector, found {boundaries}", boundaries)
-    return with_dtype(input_tensor, INT32 if out_int32 else INT64)
+        raise rules.refuse(f"boundaries is a vector, found {boundaries}", boundaries)
+    return rules.with_dtype(input_tensor, INT32 if out_int32 else INT64)
 
 
 def _unique(
@@ -489,13 +480,13 @@ def unique(
         StructInfoError: the axis is out of range.
     """
     if axis is not None and x.ndim >= 0:
-        normal_axis(axis, x.ndim)
+        rules.normal_axis(axis, x.ndim)
     one = (ops.const(1, INT64),) if axis is None and x.ndim == 0 else None
-    values = tensor(one, x.dtype, x.vdevice, 1 if axis is None else x.ndim)
+    values = rules.tensor(one, x.dtype, x.vdevice, 1 if axis is None else x.ndim)
     extras = [return_index, return_inverse, return_counts].count(True)
     if not extras:
         return values
-    vector = tensor(one, INT64, x.vdevice, 1)
+    vector = rules.tensor(one, INT64, x.vdevice, 1)
     return TupleStructInfo((values, *(vector,) * extras))
 
 
@@ -513,7 +504,7 @@ def nonzero(x: TensorStructInfo) -> TensorStructInfo:
         x       any; a scalar counts as a vector of one element
         result  (rank of x, number of elements other than 0), int64
     """
-    return tensor(None, INT64, x.vdevice, 2)
+    return rules.tensor(None, INT64, x.vdevice, 2)
 
 
 def sampled(
@@ -572,26 +563,26 @@ def multinomial_from_uniform(
     }
     for name, sinfo in named.items():
         if sinfo.ndim not in (-1, 2):
-            raise refuse(f"{name} has rank 2, found {sinfo}", sinfo)
+            raise rules.refuse(f"{name} has rank 2, found {sinfo}", sinfo)
         kind = sinfo.dtype
         fits = kind.is_int and not kind.is_bool if name == "sample_indices" else kind.is_float
         if not kind.is_void and not fits:
             wanted = "integers" if name == "sample_indices" else "floats"
-            raise refuse_type(f"{name} holds {wanted}, found {sinfo}", sinfo)
+            raise rules.refuse_type(f"{name} holds {wanted}, found {sinfo}", sinfo)
     rows = []
     for name in ("uniform_sample", "sample_indices"):
-        shape = literal_shape(named[name])
+        shape = rules.literal_shape(named[name])
         if shape is not None:
             rows.append(shape[0])
             if isinstance(shape[1], IntImm) and shape[1].value != 1:
-                raise refuse(f"{name} has one column, found {named[name]}", named[name])
-    if len(rows) == 2 and differ(*rows):
-        raise refuse(
+                raise rules.refuse(f"{name} has one column, found {named[name]}", named[name])
+    if len(rows) == 2 and rules.differ(*rows):
+        raise rules.refuse(
             f"uniform_sample {uniform_sample} and sample_indices {sample_indices} have as many "
             "rows",
             sample_indices,
         )
     if len(rows) < 2:
         rank = min(sinfo.ndim for sinfo in named.values())
-        return tensor(None, dtype, prob.vdevice, rank)
-    return tensor((rows[0], ops.const(1, INT64)), dtype, prob.vdevice)
+        return rules.tensor(None, dtype, prob.vdevice, rank)
+    return rules.tensor((rows[0], ops.const(1, INT64)), dtype, prob.vdevice)

@@ -6,6 +6,7 @@ from typing import Any
 
 from relaxpy.dataclass import replace
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
     count_reduced,
     masked,
@@ -15,14 +16,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
 )
 from relaxpy.ir.relax.op.definition.layouts import reduction_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family
-from relaxpy.ir.relax.op.definition.rules import (
-    by_te,
-    literal_shape,
-    normal_axes,
-    one,
-    refuse_type,
-    tensor,
-)
 from relaxpy.ir.relax.op.definition.sharding import reduced_axes
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.te.topi.shapes import reduced_sizes
@@ -37,17 +30,17 @@ def reduced(
         StructInfoError: an axis is out of range or occurs twice.
     """
     if axis is None and not keepdims:
-        return tensor((), x.dtype, x.vdevice)
+        return rules.tensor((), x.dtype, x.vdevice)
     if x.ndim < 0:
-        return tensor(None, x.dtype, x.vdevice)
-    axes = tuple(range(x.ndim)) if axis is None else normal_axes(axis, x.ndim)
-    shape = literal_shape(x)
+        return rules.tensor(None, x.dtype, x.vdevice)
+    axes = tuple(range(x.ndim)) if axis is None else rules.normal_axes(axis, x.ndim)
+    shape = rules.literal_shape(x)
     if len(axes) == x.ndim:
-        return tensor((one(),) * x.ndim if keepdims else (), x.dtype, x.vdevice)
+        return rules.tensor((rules.one(),) * x.ndim if keepdims else (), x.dtype, x.vdevice)
     if shape is None:
-        return tensor(None, x.dtype, x.vdevice, x.ndim if keepdims else x.ndim - len(axes))
+        return rules.tensor(None, x.dtype, x.vdevice, x.ndim if keepdims else x.ndim - len(axes))
     kept = axes if keepdims else ()
-    return tensor(reduced_sizes(shape, axes, kept=kept), x.dtype, x.vdevice)
+    return rules.tensor(reduced_sizes(shape, axes, kept=kept), x.dtype, x.vdevice)
 
 
 def _infer(
@@ -60,7 +53,7 @@ def _infer_mean(
     x: TensorStructInfo, axis: tuple[int, ...] | None = None, keepdims: bool = False
 ) -> TensorStructInfo:
     if x.dtype.is_bool:
-        raise refuse_type(
+        raise rules.refuse_type(
             f"x holds numbers, found {x}", x, hint='convert it first: R.astype(x, "float32")'
         )
     return reduced(x, axis, keepdims=keepdims)
@@ -124,7 +117,7 @@ def _prod_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
 _reduction = Rows(
     _infer,
     _DOC.format("{}", ""),
-    lambda name: by_te(name, name),
+    lambda name: rules.by_te(name, name),
     layout=reduction_layout,
     sharding=reduced_axes,
 )

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from relaxpy.ir.relax.nodes import TensorStructInfo
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import elementwise
 from relaxpy.ir.relax.op.definition.layouts import elementwise_layout
 from relaxpy.ir.relax.op.definition.registry import register
-from relaxpy.ir.relax.op.definition.rules import (
-    by_te,
-    common_dtype,
-    common_rank,
-    joint_vdevice,
-    literal_shape,
-    refuse,
-    tensor,
-    unified_shapes,
-)
 from relaxpy.ir.relax.op.definition.sharding import broadcast_axes
 
 _gradient = elementwise(
@@ -29,7 +20,7 @@ _gradient = elementwise(
     layout=elementwise_layout,
     precision_policy=1,
     pure=True,
-    legalize=by_te("fused_multiply_add", "ewise_fma"),
+    legalize=rules.by_te("fused_multiply_add", "ewise_fma"),
     gradient=_gradient,
 )
 def ewise_fma(x1: TensorStructInfo, x2: TensorStructInfo, x3: TensorStructInfo) -> TensorStructInfo:
@@ -42,16 +33,19 @@ def ewise_fma(x1: TensorStructInfo, x2: TensorStructInfo, x3: TensorStructInfo) 
         StructInfoError: ranks or datatypes differ, or known sizes are not provably equal.
     """
     sinfos = (x1, x2, x3)
-    dtype, vdevice = common_dtype(sinfos, "x1, x2, x3"), joint_vdevice(sinfos, strict=False)
-    ndim = common_rank(sinfos, "x1, x2, x3")
-    if None not in map(literal_shape, sinfos):
-        shapes = unified_shapes(sinfos, "shapes of x1, x2, x3")
+    dtype, vdevice = (
+        rules.common_dtype(sinfos, "x1, x2, x3"),
+        rules.joint_vdevice(sinfos, strict=False),
+    )
+    ndim = rules.common_rank(sinfos, "x1, x2, x3")
+    if None not in map(rules.literal_shape, sinfos):
+        shapes = rules.unified_shapes(sinfos, "shapes of x1, x2, x3")
         if shapes is None:
-            raise refuse(
+            raise rules.refuse(
                 f"x1, x2, x3 have one shape, which cannot be proved of {x1}, {x2}, {x3}",
                 hint="declare one shape for them with R.match_cast first",
             )
-        return tensor(shapes[0], dtype, vdevice)
+        return rules.tensor(shapes[0], dtype, vdevice)
     if x1.shape is not None and x1.shape is x2.shape is x3.shape:
-        return tensor(x1.shape, dtype, vdevice, ndim)
-    return tensor(None, dtype, vdevice, ndim)
+        return rules.tensor(x1.shape, dtype, vdevice, ndim)
+    return rules.tensor(None, dtype, vdevice, ndim)

@@ -8,16 +8,10 @@ from typing import Any
 
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.relax.nodes import PrimStructInfo, StructInfo, TensorStructInfo
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import elementwise, masked, no_gradient
 from relaxpy.ir.relax.op.definition.layouts import same_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.definition.rules import (
-    by_te,
-    of_bits,
-    refuse_type,
-    require_float,
-    with_dtype,
-)
 from relaxpy.ir.relax.op.definition.sharding import same_axes
 
 
@@ -26,18 +20,18 @@ def _infer_same(x: TensorStructInfo) -> TensorStructInfo:
 
 
 def _infer_float(x: TensorStructInfo) -> TensorStructInfo:
-    require_float(x, "x")
+    rules.require_float(x, "x")
     return x
 
 
 def _infer_negative(x: TensorStructInfo) -> TensorStructInfo:
     if x.dtype.is_bool:
-        raise refuse_type(f"x holds numbers, found {x}", x, hint="write R.logical_not(x)")
+        raise rules.refuse_type(f"x holds numbers, found {x}", x, hint="write R.logical_not(x)")
     return x
 
 
 def _infer_test(x: TensorStructInfo) -> TensorStructInfo:
-    return with_dtype(x, BOOL)
+    return rules.with_dtype(x, BOOL)
 
 
 def _rows(
@@ -54,7 +48,7 @@ Errors:
     return Rows(
         rule,
         doc,
-        lambda name: by_te(name, f"tir_{name}"),
+        lambda name: rules.by_te(name, f"tir_{name}"),
         gradient=no_gradient,
         precision_policy=1,
         layout=same_layout,
@@ -81,7 +75,7 @@ UNARY = family(
     _number(
         "bitwise_not",
         "The bits of x, each inverted.",
-        legalize=of_bits(by_te("bitwise_not", "tir_bitwise_not")),
+        legalize=rules.of_bits(rules.by_te("bitwise_not", "tir_bitwise_not")),
     ),
     _number("logical_not", "1 where x is 0, else 0, in the datatype of x."),
     _number("ceil", "The least integer not below x."),
@@ -133,7 +127,7 @@ UNARY = family(
     _float(
         "erf",
         "2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.",
-        legalize=by_te("erf", "erf"),
+        legalize=rules.by_te("erf", "erf"),
         gradient=elementwise(lambda g, x, y: g * R.exp(-x * x) * (2 / math.sqrt(math.pi))),
     ),
     _float(
@@ -180,7 +174,7 @@ UNARY = family(
     layout=same_layout,
     precision_policy=1,
     pure=True,
-    legalize=by_te("clip", "tir_clip"),
+    legalize=rules.by_te("clip", "tir_clip"),
     gradient=elementwise(
         lambda g, x, low, high, y: masked(g, R.equal(x, y)), None, None, exact=True
     ),

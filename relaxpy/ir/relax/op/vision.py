@@ -10,18 +10,8 @@ import numpy as np
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import FLOAT32, INT32, INT64
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    PrimStructInfo,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    const,
-)
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
     masked,
     no_gradient,
@@ -31,16 +21,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
 )
 from relaxpy.ir.relax.op.definition.parameter import integer_literal
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    differ,
-    joint_vdevice,
-    literal_shape,
-    refuse,
-    require_float,
-    require_integer,
-    shown,
-    tensor,
-)
 from relaxpy.ir.relax.op.multibox import multibox_transform_loc as multibox_transform_loc
 from relaxpy.ir.te.topi.shapes import product, shape_text
 from relaxpy.ir.tir import ops
@@ -50,7 +30,7 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = Literal["onnx", "tensorflow"]
-Scalar: TypeAlias = TensorStructInfo | PrimStructInfo
+Scalar: TypeAlias = rx.TensorStructInfo | rx.PrimStructInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +139,13 @@ def _suppressed(
     gradient=no_gradient,
 )
 def all_class_non_max_suppression(
-    boxes: TensorStructInfo,
-    scores: TensorStructInfo,
+    boxes: rx.TensorStructInfo,
+    scores: rx.TensorStructInfo,
     max_output_boxes_per_class: Scalar,
     iou_threshold: Scalar,
     score_threshold: Scalar,
     output_format: Format = "onnx",
-) -> TupleStructInfo:
+) -> rx.TupleStructInfo:
     """The boxes of each class from the best on, without those that overlap a better one too much.
 
     Only scores above `score_threshold` count. Boxes overlap too much if the ratio of the areas of
@@ -187,69 +167,70 @@ def all_class_non_max_suppression(
         ONNX, NonMaxSuppression.
     """
     for name, sinfo in (("boxes", boxes), ("scores", scores)):
-        require_float(sinfo, name)
+        rules.require_float(sinfo, name)
         if sinfo.ndim not in (-1, 3):
-            raise refuse(f"{name} has rank 3, found {sinfo}", sinfo)
+            raise rules.refuse(f"{name} has rank 3, found {sinfo}", sinfo)
     count = max_output_boxes_per_class
-    require_integer(count.dtype, "max_output_boxes_per_class", count)
+    rules.require_integer(count.dtype, "max_output_boxes_per_class", count)
     _require_number(count, "max_output_boxes_per_class")
     _require_number(iou_threshold, "iou_threshold")
     _require_number(score_threshold, "score_threshold")
-    sizes, box_sizes = literal_shape(scores), literal_shape(boxes)
+    sizes, box_sizes = rules.literal_shape(scores), rules.literal_shape(boxes)
     if box_sizes is not None:
         _require_size(boxes, "boxes", 2, ops.const(4, INT64), "4 coordinates of a box")
     if sizes is not None and box_sizes is not None:
         reason = f"as scores {shape_text(sizes)} has"
         _require_size(boxes, "boxes", 0, sizes[0], reason)
         _require_size(boxes, "boxes", 1, sizes[2], reason)
-    vdevice = joint_vdevice((boxes, scores), strict=False)
-    total = tensor((ops.const(1, INT64),), INT64, vdevice)
+    vdevice = rules.joint_vdevice((boxes, scores), strict=False)
+    total = rules.tensor((ops.const(1, INT64),), INT64, vdevice)
     if output_format == "onnx":
         if sizes is None:
-            return TupleStructInfo((tensor(None, INT64, vdevice, 2), total))
+            return rx.TupleStructInfo((rules.tensor(None, INT64, vdevice, 2), total))
         rows = product(sizes), ops.const(3, INT64)
-        return TupleStructInfo((tensor(rows, INT64, vdevice), total))
+        return rx.TupleStructInfo((rules.tensor(rows, INT64, vdevice), total))
     if sizes is None:
         batch = None if box_sizes is None else box_sizes[:1]
-        return TupleStructInfo(
+        return rx.TupleStructInfo(
             (
-                tensor(None, INT64, vdevice, 3),
-                tensor(None, FLOAT32, vdevice, 2),
-                tensor(batch, INT64, vdevice, 1),
+                rules.tensor(None, INT64, vdevice, 3),
+                rules.tensor(None, FLOAT32, vdevice, 2),
+                rules.tensor(batch, INT64, vdevice, 1),
             )
         )
     per_image = sizes[0], product(sizes[1:])
-    return TupleStructInfo(
+    return rx.TupleStructInfo(
         (
-            tensor((*per_image, ops.const(2, INT64)), INT64, vdevice),
-            tensor(per_image, FLOAT32, vdevice),
-            tensor(sizes[:1], INT64, vdevice),
+            rules.tensor((*per_image, ops.const(2, INT64)), INT64, vdevice),
+            rules.tensor(per_image, FLOAT32, vdevice),
+            rules.tensor(sizes[:1], INT64, vdevice),
         )
     )
 
 
 def _require_number(sinfo: Scalar, name: str) -> None:
-    shape = literal_shape(sinfo) if isinstance(sinfo, TensorStructInfo) else None
-    if shape is not None and differ(product(shape), ops.const(1, INT64)):
-        raise refuse(f"{name} is one number, found {sinfo}", sinfo)
+    shape = rules.literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
+    if shape is not None and rules.differ(product(shape), ops.const(1, INT64)):
+        raise rules.refuse(f"{name} is one number, found {sinfo}", sinfo)
 
 
 def _require_size(
-    sinfo: TensorStructInfo, name: str, axis: int, expected: Any, reason: str
+    sinfo: rx.TensorStructInfo, name: str, axis: int, expected: Any, reason: str
 ) -> None:
-    shape = literal_shape(sinfo)
+    shape = rules.literal_shape(sinfo)
     assert shape is not None
-    if differ(shape[axis], expected):
-        raise refuse(
-            f"dimension {axis} of {name} {shape_text(shape)} is {shown(expected)}, {reason}; found "
-            f"{shown(shape[axis])}",
+    if rules.differ(shape[axis], expected):
+        raise rules.refuse(
+            f"dimension {axis} of {name} {shape_text(shape)} is {rules.shown(expected)}, "
+            f"{reason}; found "
+            f"{rules.shown(shape[axis])}",
             sinfo,
         )
 
 
-def valid_counts(data: Any, threshold: Any, id_index: int, score_index: int) -> Expr:
+def valid_counts(data: Any, threshold: Any, id_index: int, score_index: int) -> rx.Expr:
     """The results of `get_valid_counts` from operators, for a threshold in the datatype of data."""
-    shape = ShapeExpr(require_shape(data, "get_valid_counts"))
+    shape = rx.ShapeExpr(require_shape(data, "get_valid_counts"))
     dtype = data.struct_info.dtype
 
     def field(index: int) -> Any:
@@ -257,38 +238,38 @@ def valid_counts(data: Any, threshold: Any, id_index: int, score_index: int) -> 
 
     is_valid = R.greater(field(score_index), threshold)
     if id_index >= 0:
-        is_valid = R.logical_and(is_valid, R.greater_equal(field(id_index), const(0, dtype)))
+        is_valid = R.logical_and(is_valid, R.greater_equal(field(id_index), rx.const(0, dtype)))
     flags = R.astype(is_valid, "int32")
     totals = R.sum(flags, [1])
     valid_before = R.cumsum(flags, 1, exclusive=True)
-    others_before = R.cumsum(const(1, "int32") - flags, 1, exclusive=True)
+    others_before = R.cumsum(rx.const(1, "int32") - flags, 1, exclusive=True)
     places = R.where(is_valid, valid_before, R.expand_dims(totals, 1) + others_before)
     index = valid_before + others_before
-    indices = R.where(is_valid, index, const(-1, "int32"))
-    rows = R.where(R.expand_dims(is_valid, 2), data, const(-1, dtype))
+    indices = R.where(is_valid, index, rx.const(-1, "int32"))
+    rows = R.where(R.expand_dims(is_valid, 2), data, rx.const(-1, dtype))
     row_places = R.broadcast_to(R.expand_dims(places, 2), shape)
     moved = R.scatter_elements(data, row_places, rows, axis=1)
-    return Tuple((totals, moved, R.scatter_elements(indices, places, indices, axis=1)))
+    return rx.Tuple((totals, moved, R.scatter_elements(indices, places, indices, axis=1)))
 
 
-def _legalize_valid_counts(builder: BlockBuilder, call: Call) -> Expr:
+def _legalize_valid_counts(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
     [data] = call.args
     attrs: Any = call.attrs
     sinfo = builder.struct_info_of(data)
-    assert isinstance(sinfo, TensorStructInfo)
-    threshold = const(attrs["score_threshold"], sinfo.dtype)
+    assert isinstance(sinfo, rx.TensorStructInfo)
+    threshold = rx.const(attrs["score_threshold"], sinfo.dtype)
     return valid_counts(data, threshold, attrs["id_index"], attrs["score_index"])
 
 
 def _gradient_valid_counts(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     """The rows of the gradient in the places from which the rows of the result were moved."""
     [data] = call.args
     _, moved, _ = tuple_fields(gradient, 3)
-    indices = TupleGetItem(var, 2)
-    is_kept = R.greater_equal(indices, const(0, "int32"))
-    places = R.maximum(indices, const(0, "int32"))
+    indices = rx.TupleGetItem(var, 2)
+    is_kept = R.greater_equal(indices, rx.const(0, "int32"))
+    places = R.maximum(indices, rx.const(0, "int32"))
     return [
         R.scatter_elements(
             R.zeros_like(data),
@@ -307,8 +288,8 @@ def _gradient_valid_counts(
     gradient=_gradient_valid_counts,
 )
 def get_valid_counts(
-    data: TensorStructInfo, score_threshold: float = 0, id_index: int = 0, score_index: int = 1
-) -> TupleStructInfo:
+    data: rx.TensorStructInfo, score_threshold: float = 0, id_index: int = 0, score_index: int = 1
+) -> rx.TupleStructInfo:
     """The number of valid boxes of each image, the boxes with these first, and their positions.
 
     A box is valid if its score exceeds the threshold and its class, unless `id_index` is -1, is 0
@@ -322,24 +303,24 @@ def get_valid_counts(
         StructInfoError: data has another rank or holds no floats, or an index is not that of
             a field.
     """
-    require_float(data, "data")
+    rules.require_float(data, "data")
     if data.ndim not in (-1, 3):
-        raise refuse(f"data has rank 3, found {data}", data)
-    shape = literal_shape(data)
+        raise rules.refuse(f"data has rank 3, found {data}", data)
+    shape = rules.literal_shape(data)
     fields = None if shape is None else integer_literal(shape[2])
     for name, index, least in (("score_index", score_index, 0), ("id_index", id_index, -1)):
         if index < least or (fields is not None and index >= fields):
-            raise refuse(
+            raise rules.refuse(
                 f"{name} is {least} at least and below the number of fields, found {index} for "
                 f"{data}",
                 data,
             )
     vdevice = data.vdevice
     if shape is None:
-        boxes = tensor(None, data.dtype, vdevice, 3)
-        return TupleStructInfo(
-            (tensor(None, INT32, vdevice, 1), boxes, tensor(None, INT32, vdevice, 2))
+        boxes = rules.tensor(None, data.dtype, vdevice, 3)
+        return rx.TupleStructInfo(
+            (rules.tensor(None, INT32, vdevice, 1), boxes, rules.tensor(None, INT32, vdevice, 2))
         )
-    return TupleStructInfo(
-        (tensor(shape[:1], INT32, vdevice), data, tensor(shape[:2], INT32, vdevice))
+    return rx.TupleStructInfo(
+        (rules.tensor(shape[:1], INT32, vdevice), data, rules.tensor(shape[:2], INT32, vdevice))
     )

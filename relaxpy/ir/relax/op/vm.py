@@ -6,19 +6,9 @@ from enum import IntEnum
 
 from relaxpy.dataclass import replace
 from relaxpy.errors import StructInfoTypeError
+from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.op_record import Allocation, CallKind, Memory
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    ExternFunc,
-    GlobalVar,
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.builtin import global_scope
 from relaxpy.ir.relax.op.call import Operands, operand_tuple, packed_callee
 from relaxpy.ir.relax.op.definition.registry import register
@@ -50,17 +40,17 @@ class MakeShapeCode(IntEnum):
     allocates=Allocation(shape=0, dtype=2, storage=True, killer="relax.vm.kill_object"),
 )
 def alloc_storage(
-    shape: ShapeStructInfo,
-    runtime_device_index: PrimStructInfo,
-    dtype: ObjectStructInfo,
-    storage_scope: ObjectStructInfo | None = None,
-) -> ObjectStructInfo:
+    shape: rx.ShapeStructInfo,
+    runtime_device_index: rx.PrimStructInfo,
+    dtype: rx.ObjectStructInfo,
+    storage_scope: rx.ObjectStructInfo | None = None,
+) -> rx.ObjectStructInfo:
     """New memory for tensors to lie in.
 
     Shapes:
         shape   its product counts elements of `dtype`
     """
-    return ObjectStructInfo()
+    return rx.ObjectStructInfo()
 
 
 @register(
@@ -71,42 +61,44 @@ def alloc_storage(
     memory=Memory.VIEW,
 )
 def alloc_tensor(
-    storage: StructInfo,
-    offset: PrimStructInfo,
-    shape: ShapeStructInfo,
-    dtype: ObjectStructInfo,
-    call: Call,
-) -> TensorStructInfo:
+    storage: rx.StructInfo,
+    offset: rx.PrimStructInfo,
+    shape: rx.ShapeStructInfo,
+    dtype: rx.ObjectStructInfo,
+    vdevice: VDevice | None = None,
+    *,
+    call: rx.Call,
+) -> rx.TensorStructInfo:
     """A tensor that lies in storage, `offset` bytes after its beginning.
 
     Shapes:
-        result  `shape`, in `dtype`
+        result  `shape`, in `dtype`, on `vdevice`
     Errors:
         StructInfoError: the datatype is not a literal.
     """
-    sinfo = tensor_in(call.args[2], shape, call.args[3])
+    sinfo = tensor_in(call.args[2], shape, call.args[3], vdevice)
     return sinfo if shape.values is not None else replace(sinfo, shape=None, ndim=shape.ndim)
 
 
 @register("relax.vm.kill_object", releases=True)
-def kill_object(obj: StructInfo) -> TupleStructInfo:
+def kill_object(obj: rx.StructInfo) -> rx.TupleStructInfo:
     """Unit: nothing uses the value any more."""
     return UNIT
 
 
-def _infer_call_tir_dyn(call: Call, ctx: Context) -> StructInfo:
-    if len(call.args) != 2 or not isinstance(call.args[0], (GlobalVar, ExternFunc)):
+def _infer_call_tir_dyn(call: rx.Call, ctx: Context) -> rx.StructInfo:
+    if len(call.args) != 2 or not isinstance(call.args[0], (rx.GlobalVar, rx.ExternFunc)):
         raise StructInfoTypeError("takes a kernel and a tuple of arguments", about=call)
     packed = ctx.sinfo_of(call.args[1])
-    if not isinstance(packed, TupleStructInfo):
+    if not isinstance(packed, rx.TupleStructInfo):
         raise StructInfoTypeError(f"the arguments are a tuple, found {packed}", about=call.args[1])
-    if not packed.fields or not isinstance(packed.fields[-1], ShapeStructInfo):
+    if not packed.fields or not isinstance(packed.fields[-1], rx.ShapeStructInfo):
         raise StructInfoTypeError("the last argument is a shape, the scalars", about=call.args[1])
     return UNIT
 
 
 @register("relax.vm.call_tir_dyn", infer=_infer_call_tir_dyn, calls=CallKind.DYNAMIC_KERNEL)
-def call_tir_dyn(func: Expr | str, args: Operands) -> Call:
+def call_tir_dyn(func: rx.Expr | str, args: Operands) -> rx.Call:
     """Unit, after a kernel ran on tensors and on the members of the shape after them.
 
     Shapes:
@@ -115,4 +107,4 @@ def call_tir_dyn(func: Expr | str, args: Operands) -> Call:
     Errors:
         StructInfoError: `func` is neither, or the last argument is not a shape.
     """
-    return Call(call_tir_dyn.op, (packed_callee(func), operand_tuple(args)))
+    return rx.Call(call_tir_dyn.op, (packed_callee(func), operand_tuple(args)))

@@ -9,16 +9,9 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.parameter import integer_literal
 from relaxpy.ir.relax.op.definition.registry import find
-from relaxpy.ir.relax.op.definition.rules import (
-    differ,
-    literal_shape,
-    refuse,
-    refuse_type,
-    same,
-    shown,
-)
 from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.te.topi.windows import (
     Windows,
@@ -45,7 +38,7 @@ def parsed_layout(text: str, axes: str, attribute: str) -> Layout:
         layout = Layout.of("")
     if {axis for axis in layout.names if axis.isupper()} != set(axes):
         blocked = axes + "16" + next(axis for axis in axes if axis in "CO").lower()
-        raise refuse(
+        raise rules.refuse(
             f"{attribute} arranges the axes {axes}, found {text!r}",
             text,
             hint=f"such as {axes!r}, {axes[0] + axes[2:] + axes[1]!r} or {blocked!r}",
@@ -65,12 +58,12 @@ def sizes_by_axis(
         StructInfoError: the tensor has another rank, or an axis another size than its blocks have.
     """
     if 0 <= sinfo.ndim != len(layout):
-        raise refuse_type(
+        raise rules.refuse_type(
             f"{name} has the axes {layout.name}, found {sinfo} of rank {sinfo.ndim}",
             sinfo,
             hint="add an axis by R.expand_dims" if sinfo.ndim == len(layout) - 1 else None,
         )
-    shape = literal_shape(sinfo)
+    shape = rules.literal_shape(sinfo)
     if shape is None:
         return None
     sizes = list(shape)
@@ -83,8 +76,8 @@ def sizes_by_axis(
             return None
         sizes[axis] = number(block)
         if equal is False:
-            raise refuse(
-                f"dimension {axis} of {name} {shape_text(shape)} is {shown(size)}, "
+            raise rules.refuse(
+                f"dimension {axis} of {name} {shape_text(shape)} is {rules.shown(size)}, "
                 f"blocks in {layout.name} have {block}",
                 sinfo,
             )
@@ -102,9 +95,10 @@ def in_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> list[PrimExpr]:
         return [sizes[axis] for axis in layout.names]
     for letter, block in layout.factors.items():
         size = sizes[letter.upper()]
-        if differ(ops.floormod(size, number(block)), number(0)):
-            raise refuse(
-                f"axis {letter.upper()} of the result has size {shown(size)}, which blocks of "
+        if rules.differ(ops.floormod(size, number(block)), number(0)):
+            raise rules.refuse(
+                f"axis {letter.upper()} of the result has size {rules.shown(size)}, which blocks "
+                f"of "
                 f"{block} do not divide, as {layout.name} has them",
                 layout.name,
             )
@@ -115,7 +109,7 @@ def in_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> list[PrimExpr]:
 def fills_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> bool:
     """Whether it is known that blocks divide the axes."""
     return all(
-        same(ops.floormod(sizes[letter.upper()], number(block)), number(0))
+        rules.same(ops.floormod(sizes[letter.upper()], number(block)), number(0))
         for letter, block in layout.factors.items()
     )
 
@@ -132,9 +126,9 @@ def numbers_by_axis(
         numbers = per_axis(values, count)
     except MisuseError:
         expected = "1 number" if count == 1 else f"1 or {count} numbers"
-        raise refuse(f"{name} has {expected}, found {list(values)}", values) from None
+        raise rules.refuse(f"{name} has {expected}, found {list(values)}", values) from None
     if min(numbers) < smallest:
-        raise refuse(f"{name} is {smallest} at least, found {list(values)}", values)
+        raise rules.refuse(f"{name} is {smallest} at least, found {list(values)}", values)
     return dict(zip(spatial_axes(count), numbers, strict=True))
 
 
@@ -150,9 +144,9 @@ def window_attrs(
         sides = both_sides(padding, count)
     except MisuseError:
         expected = "1 or 2 numbers" if count == 1 else f"1, {count} or {2 * count} numbers"
-        raise refuse(f"padding has {expected}, found {list(padding)}", padding) from None
+        raise rules.refuse(f"padding has {expected}, found {list(padding)}", padding) from None
     if min(*sides[0], *sides[1]) < 0:
-        raise refuse(f"padding is 0 at least, found {list(padding)}", padding)
+        raise rules.refuse(f"padding is 0 at least, found {list(padding)}", padding)
     before, after = (dict(zip(spatial_axes(count), side, strict=True)) for side in sides)
     steps = numbers_by_axis(strides, count, "strides", 1)
     return Windows(steps, before, after, numbers_by_axis(dilation, count, "dilation", 1))
@@ -170,9 +164,9 @@ def count_windows(
     if isinstance(count, IntImm) and count.value < 0:
         dilation = windows.dilation[axis]
         spread = f" with dilation {dilation}" if dilation > 1 else ""
-        raise refuse(
-            f"a window of {shown(kernel)}{spread} does not fit in axis {axis}, which has "
-            f"size {shown(size)} and {windows.padding(axis)} of padding"
+        raise rules.refuse(
+            f"a window of {rules.shown(kernel)}{spread} does not fit in axis {axis}, which has "
+            f"size {rules.shown(size)} and {windows.padding(axis)} of padding"
         )
     return count
 
@@ -232,10 +226,10 @@ def is_gradient(
     if sizes is None or result is None:
         return False
     for axis, size in result.items():
-        if differ(size, sizes[axis]):
-            raise refuse(
+        if rules.differ(size, sizes[axis]):
+            raise rules.refuse(
                 f"output_grad has the shape of the result, whose axis {axis} has size "
-                f"{shown(size)}, found {gradient} in {layout.name}",
+                f"{rules.shown(size)}, found {gradient} in {layout.name}",
                 gradient,
             )
-    return all(same(size, sizes[axis]) for axis, size in result.items())
+    return all(rules.same(size, sizes[axis]) for axis, size in result.items())

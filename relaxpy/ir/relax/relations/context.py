@@ -20,27 +20,18 @@ from relaxpy.errors import (
 )
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Expr,
-    FuncStructInfo,
-    GlobalVar,
-    StructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations.shape_vars import alpha_rename
 from relaxpy.ir.relax.relations.sizes import over_sizes
 from relaxpy.ir.tir import expr as tir
 
 
-def written_at(expr: Expr) -> Span | None:
+def written_at(expr: rx.Expr) -> Span | None:
     """The position of an operand; None for a variable or function, whose span is its definition.
 
     An error about an operand without a position is reported at the enclosing expression.
     """
-    return None if isinstance(expr, (Var, BaseFunc)) else expr.span
+    return None if isinstance(expr, (rx.Var, rx.BaseFunc)) else expr.span
 
 
 def _nothing_known(name: str) -> None:
@@ -73,36 +64,36 @@ class Context:
     positions of operands passes `span_of`.
     """
 
-    variables: set[Var] = field(default_factory=set)
+    variables: set[rx.Var] = field(default_factory=set)
     shape_vars: set[tir.Var] = field(default_factory=set)
     sizes: set[tir.Var] = field(default_factory=set)
-    sinfo_by_var: dict[Var, StructInfo] = field(default_factory=dict)
-    signatures: MutableMapping[str, StructInfo] = field(default_factory=dict)
-    renamed: dict[str, StructInfo] = field(default_factory=dict)
-    find_function: Callable[[str], BaseFunc | None] = _nothing_known
+    sinfo_by_var: dict[rx.Var, rx.StructInfo] = field(default_factory=dict)
+    signatures: MutableMapping[str, rx.StructInfo] = field(default_factory=dict)
+    renamed: dict[str, rx.StructInfo] = field(default_factory=dict)
+    find_function: Callable[[str], rx.BaseFunc | None] = _nothing_known
     closed: bool = False
     suppress_warnings: bool = False
     as_written: bool = False
-    assumed: StructInfo | None = None
-    span_of: Callable[[Expr], Span | None] = written_at
+    assumed: rx.StructInfo | None = None
+    span_of: Callable[[rx.Expr], Span | None] = written_at
 
-    def sinfo_of(self, expr: Expr) -> StructInfo:
+    def sinfo_of(self, expr: rx.Expr) -> rx.StructInfo:
         """The struct info of a leaf, or of an expression that was derived (DER-3).
 
         Errors:
             StructInfoError: a variable is not in scope, or the expression was not derived.
         """
-        if isinstance(expr, Var):
+        if isinstance(expr, rx.Var):
             return self._variable_sinfo(expr)
-        if isinstance(expr, GlobalVar):
+        if isinstance(expr, rx.GlobalVar):
             return self.global_sinfo(expr)
-        if not isinstance(expr, Expr):
+        if not isinstance(expr, rx.Expr):
             raise _not_a_value(expr)
         sinfo = expr.struct_info
         if sinfo is not None:
             return sinfo
-        if isinstance(expr, Tuple):
-            return TupleStructInfo(tuple(self.sinfo_of(f) for f in expr.fields))
+        if isinstance(expr, rx.Tuple):
+            return rx.TupleStructInfo(tuple(self.sinfo_of(f) for f in expr.fields))
         raise StructInfoError(
             f"nothing is known yet about this {type(expr).__name__}",
             rule="SI-1",
@@ -111,7 +102,7 @@ class Context:
             about=expr,
         )
 
-    def _variable_sinfo(self, var: Var) -> StructInfo:
+    def _variable_sinfo(self, var: rx.Var) -> rx.StructInfo:
         sinfo = self.sinfo_by_var.get(var) or var.struct_info
         if sinfo is None or (self.closed and var not in self.variables):
             raise StructInfoError(
@@ -124,14 +115,14 @@ class Context:
             )
         return sinfo
 
-    def callee_sinfo(self, callee: Expr) -> StructInfo:
+    def callee_sinfo(self, callee: rx.Expr) -> rx.StructInfo:
         """The struct info of a callee; its bound shape variables occur nowhere else (MAP-9)."""
         sinfo = self.sinfo_of(callee)
-        if isinstance(callee, GlobalVar) and callee.name_hint in self.signatures:
+        if isinstance(callee, rx.GlobalVar) and callee.name_hint in self.signatures:
             return sinfo
         return alpha_rename(sinfo, self.shape_vars)
 
-    def global_sinfo(self, var: GlobalVar) -> StructInfo:
+    def global_sinfo(self, var: rx.GlobalVar) -> rx.StructInfo:
         """The signature of a function of the module (AST-8).
 
         Errors:
@@ -148,18 +139,18 @@ class Context:
             )
         return sinfo
 
-    def _signature(self, name: str) -> StructInfo | None:
+    def _signature(self, name: str) -> rx.StructInfo | None:
         renamed = self.renamed.get(name)
         declared = self.signatures.get(name) if renamed is None else None
         if declared is not None:
             renamed = self.renamed[name] = alpha_rename(declared)
         return renamed
 
-    def function_of(self, var: GlobalVar) -> BaseFunc | None:
+    def function_of(self, var: rx.GlobalVar) -> rx.BaseFunc | None:
         """The function that `var` refers to, or None if it is not known yet."""
         return self.find_function(var.name_hint)
 
-    def knows(self, var: GlobalVar) -> bool:
+    def knows(self, var: rx.GlobalVar) -> bool:
         """Whether the module has a signature for `var`."""
         return var.name_hint in self.signatures
 
@@ -171,17 +162,17 @@ class Context:
         return result
 
     def warn(
-        self, message: str, *, rule: str, about: tuple[Expr, ...] = (), hint: str | None = None
+        self, message: str, *, rule: str, about: tuple[rx.Expr, ...] = (), hint: str | None = None
     ) -> None:
         """Issue a RelaxpyWarning at the first expression in `about` that has a position."""
         if not self.suppress_warnings:
             spans = (self.span_of(expr) for expr in about)
             warn(Diagnostic(message, rule, next(filter(None, spans), None), hint))
 
-    def is_pure_callee(self, callee: Expr) -> bool:
+    def is_pure_callee(self, callee: rx.Expr) -> bool:
         """PU-12: whether the struct info of a callee declares calls of it pure."""
         sinfo = self.sinfo_of(callee)
-        return isinstance(sinfo, FuncStructInfo) and sinfo.purity
+        return isinstance(sinfo, rx.FuncStructInfo) and sinfo.purity
 
 
 class Except(Container[Any]):

@@ -12,33 +12,20 @@ from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars, free_symbolic_vars
-from relaxpy.ir.relax.nodes import (
-    Constant,
-    Expr,
-    Function,
-    PrimStructInfo,
-    PrimValue,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-    const,
-    convert_to_expr,
-)
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, free_shape_vars
 from relaxpy.ir.relax.rewrite.arguments import in_place_of_parameters
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
 from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.ir.tir import expr as tir, ops
 
-V = TypeVar("V", tir.Var, Var)
+V = TypeVar("V", tir.Var, rx.Var)
 
 
 def bind_symbolic_vars(
-    func: Function, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
-) -> Function:
+    func: rx.Function, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
+) -> rx.Function:
     """`func` with the values in `binding_map` in place of its shape variables.
 
     The parameters stay. Shape variables that the values mention must still be defined.
@@ -55,7 +42,7 @@ def bind_symbolic_vars(
         return func
     after = replace_variables(func, images)
     _check_defined(after, func)
-    return cast("Function", PyExprMutator().visit_expr(after))
+    return cast("rx.Function", PyExprMutator().visit_expr(after))
 
 
 def _integer(var: tir.Var, value: Any) -> Any:
@@ -99,7 +86,7 @@ def _by_variable(
     return values
 
 
-def _check_defined(after: Function, before: Function) -> None:
+def _check_defined(after: rx.Function, before: rx.Function) -> None:
     """Check that all shape variables have definitions, in the signature by parameters.
 
     Errors:
@@ -117,7 +104,7 @@ def _check_defined(after: Function, before: Function) -> None:
             )
 
 
-def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Function:
+def bind_params(func: rx.Function, binding_map: Mapping[rx.Var | str, object]) -> rx.Function:
     """`func` with the values in `binding_map` in place of those parameters.
 
     Values are expressions, arrays, numbers or tuples of these, and determine shape variables. A
@@ -143,7 +130,7 @@ def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Func
         attrs=_with_fewer_inputs(func, values),
     )
     leaves = {new_params[param]: value for param, value in values.items() if param in images}
-    after: Function = _Bind(leaves).visit_expr(rest)
+    after: rx.Function = _Bind(leaves).visit_expr(rest)
     _check_defined(after, func)
     return after
 
@@ -151,16 +138,16 @@ def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Func
 class _Bind(PyExprMutator):
     """Puts values in place of variables, and derives the struct info that follows from them."""
 
-    def __init__(self, values: Mapping[Var, Expr]) -> None:
+    def __init__(self, values: Mapping[rx.Var, rx.Expr]) -> None:
         super().__init__()
         self.values = values
 
     @override
-    def visit_var_(self, op: Var) -> Any:
+    def visit_var_(self, op: rx.Var) -> Any:
         return self.values[op] if op in self.values else super().visit_var_(op)
 
 
-def _with_fewer_inputs(func: Function, bound: Mapping[Var, Expr]) -> Attrs:
+def _with_fewer_inputs(func: rx.Function, bound: Mapping[rx.Var, rx.Expr]) -> Attrs:
     """The attributes with a `num_input` that does not count bound parameters."""
     inputs = func.attrs.get("num_input")
     if not isinstance(inputs, int):
@@ -169,26 +156,26 @@ def _with_fewer_inputs(func: Function, bound: Mapping[Var, Expr]) -> Attrs:
     return func.attrs.updated({"num_input": left})
 
 
-def _as_value(value: object, sinfo: StructInfo | None) -> Expr:
+def _as_value(value: object, sinfo: rx.StructInfo | None) -> rx.Expr:
     """The value of a parameter with this struct info, as an expression."""
-    if isinstance(value, Expr):
+    if isinstance(value, rx.Expr):
         return value
     match sinfo:
-        case PrimStructInfo(dtype=dtype) if isinstance(
+        case rx.PrimStructInfo(dtype=dtype) if isinstance(
             value, (int, float, np.bool_, np.integer, np.floating)
         ):
             number = value if isinstance(value, (int, float)) else value.item()
             _check_kind(number, dtype)
-            return PrimValue(ops.const(number, dtype))
-        case TensorStructInfo(dtype=dtype) if isinstance(value, (int, float)):
+            return rx.PrimValue(ops.const(number, dtype))
+        case rx.TensorStructInfo(dtype=dtype) if isinstance(value, (int, float)):
             _check_kind(value, dtype)
-            return const(value, None if dtype.is_void else dtype)
-        case TupleStructInfo(fields=fields) if isinstance(value, (tuple, list)):
+            return rx.const(value, None if dtype.is_void else dtype)
+        case rx.TupleStructInfo(fields=fields) if isinstance(value, (tuple, list)):
             if len(value) == len(fields):
-                return Tuple(tuple(map(_as_value, value, fields)))
+                return rx.Tuple(tuple(map(_as_value, value, fields)))
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-        return Constant(value)  # type: ignore[arg-type]
-    return convert_to_expr(value)
+        return rx.Constant(value)  # type: ignore[arg-type]
+    return rx.convert_to_expr(value)
 
 
 def _check_kind(value: float, dtype: DataType) -> None:

@@ -13,30 +13,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import (
-    AnyExpr,
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    DataTypeImm,
-    Expr,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    If,
-    MatchCast,
-    PrimValue,
-    SeqExpr,
-    ShapeExpr,
-    StringImm,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
+from relaxpy.ir.relax import nodes as rx
 
 C = TypeVar("C", bound="type[ExprFunctor]")
 _VISIT_COST = 8  # how many times as long as a visit of `VisitBudget` a method takes
@@ -59,9 +36,9 @@ class ExprFunctor:
 
     _visits: VisitBudget | None = None
 
-    def visit_expr(self, expr: Expr | Op) -> Any:
+    def visit_expr(self, expr: rx.Expr | Op) -> Any:
         """The result of the method for the kind of `expr`."""
-        if not isinstance(expr, (Expr, Op)):
+        if not isinstance(expr, (rx.Expr, Op)):
             raise _no_such_kind("a Relax expression", expr)
         outer = self._visits
         if outer is None:
@@ -75,71 +52,71 @@ class ExprFunctor:
         finally:
             self._visits = outer
 
-    def _dispatch(self, expr: AnyExpr) -> Any:
+    def _dispatch(self, expr: rx.AnyExpr) -> Any:
         match expr:
-            case Call():
+            case rx.Call():
                 return self.visit_call_(expr)
-            case DataflowVar():
+            case rx.DataflowVar():
                 return self.visit_dataflow_var_(expr)
-            case Var():
+            case rx.Var():
                 return self.visit_var_(expr)
             case Op():
                 return self.visit_op_(expr)
-            case Constant():
+            case rx.Constant():
                 return self.visit_constant_(expr)
-            case Tuple():
+            case rx.Tuple():
                 return self.visit_tuple_(expr)
-            case ShapeExpr():
+            case rx.ShapeExpr():
                 return self.visit_shape_expr_(expr)
-            case TupleGetItem():
+            case rx.TupleGetItem():
                 return self.visit_tuple_getitem_(expr)
-            case GlobalVar():
+            case rx.GlobalVar():
                 return self.visit_global_var_(expr)
-            case ExternFunc():
+            case rx.ExternFunc():
                 return self.visit_extern_func_(expr)
-            case PrimValue():
+            case rx.PrimValue():
                 return self.visit_prim_value_(expr)
-            case StringImm():
+            case rx.StringImm():
                 return self.visit_string_imm_(expr)
-            case DataTypeImm():
+            case rx.DataTypeImm():
                 return self.visit_data_type_imm_(expr)
-            case SeqExpr():
+            case rx.SeqExpr():
                 return self.visit_seq_expr_(expr)
-            case If():
+            case rx.If():
                 return self.visit_if_(expr)
-            case Function():
+            case rx.Function():
                 return self.visit_function_(expr)
-            case Expr():  # a PrimFunc, which only modules contain
+            case rx.Expr():  # a PrimFunc, which only modules contain
                 raise _no_such_kind("a Relax expression", expr)
             case _:
                 assert_never(expr)
 
-    def visit_binding(self, binding: Binding) -> None:
+    def visit_binding(self, binding: rx.Binding) -> None:
         """Call the method for the kind of `binding`."""
         match binding:
-            case VarBinding():
+            case rx.VarBinding():
                 self.visit_var_binding_(binding)
-            case MatchCast():
+            case rx.MatchCast():
                 self.visit_match_cast_(binding)
             case _:
                 raise _no_such_kind("a binding", binding)
 
-    def visit_binding_block(self, block: BindingBlock) -> Any:
+    def visit_binding_block(self, block: rx.BindingBlock) -> Any:
         """The result of the method for the kind of `block`."""
         match block:
-            case DataflowBlock():
+            case rx.DataflowBlock():
                 return self.visit_dataflow_block_(block)
-            case BindingBlock():
+            case rx.BindingBlock():
                 return self.visit_binding_block_(block)
             case _:
                 raise _no_such_kind("a block", block)
 
-    def visit_var_def(self, var: Var) -> Any:
+    def visit_var_def(self, var: rx.Var) -> Any:
         """The result of the method for the kind of `var`, where `var` is defined."""
         match var:
-            case DataflowVar():
+            case rx.DataflowVar():
                 return self.visit_dataflow_var_def_(var)
-            case Var():
+            case rx.Var():
                 return self.visit_var_def_(var)
             case _:
                 raise _no_such_kind("a variable", var)
@@ -151,47 +128,47 @@ class ExprFunctor:
             about=node,
         )
 
-    def visit_constant_(self, op: Constant) -> Any:
+    def visit_constant_(self, op: rx.Constant) -> Any:
         """A tensor literal."""
         self._undefined("visit_constant_", op)
 
-    def visit_tuple_(self, op: Tuple) -> Any:
+    def visit_tuple_(self, op: rx.Tuple) -> Any:
         """A tuple."""
         self._undefined("visit_tuple_", op)
 
-    def visit_var_(self, op: Var) -> Any:
+    def visit_var_(self, op: rx.Var) -> Any:
         """A use of a variable."""
         self._undefined("visit_var_", op)
 
-    def visit_dataflow_var_(self, op: DataflowVar) -> Any:
+    def visit_dataflow_var_(self, op: rx.DataflowVar) -> Any:
         """A use of a variable of a dataflow block."""
         self._undefined("visit_dataflow_var_", op)
 
-    def visit_shape_expr_(self, op: ShapeExpr) -> Any:
+    def visit_shape_expr_(self, op: rx.ShapeExpr) -> Any:
         """A shape value."""
         self._undefined("visit_shape_expr_", op)
 
-    def visit_extern_func_(self, op: ExternFunc) -> Any:
+    def visit_extern_func_(self, op: rx.ExternFunc) -> Any:
         """A packed function."""
         self._undefined("visit_extern_func_", op)
 
-    def visit_global_var_(self, op: GlobalVar) -> Any:
+    def visit_global_var_(self, op: rx.GlobalVar) -> Any:
         """A use of a function of the module."""
         self._undefined("visit_global_var_", op)
 
-    def visit_function_(self, op: Function) -> Any:
+    def visit_function_(self, op: rx.Function) -> Any:
         """A function, global or local."""
         self._undefined("visit_function_", op)
 
-    def visit_call_(self, op: Call) -> Any:
+    def visit_call_(self, op: rx.Call) -> Any:
         """A call."""
         self._undefined("visit_call_", op)
 
-    def visit_seq_expr_(self, op: SeqExpr) -> Any:
+    def visit_seq_expr_(self, op: rx.SeqExpr) -> Any:
         """Blocks with a result."""
         self._undefined("visit_seq_expr_", op)
 
-    def visit_if_(self, op: If) -> Any:
+    def visit_if_(self, op: rx.If) -> Any:
         """A choice of two branches."""
         self._undefined("visit_if_", op)
 
@@ -199,43 +176,43 @@ class ExprFunctor:
         """An operator that is called."""
         self._undefined("visit_op_", op)
 
-    def visit_tuple_getitem_(self, op: TupleGetItem) -> Any:
+    def visit_tuple_getitem_(self, op: rx.TupleGetItem) -> Any:
         """A field of a tuple."""
         self._undefined("visit_tuple_getitem_", op)
 
-    def visit_prim_value_(self, op: PrimValue) -> Any:
+    def visit_prim_value_(self, op: rx.PrimValue) -> Any:
         """A scalar."""
         self._undefined("visit_prim_value_", op)
 
-    def visit_string_imm_(self, op: StringImm) -> Any:
+    def visit_string_imm_(self, op: rx.StringImm) -> Any:
         """A string."""
         self._undefined("visit_string_imm_", op)
 
-    def visit_data_type_imm_(self, op: DataTypeImm) -> Any:
+    def visit_data_type_imm_(self, op: rx.DataTypeImm) -> Any:
         """A datatype."""
         self._undefined("visit_data_type_imm_", op)
 
-    def visit_var_binding_(self, binding: VarBinding) -> None:
+    def visit_var_binding_(self, binding: rx.VarBinding) -> None:
         """A value bound to a variable."""
         self._undefined("visit_var_binding_", binding)
 
-    def visit_match_cast_(self, binding: MatchCast) -> None:
+    def visit_match_cast_(self, binding: rx.MatchCast) -> None:
         """A value checked, and perhaps bound."""
         self._undefined("visit_match_cast_", binding)
 
-    def visit_binding_block_(self, block: BindingBlock) -> Any:
+    def visit_binding_block_(self, block: rx.BindingBlock) -> Any:
         """An ordinary block."""
         self._undefined("visit_binding_block_", block)
 
-    def visit_dataflow_block_(self, block: DataflowBlock) -> Any:
+    def visit_dataflow_block_(self, block: rx.DataflowBlock) -> Any:
         """A dataflow block."""
         self._undefined("visit_dataflow_block_", block)
 
-    def visit_var_def_(self, var: Var) -> Any:
+    def visit_var_def_(self, var: rx.Var) -> Any:
         """The definition of a variable: a parameter, or the left of a binding."""
         self._undefined("visit_var_def_", var)
 
-    def visit_dataflow_var_def_(self, var: DataflowVar) -> Any:
+    def visit_dataflow_var_def_(self, var: rx.DataflowVar) -> Any:
         """The definition of a variable of a dataflow block."""
         self._undefined("visit_dataflow_var_def_", var)
 

@@ -13,37 +13,9 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import rebuild, rewrite
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.normalize import mentions
-from relaxpy.ir.relax.nodes import (
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    DataTypeImm,
-    EnvFunc,
-    Expr,
-    ExternFunc,
-    FuncStructInfo,
-    Function,
-    GlobalVar,
-    Id,
-    If,
-    MatchCast,
-    ObjectStructInfo,
-    PrimValue,
-    SeqExpr,
-    ShapeExpr,
-    StringImm,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, decorated
 
@@ -61,14 +33,14 @@ class PyExprMutator(ExprFunctor):
     def __init__(self, mod: IRModule | None = None) -> None:
         self.builder_ = BlockBuilder(mod, suppress_warnings=True)
         self.builder_.context.assumed = _AS_BEFORE
-        self._remap: dict[Var, Var] = {}
+        self._remap: dict[rx.Var, rx.Var] = {}
 
     @override
-    def visit_expr(self, expr: Expr | Op) -> Any:
+    def visit_expr(self, expr: rx.Expr | Op) -> Any:
         """The result for an expression, in normal form and with its struct info."""
         return self._normalized(super().visit_expr(expr))
 
-    def visit_expr_post_order(self, expr: Expr | Op) -> Any:
+    def visit_expr_post_order(self, expr: rx.Expr | Op) -> Any:
         """The expression over the results for its operands.
 
         The method for a kind of expression uses it before it changes the expression itself.
@@ -81,7 +53,7 @@ class PyExprMutator(ExprFunctor):
     def _normalized(self, result: Any) -> Any:
         if isinstance(result, Op):
             return result
-        if not isinstance(result, Expr):
+        if not isinstance(result, rx.Expr):
             raise MisuseError(
                 f"{type(self).__name__} returned {type(result).__name__} {result!r:.60} for an "
                 "expression, expected an expression",
@@ -89,37 +61,39 @@ class PyExprMutator(ExprFunctor):
             )
         return self.builder_.normalize(result)
 
-    def visit_with_new_scope(self, expr: Expr, params: Sequence[Var] | None = None) -> SeqExpr:
+    def visit_with_new_scope(
+        self, expr: rx.Expr, params: Sequence[rx.Var] | None = None
+    ) -> rx.SeqExpr:
         """The result for the body of a function, with which the scope of `params` ends."""
-        if not isinstance(expr, SeqExpr):
-            expr = SeqExpr((), expr, span=expr.span)
+        if not isinstance(expr, rx.SeqExpr):
+            expr = rx.SeqExpr((), expr, span=expr.span)
         with self.builder_.inner_scope(params):
-            return cast("SeqExpr", self.visit_expr(expr))
+            return cast("rx.SeqExpr", self.visit_expr(expr))
 
-    def set_var_remap(self, vid: Id | Var, var: Var) -> None:
+    def set_var_remap(self, vid: rx.Id | rx.Var, var: rx.Var) -> None:
         """Replace later uses of the variable `vid` by `var`."""
         self._remap[_variable(vid)] = var
 
-    def get_var_remap(self, vid: Id | Var) -> Var:
+    def get_var_remap(self, vid: rx.Id | rx.Var) -> rx.Var:
         """The variable that replaces uses of the variable `vid`: itself unless it was remapped."""
         var = _variable(vid)
         return self._remap.get(var, var)
 
-    def lookup_binding(self, var: Var) -> Expr | None:
+    def lookup_binding(self, var: rx.Var) -> rx.Expr | None:
         """The value that a variable of the new program is bound to, or None for a parameter."""
         return self.builder_.lookup_binding(var)
 
-    def with_struct_info(self, var: Var, struct_info: StructInfo) -> Var:
+    def with_struct_info(self, var: rx.Var, struct_info: rx.StructInfo) -> rx.Var:
         """`var` with this struct info: itself if it has an equal one."""
         return var if var.struct_info == struct_info else replace(var, struct_info=struct_info)
 
-    def _sinfo(self, sinfo: StructInfo) -> StructInfo:
+    def _sinfo(self, sinfo: rx.StructInfo) -> rx.StructInfo:
         """The struct info over the results for its shapes; in a Callable none is of this scope."""
         match sinfo:
-            case TensorStructInfo(shape=shape) if shape is not None:
+            case rx.TensorStructInfo(shape=shape) if shape is not None:
                 new = self.visit_expr(shape)
                 return sinfo if new is shape else replace(sinfo, shape=new)
-            case TupleStructInfo():
+            case rx.TupleStructInfo():
                 fields = sinfo.fields
                 parts = tuple(self._sinfo(f) for f in fields)
                 same = all(map(is_, parts, fields))
@@ -127,10 +101,10 @@ class PyExprMutator(ExprFunctor):
             case _:
                 return sinfo
 
-    def _is_stable(self, sinfo: StructInfo | None) -> bool:
+    def _is_stable(self, sinfo: rx.StructInfo | None) -> bool:
         return sinfo is None or self._sinfo(sinfo) is sinfo
 
-    def _visit_leaf(self, op: Expr | Op) -> Any:
+    def _visit_leaf(self, op: rx.Expr | Op) -> Any:
         return op
 
     visit_constant_ = _visit_leaf
@@ -143,22 +117,22 @@ class PyExprMutator(ExprFunctor):
     visit_data_type_imm_ = _visit_leaf
 
     @override
-    def visit_tuple_(self, op: Tuple) -> Any:
+    def visit_tuple_(self, op: rx.Tuple) -> Any:
         fields = tuple(self.visit_expr(f) for f in op.fields)
         if all(map(is_, fields, op.fields)):
             return op
         return rebuild(op, fields=fields)
 
     @override
-    def visit_var_(self, op: Var) -> Any:
+    def visit_var_(self, op: rx.Var) -> Any:
         return self._remap.get(op, op)
 
     @override
-    def visit_dataflow_var_(self, op: DataflowVar) -> Any:
+    def visit_dataflow_var_(self, op: rx.DataflowVar) -> Any:
         return self.visit_var_(op)
 
     @override
-    def visit_function_(self, op: Function) -> Any:
+    def visit_function_(self, op: rx.Function) -> Any:
         params = tuple(self._parameter(p) for p in op.params)
         body = self.visit_with_new_scope(op.body, params)
         ret = None if op.ret_struct_info is None else self._sinfo(op.ret_struct_info)
@@ -171,14 +145,14 @@ class PyExprMutator(ExprFunctor):
             ret = ret if fits else actual
         return rebuild(op, params=params, body=body, ret_struct_info=ret)
 
-    def _parameter(self, param: Var) -> Var:
-        new: Var = self.visit_var_def(param)
+    def _parameter(self, param: rx.Var) -> rx.Var:
+        new: rx.Var = self.visit_var_def(param)
         if new is not param:
             self._remap[param] = new
         return new
 
     @override
-    def visit_call_(self, op: Call) -> Any:
+    def visit_call_(self, op: rx.Call) -> Any:
         callee = self.visit_expr(op.op)
         sinfos = tuple(self._sinfo(i) for i in op.sinfo_args)
         args = tuple(self.visit_expr(a) for a in op.args)
@@ -190,12 +164,12 @@ class PyExprMutator(ExprFunctor):
         ):
             return op
         new = rebuild(op, op=callee, args=args, sinfo_args=sinfos)
-        if isinstance(callee, GlobalVar) and op.struct_info is not None:
+        if isinstance(callee, rx.GlobalVar) and op.struct_info is not None:
             return new.with_struct_info(self._sinfo(op.struct_info))
         return new
 
     @override
-    def visit_seq_expr_(self, op: SeqExpr) -> Any:
+    def visit_seq_expr_(self, op: rx.SeqExpr) -> Any:
         with self.builder_.inner_scope():
             blocks, body = self._sequence(op)
         blocks = [b for b in blocks if b.bindings]
@@ -208,9 +182,9 @@ class PyExprMutator(ExprFunctor):
             return op
         return rebuild(op, blocks=tuple(blocks), body=body)
 
-    def _sequence(self, op: SeqExpr) -> tuple[list[BindingBlock], Expr]:
+    def _sequence(self, op: rx.SeqExpr) -> tuple[list[rx.BindingBlock], rx.Expr]:
         bb = self.builder_
-        blocks: list[BindingBlock] = []
+        blocks: list[rx.BindingBlock] = []
         for block in op.blocks:
             new = self.visit_binding_block(block)
             blocks += (*bb.take_preceding_blocks(), new)
@@ -221,7 +195,7 @@ class PyExprMutator(ExprFunctor):
         return blocks, body
 
     @override
-    def visit_if_(self, op: If) -> Any:
+    def visit_if_(self, op: rx.If) -> Any:
         cond = self.visit_expr(op.cond)
         true_branch = self.visit_with_new_scope(op.true_branch)
         false_branch = self.visit_with_new_scope(op.false_branch)
@@ -235,30 +209,30 @@ class PyExprMutator(ExprFunctor):
         return rebuild(op, cond=cond, true_branch=true_branch, false_branch=false_branch)
 
     @override
-    def visit_tuple_getitem_(self, op: TupleGetItem) -> Any:
+    def visit_tuple_getitem_(self, op: rx.TupleGetItem) -> Any:
         value = self.visit_expr(op.tuple_value)
         return op if value is op.tuple_value else rebuild(op, tuple_value=value)
 
     @override
-    def visit_var_binding_(self, binding: VarBinding) -> None:
+    def visit_var_binding_(self, binding: rx.VarBinding) -> None:
         value = self.visit_expr(binding.value)
         var = self.visit_var_def(binding.var)
         if var is not binding.var or value is not binding.value:
-            if not isinstance(value, GlobalVar):
+            if not isinstance(value, rx.GlobalVar):
                 var = self.with_struct_info(var, self.builder_.struct_info_of(value))
             value = self._with_own_variable(value, binding.var, var)
             binding = self._changed(binding, replace(binding, var=var, value=value))
         self._emit(binding)
 
-    def _with_own_variable(self, value: Expr, old: Var, new: Var) -> Expr:
+    def _with_own_variable(self, value: rx.Expr, old: rx.Var, new: rx.Var) -> rx.Expr:
         """The value; in a local function that calls itself, with the new variable (SC-4)."""
-        if new is old or not isinstance(value, Function) or not mentions(value, old):
+        if new is old or not isinstance(value, rx.Function) or not mentions(value, old):
             return value
-        called = cast("Function", rewrite(value, lambda node: new if node is old else None))
+        called = cast("rx.Function", rewrite(value, lambda node: new if node is old else None))
         return self.builder_.normalize_function(called)
 
     @override
-    def visit_match_cast_(self, binding: MatchCast) -> None:
+    def visit_match_cast_(self, binding: rx.MatchCast) -> None:
         value = self.visit_expr(binding.value)
         sinfo = self._sinfo(binding.struct_info)
         var = None if binding.var is None else self.visit_var_def(binding.var)
@@ -274,7 +248,7 @@ class PyExprMutator(ExprFunctor):
             self._remap[old.var] = self._remap[new.var] = new.var
         return new
 
-    def _emit(self, binding: VarBinding | MatchCast) -> None:
+    def _emit(self, binding: rx.VarBinding | rx.MatchCast) -> None:
         bound = self.builder_.emit_normalized(binding)
         if bound is not None and binding.var is not None and bound is not binding.var:
             for old, new in list(self._remap.items()):
@@ -283,62 +257,64 @@ class PyExprMutator(ExprFunctor):
             self._remap[binding.var] = bound
 
     @override
-    def visit_binding_block_(self, block: BindingBlock) -> BindingBlock:
+    def visit_binding_block_(self, block: rx.BindingBlock) -> rx.BindingBlock:
         self.builder_._begin_binding_block(block)
         for binding in block.bindings:
             self.visit_binding(binding)
         return self.builder_._end_block()
 
     @override
-    def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
+    def visit_dataflow_block_(self, block: rx.DataflowBlock) -> rx.BindingBlock:
         self.builder_._begin_dataflow_block(block)
         for binding in block.bindings:
             self.visit_binding(binding)
         return self.builder_._end_block()
 
     @override
-    def visit_var_def_(self, var: Var) -> Any:
+    def visit_var_def_(self, var: rx.Var) -> Any:
         if var.struct_info is None:
             return var
         sinfo = self._sinfo(var.struct_info)
         return var if sinfo is var.struct_info else replace(var, struct_info=sinfo)
 
     @override
-    def visit_dataflow_var_def_(self, var: DataflowVar) -> Any:
-        new: Var = self.visit_var_def_(var)
-        if isinstance(new, DataflowVar):
+    def visit_dataflow_var_def_(self, var: rx.DataflowVar) -> Any:
+        new: rx.Var = self.visit_var_def_(var)
+        if isinstance(new, rx.DataflowVar):
             return new
-        return DataflowVar(new.name_hint, new.struct_info, new.span)
+        return rx.DataflowVar(new.name_hint, new.struct_info, new.span)
 
 
-def _as_before(call: Call, context: object) -> StructInfo:
-    return call.struct_info or ObjectStructInfo()
+def _as_before(call: rx.Call, context: object) -> rx.StructInfo:
+    return call.struct_info or rx.ObjectStructInfo()
 
 
-_AS_BEFORE = FuncStructInfo.opaque_func(derive_func=EnvFunc("as before", _as_before), purity=True)
+_AS_BEFORE = rx.FuncStructInfo.opaque_func(
+    derive_func=rx.EnvFunc("as before", _as_before), purity=True
+)
 
 
-def _variable(vid: Id | Var) -> Var:
-    return vid.var if isinstance(vid, Id) else vid
+def _variable(vid: rx.Id | rx.Var) -> rx.Var:
+    return vid.var if isinstance(vid, rx.Id) else vid
 
 
 _DEFAULTS: Mapping[type, Callable[[PyExprMutator, Any], Any]] = {
-    Constant: PyExprMutator.visit_constant_,
-    Tuple: PyExprMutator.visit_tuple_,
-    Var: PyExprMutator.visit_var_,
-    DataflowVar: PyExprMutator.visit_var_,
-    ShapeExpr: PyExprMutator.visit_shape_expr_,
-    ExternFunc: PyExprMutator.visit_extern_func_,
-    GlobalVar: PyExprMutator.visit_global_var_,
-    Function: PyExprMutator.visit_function_,
-    Call: PyExprMutator.visit_call_,
-    SeqExpr: PyExprMutator.visit_seq_expr_,
-    If: PyExprMutator.visit_if_,
+    rx.Constant: PyExprMutator.visit_constant_,
+    rx.Tuple: PyExprMutator.visit_tuple_,
+    rx.Var: PyExprMutator.visit_var_,
+    rx.DataflowVar: PyExprMutator.visit_var_,
+    rx.ShapeExpr: PyExprMutator.visit_shape_expr_,
+    rx.ExternFunc: PyExprMutator.visit_extern_func_,
+    rx.GlobalVar: PyExprMutator.visit_global_var_,
+    rx.Function: PyExprMutator.visit_function_,
+    rx.Call: PyExprMutator.visit_call_,
+    rx.SeqExpr: PyExprMutator.visit_seq_expr_,
+    rx.If: PyExprMutator.visit_if_,
     Op: PyExprMutator.visit_op_,
-    TupleGetItem: PyExprMutator.visit_tuple_getitem_,
-    PrimValue: PyExprMutator.visit_prim_value_,
-    StringImm: PyExprMutator.visit_string_imm_,
-    DataTypeImm: PyExprMutator.visit_data_type_imm_,
+    rx.TupleGetItem: PyExprMutator.visit_tuple_getitem_,
+    rx.PrimValue: PyExprMutator.visit_prim_value_,
+    rx.StringImm: PyExprMutator.visit_string_imm_,
+    rx.DataTypeImm: PyExprMutator.visit_data_type_imm_,
 }
 
 

@@ -7,23 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from typing_extensions import override
 
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import (
-    BindingBlock,
-    Call,
-    DataflowVar,
-    Expr,
-    Function,
-    If,
-    MatchCast,
-    SeqExpr,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, decorated
 
 if TYPE_CHECKING:
@@ -39,25 +23,25 @@ class PyExprVisitor(ExprFunctor):
     """
 
     @override
-    def visit_expr(self, expr: Expr | Op) -> None:
+    def visit_expr(self, expr: rx.Expr | Op) -> None:
         """Visit an expression of any kind."""
         super().visit_expr(expr)
 
     def visit_span(self, span: Span | None) -> None:
         """Visit the position of a node."""
 
-    def _visit_sinfo(self, sinfo: StructInfo | None) -> None:
+    def _visit_sinfo(self, sinfo: rx.StructInfo | None) -> None:
         """Visit the expressions in a struct info; in a Callable none is of this scope."""
         match sinfo:
-            case TensorStructInfo(shape=shape) if shape is not None:
+            case rx.TensorStructInfo(shape=shape) if shape is not None:
                 self.visit_expr(shape)
-            case TupleStructInfo():
+            case rx.TupleStructInfo():
                 for field in sinfo.fields:
                     self._visit_sinfo(field)
             case _:
                 pass
 
-    def _visit_leaf(self, op: Expr) -> None:
+    def _visit_leaf(self, op: rx.Expr) -> None:
         self.visit_span(op.span)
 
     visit_constant_ = _visit_leaf
@@ -69,30 +53,30 @@ class PyExprVisitor(ExprFunctor):
     visit_data_type_imm_ = _visit_leaf
 
     @override
-    def visit_tuple_(self, op: Tuple) -> None:
+    def visit_tuple_(self, op: rx.Tuple) -> None:
         self.visit_span(op.span)
         for field in op.fields:
             self.visit_expr(field)
         self._visit_sinfo(op.struct_info)
 
     @override
-    def visit_var_(self, op: Var) -> None:
+    def visit_var_(self, op: rx.Var) -> None:
         self.visit_span(op.span)
         self._visit_sinfo(op.struct_info)
 
     @override
-    def visit_dataflow_var_(self, op: DataflowVar) -> None:
+    def visit_dataflow_var_(self, op: rx.DataflowVar) -> None:
         self.visit_var_(op)
 
     @override
-    def visit_function_(self, op: Function) -> None:
+    def visit_function_(self, op: rx.Function) -> None:
         self.visit_span(op.span)
         for param in op.params:
             self.visit_var_def(param)
         self.visit_expr(op.body)
 
     @override
-    def visit_call_(self, op: Call) -> None:
+    def visit_call_(self, op: rx.Call) -> None:
         self.visit_span(op.span)
         self.visit_expr(op.op)
         for sinfo in op.sinfo_args:
@@ -102,7 +86,7 @@ class PyExprVisitor(ExprFunctor):
         self._visit_sinfo(op.struct_info)
 
     @override
-    def visit_seq_expr_(self, op: SeqExpr) -> None:
+    def visit_seq_expr_(self, op: rx.SeqExpr) -> None:
         self.visit_span(op.span)
         for block in op.blocks:
             self.visit_binding_block(block)
@@ -110,7 +94,7 @@ class PyExprVisitor(ExprFunctor):
         self._visit_sinfo(op.struct_info)
 
     @override
-    def visit_if_(self, op: If) -> None:
+    def visit_if_(self, op: rx.If) -> None:
         self.visit_span(op.span)
         self.visit_expr(op.cond)
         self.visit_expr(op.true_branch)
@@ -122,36 +106,36 @@ class PyExprVisitor(ExprFunctor):
         pass
 
     @override
-    def visit_tuple_getitem_(self, op: TupleGetItem) -> None:
+    def visit_tuple_getitem_(self, op: rx.TupleGetItem) -> None:
         self.visit_span(op.span)
         self.visit_expr(op.tuple_value)
         self._visit_sinfo(op.struct_info)
 
     @override
-    def visit_var_binding_(self, binding: VarBinding) -> None:
+    def visit_var_binding_(self, binding: rx.VarBinding) -> None:
         self.visit_expr(binding.value)
         self.visit_var_def(binding.var)
 
     @override
-    def visit_match_cast_(self, binding: MatchCast) -> None:
+    def visit_match_cast_(self, binding: rx.MatchCast) -> None:
         self.visit_expr(binding.value)
         self._visit_sinfo(binding.struct_info)
         if binding.var is not None:
             self.visit_var_def(binding.var)
 
     @override
-    def visit_binding_block_(self, block: BindingBlock) -> None:
+    def visit_binding_block_(self, block: rx.BindingBlock) -> None:
         for binding in block.bindings:
             self.visit_binding(binding)
 
     visit_dataflow_block_ = visit_binding_block_
 
     @override
-    def visit_var_def_(self, var: Var) -> None:
+    def visit_var_def_(self, var: rx.Var) -> None:
         self.visit_span(var.span)
 
     @override
-    def visit_dataflow_var_def_(self, var: DataflowVar) -> None:
+    def visit_dataflow_var_def_(self, var: rx.DataflowVar) -> None:
         self.visit_var_def_(var)
 
 

@@ -9,21 +9,8 @@ from typing_extensions import override
 from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError, TransformError, counted
 from relaxpy.ir.core.traverse import rebuild, rename
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Function,
-    GlobalVar,
-    MatchCast,
-    SeqExpr,
-    StructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility
 from relaxpy.ir.relax.rewrite.arguments import in_place_of_parameters
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
@@ -31,7 +18,9 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
 
 
-def inline_functions(func: Function, function_map: Mapping[GlobalVar | str, Function]) -> Function:
+def inline_functions(
+    func: rx.Function, function_map: Mapping[rx.GlobalVar | str, rx.Function]
+) -> rx.Function:
     """`func` with the bodies of the functions in place of calls of them, at every depth.
 
     An ordinary block in a body splits the dataflow block of the call. If an argument is not known
@@ -42,12 +31,12 @@ def inline_functions(func: Function, function_map: Mapping[GlobalVar | str, Func
             function.
         TransformError: a function would be inlined into itself.
     """
-    table: dict[str, Function] = {}
+    table: dict[str, rx.Function] = {}
     for key, callee in function_map.items():
         name = key if isinstance(key, str) else key.name_hint
         if name in table:
             raise MisuseError(f"function {name} occurs twice in function_map")
-        if not isinstance(callee, Function):
+        if not isinstance(callee, rx.Function):
             raise MisuseError(f"{name} is not a Relax function, but {type(callee).__name__}")
         table[name] = _derived(callee)
     func = _derived(func)
@@ -55,33 +44,33 @@ def inline_functions(func: Function, function_map: Mapping[GlobalVar | str, Func
     return func if after is func else _derived(after)
 
 
-def _derived(func: Function) -> Function:
+def _derived(func: rx.Function) -> rx.Function:
     return PyExprMutator().builder_.normalize_function(func)
 
 
 class _Inliner(BindingRewriter):
     """Replaces calls by the bodies of the functions in `table`; `open` are being inlined."""
 
-    def __init__(self, table: Mapping[str, Function]) -> None:
+    def __init__(self, table: Mapping[str, rx.Function]) -> None:
         super().__init__()
         self.table = table
         self.open: list[str] = []
 
     @override
-    def sequence(self, seq: SeqExpr) -> SeqExpr:
+    def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         after = super().sequence(seq)
         return after if after is seq else _with_outputs(after)
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
+        if not isinstance(call, rx.Call) or not isinstance(call.op, rx.GlobalVar):
             return None
         name = call.op.name_hint
         return self._inlined(name, call, binding, type(block)) if name in self.table else None
 
     def _inlined(
-        self, name: str, call: Call, binding: Binding, kind: type[BindingBlock]
+        self, name: str, call: rx.Call, binding: rx.Binding, kind: type[rx.BindingBlock]
     ) -> Rewritten:
         """The blocks of a copy of the function; the last one binds the result of the call."""
         if name in self.open:
@@ -106,37 +95,37 @@ class _Inliner(BindingRewriter):
         if declared is not None:
             declared = replace_variables(declared, images)
         body = rebuild(body, blocks=blocks)
-        if isinstance(binding, VarBinding) and declared is None and body.body in _bound(body):
+        if isinstance(binding, rx.VarBinding) and declared is None and body.body in _bound(body):
             body = rename(body, {body.body: binding.var})  # now, while the body is short
         self.open.append(name)
         body = super().sequence(body)
         self.open.pop()
-        if issubclass(kind, DataflowBlock) and all(isinstance(b, kind) for b in body.blocks):
+        if issubclass(kind, rx.DataflowBlock) and all(isinstance(b, kind) for b in body.blocks):
             outputs = {
-                var: DataflowVar(var.name_hint, var.struct_info, var.span)
+                var: rx.DataflowVar(var.name_hint, var.struct_info, var.span)
                 for var in _bound(body)
-                if not isinstance(var, DataflowVar) and var is not binding.var
+                if not isinstance(var, rx.DataflowVar) and var is not binding.var
             }
             body = rename(body, outputs) if outputs else body
         result = body.body
         if declared is not None:
-            if isinstance(binding, VarBinding):
-                last = MatchCast(binding.var, result, declared, binding.span)
+            if isinstance(binding, rx.VarBinding):
+                last = rx.MatchCast(binding.var, result, declared, binding.span)
                 return [*body.blocks, kind((last,))]
-            check = MatchCast(None, result, declared, binding.span)
+            check = rx.MatchCast(None, result, declared, binding.span)
             return [*body.blocks, kind((check, replace(binding, value=result)))]
         if result is binding.var:
             return body.blocks
         return [*body.blocks, kind((replace(binding, value=result),))]
 
 
-def _bound(seq: SeqExpr) -> set[Var]:
+def _bound(seq: rx.SeqExpr) -> set[rx.Var]:
     """The variables that a sequence binds itself."""
     bindings = (binding for block in seq.blocks for binding in block.bindings)
     return {binding.var for binding in bindings if binding.var is not None}
 
 
-def unproved_result(func: Function) -> StructInfo | None:
+def unproved_result(func: rx.Function) -> rx.StructInfo | None:
     """The result annotation, if a call must check that the body satisfies it (FN-8)."""
     actual, declared = func.body.struct_info, func.ret_struct_info
     if actual is None or declared is None:
@@ -145,15 +134,15 @@ def unproved_result(func: Function) -> StructInfo | None:
     return None if known else declared
 
 
-def _with_outputs(seq: SeqExpr) -> SeqExpr:
+def _with_outputs(seq: rx.SeqExpr) -> rx.SeqExpr:
     """The sequence with a Var for each DataflowVar that is used outside its block."""
-    home: dict[Var, int] = {}
+    home: dict[rx.Var, int] = {}
     for index, block in enumerate(seq.blocks):
         for binding in block.bindings:
-            if isinstance(binding.var, DataflowVar):
-                home[binding.var] = index if isinstance(block, DataflowBlock) else -1
+            if isinstance(binding.var, rx.DataflowVar):
+                home[binding.var] = index if isinstance(block, rx.DataflowBlock) else -1
     outputs = {var for var, index in home.items() if index == -1}
     for index, block in enumerate(seq.blocks):
         outputs.update(v for v in occurring_vars(block) if home.get(v, index) != index)
     outputs.update(v for v in occurring_vars(seq.body) if v in home)
-    return rename(seq, {v: Var(v.name_hint, v.struct_info, v.span) for v in outputs})
+    return rename(seq, {v: rx.Var(v.name_hint, v.struct_info, v.span) for v in outputs})

@@ -12,27 +12,15 @@ from typing_extensions import override
 from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    If,
-    MatchCast,
-    SeqExpr,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.rewrite.replace import replace_variables
 
-E = TypeVar("E", bound=Expr)
+E = TypeVar("E", bound=rx.Expr)
 N = TypeVar("N", bound=Node)
-Rewritten: TypeAlias = Binding | Expr | Iterable[Binding | BindingBlock] | None
-Step: TypeAlias = Callable[[Binding, BindingBlock], Rewritten]
+Rewritten: TypeAlias = rx.Binding | rx.Expr | Iterable[rx.Binding | rx.BindingBlock] | None
+Step: TypeAlias = Callable[[rx.Binding, rx.BindingBlock], Rewritten]
 
 
 class BindingRewriter:
@@ -46,10 +34,10 @@ class BindingRewriter:
 
     def __init__(self) -> None:
         self._images: dict[Node, Node] = {}
-        self._values: dict[Expr, Expr] = {}
-        self._originals: dict[Var, Var] = {}
+        self._values: dict[rx.Expr, rx.Expr] = {}
+        self._originals: dict[rx.Var, rx.Var] = {}
 
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         """What replaces a binding of `block`, whose branches or body are rewritten already.
 
         None or the binding itself keeps it. An expression is the new value of the variable: a leaf
@@ -58,7 +46,7 @@ class BindingRewriter:
         """
         return None
 
-    def original_of(self, var: Var) -> Var:
+    def original_of(self, var: rx.Var) -> rx.Var:
         """The variable of the program before rewriting that a variable in `step` stands for.
 
         A variable is replaced where its struct info mentions others that are replaced. Tables of
@@ -66,19 +54,19 @@ class BindingRewriter:
         """
         return self._originals.get(var, var)
 
-    def value_of(self, expr: Expr) -> Expr | None:
-        """The value that a variable is bound to, if all that it mentions is visible here."""
+    def value_of(self, expr: rx.Expr) -> rx.Expr | None:
+        """The definition of a variable, if its operands are in scope."""
         return self._values.get(expr)
 
     def expr(self, expr: E) -> E:
         """The expression after rewriting of the sequences directly in it, and those in them."""
-        new: Expr = expr
+        new: rx.Expr = expr
         match expr:
-            case SeqExpr():
+            case rx.SeqExpr():
                 new = self.sequence(expr)
-            case Function():
+            case rx.Function():
                 new = self.function(expr)
-            case If(true_branch=yes, false_branch=no):
+            case rx.If(true_branch=yes, false_branch=no):
                 new = _with_operands(
                     expr, true_branch=self.sequence(yes), false_branch=self.sequence(no)
                 )
@@ -86,11 +74,11 @@ class BindingRewriter:
                 pass
         return cast("E", new)
 
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         """The function with its body rewritten."""
         return _with_operands(func, body=self.sequence(func.body))
 
-    def sequence(self, seq: SeqExpr) -> SeqExpr:
+    def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         """The sequence after rewriting, with neighbouring blocks of one kind joined."""
         blocks = [new for block in seq.blocks for new in self.block(block)]
         body = self._with_images(seq.body)
@@ -98,25 +86,27 @@ class BindingRewriter:
             return rebuild(seq, blocks=tuple(joined(blocks)), body=body)
         return _with_operands(seq, body=body)
 
-    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
         """The blocks that replace a block: itself if none of its bindings changes."""
-        blocks: list[BindingBlock] = []
-        run: list[Binding] = []
+        blocks: list[rx.BindingBlock] = []
+        run: list[rx.Binding] = []
         for binding in block.bindings:
             for new in self.binding(binding, block):
-                if isinstance(new, BindingBlock):
+                if isinstance(new, rx.BindingBlock):
                     blocks += [replace(block, bindings=tuple(run)), new]
                     run = []
                 else:
                     run.append(new)
-                    if isinstance(new, VarBinding):
+                    if isinstance(new, rx.VarBinding):
                         self._values[new.var] = new.value
-        if isinstance(block, DataflowBlock):
+        if isinstance(block, rx.DataflowBlock):
             for binding in block.bindings:
                 self._values.pop(binding.var, None)  # type: ignore[arg-type]
         return [*blocks, with_bindings(block, run)]
 
-    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
+    def binding(
+        self, binding: rx.Binding, block: rx.BindingBlock
+    ) -> Iterable[rx.Binding | rx.BindingBlock]:
         """What replaces a binding: its value is rewritten, and then `step` decides."""
         seen = self._with_images(binding)
         if binding.var is not None and seen.var is not None and seen.var is not binding.var:
@@ -128,11 +118,11 @@ class BindingRewriter:
         new = self.step(seen, block)
         if new is None:
             return (seen,)
-        if isinstance(new, (VarBinding, MatchCast)):
+        if isinstance(new, (rx.VarBinding, rx.MatchCast)):
             return (new,)
-        if not isinstance(new, Expr):
+        if not isinstance(new, rx.Expr):
             return new
-        if not isinstance(seen, VarBinding) or not is_leaf(new) or _outlives(seen.var, new):
+        if not isinstance(seen, rx.VarBinding) or not is_leaf(new) or _outlives(seen.var, new):
             return (replace(seen, value=new),)
         self._images[seen.var] = new
         if seen is not binding and binding.var is not None:
@@ -150,7 +140,7 @@ class _Steps(BindingRewriter):
         self._step = step
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         return self._step(binding, block)
 
 
@@ -162,30 +152,30 @@ def map_bindings(expr: E, step: Step) -> E:
     return _Steps(step).expr(expr)
 
 
-def _outlives(var: Var, leaf: Expr) -> bool:
+def _outlives(var: rx.Var, leaf: rx.Expr) -> bool:
     """Whether a variable is visible where one that a leaf mentions no longer is (SC-7)."""
-    return not isinstance(var, DataflowVar) and any(
-        isinstance(used, DataflowVar) for used in occurring_vars(leaf)
+    return not isinstance(var, rx.DataflowVar) and any(
+        isinstance(used, rx.DataflowVar) for used in occurring_vars(leaf)
     )
 
 
-def _with_operands(expr: E, **operands: Expr) -> E:
+def _with_operands(expr: E, **operands: rx.Expr) -> E:
     """`expr` with these operands: itself if it has them already."""
     same = all(operand is getattr(expr, name) for name, operand in operands.items())
     return expr if same else rebuild(expr, **operands)
 
 
-def with_bindings(block: BindingBlock, bindings: Sequence[Binding]) -> BindingBlock:
+def with_bindings(block: rx.BindingBlock, bindings: Sequence[rx.Binding]) -> rx.BindingBlock:
     """`block` with these bindings: itself if it has them already."""
     same = len(bindings) == len(block.bindings) and all(map(is_, bindings, block.bindings))
     return block if same else replace(block, bindings=tuple(bindings))
 
 
-def joined(blocks: Iterable[BindingBlock]) -> list[BindingBlock]:
+def joined(blocks: Iterable[rx.BindingBlock]) -> list[rx.BindingBlock]:
     """The blocks that are not empty, neighbours merged (NF-8, NF-9, NF-10, NF-11)."""
     filled = [block for block in blocks if block.bindings]
-    result: list[BindingBlock] = []
-    for _, group in groupby(filled, lambda block: isinstance(block, DataflowBlock)):
+    result: list[rx.BindingBlock] = []
+    for _, group in groupby(filled, lambda block: isinstance(block, rx.DataflowBlock)):
         first, *others = group
         bindings = [b for block in (first, *others) for b in block.bindings]
         result.append(replace(first, bindings=tuple(bindings)) if others else first)

@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from relaxpy.dataclass import replace
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
+from relaxpy.ir.relax import nodes as rx
 
 
 class PrecedingBindings:
@@ -22,26 +12,32 @@ class PrecedingBindings:
     The variables are named like that of the binding, and calls without a position have its.
     """
 
-    def __init__(self, binding: Binding, block: BindingBlock) -> None:
+    def __init__(self, binding: rx.Binding, block: rx.BindingBlock) -> None:
         self.binding = binding
-        self.bindings: list[Binding] = []
-        self._kind = DataflowVar if isinstance(block, DataflowBlock) else Var
+        self.bindings: list[rx.Binding] = []
+        self._kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
         self.name = "lv" if binding.var is None else binding.var.name_hint
 
-    def bound(self, value: Expr, suffix: str = "") -> Var:
+    def bound(self, value: rx.Expr, suffix: str = "") -> rx.Var:
         """A new variable that is bound to a value; the value itself if it is a variable."""
-        if isinstance(value, Var):
+        if isinstance(value, rx.Var):
             return value
         var = self._kind(self.name + suffix, value.struct_info)
-        self.bindings.append(VarBinding(var, self.located(value), self.binding.span))
+        self.bindings.append(rx.VarBinding(var, self.located(value), self.binding.span))
         return var
 
-    def ended(self, value: Expr) -> list[Binding]:
+    def cast(self, name: str, value: rx.Expr, sinfo: rx.StructInfo) -> rx.Var:
+        """A new variable of this name for a value that is cast to struct info."""
+        var = self._kind(name, sinfo)
+        self.bindings.append(rx.MatchCast(var, value, sinfo, self.binding.span))
+        return var
+
+    def ended(self, value: rx.Expr) -> list[rx.Binding]:
         """All bindings, and after them that of the value to the variable of the program."""
         return [*self.bindings, replace(self.binding, value=self.located(value))]
 
-    def located(self, value: Expr) -> Expr:
+    def located(self, value: rx.Expr) -> rx.Expr:
         """The value with the position of what it replaces, unless it has one."""
-        if not isinstance(value, (Call, TupleGetItem)) or value.span is not None:
+        if not isinstance(value, (rx.Call, rx.TupleGetItem)) or value.span is not None:
             return value
         return replace(value, span=self.binding.value.span or self.binding.span)

@@ -8,27 +8,17 @@ from typing import TypeVar
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
 from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
 from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    DataflowBlock,
-    Expr,
-    Function,
-    If,
-    MatchCast,
-    SeqExpr,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
 from relaxpy.ir.tir import expr as tir
 
-E = TypeVar("E", bound=Expr)
-Keep = Callable[[Binding], bool]
+E = TypeVar("E", bound=rx.Expr)
+Keep = Callable[[rx.Binding], bool]
 
 
 @user_facing
@@ -39,61 +29,61 @@ def remove_all_unused(func: E) -> E:
     calls (PU-5). Empty blocks are removed, and the blocks next to them are merged (NF-8, NF-9,
     NF-11).
     """
-    expect(func, Expr)
-    return without_unused(func, lambda binding: isinstance(binding, MatchCast))
+    expect(func, rx.Expr)
+    return without_unused(func, lambda binding: isinstance(binding, rx.MatchCast))
 
 
 def without_unused(
-    expr: E, keep: Keep, has_effect: Callable[[Expr], bool] = makes_impure_call
+    expr: E, keep: Keep, has_effect: Callable[[rx.Expr], bool] = makes_impure_call
 ) -> E:
     """`expr` without bindings that nothing uses, except for impure calls and those to `keep`."""
     needed = needed_bindings(expr, keep, has_effect)
     return map_bindings(expr, lambda binding, _: None if _key(binding) in needed else ())
 
 
-def _key(binding: Binding) -> Var | Binding:
+def _key(binding: rx.Binding) -> rx.Var | rx.Binding:
     """What identifies a binding: its variable, or else the cast itself."""
     return binding if binding.var is None else binding.var
 
 
 def needed_bindings(
-    root: Expr,
+    root: rx.Expr,
     keep: Keep = lambda _: False,
-    has_effect: Callable[[Expr], bool] = makes_impure_call,
-) -> set[Var | Binding]:
+    has_effect: Callable[[rx.Expr], bool] = makes_impure_call,
+) -> set[rx.Var | rx.Binding]:
     """The variables that results, effects and bindings to `keep` depend on, and the other casts.
 
     A cast is also needed for the shape variables that it binds (OPT-9).
     """
-    needed: set[Var | Binding] = set()
-    used: set[Var] = set()
-    binders: dict[Var, list[Binding]] = {}
+    needed: set[rx.Var | rx.Binding] = set()
+    used: set[rx.Var] = set()
+    binders: dict[rx.Var, list[rx.Binding]] = {}
     casts = _casts_by_shape_var(root)
     waiting: list[Node] = [root]
     while waiting:
         node = waiting.pop()
         match node:
-            case Var():
+            case rx.Var():
                 if node not in used:
                     used.add(node)
                     waiting += (*occurring_vars(node), *binders.get(node, ()))
-            case VarBinding() | MatchCast():
+            case rx.VarBinding() | rx.MatchCast():
                 if _key(node) not in needed:
                     needed.add(_key(node))
                     waiting += binding_operands(node)
-            case SeqExpr(blocks=blocks, body=body):
+            case rx.SeqExpr(blocks=blocks, body=body):
                 waiting.append(body)
                 for block in blocks:
                     for binding in block.bindings:
                         if binding.var is not None:
                             binders.setdefault(binding.var, []).append(binding)
-                        dataflow = isinstance(block, DataflowBlock)
+                        dataflow = isinstance(block, rx.DataflowBlock)
                         effects = not dataflow and has_effect(binding.value)
                         if binding.var in used or effects or keep(binding):
                             waiting.append(binding)
-            case If(cond=cond, true_branch=yes, false_branch=no):
+            case rx.If(cond=cond, true_branch=yes, false_branch=no):
                 waiting += (cond, yes, no)
-            case Function(params=params, body=body, ret_struct_info=ret):
+            case rx.Function(params=params, body=body, ret_struct_info=ret):
                 waiting += (*params, body) if ret is None else (*params, ret, body)
             case _:
                 waiting += occurring_vars(node)
@@ -103,16 +93,16 @@ def needed_bindings(
     return needed | used
 
 
-def _casts_by_shape_var(root: Expr) -> dict[tir.Var, list[MatchCast]]:
+def _casts_by_shape_var(root: rx.Expr) -> dict[tir.Var, list[rx.MatchCast]]:
     """The casts that may bind each shape variable that is not bound by a parameter."""
-    casts: dict[tir.Var, list[MatchCast]] = {}
+    casts: dict[tir.Var, list[rx.MatchCast]] = {}
     nodes = list(walk(root))
     for node in nodes:
-        if isinstance(node, MatchCast):
+        if isinstance(node, rx.MatchCast):
             for var in definable_shape_vars(node.struct_info):
                 casts.setdefault(var, []).append(node)
     for node in nodes if casts else ():
-        if isinstance(node, Function):
+        if isinstance(node, rx.Function):
             for param in node.params:
                 if param.struct_info is not None:
                     for var in definable_shape_vars(param.struct_info):

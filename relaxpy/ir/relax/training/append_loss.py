@@ -11,20 +11,9 @@ from relaxpy.errors import MisuseError, TransformError, counted
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    GlobalVar,
-    SeqExpr,
-    TensorStructInfo,
-    Tuple,
-    Var,
-)
 from relaxpy.ir.relax.rewrite.arguments import in_place_of_parameters
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
 from relaxpy.ir.relax.transform.find_function import find_function, name_of_function
@@ -39,46 +28,6 @@ class AppendLoss(Pass):
     `<func_name>_loss`, returns the loss, and in a tuple with it the other results of the function.
     Both bodies are one DataflowBlock, and so is the new one.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")
-            ) -> R.Tensor((2, 4), "float32"):
-                with R.dataflow():
-                    out = R.matmul(x, w)
-                    R.output(out)
-                return out
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")
-            ) -> R.Tensor((2, 4), "float32"):
-                with R.dataflow():
-                    out = R.matmul(x, w)
-                    R.output(out)
-                return out
-
-            @R.function
-            def main_loss(
-                x: R.Tensor((2, 4), "float32"),
-                w: R.Tensor((4, 4), "float32"),
-                targets: R.Tensor((2, 4), "float32"),
-            ):
-                with R.dataflow():
-                    out = R.matmul(x, w)
-                    lv = R.subtract(out, targets)
-                    lv1 = R.multiply(lv, lv)
-                    loss = R.mean(lv1)
-                    R.output(loss)
-                return loss
-
-        out = Before["main"].ret_struct_info
-        relax.training.AppendLoss("main", relax.training.loss.MSELoss()(out, out))
-
     Errors:
         UnknownNameError (also KeyError, ValueError): the module has no such function.
         MisuseError (also TypeError): an option has another type.
@@ -86,20 +35,19 @@ class AppendLoss(Pass):
         TransformError: one of the functions has another form, or the loss takes fewer results, or
             is not a float of rank 0.
         StructInfoError: a result does not fit the parameter of the loss.
-
     """
 
-    func_name: str | GlobalVar
-    loss_function: Function
+    func_name: str | rx.GlobalVar
+    loss_function: rx.Function
     num_backbone_outputs: int = 1
-    new_func_name: str | GlobalVar | None = None
+    new_func_name: str | rx.GlobalVar | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "func_name", name_of_function(self.func_name))
         if self.new_func_name is not None:
             name = name_of_function(self.new_func_name, "new_func_name")
             object.__setattr__(self, "new_func_name", name)
-        for name, kind in (("loss_function", Function), ("num_backbone_outputs", int)):
+        for name, kind in (("loss_function", rx.Function), ("num_backbone_outputs", int)):
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise MisuseError(f"{name} is a {kind.__name__}, found {value!r:.60}", about=value)
@@ -124,7 +72,7 @@ class AppendLoss(Pass):
         return normalize_module(result)
 
 
-def _combined(model: Function, loss: Function, count: int, name: str) -> Function:
+def _combined(model: rx.Function, loss: rx.Function, count: int, name: str) -> rx.Function:
     model, loss = copy_with_new_vars(model), copy_with_new_vars(loss)
     bindings = _dataflow(model, name)
     results = _results(model, name)
@@ -140,21 +88,23 @@ def _combined(model: Function, loss: Function, count: int, name: str) -> Functio
     loss = replace_variables(rebuild(loss, params=loss.params[count:], body=checked), images)
     value = loss.body.body
     sinfo = value.struct_info
-    scalar = isinstance(sinfo, TensorStructInfo) and sinfo.ndim == 0 and sinfo.dtype.is_float
-    if not isinstance(value, Var) or not scalar:
+    scalar = isinstance(sinfo, rx.TensorStructInfo) and sinfo.ndim == 0 and sinfo.dtype.is_float
+    if not isinstance(value, rx.Var) or not scalar:
         raise TransformError(
             f"AppendLoss: a loss is a float of rank 0, found {sinfo}",
             hint='use the reduction "mean" or "sum"',
             about=loss,
         )
     bindings += [binding for block in loss.body.blocks for binding in block.bindings]
-    body = SeqExpr((DataflowBlock(tuple(bindings)),), Tuple((value, *kept)) if kept else value)
+    body = rx.SeqExpr(
+        (rx.DataflowBlock(tuple(bindings)),), rx.Tuple((value, *kept)) if kept else value
+    )
     returned = {value, *kept}
-    hidden: dict[Var, Var] = {}
+    hidden: dict[rx.Var, rx.Var] = {}
     for binding in bindings:
         var = binding.var
-        if var is not None and not isinstance(var, DataflowVar) and var not in returned:
-            hidden[var] = DataflowVar(var.name_hint, var.struct_info, var.span)
+        if var is not None and not isinstance(var, rx.DataflowVar) and var not in returned:
+            hidden[var] = rx.DataflowVar(var.name_hint, var.struct_info, var.span)
     return rebuild(
         model,
         params=(*model.params, *loss.params),
@@ -163,10 +113,10 @@ def _combined(model: Function, loss: Function, count: int, name: str) -> Functio
     )
 
 
-def _dataflow(func: Function, name: str) -> list[Binding]:
+def _dataflow(func: rx.Function, name: str) -> list[rx.Binding]:
     """The bindings of a body that is one dataflow block."""
     blocks = func.body.blocks
-    if len(blocks) == 1 and isinstance(blocks[0], DataflowBlock):
+    if len(blocks) == 1 and isinstance(blocks[0], rx.DataflowBlock):
         return list(blocks[0].bindings)
     raise TransformError(
         f"AppendLoss: the body of {name} is not one DataflowBlock",
@@ -175,11 +125,11 @@ def _dataflow(func: Function, name: str) -> list[Binding]:
     )
 
 
-def _results(func: Function, name: str) -> Sequence[Expr]:
+def _results(func: rx.Function, name: str) -> Sequence[rx.Expr]:
     """The variables that a function returns."""
     result = func.body.body
-    fields = result.fields if isinstance(result, Tuple) else (result,)
-    if not all(isinstance(field, Var) for field in fields):
+    fields = result.fields if isinstance(result, rx.Tuple) else (result,)
+    if not all(isinstance(field, rx.Var) for field in fields):
         raise TransformError(
             f"AppendLoss: {name} returns a variable or a tuple of variables, found "
             f"{func.body.struct_info}",

@@ -9,15 +9,8 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import (
-    Function,
-    ShapeExpr,
-    StructInfo,
-    TensorStructInfo,
-    Var,
-    as_struct_info,
-)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.nn.losses import sinfo_dtype
 
@@ -46,7 +39,7 @@ class Loss(ABC):
         self.reduction = reduction
 
     @abstractmethod
-    def emit(self, builder: BlockBuilder, *params: Var) -> Any:
+    def emit(self, builder: BlockBuilder, *params: rx.Var) -> Any:
         """The loss of these parameters; `builder` receives the bindings before it."""
 
     def reduced(self, losses: Any) -> Any:
@@ -58,10 +51,10 @@ class Loss(ABC):
     @user_facing
     def __call__(
         self,
-        predictions: Var | StructInfo,
-        targets: Var | StructInfo,
-        *weights: Var | StructInfo,
-    ) -> Function:
+        predictions: rx.Var | rx.StructInfo,
+        targets: rx.Var | rx.StructInfo,
+        *weights: rx.Var | rx.StructInfo,
+    ) -> rx.Function:
         """The loss as a function, whose `global_symbol` is the name of the loss.
 
         Its parameters are the variables, or new ones of the struct infos.
@@ -85,7 +78,7 @@ class Loss(ABC):
                 result = builder.emit_output(self.emit(builder, *params))
             gvar = builder.emit_func_output(result)
         function = builder.get()[gvar]
-        assert isinstance(function, Function)
+        assert isinstance(function, rx.Function)
         return function
 
 
@@ -95,7 +88,7 @@ class L1Loss(Loss):
     name = "l1_loss"
 
     @override
-    def emit(self, builder: BlockBuilder, *params: Var) -> Any:
+    def emit(self, builder: BlockBuilder, *params: rx.Var) -> Any:
         predictions, targets = params
         difference = builder.emit(R.subtract(predictions, targets))
         return self.reduced(builder.emit(R.abs(difference)))
@@ -107,7 +100,7 @@ class MSELoss(Loss):
     name = "mse_loss"
 
     @override
-    def emit(self, builder: BlockBuilder, *params: Var) -> Any:
+    def emit(self, builder: BlockBuilder, *params: rx.Var) -> Any:
         predictions, targets = params
         difference = builder.emit(R.subtract(predictions, targets))
         return self.reduced(builder.emit(R.multiply(difference, difference)))
@@ -127,10 +120,10 @@ class _CrossEntropy(Loss):
         self.ignore_index = ignore_index
 
     @staticmethod
-    def log_probabilities(builder: BlockBuilder, scores: Var) -> Var:
+    def log_probabilities(builder: BlockBuilder, scores: rx.Var) -> rx.Var:
         """The logarithms of the probabilities of the classes."""
         sinfo = scores.struct_info
-        ndim = sinfo.ndim if isinstance(sinfo, TensorStructInfo) else -1
+        ndim = sinfo.ndim if isinstance(sinfo, rx.TensorStructInfo) else -1
         return builder.emit(R.nn.log_softmax(scores, 1 if ndim > 2 else -1))
 
 
@@ -144,7 +137,7 @@ class CrossEntropyLoss(_CrossEntropy):
     name = "cross_entropy_loss"
 
     @override
-    def emit(self, builder: BlockBuilder, *params: Var) -> Any:
+    def emit(self, builder: BlockBuilder, *params: rx.Var) -> Any:
         scores, targets, *weights = params
         weight = weights[0] if weights else None
         logits = self.log_probabilities(builder, scores)
@@ -162,14 +155,14 @@ class CategoricalCrossEntropyLoss(_CrossEntropy):
     name = "categorical_cross_entropy_loss"
 
     @override
-    def emit(self, builder: BlockBuilder, *params: Var) -> Any:
+    def emit(self, builder: BlockBuilder, *params: rx.Var) -> Any:
         scores, targets, *weights = params
         logits = self.log_probabilities(builder, scores)
         if self.ignore_index >= 0:
             weight = weights[0] if weights else None
             classes = builder.emit(R.argmax(targets, axis=1))
             match targets.struct_info:
-                case TensorStructInfo(shape=ShapeExpr(values=(count, _))):
+                case rx.TensorStructInfo(shape=rx.ShapeExpr(values=(count, _))):
                     classes = builder.emit(R.reshape(classes, (count,)))  # as TVM does
                 case _:
                     pass
@@ -183,12 +176,12 @@ class CategoricalCrossEntropyLoss(_CrossEntropy):
         return self.reduced(losses)
 
 
-def _parameter(param: Var | StructInfo, name: str) -> Var:
+def _parameter(param: rx.Var | rx.StructInfo, name: str) -> rx.Var:
     """`param` as a variable: one of this name for struct info."""
-    if isinstance(param, Var):
+    if isinstance(param, rx.Var):
         return param
     try:
-        return Var(name, as_struct_info(param))
+        return rx.Var(name, rx.as_struct_info(param))
     except MisuseError:
         raise MisuseError(
             f"{name} are a Var or struct info, found {param!r:.60}", about=param

@@ -14,19 +14,8 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.tensor import Tensor
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import (
-    Constant,
-    Expr,
-    Function,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    const,
-)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.widening import is_narrow, narrowed
 from relaxpy.ir.tir.expr import IntImm
@@ -48,18 +37,18 @@ class Optimizer(ABC):
     def __init__(self, lr: float, weight_decay: float = 0) -> None:
         self.lr = as_number("lr", lr)
         self.weight_decay = as_number("weight_decay", weight_decay)
-        self.param_list: tuple[Var, ...] | None = None
+        self.param_list: tuple[rx.Var, ...] | None = None
         self.state: list[Tensor] | None = None
         self.dtype = DataType("float32")
 
     @user_facing
-    def init(self, params: Var | Sequence[Var]) -> Self:
+    def init(self, params: rx.Var | Sequence[rx.Var]) -> Self:
         """Declare the parameters: different tensors of floats with one datatype.
 
         Errors:
             MisuseError (also TypeError, ValueError): they are something else.
         """
-        if isinstance(params, Var):
+        if isinstance(params, rx.Var):
             params = [params]
         if not isinstance(params, (list, tuple)) or not params:
             raise MisuseError(
@@ -88,11 +77,11 @@ class Optimizer(ABC):
         """Emit the new scalars of the state."""
 
     @abstractmethod
-    def updated(self, step: Step, param: Var, gradient: Var, slots: list[Var]) -> Any:
+    def updated(self, step: Step, param: rx.Var, gradient: rx.Var, slots: list[rx.Var]) -> Any:
         """The new value of a parameter; `step.save` receives the new values of its slots."""
 
     @user_facing
-    def get_function(self) -> Function:
+    def get_function(self) -> rx.Function:
         """One step as a function of three tuples: the parameters, their gradients, and the state.
 
         It returns the tuple of the new parameters and that of the new state. Its `global_symbol` is
@@ -105,14 +94,14 @@ class Optimizer(ABC):
             raise BuilderStateError(
                 "Please call init() for the optimizer before calling get_function()"
             )
-        of_params = TupleStructInfo(tuple(cast("Any", v.struct_info) for v in self.param_list))
-        of_state = TupleStructInfo(
-            tuple(TensorStructInfo(a.shape, DataType(a.dtype)) for a in self.state)
+        of_params = rx.TupleStructInfo(tuple(cast("Any", v.struct_info) for v in self.param_list))
+        of_state = rx.TupleStructInfo(
+            tuple(rx.TensorStructInfo(a.shape, DataType(a.dtype)) for a in self.state)
         )
         variables = (
-            Var("params", of_params),
-            Var("gradients", of_params),
-            Var("optim_states", of_state),
+            rx.Var("params", of_params),
+            rx.Var("gradients", of_params),
+            rx.Var("optim_states", of_state),
         )
         builder = BlockBuilder()
         with builder.function(self.name, variables):
@@ -120,18 +109,20 @@ class Optimizer(ABC):
                 result = self._emit(Step(builder, *variables))
             gvar = builder.emit_func_output(result)
         function = builder.get()[gvar]
-        assert isinstance(function, Function)
+        assert isinstance(function, rx.Function)
         return function
 
-    def _emit(self, step: Step) -> Expr:
+    def _emit(self, step: Step) -> rx.Expr:
         """The results of one step."""
         assert self.param_list is not None
         assert self.state is not None
         count = len(self.param_list)
         first_slot = len(self.state) - count * len(self.slots)
-        step.save(step.emit(R.add(step.state(0, "num_steps"), const(1, "int64")), "num_steps_new"))
+        step.save(
+            step.emit(R.add(step.state(0, "num_steps"), rx.const(1, "int64")), "num_steps_new")
+        )
         self.emit_scalars(step)
-        new_params: list[Var] = []
+        new_params: list[rx.Var] = []
         for k, declared in enumerate(self.param_list):
             step.name = declared.name_hint
             param, gradient = step.parameter(k)
@@ -151,43 +142,45 @@ class Optimizer(ABC):
         by_slot = [var for slot in range(len(self.slots)) for var in saved[slot :: len(self.slots)]]
         return step.results(new_params, [*scalars, *by_slot])
 
-    def number(self, value: float) -> Constant:
+    def number(self, value: float) -> rx.Constant:
         """A constant of the datatype in which steps are computed."""
-        return const(value, str(self.dtype))
+        return rx.const(value, str(self.dtype))
 
 
 class Step:
     """The bindings of one step. `name` is that of the parameter whose new value is computed."""
 
-    def __init__(self, builder: BlockBuilder, params: Var, gradients: Var, state: Var) -> None:
+    def __init__(
+        self, builder: BlockBuilder, params: rx.Var, gradients: rx.Var, state: rx.Var
+    ) -> None:
         self._builder = builder
         self._params, self._gradients, self._state = params, gradients, state
         self.name = ""
-        self.saved: list[Var] = []
+        self.saved: list[rx.Var] = []
         """The new values of the state: scalars, then the slots of each parameter."""
 
-    def emit(self, value: Any, name: str = "") -> Var:
+    def emit(self, value: Any, name: str = "") -> rx.Var:
         """Bind a value."""
         return self._builder.emit(value, name)
 
-    def state(self, index: int, name: str = "") -> Var:
+    def state(self, index: int, name: str = "") -> rx.Var:
         """Field `index` of the state."""
-        return self.emit(TupleGetItem(self._state, index), name)
+        return self.emit(rx.TupleGetItem(self._state, index), name)
 
-    def parameter(self, index: int) -> tuple[Var, Var]:
+    def parameter(self, index: int) -> tuple[rx.Var, rx.Var]:
         """A parameter and its gradient."""
-        param = self.emit(TupleGetItem(self._params, index), self.name)
-        return param, self.emit(TupleGetItem(self._gradients, index), f"{self.name}_grad")
+        param = self.emit(rx.TupleGetItem(self._params, index), self.name)
+        return param, self.emit(rx.TupleGetItem(self._gradients, index), f"{self.name}_grad")
 
-    def save(self, value: Var) -> None:
+    def save(self, value: rx.Var) -> None:
         """Keep the next new value of the state."""
         self.saved.append(value)
 
-    def results(self, params: Sequence[Var], state: Sequence[Var]) -> Expr:
+    def results(self, params: Sequence[rx.Var], state: Sequence[rx.Var]) -> rx.Expr:
         """The tuples of the new parameters and of the new state."""
-        new_params = self._builder.emit_output(Tuple(tuple(params)), "params_new")
-        new_state = self._builder.emit_output(Tuple(tuple(state)), "optim_states_new")
-        return Tuple((new_params, new_state))
+        new_params = self._builder.emit_output(rx.Tuple(tuple(params)), "params_new")
+        new_state = self._builder.emit_output(rx.Tuple(tuple(state)), "optim_states_new")
+        return rx.Tuple((new_params, new_state))
 
 
 class SGD(Optimizer):
@@ -200,7 +193,7 @@ class SGD(Optimizer):
     name = "SGD"
 
     @override
-    def updated(self, step: Step, param: Var, gradient: Var, slots: list[Var]) -> Any:
+    def updated(self, step: Step, param: rx.Var, gradient: rx.Var, slots: list[rx.Var]) -> Any:
         return R.subtract(param, step.emit(R.multiply(self.number(self.lr), gradient)))
 
 
@@ -230,7 +223,7 @@ class MomentumSGD(Optimizer):
         self.nesterov = nesterov
 
     @override
-    def updated(self, step: Step, param: Var, gradient: Var, slots: list[Var]) -> Any:
+    def updated(self, step: Step, param: rx.Var, gradient: rx.Var, slots: list[rx.Var]) -> Any:
         momentum, added = self.number(self.momentum), gradient
         kept = step.emit(R.multiply(momentum, slots[0]))
         if self.dampening:
@@ -282,7 +275,7 @@ class Adam(Optimizer):
             step.save(step.emit(product, f"beta{k}_prod"))
 
     @override
-    def updated(self, step: Step, param: Var, gradient: Var, slots: list[Var]) -> Any:
+    def updated(self, step: Step, param: rx.Var, gradient: rx.Var, slots: list[rx.Var]) -> Any:
         name = step.name
         means = []
         for k, (beta, slot) in enumerate(zip(self.betas, slots, strict=True)):
@@ -313,25 +306,25 @@ def as_number(name: str, value: object) -> float:
     return float(value)
 
 
-def _parameter_sinfo(var: object) -> TensorStructInfo:
+def _parameter_sinfo(var: object) -> rx.TensorStructInfo:
     """The struct info of a parameter, a tensor of floats."""
-    sinfo = var.struct_info if isinstance(var, Var) else None
-    if not isinstance(sinfo, TensorStructInfo) or not sinfo.dtype.is_float:
+    sinfo = var.struct_info if isinstance(var, rx.Var) else None
+    if not isinstance(sinfo, rx.TensorStructInfo) or not sinfo.dtype.is_float:
         raise MisuseError(
             f"a parameter is a variable for a tensor of floats, found {var!r:.60}", about=var
         )
     return sinfo
 
 
-def static_shape(var: Var) -> tuple[int, ...]:
+def static_shape(var: rx.Var) -> tuple[int, ...]:
     """The shape of a parameter, which is known numbers.
 
     Errors:
         MisuseError (also TypeError, ValueError): it is not.
     """
     sinfo = var.struct_info
-    shape = sinfo.shape if isinstance(sinfo, TensorStructInfo) else None
-    sizes = shape.values if isinstance(shape, ShapeExpr) else None
+    shape = sinfo.shape if isinstance(sinfo, rx.TensorStructInfo) else None
+    sizes = shape.values if isinstance(shape, rx.ShapeExpr) else None
     if sizes is None or not all(isinstance(size, IntImm) for size in sizes):
         raise MisuseError(
             f"the shape of parameter {var.name_hint} is known numbers, found {sinfo}",

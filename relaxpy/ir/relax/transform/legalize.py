@@ -11,32 +11,16 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, StructInfoError, warn
 from relaxpy.gc_pause import gc_paused
-from relaxpy.ir.core.node import set_fields
+from relaxpy.ir.core.node import is_function, set_fields
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.op_record import apply_column
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    Expr,
-    Function,
-    MatchCast,
-    SeqExpr,
-    ShapeExpr,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-    is_call_of,
-)
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations.compatibility import explain_incompatibility, provably_disjoint
@@ -44,7 +28,7 @@ from relaxpy.ir.relax.relations.sizes import dimension_vars, known_inside
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.tir import expr as tir
 
-Legalization = Callable[[BlockBuilder, Call], Any]
+Legalization = Callable[[BlockBuilder, rx.Call], Any]
 MAX_STEPS: Final = 50
 """How many legalisations may follow one from another."""
 
@@ -65,38 +49,9 @@ class LegalizeOps(Pass):
     tensors becomes a call of the kernel for whole tensors, if that is one kernel. Calls of the
     operators named in `skip_ops` stay, too.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.exp(x)
-                return y
-
-        n = T.int64(4)
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def tir_exp(x: T.Buffer((n,), "float32"), y: T.Buffer((n,), "float32")):
-                T.func_attr({"tir.noalias": True})
-                for i in range(n):
-                    with T.block("compute"):
-                        vi = T.axis.spatial(n, i)
-                        T.reads(x[vi])
-                        T.writes(y[vi])
-                        y[vi] = T.exp(x[vi])
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = After
-                y = R.call_tir(cls.tir_exp, (x,), out_sinfo=R.Tensor((4,), "float32"))
-                return y
-
     Errors:
         MisuseError: the map names an unknown operator, or a legalisation does not return an
             expression.
-
     """
 
     customize_legalize_map: Mapping[str, Legalization] | None = None
@@ -115,7 +70,7 @@ class LegalizeOps(Pass):
                 "skip_ops are names of operators; write enable_warning=True", about=self.skip_ops
             )
         for name, rule in (table or {}).items():
-            if not isinstance(name, str) or not callable(rule):
+            if not isinstance(name, str) or not is_function(rule):
                 raise MisuseError(
                     f"the legalisation of {name!r:.60} is a function, found {rule!r:.60}",
                     about=rule,
@@ -167,9 +122,9 @@ class _Legalizer(BindingRewriter):
 
     def run(self) -> IRModule:
         """The module with its calls legalised; itself if there is nothing to do."""
-        changed: dict[str, Function] = {}
+        changed: dict[str, rx.Function] = {}
         for var, func in self.mod.items():
-            if isinstance(func, Function):
+            if isinstance(func, rx.Function):
                 legalized = self.expr(func)
                 if legalized is not func:
                     changed[var.name_hint] = legalized
@@ -181,26 +136,26 @@ class _Legalizer(BindingRewriter):
         return normalize_module(result)
 
     @override
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         sinfos = [param.struct_info for param in func.params if param.struct_info is not None]
         with known_inside(self._sizes, *sinfos):
             return super().function(func)
 
     @override
-    def sequence(self, seq: SeqExpr) -> SeqExpr:
+    def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         with known_inside(self._sizes):
             return super().sequence(seq)
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
-        if isinstance(binding, MatchCast):
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+        if isinstance(binding, rx.MatchCast):
             self._sizes.update(dimension_vars(binding.struct_info))
-        if not isinstance(binding.value, Call):
+        if not isinstance(binding.value, rx.Call):
             return None
-        value = self._call(binding.value, dataflow=isinstance(block, DataflowBlock))
+        value = self._call(binding.value, dataflow=isinstance(block, rx.DataflowBlock))
         return None if value is binding.value else replace(binding, value=value)
 
-    def _call(self, call: Call, *, dataflow: bool) -> Expr:
+    def _call(self, call: rx.Call, *, dataflow: bool) -> rx.Expr:
         """The replacement of a call, in which calls are legalised too; itself if there is none."""
         if not isinstance(call.op, Op):
             return call
@@ -216,33 +171,33 @@ class _Legalizer(BindingRewriter):
         if result is completed:
             self._report(call, "was left by its legalisation")
             return call
-        if isinstance(result, Call) and result.op is call.op:
+        if isinstance(result, rx.Call) and result.op is call.op:
             return _with_span(result, call)
         return _with_span(self._legalized(call.op.name, result, dataflow=dataflow), call)
 
-    def _distributed(self, rule: Legalization, call: Call, *, dataflow: bool) -> Call:
+    def _distributed(self, rule: Legalization, call: rx.Call, *, dataflow: bool) -> rx.Call:
         """The call of the kernel for whole tensors on distributed ones; itself if there is none."""
         result = self.builder.struct_info_of(call)
         wholes = tuple(_whole(arg, k) for k, arg in enumerate(call.args))
         originals = dict(zip(wholes, call.args, strict=True))
         on_wholes = self.builder.normalize(
-            Call(call.op, wholes, call.attrs, call.sinfo_args, span=call.span)
+            rx.Call(call.op, wholes, call.attrs, call.sinfo_args, span=call.span)
         )
-        assert isinstance(on_wholes, Call)
+        assert isinstance(on_wholes, rx.Call)
         if isinstance(result, DTensorStructInfo) and self._is_known(on_wholes):
             kernel = self._call(on_wholes, dataflow=dataflow)
-            if is_call_of(kernel, "relax.call_tir"):
+            if rx.is_call_of(kernel, "relax.call_tir"):
                 args = tuple(
-                    Tuple(tuple(originals.get(field, field) for field in arg.fields))
-                    if isinstance(arg, Tuple)
+                    rx.Tuple(tuple(originals.get(field, field) for field in arg.fields))
+                    if isinstance(arg, rx.Tuple)
                     else arg
                     for arg in kernel.args
                 )
-                return Call(kernel.op, args, kernel.attrs, (result,), span=call.span)
+                return rx.Call(kernel.op, args, kernel.attrs, (result,), span=call.span)
         self._report(call, "has no single kernel for distributed tensors")
         return call
 
-    def _legalized(self, name: str, expr: Expr, *, dataflow: bool) -> Expr:
+    def _legalized(self, name: str, expr: rx.Expr, *, dataflow: bool) -> rx.Expr:
         """The replacement of a call of operator `name`, with the calls in it legalised."""
         self._inside.append(name)
         if len(self._inside) > MAX_STEPS:
@@ -255,17 +210,17 @@ class _Legalizer(BindingRewriter):
         self._inside.pop()
         return result
 
-    def _value(self, expr: Expr, *, dataflow: bool) -> Expr:
+    def _value(self, expr: rx.Expr, *, dataflow: bool) -> rx.Expr:
         """The result of a legalisation, with the calls in it legalised."""
-        if isinstance(expr, Call):
+        if isinstance(expr, rx.Call):
             return self._call(expr, dataflow=dataflow)
-        if not isinstance(expr, SeqExpr):
+        if not isinstance(expr, rx.SeqExpr):
             return self.expr(expr)
         seq = self.sequence(expr)
         body = self._value(seq.body, dataflow=dataflow)
         return seq if body is seq.body else rebuild(seq, body=body)
 
-    def _emitted(self, rule: Legalization, call: Call, *, dataflow: bool) -> Expr:
+    def _emitted(self, rule: Legalization, call: rx.Call, *, dataflow: bool) -> rx.Expr:
         """The result of a legalisation in normal form, after the bindings that it emits."""
         assert isinstance(call.op, Op)
         name, builder = call.op.name, self.builder
@@ -274,7 +229,7 @@ class _Legalizer(BindingRewriter):
             builder.begin_dataflow()
         try:
             result = apply_column(name, "legalisation", rule, builder=builder, call=call)
-            if not isinstance(result, Expr):
+            if not isinstance(result, rx.Expr):
                 raise MisuseError(
                     f"the legalisation of {name} returns an expression, found {result!r:.60}",
                     span=call.span,
@@ -290,13 +245,13 @@ class _Legalizer(BindingRewriter):
         finally:
             if dataflow:
                 builder.end_dataflow()
-            emitted = None if builder.scope_is_empty() else builder.end_scope(Tuple(()))
+            emitted = None if builder.scope_is_empty() else builder.end_scope(rx.Tuple(()))
             if emitted is None:
                 builder.end_scope()
         result = _with_derived_shapes(result, call)
-        return result if emitted is None else SeqExpr(emitted.blocks, result)
+        return result if emitted is None else rx.SeqExpr(emitted.blocks, result)
 
-    def _check_result(self, name: str, result: Expr, call: Call) -> None:
+    def _check_result(self, name: str, result: rx.Expr, call: rx.Call) -> None:
         """Errors: StructInfoError if a legalisation certainly returns something else."""
         found, expected = map(self.builder.struct_info_of, (result, call))
         if not _plainly_equal(found, expected) and provably_disjoint(found, expected):
@@ -306,36 +261,38 @@ class _Legalizer(BindingRewriter):
                 about=result,
             )
 
-    def _is_known(self, call: Call) -> bool:
+    def _is_known(self, call: rx.Call) -> bool:
         assert isinstance(call.op, Op)
         sinfos = [self.builder.struct_info_of(arg) for arg in call.args]
         if not call.op.record.data_dependent:
             sinfos.append(self.builder.struct_info_of(call))
         return all(map(is_known, sinfos))
 
-    def _report(self, call: Call, why: str) -> None:
+    def _report(self, call: rx.Call, why: str) -> None:
         if self.warns and isinstance(call.op, Op) and call.op.record.calls is None:
             warn(Diagnostic(f"{call.op.name} {why}, so it is not lowered yet", None, call.span))
 
 
-def _is_distributed(sinfo: StructInfo | None) -> bool:
+def _is_distributed(sinfo: rx.StructInfo | None) -> bool:
     return isinstance(sinfo, DTensorStructInfo)
 
 
-def _whole(arg: Expr, position: int) -> Expr:
+def _whole(arg: rx.Expr, position: int) -> rx.Expr:
     """A distributed operand as if one device had all of it; any other operand itself."""
     sinfo = arg.struct_info
-    return Var(f"x{position}", sinfo.tensor_sinfo) if isinstance(sinfo, DTensorStructInfo) else arg
+    return (
+        rx.Var(f"x{position}", sinfo.tensor_sinfo) if isinstance(sinfo, DTensorStructInfo) else arg
+    )
 
 
-def _is_normal(expr: Expr) -> bool:
+def _is_normal(expr: rx.Expr) -> bool:
     """Whether a call is in normal form and derived; the whole module is checked in the end."""
-    return isinstance(expr, Call) and expr.sinfo_is_derived and all(map(is_leaf, expr.args))
+    return isinstance(expr, rx.Call) and expr.sinfo_is_derived and all(map(is_leaf, expr.args))
 
 
-def _with_derived_shapes(result: Expr, call: Call) -> Expr:
+def _with_derived_shapes(result: rx.Expr, call: rx.Call) -> rx.Expr:
     """A call of a kernel with the shapes derived for `call`, which may be written in other ways."""
-    if not is_call_of(result, "relax.call_tir") or result.sinfo_args == (call.struct_info,):
+    if not rx.is_call_of(result, "relax.call_tir") or result.sinfo_args == (call.struct_info,):
         return result
     if call.struct_info is None or not _has_dimensions(call.struct_info):
         return result
@@ -344,35 +301,35 @@ def _with_derived_shapes(result: Expr, call: Call) -> Expr:
     return new
 
 
-def _has_dimensions(sinfo: StructInfo) -> bool:
+def _has_dimensions(sinfo: rx.StructInfo) -> bool:
     """Whether all dimensions of a tensor, or of the tensors in a tuple, are known."""
-    if isinstance(sinfo, TupleStructInfo):
+    if isinstance(sinfo, rx.TupleStructInfo):
         return all(map(_has_dimensions, sinfo.fields))
-    return isinstance(sinfo, TensorStructInfo) and isinstance(sinfo.shape, ShapeExpr)
+    return isinstance(sinfo, rx.TensorStructInfo) and isinstance(sinfo.shape, rx.ShapeExpr)
 
 
-def _plainly_equal(first: StructInfo, second: StructInfo) -> bool:
+def _plainly_equal(first: rx.StructInfo, second: rx.StructInfo) -> bool:
     """Whether two tensors visibly have the same dimensions and datatype."""
-    if not isinstance(first, TensorStructInfo) or not isinstance(second, TensorStructInfo):
+    if not isinstance(first, rx.TensorStructInfo) or not isinstance(second, rx.TensorStructInfo):
         return False
     a, b = first.shape, second.shape
-    if not isinstance(a, ShapeExpr) or not isinstance(b, ShapeExpr):
+    if not isinstance(a, rx.ShapeExpr) or not isinstance(b, rx.ShapeExpr):
         return False
     same_shape = a is b or (len(a.values) == len(b.values) and all(map(is_, a.values, b.values)))
     return same_shape and first.dtype == second.dtype
 
 
-def is_known(sinfo: StructInfo) -> bool:
+def is_known(sinfo: rx.StructInfo) -> bool:
     """Whether shape and datatype of every tensor in a value are known, and none is distributed."""
-    if isinstance(sinfo, TupleStructInfo):
+    if isinstance(sinfo, rx.TupleStructInfo):
         return all(map(is_known, sinfo.fields))
-    if isinstance(sinfo, TensorStructInfo):
-        return isinstance(sinfo.shape, ShapeExpr) and not sinfo.dtype.is_void
+    if isinstance(sinfo, rx.TensorStructInfo):
+        return isinstance(sinfo.shape, rx.ShapeExpr) and not sinfo.dtype.is_void
     return not isinstance(sinfo, DTensorStructInfo)
 
 
-def _with_span(expr: Expr, call: Call) -> Expr:
+def _with_span(expr: rx.Expr, call: rx.Call) -> rx.Expr:
     """The expression, with the span of the call if it has none."""
-    if expr.span is None and isinstance(expr, (Call, SeqExpr)):
+    if expr.span is None and isinstance(expr, (rx.Call, rx.SeqExpr)):
         return replace(expr, span=call.span)
     return expr

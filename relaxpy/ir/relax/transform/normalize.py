@@ -17,23 +17,9 @@ class Normalize(Pass):
     Rule:
         NF-21, NF-22.
 
-    Example:
-        x = relax.Var("x", R.Tensor((4,), "float32"))
-        product = relax.op.exp(relax.op.multiply(x, x))
-        func = relax.Function([x], relax.SeqExpr([], product))
-        Before = IRModule({"main": func.with_attr("global_symbol", "main")})
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.multiply(x, x)
-                return R.exp(y)
-
     Errors:
         StructInfoError: the struct info of an expression and its operands do not fit together.
         WellFormedError: an ordinary block is inside a dataflow block (NF-15).
-
     """
 
     @override

@@ -14,23 +14,8 @@ from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
 class NormalizeGlobalVar(Pass):
     """Renames each public function to its `global_symbol`, and private ones that have that name.
 
-    Example:
-        @I.ir_module(check_well_formed=False)
-        class Before:
-            @R.function
-            def f(x: R.Tensor((4,), "float32")):
-                R.func_attr({"global_symbol": "main"})
-                return x
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                return x
-
     Errors:
         TransformError: two public functions have the same symbol.
-
     """
 
     @override

@@ -2,23 +2,13 @@
 
 from relaxpy.ir.relay.op import (
     annotations as annotations,
-    bits as bits,
     blocks as blocks,
-    compiler as compiler,
     dynamic as dynamic,
     elementwise as elementwise,
-    ethosu as ethosu,
     nn as nn,
-    proposals as proposals,
     quantized as quantized,
-    random as random,
-    regions as regions,
-    signal as signal,
     slices as slices,
-    sparse as sparse,
-    suppression as suppression,
     tensor as tensor,
-    transformed as transformed,
     vision as vision,
 )
 

@@ -13,11 +13,9 @@ from relaxpy.ir.relay.op.define import (
     dims,
     dtype_of,
     fields_of,
-    listed,
     resized_dims,
     results_of_topk,
 )
-from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.tir.expr import IntImm
 
@@ -224,38 +222,6 @@ define(
 )
 
 
-def _dense(whole: rx.Expr, rank: int, indices: rx.Expr, values: rx.Expr) -> rx.Expr:
-    """Return a tensor of this rank with values at some positions."""
-    if len(dims(indices)) < 2:
-        indices = R.reshape(indices, (-1, rank))
-    return R.scatter_nd(whole, R.astype(indices, _INDEX), R.reshape(values, (-1,)))
-
-
-def _sparse_to_dense(args: Args, attrs: Any) -> rx.Expr:
-    indices, values, default = args
-    shape = listed(attrs["output_shape"])
-    return _dense(R.full(shape, default, dtype_of(values)), len(shape), indices, values)
-
-
-def _dynamic_sparse_to_dense(args: Args, attrs: Any) -> rx.Expr:
-    indices, shape, values, default = args
-    whole = R.full(_shape(shape), default, dtype_of(values))
-    return _dense(whole, _count(shape), indices, values)
-
-
-define(
-    "sparse_to_dense",
-    "sparse_indices sparse_values default_value",
-    _sparse_to_dense,
-    {"output_shape": REQUIRED},
-)
-define(
-    "dyn.sparse_to_dense",
-    "sparse_indices output_shape sparse_values default_value",
-    _dynamic_sparse_to_dense,
-)
-
-
 def _pad(args: Args, attrs: Any) -> rx.Expr:
     data, width, value = args
     if attrs["pad_mode"] != "constant":
@@ -320,16 +286,6 @@ define(
 
 def _tuple(args: Args) -> rx.Expr:
     return rx.Tuple(tuple(fields_of(args[0])[1:]))
-
-
-def _invert(args: Args, attrs: Any) -> rx.Expr:
-    return R.argsort(args[0], 0, False, dtype_of(args[0]))
-
-
-define("invert_permutation", "data", _invert, relation="Identity")
-
-
-# Images
 
 
 def _upsampling3d(args: Args, attrs: Any) -> rx.Expr:

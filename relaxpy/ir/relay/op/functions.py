@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from relaxpy.ir.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from relaxpy.ir.relay.op.makers import build, number, public, public_signature
 from relaxpy.ir.relay.op.quantized import CODES
@@ -69,37 +67,6 @@ def strided_slice(
         strides = build("ones_like", begin) if strides is None else number(strides, "int64")
     options = {"strides": strides, "axes": axes, "slice_mode": slice_mode}
     return build("strided_slice", data, begin=begin, end=end, **options)
-
-
-@public("sparse_to_dense")
-def sparse_to_dense(
-    sparse_indices: Expr, output_shape: Any, sparse_values: Expr, default_value: Any = 0
-) -> Call:
-    """Return a tensor with values at some positions, and `default_value` elsewhere."""
-    default = default_value if isinstance(default_value, Expr) else const(default_value)
-    operands = sparse_indices, sparse_values, default
-    return build("sparse_to_dense", *operands, output_shape=output_shape)
-
-
-@public("segment_sum")
-def segment_sum(data: Expr, segment_ids: Expr, num_segments: int | Expr | None = None) -> Call:
-    """Return the sums of the rows of data that have the same number in `segment_ids`.
-
-    Without `num_segments` there are as many as the largest number tells.
-    """
-    ids = build("cast", segment_ids, dtype="int64")
-    if num_segments is None:
-        count: Expr = build("max", ids, keepdims=True) + const(np.array([1], "int64"))
-    elif isinstance(num_segments, RelayExpr):
-        count = build("reshape", build("cast", num_segments, dtype="int64"), newshape=(1,))
-    else:
-        count = const(np.array([num_segments], "int64"))
-    sizes = build("shape_of", data, dtype="int64")
-    rest = build("strided_slice", sizes, begin=(1,), end=(np.iinfo(np.int32).max,))
-    shape = build("concatenate", Tuple((count, rest)), axis=0)
-    zeros = build("cast_like", build("dyn.zeros", shape, dtype="float64"), data)
-    rows = build("expand_dims", ids, axis=0)
-    return build("scatter_nd", zeros, rows, data, mode="add")
 
 
 # Statistics
@@ -177,32 +144,6 @@ def logsumexp(data: Expr, axis: Axes = None, keepdims: bool = False) -> Expr:
 # Random numbers
 
 
-@public("random.uniform")
-def uniform(
-    key: Expr,
-    shape: int | Sequence[int],
-    dtype: str = "float32",
-    low: Any = 0.0,
-    high: Any = 1.0,
-) -> Call:
-    """Return the next generator, and numbers that are evenly distributed from `low` to `high`."""
-    bounds = number(low, dtype), number(high, dtype)
-    return build("random.uniform", key, *bounds, out_shape=shape, out_dtype=dtype)
-
-
-@public("random.normal")
-def normal(
-    key: Expr,
-    shape: int | Sequence[int],
-    dtype: str = "float32",
-    mean: Any = 0.0,
-    scale: Any = 1.0,
-) -> Call:
-    """Return the next generator, and numbers of a normal distribution."""
-    parameters = number(mean, dtype), number(scale, dtype)
-    return build("random.normal", key, *parameters, out_shape=shape, out_dtype=dtype)
-
-
 # Devices
 
 
@@ -265,9 +206,6 @@ def _code(dtype: str | Expr) -> Expr:
 
 for _text in (
     "gather(data, axis, indices)",
-    "stft(data, n_fft, hop_length, win_length, window, normalized, onesided)",
-    "unique(data, is_sorted: sorted = True, return_counts=False)",
-    "random.threefry_generate(key, shape: out_shape)",
     "qnn.leaky_relu(x, alpha, input_scale: scale, input_zero_point: zero_point, output_scale, "
     "output_zero_point)",
     "qnn.contrib_dense_pack(data, weight, input_zero_point, kernel_zero_point, input_scale, "

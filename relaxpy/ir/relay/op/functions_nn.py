@@ -94,24 +94,6 @@ def _components(matrix: Any) -> list[Expr]:
     return [part if isinstance(part, RelayExpr) else Constant(np.asarray(part)) for part in matrix]
 
 
-@public("nn.sparse_dense")
-def sparse_dense(dense_mat: Expr, sparse_mat: Any, sparse_lhs: bool = False) -> Call:
-    """Return the product of a dense matrix and the transpose of a sparse one."""
-    return build("nn.sparse_dense", dense_mat, *_components(sparse_mat), sparse_lhs=sparse_lhs)
-
-
-@public("nn.sparse_add")
-def sparse_add(dense_mat: Expr, sparse_mat: Any) -> Call:
-    """Return the sum of a dense matrix and a sparse one."""
-    return build("nn.sparse_add", dense_mat, *_components(sparse_mat))
-
-
-@public("nn.sparse_transpose")
-def sparse_transpose(x: Any) -> Call:
-    """Return the components of the transpose of a sparse matrix."""
-    return build("nn.sparse_transpose", *_components(x))
-
-
 # Functions that differ in the order, the names and the defaults of parameters only
 
 for _name in ("conv2d", "depthwise_conv2d"):
@@ -129,11 +111,6 @@ public_signature(
 )
 public_signature(
     "vision.get_valid_counts(data, score_threshold: float32, id_index=0, score_index=1)"
-)
-public_signature(
-    "vision.non_max_suppression(data, valid_count, indices, max_output_size: int32 = -1, "
-    "iou_threshold: float32 = 0.5, force_suppress=False, top_k=-1, coord_start=2, score_index=1, "
-    "id_index=0, return_indices=True, invalid_to_bottom=False)"
 )
 public_signature(
     "vision.all_class_non_max_suppression(boxes, scores, max_output_boxes_per_class: int64 = -1, "

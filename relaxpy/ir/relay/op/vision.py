@@ -10,7 +10,6 @@ from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
 from relaxpy.ir.relax.op.vision import valid_counts
 from relaxpy.ir.relay.op.define import Args, define, dims, dtype_of, known_shape, listed, number
 from relaxpy.ir.relay.op.relations import RelationError
-from relaxpy.ir.relay.op.signal import column, grid_of, inside, sampled
 
 
 def _all_class_non_max_suppression(args: Args, attrs: Any) -> rx.Expr:
@@ -26,40 +25,6 @@ define(
     _all_class_non_max_suppression,
     {"output_format": "onnx"},
     results=lambda _, attrs: 2 if attrs["output_format"] == "onnx" else 3,
-)
-
-
-def _multibox_prior(args: Args, attrs: Any) -> rx.Expr:
-    """Boxes of several sizes and shapes around the centre of each cell; the data do not matter."""
-    *_, height, width = known_shape(args[0])
-    sizes, ratios = (listed(attrs[name]) for name in ("sizes", "ratios"))
-    steps, offsets = listed(attrs["steps"]), listed(attrs["offsets"])
-    step_y, step_x = (
-        1 / size if given < 0 else given for size, given in zip((height, width), steps, strict=True)
-    )
-    shapes = [(size, 1.0) for size in sizes] + [(sizes[0], ratio) for ratio in ratios[1:]]
-    half_width = np.array([size * height / width * ratio**0.5 / 2 for size, ratio in shapes])
-    half_height = np.array([size / ratio**0.5 / 2 for size, ratio in shapes])
-    y = ((np.arange(height) + offsets[0]) * step_y)[:, None, None]
-    x = ((np.arange(width) + offsets[1]) * step_x)[None, :, None]
-    sides = x - half_width, y - half_height, x + half_width, y + half_height
-    boxes = np.stack(np.broadcast_arrays(*sides), -1).reshape(1, -1, 4)
-    if attrs["clip"]:
-        boxes = boxes.clip(0, 1)
-    return rx.Constant(boxes.astype(dtype_of(args[0])))
-
-
-define(
-    "vision.multibox_prior",
-    "data",
-    _multibox_prior,
-    {
-        "sizes": (1.0,),
-        "ratios": (1.0,),
-        "steps": (-1.0, -1.0),
-        "offsets": (0.5, 0.5),
-        "clip": False,
-    },
 )
 
 
@@ -80,32 +45,6 @@ define(
     {"id_index": 0, "score_index": 1},
     results=3,
 )
-
-
-def sampled_regions(data: rx.Expr, rois: rx.Expr, attrs: Any) -> rx.Expr:
-    """Return the mean, or the greatest, of so many samples within the bins of regions."""
-    samples = int(attrs["sample_ratio"])
-    dtype, scale = dtype_of(data), float(attrs["spatial_scale"])
-    pooled = listed(attrs["pooled_size"])
-    positions, masks = [], []
-    for axis, bins in zip((1, 0), pooled, strict=True):  # rows, then columns
-        size = known_shape(data)[3 - axis]
-        first = R.multiply(column(rois, 2 if axis else 1), number(scale, dtype))
-        last = R.multiply(column(rois, 4 if axis else 3), number(scale, dtype))
-        extent = R.maximum(R.subtract(last, first), number(1, dtype))
-        steps = (np.arange(bins * samples) + 0.5) / (bins * samples)
-        position = R.add(first, R.multiply(extent, rx.Constant(steps.astype(dtype)[None])))
-        positions.append(position)
-        masks.append(inside(position, -1, size))
-    batch = R.reshape(R.astype(column(rois, 0), "int32"), (-1,))
-    images = R.take(data, batch, 0, mode="clip")
-    values = sampled(images, *grid_of(*positions))
-    mask = R.expand_dims(R.logical_and(*grid_of(*masks)), 1)
-    values = R.where(mask, values, number(0, dtype))
-    count, channels = known_shape(rois)[0], known_shape(data)[1]
-    shape = (count, channels, pooled[0], samples, pooled[1], samples)
-    reduce = R.mean if attrs["mode"] == "avg" else R.max
-    return reduce(R.reshape(values, shape), [3, 5])
 
 
 def _multibox_transform_loc(args: Args, attrs: Any) -> rx.Expr:
@@ -154,26 +93,3 @@ define(
     {"clip": True, "threshold": 0.01, "variances": (0.1, 0.1, 0.2, 0.2)},
     results=2,
 )
-
-
-def _yolo_reorg(args: Args, attrs: Any) -> rx.Expr:
-    """Elements of a grid in blocks as channels, in the order of Darknet.
-
-    Groups of channels are taken for rows and columns of greater images first.
-    """
-    stride = attrs["stride"]
-    if len(dims(args[0])) != 4 or type(stride) is not int or stride < 1:
-        raise RelationError(f"data has 4 dimensions, and stride is positive, found {stride!r:.60}")
-    batch, channels, height, width = known_shape(args[0])
-    if channels % stride**2 or height % stride or width % stride:
-        raise RelationError(
-            f"the channels are a multiple of {stride**2}, the height and the width of {stride}, "
-            f"found {args[0].struct_info}"
-        )
-    groups = channels // stride**2
-    blocks = R.reshape(args[0], (batch, groups, height, stride, width, stride))
-    turned = R.permute_dims(blocks, [0, 3, 5, 1, 2, 4])
-    return R.reshape(turned, (batch, channels * stride**2, height // stride, width // stride))
-
-
-define("vision.yolo_reorg", "data", _yolo_reorg, {"stride": 1})

@@ -17,7 +17,6 @@ from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule, as_function
 from relaxpy.ir.relay.op.gradients import enter_gradient
 from relaxpy.ir.relay.op.registry import GRADIENT, GRADIENT_COLUMN, Op, is_op_name
-from relaxpy.ir.relay.transform.higher_order import HigherOrderGradient, prepared_for_gradient
 from relaxpy.ir.relay.transform.lets import replace_lets, with_fresh_variables
 from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
 from relaxpy.ir.relay.ty import TensorType, TupleType, Type
@@ -50,20 +49,19 @@ def gradient(
     """Return a function that returns the result of `expr` and the tuple of its gradients.
 
     `expr` is a function, or a global function of `mod`. The gradients by the parameters are those
-    of the sum of all elements of the result. In the mode "first_order", the body consists of calls
-    of operators, tuples and lets; PartialEvaluate removes calls of known functions, and branches
-    and matches that are known. In the mode "higher_order" the body is any, but the parameters and
-    the result are tensors or tuples of tensors; differentiated versions of the functions and data
-    types that it refers to are added to `mod`, in which the result runs.
+    of the sum of all elements of the result. The body consists of calls of operators, tuples and
+    lets; PartialEvaluate removes calls of known functions, and branches and matches that are known.
 
     Errors:
         RelayTypeError: the program is not well-typed.
         MisuseError (also TypeError, ValueError): there is no such mode, or `expr` is none of Relay.
         TransformError: the body contains anything else, or an operator without a gradient.
     """
-    if mode not in ("first_order", "higher_order"):
+    if mode != "first_order":
         raise MisuseError(
-            f'the mode is "first_order" or "higher_order", found {mode!r:.60}', about=mode
+            f'the mode is "first_order", found {mode!r:.60}',
+            hint="to_relax(mod) makes a Relax module, whose pass Gradient knows more programs",
+            about=mode,
         )
     if not isinstance(expr, rl.RelayExpr):
         raise MisuseError(f"expected a Relay expression, found {expr!r:.60}", about=expr)
@@ -75,26 +73,8 @@ def gradient(
         while name in module:
             name += "_"
         module[name] = with_fresh_variables(as_function(expr))
-    if mode == "higher_order":
-        return _higher_order(module, name, mod)
     module[name] = _graph_form(infer_module(module)[name])
     module[name] = _Differentiation(infer_module(module)[name]).result()
-    result: rl.Function = infer_module(module)[name]
-    return result
-
-
-def _higher_order(module: RelayModule, name: str, target: RelayModule | None) -> rl.Function:
-    """Return the gradient of a function of a module; what it needs is added to `target`."""
-    prepared = prepared_for_gradient(module)
-    differentiation = HigherOrderGradient(prepared, operand_gradients)
-    module[name] = differentiation.result(prepared[name])
-    tables = (module,) if target is None else (module, target)
-    for table in tables:
-        for data in differentiation.data_types:
-            if data.header.name_hint not in table.definitions_by_name:
-                table[data.header] = data
-        for other, function in differentiation.functions.items():
-            table[other] = function
     result: rl.Function = infer_module(module)[name]
     return result
 

@@ -93,7 +93,7 @@ class AxisGroups:
         )
 
     def split(self, groups: Mapping[Axis, int]) -> PrimFunc:
-        """The kernel on one of the equal parts along these groups, which are divided in so many.
+        """The kernel on one shard, where the axes of each group are split into so many shards.
 
         Errors:
             TransformError: a size is not a constant that the number divides.

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from relaxpy.absent import instead_of as _instead_of
+from relaxpy.absent import from_import_error as _from_import_error, instead_of as _instead_of
 from relaxpy.ir.relax.frontend.nn.core import (
     Effect as Effect,
     Object as Object,
@@ -15,6 +15,16 @@ from relaxpy.ir.relax.frontend.nn.extern import (
     ExternModule as ExternModule,
     ObjectModule as ObjectModule,
     SourceModule as SourceModule,
+)
+from relaxpy.ir.relax.frontend.nn.image_layers import (
+    AdaptiveAvgPool2D as AdaptiveAvgPool2D,
+    AvgPool2D as AvgPool2D,
+    BatchNorm1D as BatchNorm1D,
+    BatchNorm2D as BatchNorm2D,
+    Dropout as Dropout,
+    Flatten as Flatten,
+    MaxPool2D as MaxPool2D,
+    Sequential as Sequential,
 )
 from relaxpy.ir.relax.frontend.nn.module import (
     Module as Module,
@@ -135,4 +145,4 @@ from relaxpy.relax.frontend.nn.op import (
 )
 
 if not TYPE_CHECKING:
-    __getattr__ = _missing_names(globals(), _instead_of)
+    __getattr__ = _missing_names(globals(), _instead_of, _from_import_error)

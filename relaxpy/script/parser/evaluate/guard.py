@@ -129,7 +129,7 @@ class Guard:
         """Count steps of work."""
 
     def derivation(self, expr: rx.Expr, node: ast.expr, at: Evaluator) -> None:
-        """Check that a call, a tuple or a constant may be derived and bound."""
+        """Check that the struct info of a call, tuple or constant may be inferred."""
 
     def format(self, value: object, spec: str, node: ast.expr, at: Evaluator) -> None:
         """Check that a value may be formatted in this way."""

@@ -9,12 +9,12 @@ import linecache
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from functools import lru_cache
 from itertools import accumulate
 from types import CodeType, FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import ParseError, Source, Span
@@ -25,6 +25,9 @@ MAX_DEPTH = 90
 #: The characters of one expression in a string: the syntax tree of a token takes up to 1,800 bytes
 #: while Python makes it, and MAX_TOKENS limits those of a text.
 MAX_QUOTED = 100_000
+#: The last lines of the history of Python's prompt in which a program is looked up.
+MAX_TYPED = 1_000
+_COMPOUND = re.compile(r"@|(?:def|class|for|if|with|while|try)\b")
 #: The fields of an f-string, times its characters: before 3.12, Python looks for each of them from
 #: the beginning of the string.
 MAX_SCANNED = 4_000_000_000
@@ -197,11 +200,13 @@ def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
 
 
 def _lines_of(filename: str, code: CodeType | None) -> list[str]:
-    """Return the lines of a file, a cell, or `python -c`; none if Python does not keep them."""
+    """Return the lines of a file, a cell, `python -c` or a prompt; none if Python keeps none."""
     if filename == "<string>":
-        return _command_line(code)
+        return _compiled_lines(sys.orig_argv[1:], "exec", code)
     linecache.checkcache(filename)
     lines = linecache.getlines(filename)
+    if not lines and filename.startswith("<stdin>"):
+        return _compiled_lines(_typed(), "single", code)
     frame: FrameType | None = None if lines else sys._getframe()
     while frame is not None and not lines:
         if frame.f_code.co_filename == filename:  # of a module in an archive, its loader knows
@@ -213,11 +218,26 @@ def _lines_of(filename: str, code: CodeType | None) -> list[str]:
     return lines
 
 
-def _command_line(code: CodeType | None) -> list[str]:
-    """Return the lines of the argument of `python -c`, if `code` was compiled from them."""
-    for text in sys.orig_argv[1:] if code else ():
+def _typed() -> Iterator[str]:
+    """Yield the statements with blocks that were typed at Python's prompt, the last one first.
+
+    The history of lines has no empty ones, and only one of several equal ones.
+    """
+    readline: Any = sys.modules.get("readline")
+    lines: list[str] = []
+    for k in range(readline.get_current_history_length() if readline else 0, 0, -1):
+        lines.insert(0, (readline.get_history_item(k) or "") + "\n")
+        if len(lines) > MAX_TYPED:
+            return
+        if _COMPOUND.match(lines[0]):
+            yield "".join(_indented_block(lines))
+
+
+def _compiled_lines(texts: Iterable[str], mode: str, code: CodeType | None) -> list[str]:
+    """Return the lines of the first of the texts from which `code` was compiled, if any."""
+    for text in texts if code else ():
         try:
-            worklist = [compile(text, "<string>", "exec", dont_inherit=True)]
+            worklist = [compile(text, "<string>", mode, dont_inherit=True)]
         except (SyntaxError, ValueError):
             continue
         while worklist:

@@ -284,7 +284,7 @@ def test_a_tensor_is_not_iterated() -> None:
     [
         (nn, "Conv2d", "'Conv2D'"),
         (nn, "Linaer", "'Linear'"),
-        (nn, "Sequential", r"nn.ModuleList\(\[...\]\)"),
+        (nn, "BatchNorm2d", "'BatchNorm2D'"),
         (nn, "functional", "nn.op"),
         (op, "cat", "nn.op.concat"),
         (op, "mean", r"x.mean\(axis\)"),

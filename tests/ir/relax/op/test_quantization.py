@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax
+from relaxpy import IRModule, relax
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.relax.transform import Gradient
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.ir.relax.op.test_rules import (
     DEVICE,
     OPEN,
@@ -224,3 +225,35 @@ def test_a_literal_scale_of_zero_is_an_operand() -> None:
         return R.quantize(x, R.const(0, "float32"), R.const(0, "int8"))
 
     np.testing.assert_array_equal(main(np.array([1, -1], "float32")), [127, -128])
+
+
+def dequantized(dtype: str) -> IRModule:
+    return from_source(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(
+        x: R.Tensor((4,), "int32"),
+        s: R.Tensor((), "float32"),
+        z: R.Tensor((), "float32"),
+        g: R.Tensor((4,), "{dtype}"),
+    ):
+        with R.dataflow():
+            y = R.dequantize(x, s, z, out_dtype="{dtype}")
+            w = R.multiply(y, g)
+            t = R.sum(w)
+            R.output(t)
+        return t
+""")  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_gradients_of_parameters_are_computed_in_float32(dtype: str) -> None:
+    found = []
+    for kind in (dtype, "float32"):
+        mod = dequantized(kind)
+        adjoint = Gradient("main", list(mod["main"].params[1:3]))(mod)
+        args = np.array([70000, 3, -5, 100], "int32"), np.float32(1e-4), np.float32(2)
+        run = relaxpy.compile(adjoint, "reference")["main_adjoint"]
+        found.append(run(*args, np.array([1, 2, 3, 4], kind))[1])
+    np.testing.assert_array_equal(*found)

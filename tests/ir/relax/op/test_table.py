@@ -100,7 +100,9 @@ def problems(case: Case, given: list[Example], knowledge: str, target: str) -> I
     groups: dict[object, list[Example]] = {}
     for example in given:
         key = example.inputs.shapes if knowledge == "static" else None
-        if knowledge != "symbolic" or example.inputs.keeps_ones(case.inputs):
+        arrays = example.inputs.arrays
+        is_literal = all(arrays[k].shape[a] == case.inputs[k].shape[a] for k, a in case.literal)
+        if knowledge != "symbolic" or (is_literal and example.inputs.keeps_ones(case.inputs)):
             groups.setdefault(key, []).append(example)
     for group in groups.values():
         if not group[0].taken:

@@ -6,6 +6,7 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import RelaxpyError
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import LambdaLift
 from relaxpy.script import ir as I, relax as R, tir as T
@@ -259,3 +260,76 @@ def test_calls_that_become_recursive_are_moved_out_of_dataflow_blocks() -> None:
         results = [relaxpy.compile(m, target=target)["main"](5) for m in (Recursive, after)]
         np.testing.assert_array_equal(*results)
         assert int(results[0]) == 24
+
+
+@I.ir_module
+class Passed:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor(("n",), "float32")):
+        n = T.int64()
+
+        @R.function
+        def add(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            b = R.add(a, x)
+            return b
+
+        @R.function
+        def fill(a: R.Tensor((4,), "float32")) -> R.Tensor((n,), "float32"):
+            b = R.zeros(R.shape([n]), "float32")
+            return b
+
+        @R.function
+        def apply(
+            f: R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32")),
+            a: R.Tensor((4,), "float32"),
+        ) -> R.Tensor((4,), "float32"):
+            b = f(a)
+            c = f(b)
+            return c
+
+        @R.function
+        def nested(
+            f: R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32")),
+            a: R.Tensor((4,), "float32"),
+        ) -> R.Tensor((4,), "float32"):
+            b = apply(f, a)
+            return b
+
+        @R.function
+        def both(
+            t: R.Tuple(
+                R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32")),
+                R.Tensor((4,), "float32"),
+            ),
+        ) -> R.Tensor((4,), "float32"):
+            f = t[0]
+            b = f(t[1])
+            return b
+
+        @R.function
+        def sized(
+            f: R.Callable((R.Tensor((4,), "float32"),), R.Tensor((n,), "float32")),
+        ) -> R.Tensor((n,), "float32"):
+            b = f(x)
+            return b
+
+        with R.dataflow():
+            p = apply(add, x)
+            q = nested(add, p)
+            R.output(p, q)
+        t = (add, q)
+        r = both(t)
+        s = sized(fill)
+        return (p, q, r, s)
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_closures_are_passed_as_what_they_are_declared_to_be(target: str) -> None:
+    after = LambdaLift()(Passed)
+    assert check_well_formed(after, normal_form=True) == []
+    functions = (f for f in after.functions.values() if isinstance(f, relax.Function))
+    assert not any(isinstance(node, relax.Function) for f in functions for node in walk(f.body))
+    found = relaxpy.compile(after, target)["main"](X, X[:2])
+    for one, factor in zip(found[:3], (3, 5, 6), strict=True):
+        np.testing.assert_array_equal(one, factor * X)
+    np.testing.assert_array_equal(found[3], np.zeros(2, "float32"))

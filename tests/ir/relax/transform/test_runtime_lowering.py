@@ -423,3 +423,30 @@ def test_the_datatype_of_a_view_may_be_a_variable() -> None:
     first, second = main.struct_info.ret.fields
     assert str(first) == 'R.Tensor((4,), dtype="int32")'
     assert str(second) == "R.Tensor((4,))"
+
+
+@I.ir_module
+class OnDevice:
+    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
+
+    @R.function
+    def main(x: R.Tensor((3,), "float32", "llvm:1"), y: R.Tensor(("n",), "float32", "llvm:1")):
+        a = R.exp(x)
+        b = R.add(a, x)
+        return (b, R.negative(y))
+
+
+def test_new_tensors_are_on_the_device_of_the_result_in_each_step_of_lowering() -> None:
+    step = OnDevice
+    for lowering in relax.get_default_pipeline().passes:
+        step = lowering(step)
+        fields = step["main"].struct_info.ret.fields
+        assert [str(sinfo.vdevice) for sinfo in fields] == ["llvm:1"] * 2, lowering
+        assert_structural_equal(from_source(step.script()), step)
+    args = np.ones(3, "float32"), np.ones(2, "float32")
+    for one, other in zip(
+        relaxpy.compile(OnDevice, "reference")["main"](*args),
+        relaxpy.compile(step, "reference", relax_pipeline=None)["main"](*args),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)

@@ -12,29 +12,17 @@ from relaxpy import relay
 from relaxpy.errors import MisuseError
 from relaxpy.ir import structural_equal
 from relaxpy.relay import transform
-from relaxpy.relay.dataflow_pattern import is_op, wildcard
 from tests.relay_programs import PROGRAMS, result_of
 
-MULTIPLY_ADD = is_op("add")(is_op("multiply")(wildcard(), wildcard()), wildcard())
 EXACT = [
     transform.CanonicalizeCast(),
     transform.CanonicalizeOps(),
-    transform.DynamicToStatic(),
-    transform.MergeComposite([("muladd", MULTIPLY_ADD)]),
     transform.SimplifyExpr(),
     transform.SplitArgs(2),
 ]
 ROUNDED = [
-    transform.BackwardFoldScaleAxis(),
-    transform.CombineParallelBatchMatmul(2),
-    transform.CombineParallelConv2D(2),
-    transform.CombineParallelDense(2),
-    transform.CombineParallelDense(2, to_batch=False),
-    transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]}),
     transform.DivToMul(),
     transform.FastMath(),
-    transform.FoldScaleAxis(),
-    transform.ForwardFoldScaleAxis(),
 ]
 
 
@@ -205,75 +193,7 @@ def test_concatenations_are_split() -> None:
         transform.SplitArgs(1)
 
 
-def test_shapes_that_are_constants_become_attributes() -> None:
-    step = transform.DynamicToStatic()
-    result = step(relay.parse(
-        "fn(%x: Tensor[(2, 3), float32]) { dyn.reshape(%x, shape_of(transpose(%x)) * 1) }"
-    ))  # fmt: skip
-    assert "dyn." in result.astext()  # the shape of a call is computed
-    result = step(relay.parse(
-        "fn(%x: Tensor[(2, 3), float32], %y: Tensor[(3, 2), int8]) {"
-        "dyn.tile(dyn.reshape(%x, shape_of(%y)), 1 + shape_of(%y)) }"
-    ))  # fmt: skip
-    assert "dyn." not in result.astext()
-    assert str(result["main"].body.checked_type) == "Tensor[(12, 6), float32]"
-
-
-def test_composites_are_taken_if_the_check_accepts_them() -> None:
-    text = "fn(%x: Tensor[(2, 3), float32], %n: int32) { (%n * %n + %n, %x * %x + %x) }"
-    table = [
-        ("of.numbers", MULTIPLY_ADD, lambda call: call.checked_type.shape == ()),
-        ("product", is_op("multiply")(wildcard(), wildcard())),
-    ]
-    result = transform.MergeComposite(table)(relay.parse(text))
-    found: list[str] = []
-    relay.analysis.post_order_visit(
-        result["main"],
-        lambda node: found.append(str(node.attrs["Composite"]))
-        if isinstance(node, relay.Function) and "Composite" in node.attrs else None,
-    )  # fmt: skip
-    assert found == ["of.numbers", "product"]
-    args = np.ones((2, 3), "float32") * 2, 3
-    numbers, tensor = relay.create_executor(mod=result).evaluate()(*args)
-    assert numbers == 12
-    assert (tensor == 6).all()
-
-
 CONV = (
     "%x: Tensor[(1, 2, 4, 4), float32], %w: Tensor[(3, 2, 1, 1), float32], "
     "%s: Tensor[(3, 1, 1), float32], %t: Tensor[(2, 1, 1), float32]"
 )
-
-
-def test_factors_of_channels_move_into_weights() -> None:
-    scaled = "%w * reshape(%s, newshape=[3, 1, 1, 1])"
-    becomes("%s * nn.conv2d(%x, %w)", f"nn.conv2d(%x, {scaled})",
-            transform.BackwardFoldScaleAxis(), CONV)  # fmt: skip
-    scaled = "%w * reshape(%t, newshape=[1, 2, 1, 1])"
-    becomes("nn.conv2d(%x * %t, %w)", f"nn.conv2d(%x, {scaled})",
-            transform.ForwardFoldScaleAxis(), CONV)  # fmt: skip
-    shared = "%0 = nn.conv2d(%x, %w);\n(%0 * %s, %0)"
-    becomes(shared, shared, transform.FoldScaleAxis(), CONV)
-
-
-def test_parallel_convolutions_are_one_with_more_channels() -> None:
-    body = "(nn.conv2d(%x, %w), nn.conv2d(%x, %w * 2f), nn.conv2d(%x, %v))"
-    params = CONV + ", %v: Tensor[(5, 2, 1, 1), float32]"
-    module = relay.parse(f"fn({params}) {{ {body} }}")
-    assert structural_equal(transform.CombineParallelConv2D(3)(module), module)
-    result = transform.CombineParallelConv2D(2)(module)
-    assert result.astext().count("nn.conv2d(") == 2
-    assert "channels=8" in result.astext()
-
-
-def test_images_between_convolutions_stay_in_the_new_layout() -> None:
-    body = "nn.conv2d(nn.relu(nn.conv2d(%x, %w)), %v)"
-    params = CONV + ", %v: Tensor[(2, 3, 1, 1), float32]"
-    step = transform.ConvertLayout({"nn.conv2d": ["NHWC", "OHWI"]})
-    text = step(relay.parse(f"fn({params}) {{ {body} }}")).astext()
-    assert text.count('src_layout="NCHW"') == text.count('src_layout="NHWC"') == 1
-    assert text.count('dst_layout="OHWI"') == 2
-    with pytest.raises(MisuseError, match="layouts of nn"):
-        transform.ConvertLayout({"nn.conv3d": ["NDHWC"]})
-    with pytest.raises(MisuseError, match=r"NCHW. or .NHWC"):
-        transform.ConvertLayout({"nn.conv2d": ["CHWN"]})

@@ -16,19 +16,9 @@ from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.foreign_arrays import is_torch, read_array
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.frontend.nn.methods import TensorMethods
-from relaxpy.ir.relax.nodes import (
-    Call,
-    DataflowVar,
-    Expr,
-    ObjectStructInfo,
-    TensorStructInfo,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    const,
-)
 from relaxpy.ir.relax.op import operators
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
@@ -95,7 +85,7 @@ def _unary_sign(sign: str) -> Callable[[Tensor], Tensor]:
     return method
 
 
-def _emit_call(call: Call) -> Tensor:
+def _emit_call(call: rx.Call) -> Tensor:
     """Bind the call of an operator to a variable that is named after it."""
     assert isinstance(call.op, Op)
     return emit_tensor(call, call.op.name.removeprefix("relax."))
@@ -108,9 +98,9 @@ class Tensor(TensorMethods):
     datatype of the other operand.
     """
 
-    _expr: Expr
+    _expr: rx.Expr
 
-    def __init__(self, *, _expr: Expr) -> None:
+    def __init__(self, *, _expr: rx.Expr) -> None:
         """Errors: MisuseError if the expression is not a tensor of known shape."""
         self._expr = _with_known_shape(_expr)
 
@@ -118,19 +108,19 @@ class Tensor(TensorMethods):
     @user_facing
     def from_const(data: object) -> Tensor:
         """A literal. Errors: as for `relax.const`."""
-        return Tensor(_expr=const(data))
+        return Tensor(_expr=rx.const(data))
 
     @staticmethod
     @user_facing
     def from_scalar(data: float, dtype: str) -> Tensor:
         """A literal of rank 0. Errors: as for `relax.const`."""
-        return Tensor(_expr=const(data, dtype))
+        return Tensor(_expr=rx.const(data, dtype))
 
     @staticmethod
     @user_facing
-    def from_struct_info(struct_info: TensorStructInfo, name: str = "tensor") -> Tensor:
+    def from_struct_info(struct_info: rx.TensorStructInfo, name: str = "tensor") -> Tensor:
         """A new variable with this struct info."""
-        return Tensor(_expr=Var(name, struct_info))
+        return Tensor(_expr=rx.Var(name, struct_info))
 
     @staticmethod
     @user_facing
@@ -140,17 +130,17 @@ class Tensor(TensorMethods):
         Errors:
             MisuseError (also TypeError, ValueError): a dimension is negative, or not a dimension.
         """
-        return Tensor(_expr=Var(name, TensorStructInfo(_dims(shape), dtype)))  # type: ignore[arg-type]
+        return Tensor(_expr=rx.Var(name, rx.TensorStructInfo(_dims(shape), dtype)))  # type: ignore[arg-type]
 
     @property
-    def struct_info(self) -> TensorStructInfo:
+    def struct_info(self) -> rx.TensorStructInfo:
         """The struct info of the expression."""
         sinfo = self._expr.struct_info
-        assert isinstance(sinfo, TensorStructInfo)
+        assert isinstance(sinfo, rx.TensorStructInfo)
         return sinfo
 
     @override
-    def _bound(self, expr: Expr, name: str) -> Self:
+    def _bound(self, expr: rx.Expr, name: str) -> Self:
         return emit_tensor(expr, name)  # type: ignore[return-value]
 
     @property
@@ -308,11 +298,11 @@ class Object:
         MisuseError: the expression has another struct info.
     """
 
-    _expr: Var
+    _expr: rx.Var
 
-    def __init__(self, *, _expr: Expr, _name: str) -> None:
-        self._expr = _expr if isinstance(_expr, Var) else current_builder().emit(_expr, _name)
-        if not isinstance(self._expr.struct_info, ObjectStructInfo):
+    def __init__(self, *, _expr: rx.Expr, _name: str) -> None:
+        self._expr = _expr if isinstance(_expr, rx.Var) else current_builder().emit(_expr, _name)
+        if not isinstance(self._expr.struct_info, rx.ObjectStructInfo):
             raise MisuseError(
                 f"an nn.Object is an R.Object, found {self._expr.struct_info}", about=_expr
             )
@@ -325,19 +315,19 @@ class Effect:
     Subclasses define the methods.
     """
 
-    def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Var]:
+    def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[rx.Var]:
         """Emit the initial state in `_initialize_effect`; return its variables."""
         raise self._undefined("emit_init")
 
-    def create(self, name_hint: str) -> list[Var]:
+    def create(self, name_hint: str) -> list[rx.Var]:
         """New parameters for the state, in a method that is being exported."""
         raise self._undefined("create")
 
-    def set_state(self, state_vars: list[Var]) -> None:
+    def set_state(self, state_vars: list[rx.Var]) -> None:
         """Set the variables of the present state."""
         raise self._undefined("set_state")
 
-    def finalize(self) -> list[Var]:
+    def finalize(self) -> list[rx.Var]:
         """The variables of the state at the end of a method, which are then forgotten."""
         raise self._undefined("finalize")
 
@@ -352,10 +342,10 @@ class Effect:
         )
 
 
-def _with_known_shape(expr: Expr) -> Expr:
-    sinfo = expr.struct_info if isinstance(expr, Expr) else None
-    if not isinstance(sinfo, TensorStructInfo) or sinfo.get_shape() is None:
-        found = sinfo if isinstance(expr, Expr) else f"{expr!r:.60}"
+def _with_known_shape(expr: rx.Expr) -> rx.Expr:
+    sinfo = expr.struct_info if isinstance(expr, rx.Expr) else None
+    if not isinstance(sinfo, rx.TensorStructInfo) or sinfo.get_shape() is None:
+        found = sinfo if isinstance(expr, rx.Expr) else f"{expr!r:.60}"
         raise MisuseError(
             f"an nn.Tensor has a known shape, found {found}",
             hint="dimensions of operands that may differ make the shape of a result unknown",
@@ -386,7 +376,7 @@ def current_builder() -> BlockBuilder:
     return builder
 
 
-def as_operand(value: object, like: Tensor) -> Expr:
+def as_operand(value: object, like: Tensor) -> rx.Expr:
     """The expression of an operand; a number becomes a literal in the datatype of `like`.
 
     Errors:
@@ -397,13 +387,13 @@ def as_operand(value: object, like: Tensor) -> Expr:
     if isinstance(value, (tir.IntImm, tir.FloatImm)):
         value = value.value
     if isinstance(value, (int, float, np.number)):
-        return const(value, like.dtype)
+        return rx.const(value, like.dtype)
     raise MisuseError(
         f"expected an nn.Tensor or a number, found {value!r:.60}", hint=_LITERAL, about=value
     )
 
 
-def expr_of(value: object) -> Expr:
+def expr_of(value: object) -> rx.Expr:
     """The expression of a tensor. Errors: MisuseError (also TypeError) if it is none."""
     if isinstance(value, Tensor):
         return value._expr
@@ -422,29 +412,29 @@ def items_of(values: object, what: str) -> list[Any]:
 
 
 @user_facing
-def wrap_nested(expr: Expr, name: str) -> Any:
+def wrap_nested(expr: rx.Expr, name: str) -> Any:
     """Bind an expression; return it as a Tensor, or as a tuple of them, bound field by field.
 
     Errors:
         MisuseError (also TypeError): the expression is neither a tensor nor a tuple of tensors.
     """
     bound = expr
-    if not isinstance(expr, DataflowVar):
-        if isinstance(expr, Call) and expr.span is None:
+    if not isinstance(expr, rx.DataflowVar):
+        if isinstance(expr, rx.Call) and expr.span is None:
             expr = replace(expr, span=line_span(sys._getframe(1)))
         bound = current_builder().emit(expr, name)
     match bound.struct_info:
-        case TensorStructInfo():
+        case rx.TensorStructInfo():
             return Tensor(_expr=bound)
-        case TupleStructInfo(fields=fields):
+        case rx.TupleStructInfo(fields=fields):
             return tuple(
-                wrap_nested(TupleGetItem(bound, i), f"{name}.{i}") for i in range(len(fields))
+                wrap_nested(rx.TupleGetItem(bound, i), f"{name}.{i}") for i in range(len(fields))
             )
         case sinfo:
             raise MisuseError(f"an operator of nn returns tensors, found {sinfo}", about=expr)
 
 
-def emit_tensor(expr: Expr, name: str) -> Tensor:
+def emit_tensor(expr: rx.Expr, name: str) -> Tensor:
     """Bind an expression whose value is one tensor."""
     result: Tensor = wrap_nested(expr, name)
     return result

@@ -9,6 +9,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.frontend.nn import spec as specs
@@ -18,17 +19,6 @@ from relaxpy.ir.relax.frontend.nn.extern import ExternModule
 from relaxpy.ir.relax.frontend.nn.session import ImpureMethod, Session, required_session
 from relaxpy.ir.relax.frontend.nn.subroutine import result_expr
 from relaxpy.ir.relax.frontend.nn.tree import named_items
-from relaxpy.ir.relax.nodes import (
-    Function,
-    ObjectStructInfo,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-)
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
 
@@ -63,12 +53,12 @@ def export(spec: specs.ModuleSpec, *, debug: bool) -> tuple[IRModule, Params, li
             _export_method(session, name, method, params, effects)
     mod = builder.finalize()
     for name, func in mod.functions_by_name.items():
-        if isinstance(func, Function):
+        if isinstance(func, rx.Function):
             _check_variables(name, func, session.omitted)
     return mod, params, session.extern_mods
 
 
-def _check_variables(name: str, func: Function, omitted: Mapping[Var, str]) -> None:
+def _check_variables(name: str, func: rx.Function, omitted: Mapping[rx.Var, str]) -> None:
     """Refuse a function that uses values which nothing passes to it.
 
     `omitted` has the mode for each variable that a mode leaves out.
@@ -91,7 +81,7 @@ def _emit_initial_effects(builder: BlockBuilder, effects: Effects) -> None:
     with builder.function("_initialize_effect", []):
         with builder.dataflow():
             initial = [var for name, effect in effects for var in effect.emit_init(name, builder)]
-            output = builder.emit_output(builder.emit(Tuple(tuple(initial))))
+            output = builder.emit_output(builder.emit(rx.Tuple(tuple(initial))))
         builder.emit_func_output(output)
 
 
@@ -140,7 +130,7 @@ def _emit_body(
     final = [var for _, effect in effects for var in effect.finalize()]
     if not final or method.effect_mode == "none":
         return result
-    return Tuple((result, Tuple(tuple(final))))
+    return rx.Tuple((result, rx.Tuple(tuple(final))))
 
 
 class _Inputs:
@@ -156,21 +146,21 @@ class _Inputs:
         self.method = method
         self.explicit = [_input(name, spec, named) for name, spec in pairs]
         self.params = params
-        self.weights = [Var(name, _renamed(param, weight_dims)) for name, param in params]
+        self.weights = [rx.Var(name, _renamed(param, weight_dims)) for name, param in params]
         self.states = [effect.create(name) for name, effect in effects]
         flat = [var for state in self.states for var in state]
         self.packed_weights = _packed("packed_params", self.weights)
         self.packed_states = _packed("packed_effects", flat)
         self.flat_states = flat
 
-    def variables(self) -> list[Var]:
+    def variables(self) -> list[rx.Var]:
         """All parameters of the function."""
         states = {"plain": self.flat_states, "packed": [self.packed_states], "none": []}
         weights = {"plain": self.weights, "packed": [self.packed_weights], "none": []}
         result = [*self.explicit, *states[self.method.effect_mode]]
         return [*result, *weights[self.method.param_mode]]
 
-    def omitted(self) -> dict[Var, str]:
+    def omitted(self) -> dict[rx.Var, str]:
         """The mode for each variable that is left out of the parameters."""
         kinds = {"param_mode": self.weights, "effect_mode": self.flat_states}
         return {
@@ -194,48 +184,48 @@ class _Inputs:
             effect.set_state([next(remaining) for _ in state])
 
 
-def _packed(name: str, fields: Sequence[Var]) -> Var:
-    return Var(name, TupleStructInfo(tuple(_sinfo(var) for var in fields)))
+def _packed(name: str, fields: Sequence[rx.Var]) -> rx.Var:
+    return rx.Var(name, rx.TupleStructInfo(tuple(_sinfo(var) for var in fields)))
 
 
-def _fields(builder: BlockBuilder, packed: Var, fields: Sequence[Var]) -> list[Var]:
+def _fields(builder: BlockBuilder, packed: rx.Var, fields: Sequence[rx.Var]) -> list[rx.Var]:
     """The fields of a tuple, bound to variables with the names of `fields`."""
     return [
-        builder.emit(TupleGetItem(packed, i), field.name_hint) for i, field in enumerate(fields)
+        builder.emit(rx.TupleGetItem(packed, i), field.name_hint) for i, field in enumerate(fields)
     ]
 
 
-def _sinfo(var: Var) -> StructInfo:
+def _sinfo(var: rx.Var) -> rx.StructInfo:
     assert var.struct_info is not None
     return var.struct_info
 
 
-def _renamed(param: Parameter, known: ShapeVars) -> TensorStructInfo:
+def _renamed(param: Parameter, known: ShapeVars) -> rx.TensorStructInfo:
     """The struct info of a weight in one function, with shape variables of its own."""
     dims = param.struct_info.get_shape()
     assert dims is not None
     used = {node for dim in dims for node in walk(dim) if isinstance(node, tir.Var)}
     table = {var: _shape_var(var.name, known) for var in used}
-    return TensorStructInfo([substitute(dim, table) for dim in dims], param.dtype)  # type: ignore[arg-type]
+    return rx.TensorStructInfo([substitute(dim, table) for dim in dims], param.dtype)  # type: ignore[arg-type]
 
 
-def _input(name: str, spec: specs.ArgSpec, dims: ShapeVars) -> Var:
-    return Var(name, _input_sinfo(name, spec, dims))
+def _input(name: str, spec: specs.ArgSpec, dims: ShapeVars) -> rx.Var:
+    return rx.Var(name, _input_sinfo(name, spec, dims))
 
 
-def _input_sinfo(name: str, spec: specs.ArgSpec, dims: ShapeVars) -> StructInfo:
+def _input_sinfo(name: str, spec: specs.ArgSpec, dims: ShapeVars) -> rx.StructInfo:
     """The struct info of an explicit input; `dims` has the shape variables so far."""
     match spec:
         case specs.Int():
-            return ShapeStructInfo((_shape_var(name, dims),))
+            return rx.ShapeStructInfo((_shape_var(name, dims),))
         case specs.Tensor(shape=shape, dtype=dtype):
             sizes = [_shape_var(dim, dims) if isinstance(dim, str) else dim for dim in shape]
-            return TensorStructInfo(sizes, dtype)  # type: ignore[arg-type]
+            return rx.TensorStructInfo(sizes, dtype)  # type: ignore[arg-type]
         case specs.Object():
-            return ObjectStructInfo()
+            return rx.ObjectStructInfo()
         case specs.Tuple(elements=elements):
             fields = enumerate(elements)
-            return TupleStructInfo([_input_sinfo(f"{name}_{i}", e, dims) for i, e in fields])  # type: ignore[arg-type]
+            return rx.TupleStructInfo([_input_sinfo(f"{name}_{i}", e, dims) for i, e in fields])  # type: ignore[arg-type]
     raise MisuseError(f"parameter {name} is specified by {spec!r:.60}", about=spec)
 
 
@@ -245,12 +235,12 @@ def _shape_var(name: str, known: ShapeVars) -> tir.Var:
     return known[name]
 
 
-def _argument(builder: BlockBuilder, spec: specs.ArgSpec, var: Var) -> Any:
+def _argument(builder: BlockBuilder, spec: specs.ArgSpec, var: rx.Var) -> Any:
     """What the method receives for an input."""
     match spec:
         case specs.Int():
             sinfo = var.struct_info
-            assert isinstance(sinfo, ShapeStructInfo)
+            assert isinstance(sinfo, rx.ShapeStructInfo)
             assert sinfo.values is not None
             return sinfo.values[0]
         case specs.Tensor():
@@ -259,7 +249,7 @@ def _argument(builder: BlockBuilder, spec: specs.ArgSpec, var: Var) -> Any:
             return kind(_expr=var, _name=var.name_hint)
         case specs.Tuple(elements=elements):
             fields = [
-                _argument(builder, e, builder.emit(TupleGetItem(var, i), f"{var.name_hint}_{i}"))
+                _argument(builder, e, builder.emit(rx.TupleGetItem(var, i), f"{var.name_hint}_{i}"))
                 for i, e in enumerate(elements)
             ]
             return type(elements)(fields)

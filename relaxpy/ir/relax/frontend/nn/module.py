@@ -20,6 +20,8 @@ from relaxpy.ir.relax.transform.lowering.attach_extern_modules import AttachExte
 
 Item = TypeVar("Item")
 _MAX_NOTES: Final = 20
+#: The end of the paths of counters that models of PyTorch have, and that running does not read.
+_COUNTER: Final = "num_batches_tracked"
 """The number of parameters that an error names after the first."""
 
 
@@ -54,7 +56,8 @@ class Module(SubroutineMixin, Branch):
         """Set values by the paths of parameters; return missing and unexpected paths.
 
         `state_dict` has parameters, or what may be the value of one, such as the tensors of torch.
-        The values are not copied. If one does not fit, none is set, and the error has all of them.
+        Counters of batch normalisations of PyTorch are left out. The values are not copied. If one
+        does not fit, none is set, and the error has all of them.
 
         Errors:
             UnknownNameError (also KeyError): there are such paths, and `strict` is set.
@@ -68,7 +71,7 @@ class Module(SubroutineMixin, Branch):
             )
         params = self.state_dict()
         missing = [path for path in params if path not in state_dict]
-        unexpected = [path for path in state_dict if path not in params]
+        unexpected = [p for p in state_dict if p not in params and not p.endswith(_COUNTER)]
         if strict and (missing or unexpected):
             raise UnknownNameError(
                 f"the parameters differ: missing {missing}, unexpected {unexpected}",

@@ -11,15 +11,10 @@ from relaxpy.ir.relax.op.definition.registry import registered_ops
 _RUN_TIME: Final = "elements are known at run time only: return the tensor, and read the result"
 #: What to write for names that nn has under another one, or not at all.
 INSTEAD: Final = {
-    "AdaptiveAvgPool2d": "write x.mean([2, 3], keepdims=True) for one element",
-    "BatchNorm1d": "fold it into the layer before it, or write R.nn.batch_norm in an R.function",
-    "BatchNorm2d": "fold it into the layer before it, or write R.nn.batch_norm in an R.function",
-    "Dropout": "leave it out: nothing is dropped where a model runs; nn.Identity keeps the path",
     "F": "its functions are those of nn.op",
-    "Flatten": "write x.flatten(1)",
+    "LSTM": "write its steps in forward, with nn.op and a Python loop",
     "LeakyReLU": "write nn.op.maximum(x, x * slope)",
     "MultiheadAttention": "write nn.Attention or nn.op.scaled_dot_product_attention",
-    "Sequential": "write nn.ModuleList([...]), which calls its modules in order",
     "Sigmoid": "write nn.op.sigmoid(x)",
     "Softmax": "write nn.op.softmax(x, axis)",
     "Tanh": "write nn.op.tanh(x)",
@@ -65,11 +60,14 @@ def tensor_hint(name: str, known: Iterable[str]) -> str | None:
 
 
 def missing_names(
-    namespace: dict[str, Any], instead_of: Callable[[str], str | None]
+    namespace: dict[str, Any],
+    instead_of: Callable[[str], str | None],
+    from_import_error: Callable[[str, str, str | None], ImportError | None],
 ) -> Callable[[str], Any]:
     """The `__getattr__` of a namespace of nn, which says what to write for an unknown name.
 
-    `instead_of` says it for paths of TVM that are absent.
+    `instead_of` says it for paths of TVM that are absent, and `from_import_error` is the error for
+    an import of the name.
 
     Errors:
         UnknownAttributeError (also AttributeError)
@@ -83,6 +81,8 @@ def missing_names(
         public = [other for other in namespace if not other.startswith("_")]
         absent = instead_of(f"{namespace['__name__']}.{name}")
         hint = absent or INSTEAD.get(name) or close_names(name, public)
-        raise UnknownAttributeError(message, hint=hint, about=name)
+        raise from_import_error(namespace["__name__"], name, hint) or UnknownAttributeError(
+            message, hint=hint, about=name
+        )
 
     return __getattr__

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from relaxpy.dataclass import replace
 from relaxpy.errors import Diagnostic, RelaxpyError, Span, StructInfoTypeError
-from relaxpy.ir.relax.nodes import (
-    Call,
-    DataTypeImm,
-    Expr,
-    FuncStructInfo,
-    ObjectStructInfo,
-    PrimValue,
-    StringImm,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.parameter import Parameter
 from relaxpy.ir.relax.relations.context import Context, written_at
@@ -31,7 +19,7 @@ class Named:
 
     __slots__ = ("call", "ctx", "name")
 
-    def __init__(self, name: str, call: Call | None = None, ctx: Context | None = None) -> None:
+    def __init__(self, name: str, call: rx.Call | None = None, ctx: Context | None = None) -> None:
         self.name = name
         self.call = call
         self.ctx = ctx
@@ -43,23 +31,23 @@ class Named:
         if not isinstance(error, RelaxpyError):
             return
         about = error.about
-        if isinstance(about, StructInfo) and self.call is not None and self.ctx is not None:
+        if isinstance(about, rx.StructInfo) and self.call is not None and self.ctx is not None:
             about = _operand_of(about, self.call, self.ctx)
-        span = written_at(about) if isinstance(about, Expr) else None
+        span = written_at(about) if isinstance(about, rx.Expr) else None
         rule = None if self.call is None else "DER-36"
         error.diagnostics = tuple(_with_name(d, self.name, rule, span) for d in error.diagnostics)
         error.about = about
 
 
-def _operand_of(sinfo: StructInfo, call: Call, ctx: Context) -> object:
+def _operand_of(sinfo: rx.StructInfo, call: rx.Call, ctx: Context) -> object:
     """The operand, or field of a tuple operand, with this struct info object; else `sinfo`."""
-    fields = [f for a in call.args if isinstance(a, Tuple) for f in a.fields]
+    fields = [f for a in call.args if isinstance(a, rx.Tuple) for f in a.fields]
     for operand in (*call.args, *fields):
         if ctx.sinfo_of(operand) is sinfo:
             return operand
     for operand in call.args:
         operand_sinfo = ctx.sinfo_of(operand)
-        if isinstance(operand_sinfo, TupleStructInfo) and any(
+        if isinstance(operand_sinfo, rx.TupleStructInfo) and any(
             f is sinfo for f in operand_sinfo.fields
         ):
             return operand
@@ -74,14 +62,14 @@ def _with_name(
     return replace(diagnostic, message=message, rule=rule, span=span)
 
 
-def wrong_kind(parameter: Parameter, arg: Expr, sinfo: StructInfo) -> StructInfoTypeError:
+def wrong_kind(parameter: Parameter, arg: rx.Expr, sinfo: rx.StructInfo) -> StructInfoTypeError:
     """The error of an operand that is not of the kinds that its parameter takes."""
-    literal = isinstance(arg, (StringImm, DataTypeImm))
-    vague = isinstance(sinfo, ObjectStructInfo) and not literal
+    literal = isinstance(arg, (rx.StringImm, rx.DataTypeImm))
+    vague = isinstance(sinfo, rx.ObjectStructInfo) and not literal
     hint = "declare its struct info with R.match_cast first" if vague else None
-    if isinstance(sinfo, FuncStructInfo):
+    if isinstance(sinfo, rx.FuncStructInfo):
         hint = "call the function"
-    numbers = _as_numbers(arg) if TensorStructInfo in parameter.kinds else None
+    numbers = _as_numbers(arg) if rx.TensorStructInfo in parameter.kinds else None
     if numbers is not None:
         hint = f"for a tensor of these numbers write R.const({numbers}, dtype)"
     if isinstance(sinfo, DTensorStructInfo):
@@ -95,9 +83,9 @@ def wrong_kind(parameter: Parameter, arg: Expr, sinfo: StructInfo) -> StructInfo
     )
 
 
-def _as_numbers(arg: Expr) -> str | None:
+def _as_numbers(arg: rx.Expr) -> str | None:
     """The list of Python that became the tuple `arg`, where its fields are literals."""
-    fields = arg.fields if isinstance(arg, Tuple) else ()
-    scalars = [f.value for f in fields if isinstance(f, PrimValue)]
+    fields = arg.fields if isinstance(arg, rx.Tuple) else ()
+    scalars = [f.value for f in fields if isinstance(f, rx.PrimValue)]
     literals = [str(v.value) for v in scalars if isinstance(v, tir.ConstExpr)]
     return f"[{', '.join(literals)}]" if fields and len(literals) == len(fields) else None

@@ -17,16 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    PrimStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.rules import literal_shape, same
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.layout import Layout
@@ -51,7 +42,7 @@ class InferredLayouts:
     operands: Sequence[Layouts]
     result: Layouts
     attrs: Mapping[str, Any]
-    args: Mapping[int, Expr] = field(default_factory=dict)
+    args: Mapping[int, rx.Expr] = field(default_factory=dict)
 
 
 def initial_layout(ndim: int) -> str | None:
@@ -59,20 +50,20 @@ def initial_layout(ndim: int) -> str | None:
     return ascii_uppercase[:ndim] if 0 <= ndim <= len(ascii_uppercase) else None
 
 
-def initial_layouts(sinfo: StructInfo | None) -> Layouts:
-    """The layouts of a value of this struct info as it is."""
-    if isinstance(sinfo, TensorStructInfo):
+def initial_layouts(sinfo: rx.StructInfo | None) -> Layouts:
+    """The default (row-major) layouts of a value of this struct info."""
+    if isinstance(sinfo, rx.TensorStructInfo):
         return initial_layout(sinfo.ndim)
-    if isinstance(sinfo, TupleStructInfo):
+    if isinstance(sinfo, rx.TupleStructInfo):
         return tuple(map(initial_layouts, sinfo.fields))
     return None
 
 
-def layouts_of(expr: Expr, known: Mapping[Var, Layouts]) -> Layouts:
+def layouts_of(expr: rx.Expr, known: Mapping[rx.Var, Layouts]) -> Layouts:
     """The layouts of an operand; variables that are not `known` have their initial ones."""
-    if isinstance(expr, Var) and expr in known:
+    if isinstance(expr, rx.Var) and expr in known:
         return known[expr]
-    if isinstance(expr, Tuple):
+    if isinstance(expr, rx.Tuple):
         return tuple(layouts_of(item, known) for item in expr.fields)
     return initial_layouts(expr.struct_info)
 
@@ -87,11 +78,11 @@ def has_blocks(layout: str) -> bool:
     return not layout.isupper() and layout != ""
 
 
-def fills_layout(sinfo: StructInfo | None, layout: str) -> bool:
+def fills_layout(sinfo: rx.StructInfo | None, layout: str) -> bool:
     """Whether blocks are known to divide the axes of a tensor, so that nothing is padded."""
     if not has_blocks(layout):
         return True
-    shape = literal_shape(sinfo) if isinstance(sinfo, TensorStructInfo) else None
+    shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
     if shape is None:
         return False
     for letter, block in Layout.of(layout).factors.items():
@@ -150,9 +141,9 @@ def _without(layout: str, axes: Sequence[int]) -> str:
     return _renumbered("".join(unit for unit in units(layout) if _axis_of(unit) not in axes))
 
 
-def _like(layout: str, sinfo: StructInfo | None) -> Layouts:
+def _like(layout: str, sinfo: rx.StructInfo | None) -> Layouts:
     """The layouts of a result whose tensors have this layout if they are of its rank."""
-    if isinstance(sinfo, TupleStructInfo):
+    if isinstance(sinfo, rx.TupleStructInfo):
         return tuple(_like(layout, item) for item in sinfo.fields)
     initial = initial_layouts(sinfo)
     return layout if isinstance(initial, str) and len(initial) == _rank(layout) else initial
@@ -160,7 +151,7 @@ def _like(layout: str, sinfo: StructInfo | None) -> Layouts:
 
 # ---- rules that follow the first operand
 
-Following: TypeAlias = Callable[[Call, str], "InferredLayouts | None"]
+Following: TypeAlias = Callable[[rx.Call, str], "InferredLayouts | None"]
 """A rule by the call and the layout of its first operand; None if it does not apply."""
 
 
@@ -170,7 +161,7 @@ def following(rule: Following, *, blocks: bool = False) -> LayoutRule:
     Unless it takes `blocks`, an operand that has them is taken in its initial layout.
     """
 
-    def infer(call: Call, desired: Desired, known: Mapping[Var, Layouts]) -> Any:
+    def infer(call: rx.Call, desired: Desired, known: Mapping[rx.Var, Layouts]) -> Any:
         layout = layouts_of(call.args[0], known)
         if not isinstance(layout, str):
             return None
@@ -179,7 +170,7 @@ def following(rule: Following, *, blocks: bool = False) -> LayoutRule:
     return infer
 
 
-def _same(call: Call, layout: str) -> InferredLayouts:
+def _same(call: rx.Call, layout: str) -> InferredLayouts:
     return InferredLayouts((layout,), _like(layout, call.struct_info), call.attrs)
 
 
@@ -202,7 +193,7 @@ def along(*names: str, together: bool = False) -> LayoutRule:
     the axes is divided in blocks.
     """
 
-    def rule(call: Call, layout: str) -> InferredLayouts | None:
+    def rule(call: rx.Call, layout: str) -> InferredLayouts | None:
         if any(call.attrs[name] is None for name in names) or (together and has_blocks(layout)):
             return None
         axes = [axis for name in names for axis in _as_tuple(call.attrs[name])]
@@ -221,12 +212,12 @@ def _as_tuple(axes: Any) -> tuple[int, ...]:
     return (axes,) if isinstance(axes, int) else tuple(axes)
 
 
-def _split(call: Call, layout: str) -> InferredLayouts | None:
+def _split(call: rx.Call, layout: str) -> InferredLayouts | None:
     axis, cuts = cast("int", call.attrs["axis"]), cast("Any", call.attrs["indices_or_sections"])
     result = call.struct_info
     attrs: Mapping[str, Any] = call.attrs
     if _is_divided(layout, axis):
-        sections = result.fields if isinstance(result, TupleStructInfo) else ()
+        sections = result.fields if isinstance(result, rx.TupleStructInfo) else ()
         block = Layout.of(layout).factors[_letter(axis % _rank(layout)).lower()]
         whole = isinstance(cuts, int) or not any(cut % block for cut in cuts)
         if not whole or not all(fills_layout(section, layout) for section in sections):
@@ -242,7 +233,7 @@ split_layout = following(_split, blocks=True)
 """The rule of an operator that divides `axis` in sections, which consist of whole blocks."""
 
 
-def _reduced(call: Call, layout: str) -> InferredLayouts | None:
+def _reduced(call: rx.Call, layout: str) -> InferredLayouts | None:
     axes, keepdims = cast("Any", call.attrs["axis"]), call.attrs["keepdims"]
     rank = _rank(layout)
     gone = [axis % rank for axis in (range(rank) if axes is None else _as_tuple(axes))]
@@ -259,7 +250,7 @@ reduction_layout = following(_reduced, blocks=True)
 """The rule of a reduction along `axis`, which may be divided in blocks unless `keepdims` is set."""
 
 
-def _position_of_extremum(call: Call, layout: str) -> InferredLayouts | None:
+def _position_of_extremum(call: rx.Call, layout: str) -> InferredLayouts | None:
     axis = cast("int | None", call.attrs["axis"])
     return None if axis is None or _is_divided(layout, axis) else _reduced(call, layout)
 
@@ -268,7 +259,7 @@ extremum_layout = following(_position_of_extremum, blocks=True)
 """The rule of an operator that returns positions along `axis`, else in row-major order."""
 
 
-def _permuted(call: Call, layout: str) -> InferredLayouts:
+def _permuted(call: rx.Call, layout: str) -> InferredLayouts:
     rank = len(layout)
     attrs: Mapping[str, Any] = call.attrs
     if not _is_initial(layout):
@@ -294,7 +285,7 @@ def _new_axes(layout: str, axes: Sequence[int]) -> str:
     )
 
 
-def _expanded(call: Call, layout: str) -> InferredLayouts | None:
+def _expanded(call: rx.Call, layout: str) -> InferredLayouts | None:
     axes = cast("tuple[int, ...]", call.attrs["axis"])
     if initial_layout(len(layout) + len(axes)) is None:
         return None
@@ -305,14 +296,14 @@ expanded_layout = following(_expanded)
 """The rule of an operator that adds axes at the positions `axis` of its result."""
 
 
-def _squeezed(call: Call, layout: str) -> InferredLayouts | None:
+def _squeezed(call: rx.Call, layout: str) -> InferredLayouts | None:
     axes = cast("tuple[int, ...] | None", call.attrs["axis"])
     result = call.struct_info
-    if not isinstance(result, TensorStructInfo) or result.ndim < 0:
+    if not isinstance(result, rx.TensorStructInfo) or result.ndim < 0:
         return None
     if axes is None:
         x = call.args[0].struct_info
-        shape = x.get_shape() if isinstance(x, TensorStructInfo) else None
+        shape = x.get_shape() if isinstance(x, rx.TensorStructInfo) else None
         if shape is None:
             return None
         one = ops.const(1, "int64")
@@ -334,7 +325,7 @@ def per_axis(name: str, count: int = 1) -> LayoutRule:
     If there are fewer, they are those of the last axes, and 1 that of the others.
     """
 
-    def rule(call: Call, layout: str) -> InferredLayouts | None:
+    def rule(call: rx.Call, layout: str) -> InferredLayouts | None:
         values = cast("tuple[int, ...]", call.attrs[name])
         rank = len(layout)
         if len(values) > rank * count:
@@ -349,9 +340,9 @@ def per_axis(name: str, count: int = 1) -> LayoutRule:
     return following(rule)
 
 
-def _taken(call: Call, layout: str) -> InferredLayouts | None:
+def _taken(call: rx.Call, layout: str) -> InferredLayouts | None:
     axis, indices = cast("int | None", call.attrs["axis"]), call.args[1].struct_info
-    count = 0 if isinstance(indices, PrimStructInfo) else getattr(indices, "ndim", -1)
+    count = 0 if isinstance(indices, rx.PrimStructInfo) else getattr(indices, "ndim", -1)
     if count < 0 or initial_layout(len(layout) - 1 + count) is None:
         return None
     gone = (axis or 0) % len(layout)
@@ -381,7 +372,7 @@ def _common(layouts: Sequence[str]) -> str:
 
 
 def elementwise_layout(
-    call: Call, desired: Desired, known: Mapping[Var, Layouts]
+    call: rx.Call, desired: Desired, known: Mapping[rx.Var, Layouts]
 ) -> InferredLayouts | None:
     """The rule of an operator on the elements of operands that broadcast.
 
@@ -391,7 +382,7 @@ def elementwise_layout(
     such blocks.
     """
     sinfos = [arg.struct_info for arg in call.args]
-    if not all(isinstance(s, (TensorStructInfo, PrimStructInfo)) for s in sinfos):
+    if not all(isinstance(s, (rx.TensorStructInfo, rx.PrimStructInfo)) for s in sinfos):
         return None
     layouts = [layouts_of(arg, known) for arg in call.args]
     tensors = [(x, s) for x, s in zip(layouts, sinfos, strict=True) if isinstance(x, str) and x]
@@ -421,17 +412,19 @@ def _last_axes(layout: str, rank: int) -> str:
     return _renumbered(layout[len(layout) - rank :])
 
 
-def _joined(call: Call, known: Mapping[Var, Layouts]) -> list[tuple[str, StructInfo]] | None:
+def _joined(
+    call: rx.Call, known: Mapping[rx.Var, Layouts]
+) -> list[tuple[str, rx.StructInfo]] | None:
     """The layouts of the tensors in the first operand with their struct info."""
     layouts, sinfo = layouts_of(call.args[0], known), call.args[0].struct_info
-    if not isinstance(layouts, tuple) or not isinstance(sinfo, TupleStructInfo):
+    if not isinstance(layouts, tuple) or not isinstance(sinfo, rx.TupleStructInfo):
         return None
     found = [(x, s) for x, s in zip(layouts, sinfo.fields, strict=True) if isinstance(x, str)]
     return found if len(found) == len(layouts) else None
 
 
 def concat_layout(
-    call: Call, desired: Desired, known: Mapping[Var, Layouts]
+    call: rx.Call, desired: Desired, known: Mapping[rx.Var, Layouts]
 ) -> InferredLayouts | None:
     """The rule of an operator that joins tensors along `axis`, in the layout of the first one.
 
@@ -453,7 +446,7 @@ def concat_layout(
 
 
 def stack_layout(
-    call: Call, desired: Desired, known: Mapping[Var, Layouts]
+    call: rx.Call, desired: Desired, known: Mapping[rx.Var, Layouts]
 ) -> InferredLayouts | None:
     """The rule of an operator that joins tensors along a new axis, which stays where it is."""
     fields = _joined(call, known)
@@ -513,7 +506,7 @@ class AttributeLayout:
         return (*self.operands, self.result) if distinct else self.operands
 
     def __call__(
-        self, call: Call, desired: Desired, known: Mapping[Var, Layouts]
+        self, call: rx.Call, desired: Desired, known: Mapping[rx.Var, Layouts]
     ) -> InferredLayouts | None:
         """The layouts of a call."""
         wanted, operands, result = desired.get(cast("Op", call.op).name), self.operands, self.result
@@ -536,12 +529,12 @@ class AttributeLayout:
         return InferredLayouts(plain, plain[0], _changed(call, attrs, new))
 
 
-def _changed(call: Call, old: Mapping[str, str], new: Mapping[str, str]) -> Mapping[str, Any]:
+def _changed(call: rx.Call, old: Mapping[str, str], new: Mapping[str, str]) -> Mapping[str, Any]:
     """The attributes of a call, with other layouts if they differ."""
     return call.attrs if new == old else {**call.attrs, **new}
 
 
-def _takes_blocks(call: Call, layout: str, attrs: Mapping[str, str]) -> bool:
+def _takes_blocks(call: rx.Call, layout: str, attrs: Mapping[str, str]) -> bool:
     """Whether operand and result are divided by blocks, and no attribute has some already."""
     if any(map(has_blocks, attrs.values())):
         return False
@@ -551,7 +544,7 @@ def _takes_blocks(call: Call, layout: str, attrs: Mapping[str, str]) -> bool:
 
 
 def _desired_layouts(
-    call: Call, attrs: Mapping[str, str], operands: Sequence[str], wanted: Sequence[str]
+    call: rx.Call, attrs: Mapping[str, str], operands: Sequence[str], wanted: Sequence[str]
 ) -> InferredLayouts | None:
     """The desired layouts in place of those in `attrs`, if blocks divide the tensors."""
     targets = dict(zip(attrs, [*wanted, wanted[0]], strict=False))

@@ -14,31 +14,17 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.device import Device, device, split_device
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.global_info import VDevice
-from relaxpy.ir.relax.nodes import (
-    Expr,
-    ObjectStructInfo,
-    PrimStructInfo,
-    PrimValue,
-    ShapeExpr,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-    const,
-    convert_to_expr,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, Placement
 from relaxpy.ir.tir import expr as tir
 
 _KIND_NAMES = {
-    TensorStructInfo: "a tensor",
-    ShapeStructInfo: "a shape",
-    PrimStructInfo: "a scalar",
-    TupleStructInfo: "a tuple",
+    rx.TensorStructInfo: "a tensor",
+    rx.ShapeStructInfo: "a shape",
+    rx.PrimStructInfo: "a scalar",
+    rx.TupleStructInfo: "a tuple",
     DTensorStructInfo: "a tensor over several devices",
-    ObjectStructInfo: "an object",
+    rx.ObjectStructInfo: "an object",
 }
 _FROM_TEXT: Mapping[object, Callable[[str], object]] = {
     Device: device,
@@ -53,7 +39,7 @@ class Parameter:
     """One parameter of an operator: an operand of certain kinds, or an attribute."""
 
     name: str
-    kinds: tuple[type[StructInfo], ...]
+    kinds: tuple[type[rx.StructInfo], ...]
     choices: tuple[object, ...]
     variadic: bool
     default: object
@@ -72,18 +58,18 @@ class Parameter:
         """The description of the accepted operands in messages."""
         return " or ".join(_KIND_NAMES.get(kind, kind.__name__) for kind in self.kinds)
 
-    def operand(self, value: object) -> Expr:
+    def operand(self, value: object) -> rx.Expr:
         """Convert `value` to an expression of a kind that this parameter takes, if possible."""
-        if isinstance(value, Expr):
+        if isinstance(value, rx.Expr):
             return value
-        if ShapeStructInfo in self.kinds and isinstance(value, (list, tuple)):
-            return ShapeExpr(tuple(value))
+        if rx.ShapeStructInfo in self.kinds and isinstance(value, (list, tuple)):
+            return rx.ShapeExpr(tuple(value))
         scalar = isinstance(value, (bool, int, float, np.number, np.bool_))
-        if isinstance(value, np.ndarray) or (scalar and self.kinds == (TensorStructInfo,)):
-            return const(value)
-        return convert_to_expr(value)
+        if isinstance(value, np.ndarray) or (scalar and self.kinds == (rx.TensorStructInfo,)):
+            return rx.const(value)
+        return rx.convert_to_expr(value)
 
-    def placeholder(self) -> Expr:
+    def placeholder(self) -> rx.Expr:
         """Unit, which keeps the position of this operand in a call that omits it.
 
         Errors:
@@ -96,17 +82,17 @@ class Parameter:
                 f"{self.name} cannot be omitted before a later operand: it takes tuples, "
                 "so an empty tuple in its position would be its value"
             )
-        return Tuple(())
+        return rx.Tuple(())
 
-    def is_absent(self, sinfo: StructInfo | None) -> bool:
+    def is_absent(self, sinfo: rx.StructInfo | None) -> bool:
         """Whether a value of this struct info keeps the position of an omitted operand."""
-        if not isinstance(sinfo, TupleStructInfo) or sinfo.fields:
+        if not isinstance(sinfo, rx.TupleStructInfo) or sinfo.fields:
             return False
         return not (self.required or self.variadic or self._takes_unit)
 
     @property
     def _takes_unit(self) -> bool:
-        return any(issubclass(TupleStructInfo, kind) for kind in self.kinds)
+        return any(issubclass(rx.TupleStructInfo, kind) for kind in self.kinds)
 
     def attribute(self, value: object) -> object:
         """`value` converted to the attribute's type.
@@ -148,10 +134,12 @@ def _is_open(value: object) -> bool:
 
 def _plain(value: object) -> object:
     """The scalar that a prim value is, also as a variable whose value is known; else `value`."""
-    if isinstance(value, PrimValue):
+    if isinstance(value, rx.PrimValue):
         return value.value
-    sinfo = value.struct_info if isinstance(value, Var) else None
-    return sinfo.value if isinstance(sinfo, PrimStructInfo) and sinfo.value is not None else value
+    sinfo = value.struct_info if isinstance(value, rx.Var) else None
+    return (
+        sinfo.value if isinstance(sinfo, rx.PrimStructInfo) and sinfo.value is not None else value
+    )
 
 
 def number_literal(value: object) -> object:

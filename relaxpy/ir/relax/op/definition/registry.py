@@ -37,17 +37,7 @@ from relaxpy.ir.op_record import (
     apply_column,
     check_columns,
 )
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Call,
-    Expr,
-    ExternFunc,
-    GlobalVar,
-    ObjectStructInfo,
-    StructInfo,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.op.definition.errors import Named
@@ -62,7 +52,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 F = TypeVar("F", bound=Callable[..., Any])
-Operand: TypeAlias = Expr | tir.PrimExpr | bool | int | float | str
+Operand: TypeAlias = rx.Expr | tir.PrimExpr | bool | int | float | str
 _NO_CONTEXT = Context()
 
 
@@ -126,11 +116,11 @@ class OpDef:
         return not self.signature.is_rule or bool(self.signature.injected)
 
     @user_facing
-    def __call__(self, *args: object, **kwargs: object) -> Call:
+    def __call__(self, *args: object, **kwargs: object) -> rx.Call:
         """Build a call of the operator; see `make`."""
         return evaluated(self.make(*args, **kwargs))  # type: ignore[arg-type]
 
-    def make(self, *args: object, span: Span | None = None, **kwargs: object) -> Call:
+    def make(self, *args: object, span: Span | None = None, **kwargs: object) -> rx.Call:
         """Build a call of the operator, with its struct info if that of the operands is known.
 
         Errors:
@@ -143,16 +133,16 @@ class OpDef:
             callee, operands = operands[0], operands[1:]
         if any(arg.struct_info is None for arg in operands):
             return call
-        if isinstance(callee, BaseFunc) and not isinstance(callee, ExternFunc):
+        if isinstance(callee, rx.BaseFunc) and not isinstance(callee, rx.ExternFunc):
             return call  # a module refers to this function by a GlobalVar
-        if isinstance(callee, GlobalVar) and kind is not None and kind.takes_packed:
+        if isinstance(callee, rx.GlobalVar) and kind is not None and kind.takes_packed:
             return call  # the module says whether this is a packed function
         try:
             sinfo = self.infer(call, _NO_CONTEXT)
         except RelaxpyError as error:
             error.about = self._arguments_by_value(call, bound).get(id(error.about), error.about)
             raise
-        result = Call(
+        result = rx.Call(
             call.op, call.args, call.attrs, call.sinfo_args, struct_info=sinfo, span=call.span
         )
         set_fields(result, sinfo_is_derived=True)
@@ -160,7 +150,7 @@ class OpDef:
 
     def _call(
         self, args: tuple[object, ...], kwargs: dict[str, object], span: Span | None
-    ) -> tuple[Call, dict[str, Any]]:
+    ) -> tuple[rx.Call, dict[str, Any]]:
         """Build the call; also return the arguments by name, unless `function` built it."""
         with Named(self.name):
             if not self.signature.is_rule:
@@ -171,17 +161,17 @@ class OpDef:
                 self.record.adapt(bound)
             operands, attrs = self.signature.divided(bound)
             variant = self.record.variant(bound) if self.record.variant is not None else None
-        return Call(Op(variant) if variant else self.op, operands, attrs, span=span), bound
+        return rx.Call(Op(variant) if variant else self.op, operands, attrs, span=span), bound
 
-    def _built(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Call:
+    def _built(self, args: tuple[object, ...], kwargs: dict[str, object]) -> rx.Call:
         try:
-            return typing.cast("Call", self.signature.function(*args, **kwargs))
+            return typing.cast("rx.Call", self.signature.function(*args, **kwargs))
         except TypeError as error:
             if not isinstance(error, RelaxpyError):
                 self.signature.bound(args, kwargs)
             raise
 
-    def _arguments_by_value(self, call: Call, bound: Mapping[str, Any]) -> dict[int, object]:
+    def _arguments_by_value(self, call: rx.Call, bound: Mapping[str, Any]) -> dict[int, object]:
         """Map the identity of each operand and attribute to the argument that it was built from."""
         if not bound:
             return {}
@@ -191,7 +181,7 @@ class OpDef:
             result |= {id(operand): bound[p.name] for operand, p in named}
         return result
 
-    def infer(self, call: Call, ctx: Context) -> StructInfo:
+    def infer(self, call: rx.Call, ctx: Context) -> rx.StructInfo:
         """Infer the struct info of a call (DER-35); `ctx` is a context or a BlockBuilder.
 
         Errors:
@@ -214,7 +204,7 @@ class OpDef:
             sinfo = _inferred(sinfo, self.signature.function)
             return sinfo if call.sinfo_args else simplified_shapes(sinfo, ctx.sizes)
 
-    def _infer_distributed(self, rule: ShardingRule, call: Call, ctx: Context) -> StructInfo:
+    def _infer_distributed(self, rule: ShardingRule, call: rx.Call, ctx: Context) -> rx.StructInfo:
         """The struct info of a call some operands of which are distributed."""
         whole = replace(ctx, closed=False)
         sinfos = [ctx.sinfo_of(arg) for arg in call.args]
@@ -223,8 +213,8 @@ class OpDef:
         return infer_distributed(lambda new: self.infer(new, whole), rule, call, sinfos, names)
 
     def operand_gradients(
-        self, var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-    ) -> tuple[Expr, ...]:
+        self, var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+    ) -> tuple[rx.Expr, ...]:
         """The gradient of each operand of `call`, from that of its result `var`.
 
         `builder` receives the bindings that the rule of the operator emits.
@@ -240,7 +230,7 @@ class OpDef:
             self.name, "gradient", rule, var=var, call=call, gradient=gradient, builder=builder
         )
         is_list = isinstance(result, (list, tuple)) and len(result) == len(call.args)
-        if not is_list or not all(isinstance(grad, Expr) for grad in result):
+        if not is_list or not all(isinstance(grad, rx.Expr) for grad in result):
             raise MisuseError(
                 f"the gradient of {self.name} returns a list of one expression for each of "
                 f"{counted(len(call.args), 'operand')}, found {result!r:.80}",
@@ -254,14 +244,14 @@ class OpDef:
         self.op.extend(runtime=function)
         return function
 
-    def operands(self, call: Call) -> tuple[Expr | None, ...]:
+    def operands(self, call: rx.Call) -> tuple[rx.Expr | None, ...]:
         """The operands of a call by position, None for an optional one that is absent.
 
         Absent operands at the end are omitted.
         """
         return self.signature.present(call)
 
-    def arguments(self, call: Call) -> CallArguments:
+    def arguments(self, call: rx.Call) -> CallArguments:
         """The positional and keyword arguments with which `make` rebuilds `call`."""
         if self.record.unmake is not None:
             return self.record.unmake(call)
@@ -270,15 +260,15 @@ class OpDef:
         return _written(call, self.record.calls)
 
 
-def _written(call: Call, kind: CallKind | None) -> CallArguments:
+def _written(call: rx.Call, kind: CallKind | None) -> CallArguments:
     """The arguments of an operator that builds its calls: operands, attributes, struct info."""
     args: list[object] = list(call.args)
     named: dict[str, object] = dict(call.attrs)
-    if kind is not None and kind.callee_is_operand and isinstance(callee := args[0], ExternFunc):
+    if kind is not None and kind.callee_is_operand and isinstance(callee := args[0], rx.ExternFunc):
         args[0] = callee.global_symbol
     if kind is not None and kind.has_outputs:
         [out] = call.sinfo_args
-        fields = out.fields if isinstance(out, TupleStructInfo) else (out,)
+        fields = out.fields if isinstance(out, rx.TupleStructInfo) else (out,)
         named["out_sinfo"] = out if len(fields) == 1 else list(fields)
         if len(args) > 2:
             named["tir_vars"] = args[2]
@@ -406,14 +396,14 @@ def _taken(present: OpDef) -> MisuseError:
     )
 
 
-def _is_distributed(call: Call, ctx: Context) -> bool:
+def _is_distributed(call: rx.Call, ctx: Context) -> bool:
     """Whether an operand is a distributed tensor."""
     return any(isinstance(ctx.sinfo_of(arg), DTensorStructInfo) for arg in call.args)
 
 
-def _inferred(sinfo: object, rule: Callable[..., Any]) -> StructInfo:
+def _inferred(sinfo: object, rule: Callable[..., Any]) -> rx.StructInfo:
     """Return the result of a rule. Errors: MisuseError if it is not struct info."""
-    if isinstance(sinfo, StructInfo):
+    if isinstance(sinfo, rx.StructInfo):
         return sinfo
     name = getattr(rule, "__name__", "")
     raise MisuseError(
@@ -432,7 +422,7 @@ class Rows:
     column.
     """
 
-    rule: Callable[..., StructInfo]
+    rule: Callable[..., rx.StructInfo]
     doc: str
     kernel: Callable[[str], Legalization]
     adapt: Callable[[dict[str, Any]], None] | None = None
@@ -471,7 +461,7 @@ def find(op: Op) -> OpDef | None:
     return _table.get(op.name)
 
 
-def with_all_attributes(call: Call) -> Call:
+def with_all_attributes(call: rx.Call) -> rx.Call:
     """The call, with the defaults of attributes that it leaves out."""
     operator = find(call.op) if isinstance(call.op, Op) else None
     return call if operator is None else operator.signature.completed(call)
@@ -520,7 +510,7 @@ def _context_of(builder: object) -> Context:
     raise MisuseError(f"expected a BlockBuilder, found {type(builder).__name__}", about=builder)
 
 
-def _for_rules_of_users(call: Call, ctx: Context) -> Context:
+def _for_rules_of_users(call: rx.Call, ctx: Context) -> Context:
     """Open `ctx`: such a rule may infer calls over variables that it creates.
 
     The operands of the call itself must still be in scope (DER-3).
@@ -530,7 +520,7 @@ def _for_rules_of_users(call: Call, ctx: Context) -> Context:
     return replace(ctx, closed=False)
 
 
-def infer_op_call(op: Op, call: Call, ctx: Context) -> StructInfo:
+def infer_op_call(op: Op, call: rx.Call, ctx: Context) -> rx.StructInfo:
     """DER-35, OP-16: the struct info of `call` by the rule of `op`; Object where there is none.
 
     Errors:
@@ -550,4 +540,4 @@ def infer_op_call(op: Op, call: Call, ctx: Context) -> StructInfo:
             hint=close_names(op.name, _table),
             about=op,
         )
-    return ObjectStructInfo()
+    return rx.ObjectStructInfo()

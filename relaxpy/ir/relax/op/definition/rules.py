@@ -13,17 +13,7 @@ from relaxpy.errors import StructInfoError, StructInfoTypeError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Constant,
-    Expr,
-    PrimStructInfo,
-    ShapeExpr,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.te import topi
@@ -39,7 +29,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 Sizes: TypeAlias = tuple[PrimExpr, ...]
-Legalize: TypeAlias = "Callable[[BlockBuilder, Call], Expr]"
+Legalize: TypeAlias = "Callable[[BlockBuilder, rx.Call], rx.Expr]"
 RULE = "DER-36"
 
 
@@ -68,44 +58,44 @@ def shape_text(sizes: Sequence[PrimExpr]) -> str:
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
-def tensor_sinfo(expr: Expr) -> TensorStructInfo | None:
+def tensor_sinfo(expr: rx.Expr) -> rx.TensorStructInfo | None:
     """The struct info of a tensor; None for other values, and where it is not derived."""
     sinfo = expr.struct_info
-    return sinfo if isinstance(sinfo, TensorStructInfo) else None
+    return sinfo if isinstance(sinfo, rx.TensorStructInfo) else None
 
 
-def literal_shape(sinfo: TensorStructInfo) -> Sizes | None:
+def literal_shape(sinfo: rx.TensorStructInfo) -> Sizes | None:
     """The dimensions; None if the shape is unknown or a variable."""
-    return sinfo.shape.values if isinstance(sinfo.shape, ShapeExpr) else None
+    return sinfo.shape.values if isinstance(sinfo.shape, rx.ShapeExpr) else None
 
 
 def tensor(
-    shape: Sequence[PrimExpr] | Expr | None,
+    shape: Sequence[PrimExpr] | rx.Expr | None,
     dtype: DataType,
     vdevice: object = None,
     ndim: int | None = None,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """The struct info of a tensor; `ndim` is used if there is no shape."""
-    dims = shape if shape is None or isinstance(shape, Expr) else ShapeExpr(tuple(shape))
+    dims = shape if shape is None or isinstance(shape, rx.Expr) else rx.ShapeExpr(tuple(shape))
     if dims is not None:
-        return TensorStructInfo(dims, dtype, vdevice)
-    return TensorStructInfo(None, dtype, vdevice, -1 if ndim is None else ndim)
+        return rx.TensorStructInfo(dims, dtype, vdevice)
+    return rx.TensorStructInfo(None, dtype, vdevice, -1 if ndim is None else ndim)
 
 
-def shape_operand(expr: Expr, sinfo: ShapeStructInfo) -> Expr | Sizes | None:
+def shape_operand(expr: rx.Expr, sinfo: rx.ShapeStructInfo) -> rx.Expr | Sizes | None:
     """The shape of a new tensor from the shape value `expr`: `expr` itself if it is a leaf."""
-    return expr if isinstance(expr, (ShapeExpr, Var)) else sinfo.values
+    return expr if isinstance(expr, (rx.ShapeExpr, rx.Var)) else sinfo.values
 
 
-def scalar_literal(expr: Expr) -> PrimExpr | None:
+def scalar_literal(expr: rx.Expr) -> PrimExpr | None:
     """The value of a literal tensor of rank 0; None for anything else."""
-    if not isinstance(expr, Constant) or expr.data.ndim:
+    if not isinstance(expr, rx.Constant) or expr.data.ndim:
         return None
     dtype, number = DataType(expr.data.dtype), expr.data[()]
     return ops.const(int(number) if dtype.is_int else float(number), dtype)
 
 
-def with_dtype(sinfo: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
+def with_dtype(sinfo: rx.TensorStructInfo, dtype: DataType) -> rx.TensorStructInfo:
     """The struct info with another datatype."""
     return replace(sinfo, dtype=dtype, span=None) if sinfo.dtype != dtype else sinfo
 
@@ -125,7 +115,7 @@ def one() -> PrimExpr:
     return ops.const(1, "int64")
 
 
-def require_float(sinfo: TensorStructInfo, name: str) -> None:
+def require_float(sinfo: rx.TensorStructInfo, name: str) -> None:
     """Refuse a tensor whose elements are known not to be floats.
 
     Errors:
@@ -148,7 +138,7 @@ def require_integer(dtype: DataType, name: str, about: object) -> None:
 
 
 def require_dtype_of(
-    sinfo: TensorStructInfo, name: str, model: TensorStructInfo, model_name: str = "data"
+    sinfo: rx.TensorStructInfo, name: str, model: rx.TensorStructInfo, model_name: str = "data"
 ) -> None:
     """Refuse a tensor whose datatype is known to differ from that of `model`.
 
@@ -176,30 +166,30 @@ def normal_axes(axes: Sequence[int], ndim: int, name: str = "axis") -> tuple[int
     return tuple(result)
 
 
-def joint_dtype(first: StructInfo, second: StructInfo, names: tuple[str, str]) -> DataType:
+def joint_dtype(first: rx.StructInfo, second: rx.StructInfo, names: tuple[str, str]) -> DataType:
     """BDT: the common datatype; that of the first if one is Bool; unknown if one is unknown.
 
     Errors:
         StructInfoTypeError: they differ.
     """
-    assert isinstance(first, (TensorStructInfo, PrimStructInfo))
-    assert isinstance(second, (TensorStructInfo, PrimStructInfo))
+    assert isinstance(first, (rx.TensorStructInfo, rx.PrimStructInfo))
+    assert isinstance(second, (rx.TensorStructInfo, rx.PrimStructInfo))
     a, b = first.dtype, second.dtype
     if a.is_void or b.is_void:
         return VOID
     if a != b and not (a.is_bool or b.is_bool):
-        target = a if isinstance(second, PrimStructInfo) else b
+        target = a if isinstance(second, rx.PrimStructInfo) else b
         raise refuse_type(
             f"{names[0]} and {names[1]} have one datatype, found {a} and {b}",
             second,
             hint=f'convert the scalar: write T.cast(n, "{target}") for n'
-            if isinstance(first, PrimStructInfo) or isinstance(second, PrimStructInfo)
+            if isinstance(first, rx.PrimStructInfo) or isinstance(second, rx.PrimStructInfo)
             else "convert one of them with R.astype",
         )
     return a
 
 
-def common_dtype(sinfos: Sequence[TensorStructInfo], name: str) -> DataType:
+def common_dtype(sinfos: Sequence[rx.TensorStructInfo], name: str) -> DataType:
     """The common datatype of tensors; unknown if that of one is.
 
     Errors:
@@ -214,7 +204,7 @@ def common_dtype(sinfos: Sequence[TensorStructInfo], name: str) -> DataType:
     return known[0].dtype if len(known) == len(sinfos) else VOID
 
 
-def common_rank(sinfos: Sequence[TensorStructInfo], name: str) -> int:
+def common_rank(sinfos: Sequence[rx.TensorStructInfo], name: str) -> int:
     """The common rank of tensors, or -1 if it is unknown.
 
     Errors:
@@ -229,7 +219,7 @@ def common_rank(sinfos: Sequence[TensorStructInfo], name: str) -> int:
     return known[0].ndim if known else -1
 
 
-def joint_vdevice(sinfos: Sequence[TensorStructInfo], *, strict: bool) -> object:
+def joint_vdevice(sinfos: Sequence[rx.TensorStructInfo], *, strict: bool) -> object:
     """BVD: the common device of tensors; None if they differ and need not agree.
 
     Errors:
@@ -264,7 +254,7 @@ def broadcast_sizes(
     return None if any(size is None for size in sizes) else cast("Sizes", sizes)
 
 
-def broadcast(sinfos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple[Any, int]:
+def broadcast(sinfos: Sequence[rx.TensorStructInfo], names: Sequence[str]) -> tuple[Any, int]:
     """BC over several tensors: the broadcast shape, or None, and its rank.
 
     Errors:
@@ -290,7 +280,7 @@ def broadcast(sinfos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple
 
 
 def unified_shapes(
-    sinfos: Sequence[TensorStructInfo], noun: str, skip: int | None = None
+    sinfos: Sequence[rx.TensorStructInfo], noun: str, skip: int | None = None
 ) -> list[Sizes] | None:
     """The shapes of tensors of one rank, if known and provably equal except along axis `skip`.
 
@@ -322,7 +312,7 @@ def by_te(function: Callable[..., Any] | str, name: str | None = None, **renamed
     function's names of attributes that the operator calls otherwise.
     """
 
-    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+    def legalize(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
         record = find(call.op) if isinstance(call.op, Op) else None
         operands = call.args if record is None else record.operands(call)
         compute = attrgetter(function)(topi) if isinstance(function, str) else function
@@ -339,11 +329,11 @@ def of_bits(legalize: Legalize) -> Legalize:
         StructInfoTypeError: an operand does not hold integers or Booleans.
     """
 
-    def checked(builder: BlockBuilder, call: Call) -> Expr:
+    def checked(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
         assert isinstance(call.op, Op)
         for arg in call.args:
             sinfo = builder.struct_info_of(arg)
-            assert isinstance(sinfo, (TensorStructInfo, PrimStructInfo))
+            assert isinstance(sinfo, (rx.TensorStructInfo, rx.PrimStructInfo))
             if not sinfo.dtype.is_int:
                 raise refuse_type(f"{call.op.name}: only integers have bits, found {sinfo}", call)
         return legalize(builder, call)
@@ -351,10 +341,10 @@ def of_bits(legalize: Legalize) -> Legalize:
     return checked
 
 
-def known_shape(builder: BlockBuilder, operand: Expr) -> Sizes:
+def known_shape(builder: BlockBuilder, operand: rx.Expr) -> Sizes:
     """The dimensions of an operand of a call that is legalised, which are known."""
     sinfo = builder.struct_info_of(operand)
-    assert isinstance(sinfo, TensorStructInfo)
+    assert isinstance(sinfo, rx.TensorStructInfo)
     shape = literal_shape(sinfo)
     assert shape is not None
     return shape
@@ -362,6 +352,6 @@ def known_shape(builder: BlockBuilder, operand: Expr) -> Sizes:
 
 def te_kernel(
     builder: BlockBuilder, function: Callable[..., Any], name: str, *args: object, **attrs: object
-) -> Call:
+) -> rx.Call:
     """Build a call of the kernel of `function`, which depends on its arguments only."""
     return builder.call_te_cached(function, args, attrs, name=name)

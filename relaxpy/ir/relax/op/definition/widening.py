@@ -7,20 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from relaxpy.dataclass import replace
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Constant,
-    Expr,
-    PrimStructInfo,
-    PrimValue,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    is_call_of,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import R, find
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import ops
@@ -33,13 +20,13 @@ if TYPE_CHECKING:
 _WIDE = DataType("float32")
 
 
-def is_narrow(sinfo: StructInfo | None) -> bool:
+def is_narrow(sinfo: rx.StructInfo | None) -> bool:
     """Whether a tensor or a scalar holds floats narrower than float32."""
-    known = isinstance(sinfo, (TensorStructInfo, PrimStructInfo))
+    known = isinstance(sinfo, (rx.TensorStructInfo, rx.PrimStructInfo))
     return known and sinfo.dtype.is_float and sinfo.dtype.bits < _WIDE.bits  # type: ignore[union-attr]
 
 
-def widened(call: Call, bind: Callable[[Expr], Expr]) -> Call:
+def widened(call: rx.Call, bind: Callable[[rx.Expr], rx.Expr]) -> rx.Call:
     """The call on operands cast to float32; itself if none of them is narrower.
 
     `bind` returns variables for the casts.
@@ -49,32 +36,32 @@ def widened(call: Call, bind: Callable[[Expr], Expr]) -> Call:
         return call
     operator = find(cast("Op", call.op))
     assert operator is not None
-    wide = Call(call.op, args, call.attrs, call.sinfo_args, span=call.span)
+    wide = rx.Call(call.op, args, call.attrs, call.sinfo_args, span=call.span)
     return replace(wide, struct_info=operator.infer(wide, Context()))
 
 
-def _wide(expr: Expr, bind: Callable[[Expr], Expr]) -> Expr:
+def _wide(expr: rx.Expr, bind: Callable[[rx.Expr], rx.Expr]) -> rx.Expr:
     sinfo = expr.struct_info
     if not is_narrow(sinfo):
         return expr
-    if isinstance(expr, Constant):
-        return Constant(expr.data.astype(_WIDE.numpy()))
-    if isinstance(sinfo, TensorStructInfo):
+    if isinstance(expr, rx.Constant):
+        return rx.Constant(expr.data.astype(_WIDE.numpy()))
+    if isinstance(sinfo, rx.TensorStructInfo):
         return bind(R.astype(expr, _WIDE))
-    assert isinstance(sinfo, PrimStructInfo)
-    return expr if sinfo.value is None else PrimValue(ops.cast_to(sinfo.value, _WIDE))
+    assert isinstance(sinfo, rx.PrimStructInfo)
+    return expr if sinfo.value is None else rx.PrimValue(ops.cast_to(sinfo.value, _WIDE))
 
 
-def narrowed(value: Expr, sinfo: StructInfo | None) -> Expr:
+def narrowed(value: rx.Expr, sinfo: rx.StructInfo | None) -> rx.Expr:
     """A value with the datatypes of narrower floats that `sinfo` has."""
-    if isinstance(sinfo, TupleStructInfo):
-        is_tuple = isinstance(value, Tuple)
+    if isinstance(sinfo, rx.TupleStructInfo):
+        is_tuple = isinstance(value, rx.Tuple)
         fields = value.fields if is_tuple else ()  # type: ignore[attr-defined]
-        items = fields or tuple(TupleGetItem(value, k) for k in range(len(sinfo.fields)))
-        return Tuple(tuple(map(narrowed, items, sinfo.fields)))
+        items = fields or tuple(rx.TupleGetItem(value, k) for k in range(len(sinfo.fields)))
+        return rx.Tuple(tuple(map(narrowed, items, sinfo.fields)))
     if not is_narrow(sinfo):
         return value
-    return cast("Expr", R.astype(value, cast("TensorStructInfo", sinfo).dtype))
+    return cast("rx.Expr", R.astype(value, cast("rx.TensorStructInfo", sinfo).dtype))
 
 
 def gradient_in_float32(rule: Gradient) -> Gradient:
@@ -83,12 +70,14 @@ def gradient_in_float32(rule: Gradient) -> Gradient:
     The result is computed again from these operands: it is rounded no more than they are.
     """
 
-    def wide_rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> Sequence[Expr]:
+    def wide_rule(
+        var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+    ) -> Sequence[rx.Expr]:
         wide = widened(call, builder.emit)
         if wide is call:
             return rule(var, call, gradient, builder)
         wide_gradient = _wide_fields(gradient, builder)
-        partials = rule(cast("Var", wide), wide, wide_gradient, builder)
+        partials = rule(cast("rx.Var", wide), wide, wide_gradient, builder)
         return [
             _of_operand(partial, operand)
             for partial, operand in zip(partials, call.args, strict=True)
@@ -97,28 +86,28 @@ def gradient_in_float32(rule: Gradient) -> Gradient:
     return wide_rule
 
 
-def _wide_fields(gradient: Expr, builder: BlockBuilder) -> Expr:
-    if isinstance(gradient, Tuple):
-        return Tuple(tuple(_wide_fields(field, builder) for field in gradient.fields))
+def _wide_fields(gradient: rx.Expr, builder: BlockBuilder) -> rx.Expr:
+    if isinstance(gradient, rx.Tuple):
+        return rx.Tuple(tuple(_wide_fields(field, builder) for field in gradient.fields))
     sinfo = gradient.struct_info
-    if isinstance(sinfo, TupleStructInfo):
-        items = (TupleGetItem(gradient, k) for k in range(len(sinfo.fields)))
-        return Tuple(tuple(_wide_fields(builder.emit(item), builder) for item in items))
+    if isinstance(sinfo, rx.TupleStructInfo):
+        items = (rx.TupleGetItem(gradient, k) for k in range(len(sinfo.fields)))
+        return rx.Tuple(tuple(_wide_fields(builder.emit(item), builder) for item in items))
     return _wide(gradient, builder.emit)
 
 
-def _of_operand(partial: Expr, operand: Expr) -> Expr:
-    if is_call_of(partial, "relax.grad.no_grad"):
-        return cast("Expr", R.grad.no_grad(operand))
+def _of_operand(partial: rx.Expr, operand: rx.Expr) -> rx.Expr:
+    if rx.is_call_of(partial, "relax.grad.no_grad"):
+        return cast("rx.Expr", R.grad.no_grad(operand))
     return narrowed(partial, operand.struct_info)
 
 
 def legalization_in_float32(rule: Legalization) -> Legalization:
     """The legalisation of the call on operands in float32 in place of narrower floats."""
 
-    def wide_rule(builder: BlockBuilder, call: Call) -> Expr:
+    def wide_rule(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
         wide = widened(call, builder.emit)
-        value = cast("Expr", rule(builder, wide))
+        value = cast("rx.Expr", rule(builder, wide))
         return value if wide is call else narrowed(value, call.struct_info)
 
     return wide_rule

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var, const
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
     of_operand,
     require_rank,
@@ -15,18 +16,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
 )
 from relaxpy.ir.relax.op.definition.layouts import along, same_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.definition.rules import (
-    by_te,
-    differ,
-    is_one,
-    literal_shape,
-    normal_axis,
-    refuse,
-    require_dtype_of,
-    require_float,
-    shape_text,
-    shown,
-)
 from relaxpy.ir.relax.op.definition.sharding import same_axes
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.te import topi
@@ -46,7 +35,8 @@ def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
     precision_policy=1,
     pure=True,
     in_place=True,
-    legalize=by_te("nn.relu"),
+    activation=True,
+    legalize=rules.by_te("nn.relu"),
     gradient=of_operand(_gradient_relu),
 )
 def relu(data: TensorStructInfo) -> TensorStructInfo:
@@ -62,7 +52,7 @@ def relu(data: TensorStructInfo) -> TensorStructInfo:
 
 
 def _infer_float(data: TensorStructInfo) -> TensorStructInfo:
-    require_float(data, "data")
+    rules.require_float(data, "data")
     return data
 
 
@@ -102,7 +92,7 @@ def _gradient_silu(g: Any, x: Any, y: Any, call: Call) -> Any:
 _activation = Rows(
     _infer_float,
     _DOC,
-    lambda name: by_te(f"nn.{name}", name),
+    lambda name: rules.by_te(f"nn.{name}", name),
     precision_policy=1,
     layout=same_layout,
     sharding=same_axes,
@@ -113,17 +103,20 @@ ACTIVATIONS = family(
         "nn.gelu",
         "x * (1 + erf(x / sqrt(2))) / 2.",
         gradient=gradient_in_float32(of_operand(_gradient_gelu)),
+        activation=True,
     ),
     _activation(
         "nn.gelu_tanh",
         "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2.",
         gradient=gradient_in_float32(of_operand(_gradient_gelu_tanh)),
+        activation=True,
     ),
     _activation(
         "nn.silu",
         "x * sigmoid(x).",
         in_place=True,
         gradient=gradient_in_float32(of_operand(_gradient_silu)),
+        activation=True,
     ),
 )
 gelu, gelu_tanh, silu = ACTIVATIONS.values()
@@ -138,7 +131,7 @@ def _gradient_leakyrelu(g: Any, x: Any, y: Any, call: Call) -> Any:
     sharding=same_axes,
     layout=same_layout,
     pure=True,
-    legalize=by_te("nn.leaky_relu", "leaky_relu"),
+    legalize=rules.by_te("nn.leaky_relu", "leaky_relu"),
     gradient=gradient_in_float32(of_operand(_gradient_leakyrelu)),
 )
 def leakyrelu(data: TensorStructInfo, alpha: float = 0.01) -> TensorStructInfo:
@@ -150,7 +143,7 @@ def leakyrelu(data: TensorStructInfo, alpha: float = 0.01) -> TensorStructInfo:
     Errors:
         StructInfoError: data is not a tensor, or holds no floats.
     """
-    require_float(data, "data")
+    rules.require_float(data, "data")
     return data
 
 
@@ -178,7 +171,7 @@ def _gradient_softplus(g: Any, x: Any, y: Any, call: Call) -> Any:
     sharding=same_axes,
     layout=same_layout,
     pure=True,
-    legalize=by_te("nn.softplus"),
+    legalize=rules.by_te("nn.softplus"),
     gradient=gradient_in_float32(of_operand(_gradient_softplus)),
 )
 def softplus(
@@ -192,14 +185,14 @@ def softplus(
     Errors:
         StructInfoError: data is not a tensor, or holds no floats.
     """
-    require_float(data, "data")
+    rules.require_float(data, "data")
     return data
 
 
 def _gradient_prelu(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     x, alpha = cast("Any", call.args)
     rank = require_rank(x, "prelu")
-    axis = normal_axis(cast("int", call.attrs["axis"]), rank)
+    axis = rules.normal_axis(cast("int", call.attrs["axis"]), rank)
     others = tuple(k for k in range(rank) if k != axis)
     slope = R.expand_dims(alpha, others) if others else alpha
     g, positive = cast("Any", gradient), R.greater(x, 0)
@@ -212,7 +205,7 @@ def _gradient_prelu(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     "relax.nn.prelu",
     layout=along("axis"),
     pure=True,
-    legalize=by_te("nn.prelu"),
+    legalize=rules.by_te("nn.prelu"),
     gradient=gradient_in_float32(_gradient_prelu),
 )
 def prelu(data: TensorStructInfo, alpha: TensorStructInfo, axis: int = 1) -> TensorStructInfo:
@@ -226,18 +219,19 @@ def prelu(data: TensorStructInfo, alpha: TensorStructInfo, axis: int = 1) -> Ten
         StructInfoError: data holds no floats, alpha has another datatype or is not a vector, its
             size provably is neither 1 nor that of the axis, or the axis is out of range.
     """
-    require_float(data, "data")
-    require_dtype_of(alpha, "alpha", data)
+    rules.require_float(data, "data")
+    rules.require_dtype_of(alpha, "alpha", data)
     if alpha.ndim not in (-1, 1):
-        raise refuse(f"alpha is a vector, found {alpha}", alpha)
-    position = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
-    sizes, slopes = literal_shape(data), literal_shape(alpha)
-    if sizes is None or slopes is None or position is None or is_one(slopes[0]):
+        raise rules.refuse(f"alpha is a vector, found {alpha}", alpha)
+    position = rules.normal_axis(axis, data.ndim) if data.ndim >= 0 else None
+    sizes, slopes = rules.literal_shape(data), rules.literal_shape(alpha)
+    if sizes is None or slopes is None or position is None or rules.is_one(slopes[0]):
         return data
-    if differ(slopes[0], sizes[position]):
-        raise refuse(
-            f"alpha {shape_text(slopes)} has {shown(slopes[0])} slopes, but axis {position} of "
-            f"data {shape_text(sizes)} has {shown(sizes[position])} channels",
+    if rules.differ(slopes[0], sizes[position]):
+        raise rules.refuse(
+            f"alpha {rules.shape_text(slopes)} has {rules.shown(slopes[0])} slopes, but axis "
+            f"{position} of "
+            f"data {rules.shape_text(sizes)} has {rules.shown(sizes[position])} channels",
             alpha,
         )
     return data

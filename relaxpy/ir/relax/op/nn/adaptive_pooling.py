@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING, Any
 from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, shape_like
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter
-from relaxpy.ir.relax.op.definition.rules import (
-    Legalize,
-    known_shape,
-    shape_operand,
-    te_kernel,
-    tensor,
-)
 from relaxpy.ir.relax.op.nn.pooling import RANKS, Gradients, Ints, Sizes, require_numbers, sizes_of
 from relaxpy.ir.relax.op.windows import (
     completed,
@@ -72,7 +66,7 @@ def _adaptive(
     return between_layouts(pool(data, sizes, "avg", layout), layout, out_layout)
 
 
-def _legalize_adaptive(count: int) -> Legalize:
+def _legalize_adaptive(count: int) -> rules.Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
         axes = f"NC{spatial_axes(count)}"
@@ -84,7 +78,7 @@ def _legalize_adaptive(count: int) -> Legalize:
         if not fills_blocks(_adaptive_result(x, count, attrs["output_size"]), out_layout):
             return call
         name = f"adaptive_avg_pool{count}d"
-        return te_kernel(builder, _adaptive, name, *call.args, **attrs, count=count)
+        return rules.te_kernel(builder, _adaptive, name, *call.args, **attrs, count=count)
 
     return legalize
 
@@ -133,9 +127,9 @@ def _register_adaptive(count: int) -> OpDef:
         if output_size is None and source.name == target.name and has_shape:
             return data
         if x is None:
-            return tensor(None, data.dtype, data.vdevice, len(target))
+            return rules.tensor(None, data.dtype, data.vdevice, len(target))
         result = _adaptive_result(x, count, output_size)
-        return tensor(in_blocks(result, target), data.dtype, data.vdevice)
+        return rules.tensor(in_blocks(result, target), data.dtype, data.vdevice)
 
     return enter(
         OpRecord(
@@ -187,16 +181,16 @@ def _check_adaptive(
     return source, is_gradient(gradient, target, result)
 
 
-def _legalize_adaptive_backward(count: int) -> Legalize:
+def _legalize_adaptive_backward(count: int) -> rules.Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
-        gradient = tensor(known_shape(builder, call.args[0]), VOID)
-        shape = known_shape(builder, call)
-        if not _check_adaptive(count, gradient, tensor(shape, VOID), **attrs)[1]:
+        gradient = rules.tensor(rules.known_shape(builder, call.args[0]), VOID)
+        shape = rules.known_shape(builder, call)
+        if not _check_adaptive(count, gradient, rules.tensor(shape, VOID), **attrs)[1]:
             return call
         name = f"adaptive_avg_pool{count}d_backward"
         operands = (call.args[0], ShapeExpr(shape))
-        return te_kernel(builder, _adaptive_backward, name, *operands, **attrs)
+        return rules.te_kernel(builder, _adaptive_backward, name, *operands, **attrs)
 
     return legalize
 
@@ -223,11 +217,11 @@ def _register_adaptive_backward(count: int) -> None:
         out_layout: str | None = None,
     ) -> TensorStructInfo:
         require_numbers(output_grad)
-        data = tensor(shape.values, VOID, None, shape.ndim)
+        data = rules.tensor(shape.values, VOID, None, shape.ndim)
         attrs = (output_size, layout, out_layout)
         source, _ = _check_adaptive(count, output_grad, data, *attrs)
-        sizes = shape_operand(call.args[1], shape)
-        return tensor(sizes, output_grad.dtype, output_grad.vdevice, len(source))
+        sizes = rules.shape_operand(call.args[1], shape)
+        return rules.tensor(sizes, output_grad.dtype, output_grad.vdevice, len(source))
 
     enter(
         OpRecord(

@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, shape_like
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    Legalize,
-    known_shape,
-    shape_operand,
-    te_kernel,
-    tensor,
-)
 from relaxpy.ir.relax.op.nn.convolution import (
     RANKS,
     Convolution,
@@ -42,7 +36,7 @@ if TYPE_CHECKING:
 
 def _from_shape(shape: ShapeStructInfo) -> TensorStructInfo:
     """The struct info of a tensor of this shape."""
-    return tensor(shape.values, VOID, None, shape.ndim)
+    return rules.tensor(shape.values, VOID, None, shape.ndim)
 
 
 def _check_gradient(
@@ -105,20 +99,20 @@ def _backward_weight(
     return as_dtype(result, DataType(dtype))
 
 
-def _legalize_backward(count: int, kernel: Callable[..., Tensor], kind: str) -> Legalize:
+def _legalize_backward(count: int, kernel: Callable[..., Tensor], kind: str) -> rules.Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
         gradient, other = shapes_of(builder, call.args[:2])
-        result = tensor(known_shape(builder, call), VOID)
+        result = rules.tensor(rules.known_shape(builder, call), VOID)
         data, weight = (result, other) if kind == "data" else (other, result)
         if not _check_gradient(Convolution.of(count, **attrs), gradient, data, weight):
             return call
-        return te_kernel(
+        return rules.te_kernel(
             builder,
             kernel,
             f"conv{count}d_backward_{kind}",
             *call.args[:2],
-            ShapeExpr(known_shape(builder, call)),
+            ShapeExpr(rules.known_shape(builder, call)),
             *arguments_of(attrs),
             dtype=dtype_of(builder, call),
         )
@@ -192,8 +186,8 @@ def _register_backward_data(count: int) -> None:
         names = ("output_grad", "weight")
         dtype, vdevice = joint_type(output_grad, weight, names, out_dtype)
         _check_gradient(convolution, output_grad, _from_shape(shape), weight)
-        result = shape_operand(call.args[2], shape)
-        return tensor(result, dtype, vdevice, len(convolution.data))
+        result = rules.shape_operand(call.args[2], shape)
+        return rules.tensor(result, dtype, vdevice, len(convolution.data))
 
 
 def _register_backward_weight(count: int) -> None:
@@ -238,8 +232,8 @@ def _register_backward_weight(count: int) -> None:
         names = ("output_grad", "data")
         dtype, vdevice = joint_type(output_grad, data, names, out_dtype)
         _check_gradient(convolution, output_grad, data, _from_shape(shape))
-        result = shape_operand(call.args[2], shape)
-        return tensor(result, dtype, vdevice, len(convolution.kernel))
+        result = rules.shape_operand(call.args[2], shape)
+        return rules.tensor(result, dtype, vdevice, len(convolution.kernel))
 
 
 for _count in RANKS:

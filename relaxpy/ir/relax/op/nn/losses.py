@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from relaxpy.ir.core.dtype import BOOL, VOID, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
     require_rank,
@@ -13,22 +14,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
     scalar,
 )
 from relaxpy.ir.relax.op.definition.registry import R, find, register
-from relaxpy.ir.relax.op.definition.rules import (
-    by_te,
-    differ,
-    joint_dtype,
-    joint_vdevice,
-    literal_shape,
-    refuse,
-    refuse_type,
-    require_dtype_of,
-    require_float,
-    shape_text,
-    shown,
-    te_kernel,
-    tensor,
-    tensor_sinfo,
-)
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32, legalization_in_float32
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -69,7 +54,7 @@ def _gradient_cross_entropy(
 @register(
     "relax.nn.cross_entropy_with_logits",
     pure=True,
-    legalize=by_te(_cross_entropy, "cross_entropy_with_logits"),
+    legalize=rules.by_te(_cross_entropy, "cross_entropy_with_logits"),
     gradient=gradient_in_float32(_gradient_cross_entropy),
 )
 def cross_entropy_with_logits(
@@ -84,28 +69,29 @@ def cross_entropy_with_logits(
     Errors:
         StructInfoError: an operand holds no floats, or ranks, datatypes or known sizes differ.
     """
-    require_float(predictions, "predictions")
-    require_float(labels, "labels")
-    dtype = joint_dtype(predictions, labels, ("predictions", "labels"))
-    vdevice = joint_vdevice((predictions, labels), strict=True)
+    rules.require_float(predictions, "predictions")
+    rules.require_float(labels, "labels")
+    dtype = rules.joint_dtype(predictions, labels, ("predictions", "labels"))
+    vdevice = rules.joint_vdevice((predictions, labels), strict=True)
     if predictions.ndim >= 0 and labels.ndim >= 0 and predictions.ndim != labels.ndim:
-        raise refuse(f"predictions {predictions} and labels {labels} have one rank", labels)
+        raise rules.refuse(f"predictions {predictions} and labels {labels} have one rank", labels)
     first, second = predictions.get_shape(), labels.get_shape()
     for axis, (a, b) in enumerate(zip(first or (), second or (), strict=False)):
-        if differ(a, b):
-            raise refuse(
-                f"dimension {axis} of predictions {shape_text(first or ())} is {shown(a)}, of "
-                f"labels {shape_text(second or ())} {shown(b)}",
+        if rules.differ(a, b):
+            raise rules.refuse(
+                f"dimension {axis} of predictions {rules.shape_text(first or ())} is "
+                f"{rules.shown(a)}, of "
+                f"labels {rules.shape_text(second or ())} {rules.shown(b)}",
                 labels,
             )
-    return tensor((), dtype, vdevice)
+    return rules.tensor((), dtype, vdevice)
 
 
 def _legalize_nll_loss(builder: BlockBuilder, call: Call) -> Expr:
     operator = find(cast("Op", call.op))
     assert operator is not None
     predictions, targets, *weights = operator.operands(call)
-    return te_kernel(
+    return rules.te_kernel(
         builder,
         topi.nn.nll_loss,
         "nll_loss",
@@ -163,7 +149,7 @@ def _gradient_nll_loss(var: Var, call: Call, gradient: Expr, builder: BlockBuild
 
 def sinfo_dtype(expr: Any) -> Any:
     """The datatype of a tensor."""
-    return cast("TensorStructInfo", tensor_sinfo(expr)).dtype
+    return cast("TensorStructInfo", rules.tensor_sinfo(expr)).dtype
 
 
 def _check_nll(
@@ -174,39 +160,43 @@ def _check_nll(
     Errors:
         StructInfoError: they do not.
     """
-    require_float(predictions, "predictions")
+    rules.require_float(predictions, "predictions")
     if not targets.dtype.is_void and not targets.dtype.is_int:
-        raise refuse_type(f"targets holds integers, found {targets}", targets)
+        raise rules.refuse_type(f"targets holds integers, found {targets}", targets)
     rank = predictions.ndim
     if rank == 0:
-        raise refuse(f"predictions has rank 1 at least, found {predictions}", predictions)
+        raise rules.refuse(f"predictions has rank 1 at least, found {predictions}", predictions)
     expected = 0 if rank == 1 else rank - 1
     if rank >= 0 and targets.ndim not in (-1, expected):
-        raise refuse(
+        raise rules.refuse(
             f"targets has rank {expected} for predictions {predictions}, found {targets}", targets
         )
-    shape, target_shape = literal_shape(predictions), literal_shape(targets)
+    shape, target_shape = rules.literal_shape(predictions), rules.literal_shape(targets)
     if shape is not None and target_shape is not None and rank > 1:
         sizes = (shape[0], *shape[2:])
         for axis, (a, b) in enumerate(zip(sizes, target_shape, strict=True)):
-            if differ(a, b):
-                raise refuse(
-                    f"targets has shape {shape_text(sizes)} for predictions {shape_text(shape)}, "
-                    f"found {shape_text(target_shape)}: dimension {axis} differs",
+            if rules.differ(a, b):
+                raise rules.refuse(
+                    f"targets has shape {rules.shape_text(sizes)} for predictions "
+                    f"{rules.shape_text(shape)}, "
+                    f"found {rules.shape_text(target_shape)}: dimension {axis} differs",
                     targets,
                 )
     if weights is None:
         return
-    require_dtype_of(weights, "weights", predictions, "predictions")
+    rules.require_dtype_of(weights, "weights", predictions, "predictions")
     if weights.ndim not in (-1, 1):
-        raise refuse(f"weights is a vector with one element a class, found {weights}", weights)
-    classes = literal_shape(weights)
+        raise rules.refuse(
+            f"weights is a vector with one element a class, found {weights}", weights
+        )
+    classes = rules.literal_shape(weights)
     if shape is not None and classes is not None:
         count = shape[min(1, rank - 1)]
-        if differ(classes[0], count):
-            raise refuse(
-                f"weights {shape_text(classes)} has {shown(classes[0])} elements, but predictions "
-                f"{shape_text(shape)} has {shown(count)} classes",
+        if rules.differ(classes[0], count):
+            raise rules.refuse(
+                f"weights {rules.shape_text(classes)} has {rules.shown(classes[0])} elements, but "
+                f"predictions "
+                f"{rules.shape_text(shape)} has {rules.shown(count)} classes",
                 weights,
             )
 
@@ -248,11 +238,11 @@ def _losses(
 ) -> TensorStructInfo:
     """The losses of predictions, of this datatype."""
     if reduction != "none" or predictions.ndim == 1:
-        return tensor((), dtype, predictions.vdevice)
-    shape = literal_shape(predictions)
+        return rules.tensor((), dtype, predictions.vdevice)
+    shape = rules.literal_shape(predictions)
     sizes = None if shape is None else (shape[0], *shape[2:])
     ndim = -1 if predictions.ndim < 0 else predictions.ndim - 1
-    return tensor(sizes, dtype, predictions.vdevice, ndim)
+    return rules.tensor(sizes, dtype, predictions.vdevice, ndim)
 
 
 def _legalize_nll_backward(builder: BlockBuilder, call: Call) -> Expr:
@@ -308,15 +298,15 @@ def nll_loss_backward(
         StructInfoError: as for `nll_loss`, or output_grad has another datatype or known shape.
     """
     _check_nll(predictions, targets, weights)
-    joint_dtype(output_grad, predictions, ("output_grad", "predictions"))
-    require_float(output_grad, "output_grad")
+    rules.joint_dtype(output_grad, predictions, ("output_grad", "predictions"))
+    rules.require_float(output_grad, "output_grad")
     losses = _losses(predictions, reduction, output_grad.dtype)
     if -1 not in (losses.ndim, output_grad.ndim):
-        found, sizes = literal_shape(output_grad), literal_shape(losses)
+        found, sizes = rules.literal_shape(output_grad), rules.literal_shape(losses)
         if output_grad.ndim != losses.ndim or (
-            found is not None and sizes is not None and any(map(differ, found, sizes))
+            found is not None and sizes is not None and any(map(rules.differ, found, sizes))
         ):
-            raise refuse(
+            raise rules.refuse(
                 f"output_grad is as the result of nll_loss, {losses}, found {output_grad}",
                 output_grad,
             )

@@ -6,15 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    PrimValue,
-    ShapeExpr,
-    TensorStructInfo,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
     require_rank,
     require_shape,
@@ -23,20 +16,8 @@ from relaxpy.ir.relax.op.definition.gradients import (
 )
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    by_te,
-    differ,
-    literal_shape,
-    normal_axes,
-    normal_axis,
-    refuse,
-    require_dtype_of,
-    require_float,
-    shape_text,
-    shown,
-    tensor,
-)
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
+from relaxpy.ir.relax.op.nn import decompositions
 from relaxpy.ir.relax.op.nn.normalization import standardized, through_moments
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
@@ -47,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _check_channels(
-    data: TensorStructInfo, params: Mapping[str, TensorStructInfo], axis: int
+    data: rx.TensorStructInfo, params: Mapping[str, rx.TensorStructInfo], axis: int
 ) -> bool:
     """Whether no known number of channels may differ from that of data.
 
@@ -55,25 +36,26 @@ def _check_channels(
         StructInfoError: data holds no floats; a parameter has another datatype, is not a vector, or
             has provably not one element for each channel; the axis is out of range.
     """
-    require_float(data, "data")
-    position = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
-    sizes = literal_shape(data)
+    rules.require_float(data, "data")
+    position = rules.normal_axis(axis, data.ndim) if data.ndim >= 0 else None
+    sizes = rules.literal_shape(data)
     decided = True
     for name, sinfo in params.items():
-        require_dtype_of(sinfo, name, data)
+        rules.require_dtype_of(sinfo, name, data)
         if sinfo.ndim not in (-1, 1):
-            raise refuse(
+            raise rules.refuse(
                 f"{name} is a vector with one element for each channel, found {sinfo}", sinfo
             )
-        shape = literal_shape(sinfo)
+        shape = rules.literal_shape(sinfo)
         if sizes is None or shape is None or position is None:
             continue
         equal = prove_equal(shape[0], sizes[position])
         decided = decided and equal is True
         if equal is False:
-            raise refuse(
-                f"{name} {shape_text(shape)} has {shown(shape[0])} elements, but axis {position} "
-                f"of data {shape_text(sizes)} has {shown(sizes[position])} channels",
+            raise rules.refuse(
+                f"{name} {rules.shape_text(shape)} has {rules.shown(shape[0])} elements, but axis "
+                f"{position} "
+                f"of data {rules.shape_text(sizes)} has {rules.shown(sizes[position])} channels",
                 sinfo,
             )
     return decided
@@ -85,18 +67,20 @@ def _along_axis(parameter: Any, rank: int, axis: int) -> Any:
     return R.expand_dims(parameter, others) if others else parameter
 
 
-def _number(x: Any, shape: Sequence[PrimExpr], axes: Sequence[int]) -> PrimValue:
+def _number(x: Any, shape: Sequence[PrimExpr], axes: Sequence[int]) -> rx.PrimValue:
     """The number of elements along axes, in the datatype of x."""
-    dtype = cast("TensorStructInfo", x.struct_info).dtype
-    return PrimValue(ops.cast_to(product([shape[a] for a in axes]), dtype))
+    dtype = cast("rx.TensorStructInfo", x.struct_info).dtype
+    return rx.PrimValue(ops.cast_to(product([shape[a] for a in axes]), dtype))
 
 
-def _gradient_batch_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient_batch_norm(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     x, gamma, beta, moving_mean, moving_var = cast("Any", call.args)
     out, mean_out, var_out = cast("Any", tuple_fields(gradient, 3))
     attrs = cast("Mapping[str, Any]", call.attrs)
     rank = require_rank(x, "batch_norm")
-    axis = normal_axis(attrs["axis"], rank)
+    axis = rules.normal_axis(attrs["axis"], rank)
     others = tuple(k for k in range(rank) if k != axis)
 
     def along(vector: Any) -> Any:
@@ -129,22 +113,23 @@ def _gradient_batch_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
     "relax.nn.batch_norm",
     layout=along("axis"),
     pure=True,
-    legalize=by_te("nn.batch_norm", "batch_norm"),
+    legalize=rules.by_te("nn.batch_norm", "batch_norm"),
     gradient=gradient_in_float32(_gradient_batch_norm),
+    decompose=decompositions.batch_norm,
 )
 def batch_norm(
-    data: TensorStructInfo,
-    gamma: TensorStructInfo,
-    beta: TensorStructInfo,
-    moving_mean: TensorStructInfo,
-    moving_var: TensorStructInfo,
+    data: rx.TensorStructInfo,
+    gamma: rx.TensorStructInfo,
+    beta: rx.TensorStructInfo,
+    moving_mean: rx.TensorStructInfo,
+    moving_var: rx.TensorStructInfo,
     axis: int,
     epsilon: float = 1e-5,
     center: bool = True,
     scale: bool = True,
     momentum: float = 0.1,
     training: bool = True,
-) -> TupleStructInfo:
+) -> rx.TupleStructInfo:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, and the moving moments.
 
     In training the moments are those of the batch along all axes but the channels, and the moving
@@ -162,15 +147,15 @@ def batch_norm(
             has provably not one element for each channel; the axis is out of range.
     """
     params = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
-    results: tuple[TensorStructInfo, ...] = (data, moving_mean, moving_var)
+    results: tuple[rx.TensorStructInfo, ...] = (data, moving_mean, moving_var)
     if not _check_channels(data, params, axis):
-        results = tuple(tensor(None, s.dtype, s.vdevice, s.ndim) for s in results)
-    return TupleStructInfo(results)
+        results = tuple(rules.tensor(None, s.dtype, s.vdevice, s.ndim) for s in results)
+    return rx.TupleStructInfo(results)
 
 
 def _gradient_of_channels(
-    g: Any, normal: Any, call: Call, channel: int, rank: int
-) -> tuple[Expr, Expr]:
+    g: Any, normal: Any, call: rx.Call, channel: int, rank: int
+) -> tuple[rx.Expr, rx.Expr]:
     """The gradients of gamma and beta."""
     others = tuple(k for k in range(rank) if k != channel)
     gamma, beta = call.args[1:3]
@@ -181,13 +166,13 @@ def _gradient_of_channels(
 
 
 def _gradient_instance_norm(
-    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
-) -> list[Expr]:
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     x, gamma, _ = cast("Any", call.args)
     attrs = cast("Mapping[str, Any]", call.attrs)
     rank = require_rank(x, "instance_norm")
-    channel = normal_axis(attrs["channel_axis"], rank)
-    axes = normal_axes(attrs["axes"], rank)
+    channel = rules.normal_axis(attrs["channel_axis"], rank)
+    axes = rules.normal_axes(attrs["axes"], rank)
     centered, inverse = standardized(x, axes, attrs["epsilon"])
     normal = centered * inverse
     g = gradient * _along_axis(gamma, rank, channel) if attrs["scale"] else gradient
@@ -202,19 +187,19 @@ def _gradient_instance_norm(
     layout=along("channel_axis", "axes"),
     precision_policy=1,
     pure=True,
-    legalize=by_te("nn.instance_norm", "instance_norm", axes="axis"),
+    legalize=rules.by_te("nn.instance_norm", "instance_norm", axes="axis"),
     gradient=gradient_in_float32(_gradient_instance_norm),
 )
 def instance_norm(
-    data: TensorStructInfo,
-    gamma: TensorStructInfo,
-    beta: TensorStructInfo,
+    data: rx.TensorStructInfo,
+    gamma: rx.TensorStructInfo,
+    beta: rx.TensorStructInfo,
     channel_axis: int,
     axes: tuple[int, ...],
     epsilon: float = 1e-5,
     center: bool = True,
     scale: bool = True,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken along the axes.
 
     Shapes:
@@ -227,22 +212,24 @@ def instance_norm(
     """
     _check_channels(data, {"gamma": gamma, "beta": beta}, channel_axis)
     if data.ndim >= 0:
-        normal_axes(axes, data.ndim, "axes:")
+        rules.normal_axes(axes, data.ndim, "axes:")
     return data
 
 
-def _gradient_group_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient_group_norm(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     """As the gradient of an instance norm, with the channel axis divided into groups."""
     x, gamma, _ = cast("Any", call.args)
     attrs = cast("Mapping[str, Any]", call.attrs)
     shape = require_shape(x, "group_norm")
     rank = len(shape)
-    channel = normal_axis(attrs["channel_axis"], rank)
+    channel = rules.normal_axis(attrs["channel_axis"], rank)
     groups = ops.const(attrs["num_groups"], shape[channel].dtype)
-    split = ShapeExpr(
+    split = rx.ShapeExpr(
         (*shape[:channel], groups, ops.floordiv(shape[channel], groups), *shape[channel + 1 :])
     )
-    split_axes = tuple(a + (a > channel) for a in normal_axes(attrs["axes"], rank))
+    split_axes = tuple(a + (a > channel) for a in rules.normal_axes(attrs["axes"], rank))
     reduced = (*split_axes, channel + 1)
 
     def grouped(value: Any) -> Any:
@@ -261,20 +248,20 @@ def _gradient_group_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
     layout=along("channel_axis", "axes"),
     precision_policy=1,
     pure=True,
-    legalize=by_te("nn.group_norm", "group_norm"),
+    legalize=rules.by_te("nn.group_norm", "group_norm"),
     gradient=gradient_in_float32(_gradient_group_norm),
 )
 def group_norm(
-    data: TensorStructInfo,
-    gamma: TensorStructInfo,
-    beta: TensorStructInfo,
+    data: rx.TensorStructInfo,
+    gamma: rx.TensorStructInfo,
+    beta: rx.TensorStructInfo,
     num_groups: int,
     channel_axis: int,
     axes: tuple[int, ...],
     epsilon: float = 1e-5,
     center: bool = True,
     scale: bool = True,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the moments of groups of channels.
 
     The channels are `num_groups` groups of neighbours; the moments are taken along the axes and
@@ -291,21 +278,24 @@ def group_norm(
     """
     _check_channels(data, {"gamma": gamma, "beta": beta}, channel_axis)
     if num_groups < 1:
-        raise refuse(f"num_groups is positive, found {num_groups}", num_groups)
+        raise rules.refuse(f"num_groups is positive, found {num_groups}", num_groups)
     if data.ndim < 0:
         return data
-    channel = normal_axis(channel_axis, data.ndim)
-    if channel in normal_axes(axes, data.ndim, "axes:"):
-        raise refuse(f"the moments are not taken along the channel axis {channel} alone", axes)
-    shape = literal_shape(data)
+    channel = rules.normal_axis(channel_axis, data.ndim)
+    if channel in rules.normal_axes(axes, data.ndim, "axes:"):
+        raise rules.refuse(
+            f"the moments are not taken along the channel axis {channel} alone", axes
+        )
+    shape = rules.literal_shape(data)
     if shape is not None:
         size = shape[channel]
         remainder = ops.floormod(size, ops.const(num_groups, size.dtype))
-        if (isinstance(remainder, IntImm) and remainder.value) or differ(
+        if (isinstance(remainder, IntImm) and remainder.value) or rules.differ(
             remainder, ops.const(0, size.dtype)
         ):
-            raise refuse(
-                f"axis {channel} of data {shape_text(shape)} has {shown(size)} channels, which are "
+            raise rules.refuse(
+                f"axis {channel} of data {rules.shape_text(shape)} has {rules.shown(size)} "
+                f"channels, which are "
                 f"not {num_groups} groups of one size",
                 data,
             )

@@ -6,34 +6,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
-from relaxpy.ir.relax.op.definition.gradients import of_operand, require_rank
+from relaxpy.ir.relax.op.definition import rules
+from relaxpy.ir.relax.op.definition.gradients import of_operand
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.definition.rules import (
-    by_te,
-    literal_shape,
-    normal_axes,
-    normal_axis,
-    refuse,
-    require_dtype_of,
-    require_float,
-    shape_text,
-    shown,
-    tensor,
-)
 from relaxpy.ir.relax.op.definition.sharding import whole_along_axis
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
+from relaxpy.ir.relax.op.nn import decompositions
+from relaxpy.ir.relax.op.nn.decompositions import NormalizedAxes
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 def _infer_along(data: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
-    require_float(data, "data")
+    rules.require_float(data, "data")
     if data.ndim >= 0:
-        normal_axis(axis, data.ndim)
+        rules.normal_axis(axis, data.ndim)
     return data
 
 
@@ -51,7 +41,7 @@ Rule:
 _along = Rows(
     _infer_along,
     _ALONG_DOC,
-    lambda name: by_te(f"nn.{name}", name),
+    lambda name: rules.by_te(f"nn.{name}", name),
     layout=along("axis"),
     sharding=whole_along_axis,
 )
@@ -89,52 +79,29 @@ def _normalized(
         StructInfoError: data holds no floats; a parameter has another datatype, another rank than
             there are axes, or a provably different size; an axis is out of range or occurs twice.
     """
-    require_float(data, "data")
-    positions = normal_axes(axes, data.ndim, "axes:") if data.ndim >= 0 else None
-    sizes = literal_shape(data)
+    rules.require_float(data, "data")
+    positions = rules.normal_axes(axes, data.ndim, "axes:") if data.ndim >= 0 else None
+    sizes = rules.literal_shape(data)
     decided = True
     for name, sinfo in params.items():
-        require_dtype_of(sinfo, name, data)
+        rules.require_dtype_of(sinfo, name, data)
         if 0 <= sinfo.ndim != len(axes):
-            raise refuse(f"{name} has rank {len(axes)}, as many as axes, found {sinfo}", sinfo)
-        shape = literal_shape(sinfo)
+            raise rules.refuse(
+                f"{name} has rank {len(axes)}, as many as axes, found {sinfo}", sinfo
+            )
+        shape = rules.literal_shape(sinfo)
         if sizes is None or shape is None or positions is None:
             continue
         for k, (size, axis) in enumerate(zip(shape, positions, strict=True)):
             equal = prove_equal(size, sizes[axis])
             decided = decided and equal is True
             if equal is False:
-                raise refuse(
-                    f"dimension {k} of {name} {shape_text(shape)} is {shown(size)}, "
-                    f"axis {axis} of data {shape_text(sizes)} is {shown(sizes[axis])}",
+                raise rules.refuse(
+                    f"dimension {k} of {name} {rules.shape_text(shape)} is {rules.shown(size)}, "
+                    f"axis {axis} of data {rules.shape_text(sizes)} is {rules.shown(sizes[axis])}",
                     sinfo,
                 )
-    return data if decided else tensor(None, data.dtype, data.vdevice, data.ndim)
-
-
-class NormalizedAxes:
-    """The axes of a normalisation in the order of its parameters, and the remaining axes."""
-
-    def __init__(self, call: Call) -> None:
-        rank = require_rank(call.args[0], cast("Op", call.op).name)
-        self.axes = normal_axes(cast("Sequence[int]", call.attrs["axes"]), rank, "axes:")
-        self.others = tuple(axis for axis in range(rank) if axis not in self.axes)
-        self._ascending = sorted(range(len(self.axes)), key=self.axes.__getitem__)
-
-    def beside_data(self, parameter: Any) -> Any:
-        """Permute and expand a parameter to broadcast along its axes of the data."""
-        if self.axes == tuple(range(len(self.others), len(self.others) + len(self.axes))):
-            return parameter
-        if self._ascending != list(range(len(self.axes))):
-            parameter = R.permute_dims(parameter, self._ascending)
-        return R.expand_dims(parameter, self.others) if self.others else parameter
-
-    def of_parameter(self, gradient: Any) -> Any:
-        """The gradient of a parameter, from one in the shape of the data."""
-        total = R.sum(gradient, self.others) if self.others else gradient
-        if self._ascending == list(range(len(self.axes))):
-            return total
-        return R.permute_dims(total, [self._ascending.index(k) for k in range(len(self.axes))])
+    return data if decided else rules.tensor(None, data.dtype, data.vdevice, data.ndim)
 
 
 def standardized(x: Any, axes: Sequence[int], epsilon: Any) -> tuple[Any, Any]:
@@ -186,8 +153,9 @@ def _gradient_rms_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     layout=along("axes"),
     precision_policy=1,
     pure=True,
-    legalize=by_te("nn.layer_norm", "layer_norm", axes="axis"),
+    legalize=rules.by_te("nn.layer_norm", "layer_norm", axes="axis"),
     gradient=gradient_in_float32(_gradient_layer_norm),
+    decompose=decompositions.layer_norm,
 )
 def layer_norm(
     data: TensorStructInfo,
@@ -216,7 +184,7 @@ def layer_norm(
     layout=along("axes"),
     precision_policy=1,
     pure=True,
-    legalize=by_te("nn.rms_norm", "rms_norm", axes="axis"),
+    legalize=rules.by_te("nn.rms_norm", "rms_norm", axes="axis"),
     gradient=gradient_in_float32(_gradient_rms_norm),
 )
 def rms_norm(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from relaxpy.errors import counted
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, ShapeExpr, TensorStructInfo
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
     of_operand,
     require_rank,
@@ -14,17 +15,6 @@ from relaxpy.ir.relax.op.definition.gradients import (
 )
 from relaxpy.ir.relax.op.definition.layouts import per_axis
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    Sizes,
-    differ,
-    known_shape,
-    literal_shape,
-    refuse,
-    refuse_type,
-    same,
-    te_kernel,
-    tensor,
-)
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import tidy
 from relaxpy.ir.tir import ops
@@ -47,9 +37,9 @@ def _legalize_pad(builder: BlockBuilder, call: Call) -> Expr:
         data = cast("TensorStructInfo", builder.struct_info_of(call.args[0]))
         number = cast("float", call.attrs["pad_value"])
         value = ops.cast_to(ops.const(number, "float64"), data.dtype)
-        return te_kernel(builder, topi.nn.pad, "pad", call.args[0], before, after, value)
+        return rules.te_kernel(builder, topi.nn.pad, "pad", call.args[0], before, after, value)
     name = f"{mode}_pad"
-    return te_kernel(builder, getattr(topi.nn, name), name, call.args[0], before, after)
+    return rules.te_kernel(builder, getattr(topi.nn, name), name, call.args[0], before, after)
 
 
 def _gradient_pad(g: Any, x: Any, y: Any, call: Call) -> Any:
@@ -110,7 +100,7 @@ def pad(
             integers.
     """
     if 0 <= 2 * data.ndim != len(pad_width):
-        raise refuse(
+        raise rules.refuse(
             f"pad_width holds two widths for each axis, found {counted(len(pad_width), 'width')} "
             f"for {data}",
             pad_width,
@@ -118,18 +108,18 @@ def pad(
             "rank 2",
         )
     if len(pad_width) % 2:
-        raise refuse(f"pad_width holds pairs of widths, found {list(pad_width)}", pad_width)
+        raise rules.refuse(f"pad_width holds pairs of widths, found {list(pad_width)}", pad_width)
     if pad_mode == "constant" and data.dtype.is_int and not float(pad_value).is_integer():
-        raise refuse_type(f"pad_value is an integer for {data}, found {pad_value}", pad_value)
-    shape = literal_shape(data)
+        raise rules.refuse_type(f"pad_value is an integer for {data}, found {pad_value}", pad_value)
+    shape = rules.literal_shape(data)
     if shape is None:
-        return tensor(None, data.dtype, None, len(pad_width) // 2)
+        return rules.tensor(None, data.dtype, None, len(pad_width) // 2)
     sizes = []
     for axis, size in enumerate(shape):
         widths = pad_width[2 * axis : 2 * axis + 2]
         _check_widths(data, axis, size, widths, pad_mode)
         sizes.append(tidy(ops.add(size, _number(sum(widths), size))) if sum(widths) else size)
-    return tensor(sizes, data.dtype)
+    return rules.tensor(sizes, data.dtype)
 
 
 def _check_widths(
@@ -140,14 +130,14 @@ def _check_widths(
         return
     shown = f"pad_width {widths} of axis {axis} of data {data}"
     if size.value + sum(widths) < 0:
-        raise refuse(f"{shown} removes more elements than there are", widths)
+        raise rules.refuse(f"{shown} removes more elements than there are", widths)
     if mode == "constant" or max(widths) <= 0:
         return
     if not size.value:
-        raise refuse(f"{shown} repeats elements of an axis that has none", widths)
+        raise rules.refuse(f"{shown} repeats elements of an axis that has none", widths)
     most = size.value + _EXCESS.get(mode, max(widths))
     if max(widths) > most:
-        raise refuse(f"{shown} is at most {most} in mode {mode!r}", widths)
+        raise rules.refuse(f"{shown} is at most {most} in mode {mode!r}", widths)
 
 
 def _remainder(size: PrimExpr, by: int) -> PrimExpr:
@@ -157,10 +147,10 @@ def _remainder(size: PrimExpr, by: int) -> PrimExpr:
 
 def _legalize_pixel_shuffle(builder: BlockBuilder, call: Call) -> Expr:
     factor = cast("int", call.attrs["upscale_factor"])
-    channels = known_shape(builder, call.args[0])[-3]
-    if not same(_remainder(channels, factor * factor), _number(0, channels)):
+    channels = rules.known_shape(builder, call.args[0])[-3]
+    if not rules.same(_remainder(channels, factor * factor), _number(0, channels)):
         return call
-    return te_kernel(builder, topi.nn.pixel_shuffle, "pixel_shuffle", call.args[0], factor)
+    return rules.te_kernel(builder, topi.nn.pixel_shuffle, "pixel_shuffle", call.args[0], factor)
 
 
 def _gradient_pixel_shuffle(g: Any, x: Any, y: Any, call: Call) -> Any:
@@ -169,7 +159,7 @@ def _gradient_pixel_shuffle(g: Any, x: Any, y: Any, call: Call) -> Any:
     *lead, channels, _, _ = require_shape(y, "nn.pixel_shuffle")
     _, rows, columns = require_shape(x, "nn.pixel_shuffle")[-3:]
     factor = _number(cast("int", call.attrs["upscale_factor"]), channels)
-    split_shape: Sizes = (*lead, channels, rows, factor, columns, factor)
+    split_shape: rules.Sizes = (*lead, channels, rows, factor, columns, factor)
     outer = range(rank - 3)
     order = [*outer, *(rank - 3 + k for k in (0, 2, 4, 1, 3))]
     return R.reshape(R.permute_dims(R.reshape(g, ShapeExpr(split_shape)), order), shape_like(x))
@@ -194,16 +184,16 @@ def pixel_shuffle(data: TensorStructInfo, upscale_factor: int) -> TensorStructIn
             not a multiple of its square.
     """
     if upscale_factor <= 0:
-        raise refuse(f"upscale_factor is positive, found {upscale_factor}", upscale_factor)
+        raise rules.refuse(f"upscale_factor is positive, found {upscale_factor}", upscale_factor)
     if 0 <= data.ndim < 3:
-        raise refuse(f"data has rank 3 at least, found {data}", data)
-    shape = literal_shape(data)
+        raise rules.refuse(f"data has rank 3 at least, found {data}", data)
+    shape = rules.literal_shape(data)
     if shape is None:
-        return tensor(None, data.dtype, data.vdevice, data.ndim)
+        return rules.tensor(None, data.dtype, data.vdevice, data.ndim)
     *lead, channels, height, width = shape
     square = upscale_factor * upscale_factor
-    if differ(_remainder(channels, square), _number(0, channels)):
-        raise refuse(
+    if rules.differ(_remainder(channels, square), _number(0, channels)):
+        raise rules.refuse(
             f"the channels of data, axis {data.ndim - 3}, are a multiple of upscale_factor**2 = "
             f"{square}, found {data}",
             data,
@@ -214,4 +204,4 @@ def pixel_shuffle(data: TensorStructInfo, upscale_factor: int) -> TensorStructIn
         tidy(ops.mul(height, factor)),
         tidy(ops.mul(width, factor)),
     )
-    return tensor((*lead, *sizes), data.dtype, data.vdevice)
+    return rules.tensor((*lead, *sizes), data.dtype, data.vdevice)

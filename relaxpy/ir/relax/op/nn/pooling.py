@@ -9,21 +9,10 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter
-from relaxpy.ir.relax.op.definition.rules import (
-    Legalize,
-    differ,
-    joint_dtype,
-    known_shape,
-    refuse,
-    refuse_type,
-    same,
-    te_kernel,
-    tensor,
-    with_dtype,
-)
 from relaxpy.ir.relax.op.windows import (
     completed,
     count_windows,
@@ -60,7 +49,7 @@ def require_numbers(data: TensorStructInfo) -> None:
         StructInfoTypeError: the data are Booleans.
     """
     if data.dtype.is_bool:
-        raise refuse_type(
+        raise rules.refuse_type(
             f"data holds numbers, found {data}",
             data,
             hint='convert it first: R.astype(data, "float32")',
@@ -124,13 +113,13 @@ class _Pool:
         """The struct info of the result."""
         x = sizes_by_axis(data, self.layout, "data")
         if x is None:
-            return tensor(None, data.dtype, data.vdevice, len(self.out))
-        return tensor(in_blocks(self.result(x), self.out), data.dtype, data.vdevice)
+            return rules.tensor(None, data.dtype, data.vdevice, len(self.out))
+        return rules.tensor(in_blocks(self.result(x), self.out), data.dtype, data.vdevice)
 
 
 def sizes_of(builder: BlockBuilder, operand: Expr, layout: Layout) -> Sizes | None:
-    """The dimensions of an operand of a call that is legalised; None if its blocks are symbolic."""
-    sinfo = tensor(known_shape(builder, operand), VOID)
+    """The dimensions of an operand for legalisation; None if its blocked axes are symbolic."""
+    sinfo = rules.tensor(rules.known_shape(builder, operand), VOID)
     return sizes_by_axis(sinfo, layout, "operand", proved=True)
 
 
@@ -154,7 +143,7 @@ def _pool(
     return between_layouts(result, layout, out_layout)
 
 
-def _legalize_pool(count: int, kind: Kind) -> Legalize:
+def _legalize_pool(count: int, kind: Kind) -> rules.Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
         pool = _Pool.of(count, **attrs)
@@ -162,7 +151,7 @@ def _legalize_pool(count: int, kind: Kind) -> Legalize:
         if x is None or not fills_blocks(pool.result(x), pool.out):
             return call
         name = f"{kind}_pool{count}d"
-        return te_kernel(builder, _pool, name, *call.args, **attrs, kind=kind, count=count)
+        return rules.te_kernel(builder, _pool, name, *call.args, **attrs, kind=kind, count=count)
 
     return legalize
 
@@ -268,16 +257,16 @@ def _pool_backward(
     return topi.nn.pool_grad(gradient, data, pool_size, strides, padding, kind, *options)
 
 
-def _legalize_pool_backward(count: int, kind: Kind) -> Legalize:
+def _legalize_pool_backward(count: int, kind: Kind) -> rules.Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
         pool = _Pool.of(count, **attrs)
-        gradient = tensor(known_shape(builder, call.args[0]), VOID)
+        gradient = rules.tensor(rules.known_shape(builder, call.args[0]), VOID)
         x = sizes_of(builder, call.args[1], pool.layout)
         if not is_gradient(gradient, pool.out, None if x is None else pool.result(x)):
             return call
         name = f"{kind}_pool{count}d_backward"
-        return te_kernel(builder, _pool_backward, name, *call.args, **attrs, kind=kind)
+        return rules.te_kernel(builder, _pool_backward, name, *call.args, **attrs, kind=kind)
 
     return legalize
 
@@ -344,7 +333,7 @@ def _register_pool_backward(count: int, kind: Kind) -> None:
             require_numbers(data)
         attrs = (pool_size, strides, padding, dilation, ceil_mode, layout, out_layout)
         pool = _Pool.of(count, *attrs)
-        joint_dtype(output_grad, data, ("output_grad", "data"))
+        rules.joint_dtype(output_grad, data, ("output_grad", "data"))
         x = sizes_by_axis(data, pool.layout, "data")
         is_gradient(output_grad, pool.out, None if x is None else pool.result(x))
         return data
@@ -383,17 +372,19 @@ def _selected(
     return between_layouts(result, layout, out_layout)
 
 
-def _legalize_selected(count: int) -> Legalize:
+def _legalize_selected(count: int) -> rules.Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
         pool = _Pool.of(count, **attrs)
         values, data = (sizes_of(builder, arg, pool.layout) for arg in call.args)
         if values is None or data is None:
             return call
-        alike = all(same(size, data[axis]) for axis, size in values.items())
+        alike = all(rules.same(size, data[axis]) for axis, size in values.items())
         if not alike or not fills_blocks(pool.result(data), pool.out):
             return call
-        return te_kernel(builder, _selected, f"max_pool{count}d_selected", *call.args, **attrs)
+        return rules.te_kernel(
+            builder, _selected, f"max_pool{count}d_selected", *call.args, **attrs
+        )
 
     return legalize
 
@@ -442,9 +433,9 @@ def _register_selected(count: int) -> None:
             sizes_by_axis(values, pool.layout, "values"),
             sizes_by_axis(data, pool.layout, "data"),
         )
-        if v is not None and x is not None and any(differ(v[axis], x[axis]) for axis in x):
-            raise refuse(f"values has the shape of data, found {values} and {data}", values)
-        return with_dtype(pool.infer(data), values.dtype)
+        if v is not None and x is not None and any(rules.differ(v[axis], x[axis]) for axis in x):
+            raise rules.refuse(f"values has the shape of data, found {values} and {data}", values)
+        return rules.with_dtype(pool.infer(data), values.dtype)
 
     enter(
         OpRecord(

@@ -7,22 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, ShapeExpr, TensorStructInfo, Tuple, Var
+from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, require_shape, unbroadcast
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import (
-    Sizes,
-    common_dtype,
-    differ,
-    is_one,
-    joint_vdevice,
-    literal_shape,
-    refuse,
-    require_float,
-    same,
-    shape_text,
-    shown,
-    tensor,
-)
 from relaxpy.ir.te.topi.elementwise import accumulator
 from relaxpy.ir.te.topi.shapes import tidy
 from relaxpy.ir.tir import intrin, ops
@@ -44,12 +31,14 @@ def check_operands(
     """
     named = {"query": query, "key": key, "value": value}
     for name, sinfo in named.items():
-        require_float(sinfo, name)
+        rules.require_float(sinfo, name)
         if sinfo.ndim not in (-1, 4):
-            raise refuse(f"{name} has rank 4 (batch, sequence, heads, width), found {sinfo}", sinfo)
-    common_dtype((query, key, value), "query, key and value")
-    vdevice = joint_vdevice((query, key, value), strict=False)
-    q, k, v = (literal_shape(sinfo) for sinfo in (query, key, value))
+            raise rules.refuse(
+                f"{name} has rank 4 (batch, sequence, heads, width), found {sinfo}", sinfo
+            )
+    rules.common_dtype((query, key, value), "query, key and value")
+    vdevice = rules.joint_vdevice((query, key, value), strict=False)
+    q, k, v = (rules.literal_shape(sinfo) for sinfo in (query, key, value))
     pairs = [
         ("batches", "query", "key", 0, q, k),
         ("batches", "query", "value", 0, q, v),
@@ -58,23 +47,25 @@ def check_operands(
         ("head widths", "query", "key", 3, q, k),
     ]
     for noun, first, second, axis, a, b in pairs:
-        if a is not None and b is not None and differ(a[axis], b[axis]):
-            raise refuse(
-                f"the {noun} of {first} and {second} are equal, found {shown(a[axis])} and "
-                f"{shown(b[axis])}: {first} is {shape_text(a)}, {second} is {shape_text(b)}",
+        if a is not None and b is not None and rules.differ(a[axis], b[axis]):
+            raise rules.refuse(
+                f"the {noun} of {first} and {second} are equal, found {rules.shown(a[axis])} and "
+                f"{rules.shown(b[axis])}: {first} is {rules.shape_text(a)}, {second} is "
+                f"{rules.shape_text(b)}",
                 named[second],
             )
     if q is not None and k is not None:
         remainder = q[2] if is_zero(k[2]) else ops.floormod(q[2], k[2])
         if isinstance(remainder, IntImm) and remainder.value:
-            raise refuse(
-                f"the heads of key divide those of query, found {shown(k[2])} and {shown(q[2])}: "
-                f"query is {shape_text(q)}, key is {shape_text(k)}",
+            raise rules.refuse(
+                f"the heads of key divide those of query, found {rules.shown(k[2])} and "
+                f"{rules.shown(q[2])}: "
+                f"query is {rules.shape_text(q)}, key is {rules.shape_text(k)}",
                 key,
             )
     if q is None or v is None:
-        return tensor(None, query.dtype, vdevice, 4)
-    return tensor((*q[:3], v[3]), query.dtype, vdevice)
+        return rules.tensor(None, query.dtype, vdevice, 4)
+    return rules.tensor((*q[:3], v[3]), query.dtype, vdevice)
 
 
 def is_zero(size: Any) -> bool:
@@ -86,7 +77,7 @@ def _divides(key_heads: PrimExpr, heads: PrimExpr) -> bool:
     """Whether the heads of keys are known to divide those of queries."""
     if is_zero(key_heads):
         return is_zero(heads)
-    return same(heads, key_heads) or is_zero(tidy(ops.floormod(heads, key_heads)))
+    return rules.same(heads, key_heads) or is_zero(tidy(ops.floormod(heads, key_heads)))
 
 
 def group_size(heads: PrimExpr, key_heads: PrimExpr) -> PrimExpr:
@@ -98,16 +89,18 @@ def group_size(heads: PrimExpr, key_heads: PrimExpr) -> PrimExpr:
 
 def _check_bias(query: TensorStructInfo, key: TensorStructInfo, bias: TensorStructInfo) -> None:
     if bias.ndim not in (-1, 4):
-        raise refuse(f"bias has rank 4, found {bias}", bias)
-    common_dtype((query, bias), "query and bias")
-    q, k, sizes = (literal_shape(sinfo) for sinfo in (query, key, bias))
+        raise rules.refuse(f"bias has rank 4, found {bias}", bias)
+    rules.common_dtype((query, bias), "query and bias")
+    q, k, sizes = (rules.literal_shape(sinfo) for sinfo in (query, key, bias))
     if q is None or k is None or sizes is None:
         return
     for axis, (size, wanted) in enumerate(zip(sizes, (q[0], q[2], q[1], k[1]), strict=True)):
-        if not is_one(size) and differ(size, wanted):
-            raise refuse(
-                f"dimension {axis} of bias {shape_text(sizes)} is 1 or {shown(wanted)}, found "
-                f"{shown(size)}: query is {shape_text(q)}, key is {shape_text(k)}",
+        if not rules.is_one(size) and rules.differ(size, wanted):
+            raise rules.refuse(
+                f"dimension {axis} of bias {rules.shape_text(sizes)} is 1 or "
+                f"{rules.shown(wanted)}, found "
+                f"{rules.shown(size)}: query is {rules.shape_text(q)}, key is "
+                f"{rules.shape_text(k)}",
                 bias,
             )
 
@@ -166,9 +159,9 @@ class _Heads:
             x if is_absent(x) else as_dtype(x, wide) for x in cast("Any", call.args)
         )
         q, k = (require_shape(x, "attention") for x in (self.query, self.key))
-        self.shape: Sizes = q
+        self.shape: rules.Sizes = q
         self.weights = (q[0], q[2], q[1], k[1])
-        self.groups = None if same(q[2], k[2]) else (k[2], group_size(q[2], k[2]))
+        self.groups = None if rules.same(q[2], k[2]) else (k[2], group_size(q[2], k[2]))
         self.scale = score_factor(call.attrs["scale"], q[3], wide)
         scores = self.product(self.grouped(self.query, 2), self.key, "bqhgd,bkhd->bhgqk")
         scores = self.ungrouped(scores, self.weights) * self.scale
@@ -194,7 +187,7 @@ class _Heads:
         sizes = require_shape(x, "attention")
         return R.reshape(x, ShapeExpr((*sizes[:axis], *self.groups, *sizes[axis + 1 :])))
 
-    def ungrouped(self, x: Any, sizes: Sizes) -> Any:
+    def ungrouped(self, x: Any, sizes: rules.Sizes) -> Any:
         return x if self.groups is None else R.reshape(x, ShapeExpr(sizes))
 
     def product(self, a: Any, b: Any, subscripts: str) -> Any:
@@ -294,7 +287,7 @@ def check_window(window_size: int | None) -> None:
         StructInfoError: it is not positive.
     """
     if window_size is not None and window_size < 1:
-        raise refuse(f"window_size is positive, found {window_size}", window_size)
+        raise rules.refuse(f"window_size is positive, found {window_size}", window_size)
 
 
 @register(

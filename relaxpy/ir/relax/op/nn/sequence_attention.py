@@ -11,15 +11,7 @@ import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    PrimStructInfo,
-    TensorStructInfo,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.gradients import tuple_fields
 from relaxpy.ir.relax.op.definition.registry import R, find, register
 from relaxpy.ir.relax.op.definition.rules import joint_dtype, refuse, require_integer
@@ -144,7 +136,9 @@ def _attend(
     return out.astype(queries.dtype)
 
 
-def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     operator = find(cast("Op", call.op))
     assert operator is not None
     operands = operator.operands(call)
@@ -152,11 +146,11 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
     grads = builder.emit(
         R.grad.attention_var_len_backward(gradient, *tensors, *starts, **call.attrs)
     )
-    out: list[Expr] = [TupleGetItem(grads, k) for k in range(3)]
+    out: list[rx.Expr] = [rx.TupleGetItem(grads, k) for k in range(3)]
     return [*out, *map(R.grad.no_grad, call.args[3:])]
 
 
-def _check_starts(**starts: TensorStructInfo | None) -> None:
+def _check_starts(**starts: rx.TensorStructInfo | None) -> None:
     for name, sinfo in starts.items():
         if sinfo is not None:
             require_integer(sinfo.dtype, name, sinfo)
@@ -172,17 +166,17 @@ def _check_starts(**starts: TensorStructInfo | None) -> None:
     gradient=_gradient,
 )
 def attention_var_len(
-    queries: TensorStructInfo,
-    keys: TensorStructInfo,
-    values: TensorStructInfo,
-    seqstart_q: TensorStructInfo,
-    max_seqlen_q: TensorStructInfo | PrimStructInfo,
-    seqstart_k: TensorStructInfo | None = None,
-    max_seqlen_k: TensorStructInfo | PrimStructInfo | None = None,
+    queries: rx.TensorStructInfo,
+    keys: rx.TensorStructInfo,
+    values: rx.TensorStructInfo,
+    seqstart_q: rx.TensorStructInfo,
+    max_seqlen_q: rx.TensorStructInfo | rx.PrimStructInfo,
+    seqstart_k: rx.TensorStructInfo | None = None,
+    max_seqlen_k: rx.TensorStructInfo | rx.PrimStructInfo | None = None,
     scale: float | None = None,
     causal_mask: Causal = None,
     window_size: int | None = None,
-) -> TensorStructInfo:
+) -> rx.TensorStructInfo:
     """`attention` within each of several sequences that lie one after the other.
 
     Sequence i has the queries from seqstart_q[i] to seqstart_q[i + 1], and likewise the keys, by
@@ -237,7 +231,9 @@ def _attend_backward(
     return query, key, value
 
 
-def _gradient_backward(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+def _gradient_backward(
+    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+) -> list[rx.Expr]:
     grads = second_gradients(builder, call, tuple_fields(gradient, 3))
     return [*grads, *map(R.grad.no_grad, call.args[4:])]
 
@@ -249,16 +245,16 @@ def _gradient_backward(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     gradient=_gradient_backward,
 )
 def attention_var_len_backward(
-    output_grad: TensorStructInfo,
-    queries: TensorStructInfo,
-    keys: TensorStructInfo,
-    values: TensorStructInfo,
-    seqstart_q: TensorStructInfo,
-    seqstart_k: TensorStructInfo | None = None,
+    output_grad: rx.TensorStructInfo,
+    queries: rx.TensorStructInfo,
+    keys: rx.TensorStructInfo,
+    values: rx.TensorStructInfo,
+    seqstart_q: rx.TensorStructInfo,
+    seqstart_k: rx.TensorStructInfo | None = None,
     scale: float | None = None,
     causal_mask: Causal = None,
     window_size: int | None = None,
-) -> TupleStructInfo:
+) -> rx.TupleStructInfo:
     """The gradients of queries, keys and values in `nn.attention_var_len`.
 
     Shapes:
@@ -274,4 +270,4 @@ def attention_var_len_backward(
     joint_dtype(output_grad, queries, ("output_grad", "queries"))
     if output_grad.ndim not in (-1, 4):
         raise refuse(f"output_grad has rank 4, found {output_grad}", output_grad)
-    return TupleStructInfo((queries, keys, values))
+    return rx.TupleStructInfo((queries, keys, values))

@@ -44,32 +44,6 @@ class AdjustMatmulOrder(Pass):
     stays; the attribute `tir_var_upper_bound` of a function, a mapping from names, bounds sizes.
     Products that round or wrap in different datatypes stay. Rounding may differ, and with it the
     overflow of what is computed between.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((16,), "float32"),
-                a: R.Tensor((16, "rank"), "float32"),
-                b: R.Tensor(("rank", 32), "float32"),
-            ):
-                weight = R.matmul(a, b)
-                y = R.matmul(x, weight)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((16,), "float32"),
-                a: R.Tensor((16, "rank"), "float32"),
-                b: R.Tensor(("rank", 32), "float32"),
-            ):
-                p = R.matmul(x, a)
-                y = R.matmul(p, b)
-                return y
-
     """
 
     @override

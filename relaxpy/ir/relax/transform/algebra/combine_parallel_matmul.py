@@ -5,41 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Node, is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.dpl.segment import defined_by, mentioned_by, sorted_by_use
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    TupleGetItem,
-    Var,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.transform.algebra.products import shape_of
 from relaxpy.ir.tir import expr as tir
 
-Check = Callable[[Var, list[Expr], list[Expr], Mapping[Var, Expr]], Any]
-_ACTIVATIONS: Final = ("relax.nn.relu", "relax.nn.gelu", "relax.nn.gelu_tanh", "relax.nn.silu")
+Check = Callable[[rx.Var, list[rx.Expr], list[rx.Expr], Mapping[rx.Var, rx.Expr]], Any]
 
 
 @dataclass(frozen=True)
@@ -52,54 +39,21 @@ class CombineParallelMatmul(Pass):
     axes is symbolic. `check(x, [w, ...], [bias, ...], bindings)` decides if products are combined.
     Rounding may differ.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                a: R.Tensor((3, 4), "float32"),
-                b: R.Tensor((3, 5), "float32"),
-            ):
-                with R.dataflow():
-                    p = R.matmul(x, a)
-                    q = R.matmul(x, b)
-                    R.output(p, q)
-                return (p, q)
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                a: R.Tensor((3, 4), "float32"),
-                b: R.Tensor((3, 5), "float32"),
-            ):
-                with R.dataflow():
-                    w = R.concat((a, b), axis=1)
-                    r = R.matmul(x, w, out_dtype="float32")
-                    both = R.split(r, indices_or_sections=[4], axis=1)
-                    p = both[0]
-                    q = both[1]
-                    R.output(p, q)
-                return (p, q)
-
     Errors:
         MisuseError (also TypeError): `check` is not a function.
-
     """
 
     check: Check | None = None
 
     def __post_init__(self) -> None:
-        if self.check is not None and not callable(self.check):
+        if self.check is not None and not is_function(self.check):
             raise MisuseError(f"check is a function, found {self.check!r:.60}", about=self.check)
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         return normalize_module(
             map_functions(
-                normalize_module(mod), Function, lambda func: _Combining(self.check).expr(func)
+                normalize_module(mod), rx.Function, lambda func: _Combining(self.check).expr(func)
             )
         )
 
@@ -111,22 +65,22 @@ class _Branch:
     `steps` are the bindings from the product to the last one; only the next one uses each of them.
     """
 
-    steps: tuple[VarBinding, ...]
-    bias: Expr | None = None
+    steps: tuple[rx.VarBinding, ...]
+    bias: rx.Expr | None = None
 
     @property
-    def product(self) -> Call:
-        return cast("Call", self.steps[0].value)
+    def product(self) -> rx.Call:
+        return cast("rx.Call", self.steps[0].value)
 
     @property
-    def weight(self) -> Expr:
+    def weight(self) -> rx.Expr:
         return self.product.args[1]
 
     @property
     def activation(self) -> Op | None:
         """The activation that is the last step."""
-        op = cast("Call", self.steps[-1].value).op
-        return op if isinstance(op, Op) and op.name in _ACTIVATIONS else None
+        op = cast("rx.Call", self.steps[-1].value).op
+        return op if isinstance(op, Op) and op.record.activation else None
 
 
 class _Combining(BindingRewriter):
@@ -137,22 +91,22 @@ class _Combining(BindingRewriter):
         self._check = check
 
     @override
-    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
         blocks = super().block(block)
-        return [self._combined(b) if isinstance(b, DataflowBlock) else b for b in blocks]
+        return [self._combined(b) if isinstance(b, rx.DataflowBlock) else b for b in blocks]
 
-    def _combined(self, block: DataflowBlock) -> BindingBlock:
-        replaced: dict[Binding, list[VarBinding]] = {}
-        values = {b.var: b.value for b in block.bindings if isinstance(b, VarBinding)}
+    def _combined(self, block: rx.DataflowBlock) -> rx.BindingBlock:
+        replaced: dict[rx.Binding, list[rx.VarBinding]] = {}
+        values = {b.var: b.value for b in block.bindings if isinstance(b, rx.VarBinding)}
         positions = {binding: k for k, binding in enumerate(block.bindings)}
         for branches in _parallel_branches(block.bindings):
             if not self._accepts(branches, values):
                 continue
             span = branches[0].product.span
-            pieces = VarBinding(DataflowVar("lv"), _pieces(branches), span)
+            pieces = rx.VarBinding(rx.DataflowVar("lv"), _pieces(branches), span)
             for index, branch in enumerate(branches):
                 *before, last = branch.steps
-                piece = TupleGetItem(pieces.var, index, span=last.value.span)
+                piece = rx.TupleGetItem(pieces.var, index, span=last.value.span)
                 replaced |= {step: [] for step in before}
                 replaced[last] = [replace(last, value=piece)]
             first = min((branch.steps[-1] for branch in branches), key=positions.__getitem__)
@@ -164,41 +118,41 @@ class _Combining(BindingRewriter):
         assert ordered is not None
         return with_bindings(block, ordered)
 
-    def _accepts(self, branches: Sequence[_Branch], values: Mapping[Var, Expr]) -> bool:
+    def _accepts(self, branches: Sequence[_Branch], values: Mapping[rx.Var, rx.Expr]) -> bool:
         """Whether the user's check lets these be combined."""
         if self._check is None:
             return True
         weights = [branch.weight for branch in branches]
         biases = [branch.bias for branch in branches if branch.bias is not None]
-        left = cast("Var", branches[0].product.args[0])
+        left = cast("rx.Var", branches[0].product.args[0])
         return bool(self._check(left, weights, biases, MappingProxyType(values)))
 
 
-def _parallel_branches(bindings: Sequence[Binding]) -> Iterator[list[_Branch]]:
+def _parallel_branches(bindings: Sequence[rx.Binding]) -> Iterator[list[_Branch]]:
     """The products of a block that can be combined, each with what is done after it.
 
     The depth of a binding is the greatest number of products with partners that one leads to
     another on a way to it. Products of one depth do not depend on each other, and no two groups of
     them do so in both directions.
     """
-    partners: dict[Expr, int] = {}
+    partners: dict[rx.Expr, int] = {}
     for binding in bindings:
         if _is_product(binding):
-            left = cast("Call", binding.value).args[0]
+            left = cast("rx.Call", binding.value).args[0]
             partners[left] = partners.get(left, 0) + 1
-    users: dict[Node, list[Binding]] = {}
+    users: dict[Node, list[rx.Binding]] = {}
     depths: dict[Node, int] = {}
-    groups: dict[tuple[Expr, int], list[VarBinding]] = {}
+    groups: dict[tuple[rx.Expr, int], list[rx.VarBinding]] = {}
     for binding in bindings:
         depth = 0
         for node in mentioned_by(binding):
             users.setdefault(node, []).append(binding)
             depth = max(depth, depths.get(node, 0))
         if _is_product(binding):
-            left = cast("Call", binding.value).args[0]
+            left = cast("rx.Call", binding.value).args[0]
             if partners[left] > 1:
                 depth += 1
-                groups.setdefault((left, depth), []).append(cast("VarBinding", binding))
+                groups.setdefault((left, depth), []).append(cast("rx.VarBinding", binding))
         depths |= dict.fromkeys(defined_by(binding), depth)
     for (_, depth), products in groups.items():
         by_rank: dict[int, list[_Branch]] = {}
@@ -210,12 +164,12 @@ def _parallel_branches(bindings: Sequence[Binding]) -> Iterator[list[_Branch]]:
                 yield chosen
 
 
-def _is_product(binding: Binding) -> bool:
+def _is_product(binding: rx.Binding) -> bool:
     """Whether a binding is of a product with a matrix of known shape and datatype."""
     value = binding.value
-    if not isinstance(binding, VarBinding) or not is_call_of(value, "relax.matmul"):
+    if not isinstance(binding, rx.VarBinding) or not rx.is_call_of(value, "relax.matmul"):
         return False
-    if not isinstance(value.args[0], Var):
+    if not isinstance(value.args[0], rx.Var):
         return False
     result, weight = tensor_sinfo(value), tensor_sinfo(value.args[1])
     if result is None or weight is None or result.dtype.is_void or weight.dtype.is_void:
@@ -224,23 +178,23 @@ def _is_product(binding: Binding) -> bool:
 
 
 def _with_common_steps(
-    products: Sequence[VarBinding],
-    users: Mapping[Node, Sequence[Binding]],
+    products: Sequence[rx.VarBinding],
+    users: Mapping[Node, Sequence[rx.Binding]],
     depths: Mapping[Node, int],
     depth: int,
 ) -> list[_Branch]:
     """The branches that begin with these products, with the steps that all of them have."""
 
-    def next_step(step: VarBinding) -> VarBinding | None:
+    def next_step(step: rx.VarBinding) -> rx.VarBinding | None:
         match users.get(step.var):
-            case [VarBinding(value=Call()) as user] if isinstance(step.var, DataflowVar):
+            case [rx.VarBinding(value=rx.Call()) as user] if isinstance(step.var, rx.DataflowVar):
                 return user
             case _:
                 return None
 
     def with_bias(branch: _Branch) -> _Branch | None:
         step = next_step(branch.steps[-1])
-        if step is None or not is_call_of(step.value, "relax.add"):
+        if step is None or not rx.is_call_of(step.value, "relax.add"):
             return None
         others = [arg for arg in step.value.args if arg is not branch.steps[-1].var]
         if len(others) != 1 or depths.get(others[0], 0) >= depth:
@@ -284,7 +238,7 @@ def _chosen(branches: list[_Branch]) -> list[_Branch]:
     return chosen
 
 
-def _are_rows(biases: Sequence[Expr], branches: Sequence[_Branch]) -> bool:
+def _are_rows(biases: Sequence[rx.Expr], branches: Sequence[_Branch]) -> bool:
     """Whether biases have the last axis of their products, and can be concatenated along it."""
     if not _differ_in_last_axis(biases) or not _have_one_type(biases):
         return False
@@ -294,7 +248,7 @@ def _are_rows(biases: Sequence[Expr], branches: Sequence[_Branch]) -> bool:
     )
 
 
-def _differ_in_last_axis(tensors: Sequence[Expr]) -> bool:
+def _differ_in_last_axis(tensors: Sequence[rx.Expr]) -> bool:
     """Whether tensors have known shapes of one rank that are equal up to the last axis."""
     first, *others = map(shape_of, tensors)
     if not first:
@@ -307,25 +261,25 @@ def _differ_in_last_axis(tensors: Sequence[Expr]) -> bool:
     )
 
 
-def _have_one_type(tensors: Iterable[Expr]) -> bool:
+def _have_one_type(tensors: Iterable[rx.Expr]) -> bool:
     """Whether tensors have one known datatype and one device."""
     sinfos = [tensor_sinfo(tensor) for tensor in tensors]
     kinds = {(sinfo.dtype, sinfo.vdevice) for sinfo in sinfos if sinfo is not None}
     return len(kinds) == 1 and None not in sinfos and not next(iter(kinds))[0].is_void
 
 
-def _shape(tensor: Expr) -> tuple[tir.PrimExpr, ...]:
+def _shape(tensor: rx.Expr) -> tuple[tir.PrimExpr, ...]:
     shape = shape_of(tensor)
     assert shape is not None
     return shape
 
 
-def _rank(tensor: Expr | None) -> int:
+def _rank(tensor: rx.Expr | None) -> int:
     sinfo = None if tensor is None else tensor_sinfo(tensor)
     return -1 if sinfo is None else sinfo.ndim
 
 
-def _pieces(branches: Sequence[_Branch]) -> Expr:
+def _pieces(branches: Sequence[_Branch]) -> rx.Expr:
     """The results of branches, computed by one product."""
     first = branches[0]
     span = first.product.span
@@ -339,6 +293,6 @@ def _pieces(branches: Sequence[_Branch]) -> Expr:
         biases = tuple(branch.bias for branch in branches)
         value = R.add(value, R.concat(biases, axis=_rank(first.bias) - 1, span=span), span=span)
     if first.activation is not None:
-        value = Call(first.activation, (value,), span=span)
+        value = rx.Call(first.activation, (value,), span=span)
     sizes = [cast("tir.IntImm", _shape(branch.weight)[-1]).value for branch in branches[:-1]]
-    return cast("Expr", R.split(value, list(accumulate(sizes)), axis=result.ndim - 1, span=span))
+    return cast("rx.Expr", R.split(value, list(accumulate(sizes)), axis=result.ndim - 1, span=span))

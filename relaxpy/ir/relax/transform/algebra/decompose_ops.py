@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias, cast
+from typing import ClassVar
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    ExternFunc,
-    Function,
-    MatchCast,
-    ShapeExpr,
-    ShapeStructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    VarBinding,
-    const,
-)
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.widening import narrowed, widened
-from relaxpy.ir.relax.op.nn.normalization import NormalizedAxes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.find_function import find_function
-from relaxpy.ir.tir import expr as tir
 
 
 @dataclass(frozen=True)
-class DecomposeOpsForInference(Pass):
+class _Decompose(Pass):
+    """A pass that replaces calls by the decompositions of their operators."""
+
+    func_name: str | None = None
+    training: ClassVar[bool] = False
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod, only = normalize_module(mod), self.func_name
+        chosen = None if only is None else find_function(mod, only, type(self).__name__)[1]
+
+        def decomposed(func: rx.Function) -> rx.Function:
+            return func if chosen not in (None, func) else _Decomposing(self.training).expr(func)
+
+        return normalize_module(map_functions(mod, rx.Function, decomposed))
+
+
+@dataclass(frozen=True)
+class DecomposeOpsForInference(_Decompose):
     """Computes `batch_norm` by simpler operators, from the moving mean and variance.
 
     Its other two results are these themselves. `tensor_to_shape` becomes a call of a packed
@@ -48,60 +46,15 @@ class DecomposeOpsForInference(Pass):
     this function changes. A normalisation of unknown rank or datatype stays, and one by vectors of
     unknown shape.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                gamma: R.Tensor((3,), "float32"),
-                beta: R.Tensor((3,), "float32"),
-                mean: R.Tensor((3,), "float32"),
-                var: R.Tensor((3,), "float32"),
-            ):
-                norm = R.nn.batch_norm(x, gamma, beta, mean, var, axis=1, epsilon=1e-5)
-                return norm
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                gamma: R.Tensor((3,), "float32"),
-                beta: R.Tensor((3,), "float32"),
-                mean: R.Tensor((3,), "float32"),
-                var: R.Tensor((3,), "float32"),
-            ):
-                mean_2d = R.expand_dims(mean, [0])
-                centered = R.subtract(x, mean_2d)
-                var_2d = R.expand_dims(var, [0])
-                positive = R.add(var_2d, R.const(1e-5, "float32"))
-                deviation = R.sqrt(positive)
-                scaled = R.divide(centered, deviation)
-                gamma_2d = R.expand_dims(gamma, [0])
-                product = R.multiply(scaled, gamma_2d)
-                beta_2d = R.expand_dims(beta, [0])
-                total = R.add(product, beta_2d)
-                norm = (total, mean, var)
-                return norm
-
     Errors:
         UnknownNameError (also KeyError, ValueError): the module has no such function.
         TransformError: it is not a Relax function.
         MisuseError (also TypeError, ValueError): `func_name` is not a name.
-
     """
-
-    func_name: str | None = None
-
-    @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        rules = {"relax.nn.batch_norm": _batch_norm, "relax.tensor_to_shape": _tensor_to_shape}
-        return _decomposed(mod, self, rules)
 
 
 @dataclass(frozen=True)
-class DecomposeOpsForTraining(Pass):
+class DecomposeOpsForTraining(_Decompose):
     """Computes `batch_norm` by simpler operators, from the mean and variance of the batch.
 
     Its other two results are the updated moving mean and variance. If its `training` is False, the
@@ -109,94 +62,31 @@ class DecomposeOpsForTraining(Pass):
     not None, only this function changes. A normalisation of unknown rank or datatype stays, and one
     by vectors of unknown shape.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                gamma: R.Tensor((3,), "float32"),
-                beta: R.Tensor((3,), "float32"),
-            ):
-                norm = R.nn.layer_norm(x, gamma, beta, axes=[-1], epsilon=1e-5)
-                return norm
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                gamma: R.Tensor((3,), "float32"),
-                beta: R.Tensor((3,), "float32"),
-            ):
-                mean = R.mean(x, axis=[-1], keepdims=True)
-                centered = R.subtract(x, mean)
-                var = R.variance(x, axis=[-1], keepdims=True)
-                positive = R.add(var, R.const(1e-5, "float32"))
-                deviation = R.sqrt(positive)
-                scaled = R.divide(centered, deviation)
-                product = R.multiply(scaled, gamma)
-                norm = R.add(product, beta)
-                return norm
-
     Errors:
         UnknownNameError (also KeyError, ValueError): the module has no such function.
         TransformError: it is not a Relax function.
         MisuseError (also TypeError, ValueError): `func_name` is not a name.
-
     """
 
-    func_name: str | None = None
-
-    @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        rules = {
-            "relax.nn.batch_norm": _batch_norm_in_training,
-            "relax.nn.layer_norm": _layer_norm,
-            "relax.tensor_to_shape": _tensor_to_shape,
-        }
-        return _decomposed(mod, self, rules)
-
-
-Decomposition: TypeAlias = Callable[[PrecedingBindings, Call], "Expr | None"]
-"""Binds operands, and returns the new value of a call, or None if it stays.
-
-Floats narrower than float32 are float32 in the call, as in the operator; its value is rounded.
-"""
-
-
-def _decomposed(
-    mod: IRModule,
-    step: DecomposeOpsForInference | DecomposeOpsForTraining,
-    rules: Mapping[str, Decomposition],
-) -> IRModule:
-    only = step.func_name
-    mod = normalize_module(mod)
-    chosen = None if only is None else find_function(mod, only, type(step).__name__)[1]
-    table = {Op.get(name): rule for name, rule in rules.items()}
-
-    def decomposed(func: Function) -> Function:
-        return func if chosen not in (None, func) else _Decomposing(table).expr(func)
-
-    return normalize_module(map_functions(mod, Function, decomposed))
+    training = True
 
 
 class _Decomposing(BindingRewriter):
-    def __init__(self, rules: dict[Op, Decomposition]) -> None:
+    def __init__(self, training: bool) -> None:
         super().__init__()
-        self.rules = rules
+        self.training = training
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(binding, VarBinding) or not isinstance(call, Call):
+        if not isinstance(binding, rx.VarBinding) or not isinstance(call, rx.Call):
             return None
-        rule = self.rules.get(call.op) if isinstance(call.op, Op) else None
+        rule = call.op.record.decompose if isinstance(call.op, Op) else None
         new = PrecedingBindings(binding, block)
         if rule is None:
             return None
         wide = widened(call, new.bound)
-        value = rule(new, wide)
+        value = rule(new, wide, self.training)
         if value is None:
             return None
         if wide is not call:
@@ -205,103 +95,5 @@ class _Decomposing(BindingRewriter):
         self._images[binding.var] = var
         last = new.bindings[-1]
         if value is last.var:
-            return [*new.bindings[:-1], VarBinding(var, last.value, last.span)]
-        return [*new.bindings, VarBinding(var, new.located(value), binding.span)]
-
-
-def _known(call: Call) -> TensorStructInfo | None:
-    """The struct info of the data, if its rank, and the datatype and shapes of others are known."""
-    sinfos = [arg.struct_info for arg in call.args]
-    tensors = [sinfo for sinfo in sinfos if isinstance(sinfo, TensorStructInfo)]
-    data = tensors[0]
-    if len(tensors) < len(sinfos) or len({sinfo.dtype for sinfo in tensors}) > 1:
-        return None
-    if any(sinfo.get_shape() is None for sinfo in tensors[1:]):
-        return None
-    return None if data.ndim < 0 or data.dtype.is_void else data
-
-
-def _batch_norm(new: PrecedingBindings, call: Call) -> Expr | None:
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, along one axis."""
-    data = _known(call)
-    return None if data is None else _by_statistics(new, call, data.ndim, *call.args[3:])
-
-
-def _by_statistics(
-    new: PrecedingBindings, call: Call, ndim: int, mean: Expr, variance: Expr
-) -> Tuple:
-    """The results of a `batch_norm` with these statistics in place of the moving ones."""
-    axis = cast("int", call.attrs["axis"]) % ndim
-    others = [k for k in range(ndim) if k != axis]
-
-    def beside(vector: Expr) -> Expr:
-        return new.bound(R.expand_dims(vector, others)) if others else vector
-
-    centered = new.bound(R.subtract(call.args[0], beside(mean)))
-    return Tuple((_scaled(new, call, centered, beside(variance), beside), mean, variance))
-
-
-def _scaled(
-    new: PrecedingBindings,
-    call: Call,
-    centered: Expr,
-    variance: Expr,
-    beside: Callable[[Expr], Expr],
-) -> Expr:
-    """Numbers divided by their standard deviation, times gamma and plus beta if `call` says so."""
-    x, *vectors = call.args[:3]
-    sinfo = x.struct_info
-    assert isinstance(sinfo, TensorStructInfo)
-    positive = new.bound(R.add(variance, const(call.attrs["epsilon"], sinfo.dtype)))
-    result = new.bound(R.divide(centered, new.bound(R.sqrt(positive))))
-    for name, operator, vector in zip(
-        ("scale", "center"), (R.multiply, R.add), vectors, strict=True
-    ):
-        if call.attrs[name]:
-            result = new.bound(operator(result, beside(vector)))
-    return result
-
-
-def _batch_norm_in_training(new: PrecedingBindings, call: Call) -> Expr | None:
-    """As `_batch_norm` by the mean and variance of the batch, of which part is added to the old."""
-    data = _known(call)
-    if data is None or not call.attrs["training"]:
-        return _batch_norm(new, call)
-    x, moving = call.args[0], call.args[3:]
-    axis = cast("int", call.attrs["axis"]) % data.ndim
-    others = [k for k in range(data.ndim) if k != axis]
-    batch = [new.bound(R.mean(x, others)), new.bound(R.variance(x, others))]
-    inner = _by_statistics(new, call, data.ndim, *batch)
-    momentum = cast("float", call.attrs["momentum"])
-    result = new.bound(TupleGetItem(new.bound(inner), 0))
-    updated: list[Expr] = []
-    for old, now in zip(moving, batch, strict=True):
-        kept = new.bound(R.multiply(const(1 - momentum, data.dtype), old))
-        added = new.bound(R.multiply(const(momentum, data.dtype), now))
-        updated.append(new.bound(R.add(kept, added)))
-    return Tuple((result, *updated))
-
-
-def _layer_norm(new: PrecedingBindings, call: Call) -> Expr | None:
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, over some axes."""
-    if _known(call) is None:
-        return None
-    x, axes = call.args[0], call.attrs["axes"]
-    centered = new.bound(R.subtract(x, new.bound(R.mean(x, axes, keepdims=True))))
-    along = NormalizedAxes(call)
-    variance = new.bound(R.variance(x, axes, keepdims=True))
-    return _scaled(new, call, centered, variance, lambda v: new.bound(along.beside_data(v)))
-
-
-def _tensor_to_shape(new: PrecedingBindings, call: Call) -> Expr | None:
-    """A shape of variables that the elements of a tensor define."""
-    sinfo = call.struct_info
-    if not isinstance(sinfo, ShapeStructInfo) or sinfo.ndim < 0:
-        return None
-    callee = ExternFunc("vm.builtin.tensor_to_shape")
-    any_shape = ShapeStructInfo(ndim=sinfo.ndim)
-    value = new.bound(R.call_pure_packed(callee, call.args[0], sinfo_args=any_shape))
-    sizes = tuple(tir.Var("x", INT64) for _ in range(sinfo.ndim))
-    cast_to = ShapeStructInfo(sizes)
-    new.bindings.append(MatchCast(type(value)("y"), value, cast_to, new.binding.span))
-    return ShapeExpr(sizes)
+            return [*new.bindings[:-1], rx.VarBinding(var, last.value, last.span)]
+        return [*new.bindings, rx.VarBinding(var, new.located(value), binding.span)]

@@ -12,20 +12,9 @@ from relaxpy.ir.core.node import Attr
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects, may_fail
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    Var,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -36,7 +25,7 @@ from relaxpy.ir.relax.transform.algebra.products import (
     known_early,
 )
 
-_Term: TypeAlias = tuple[Expr, tuple[Attr, ...]]
+_Term: TypeAlias = tuple[rx.Expr, tuple[Attr, ...]]
 """A factor, and the axes by which it is permuted, if it is."""
 
 
@@ -47,33 +36,6 @@ class ExpandMatmulOfSum(Pass):
     A sum stays if it can be computed before the function is called, from its weights alone: see
     `relax.analysis.computable_at_compile_time`, and if the product has another datatype. Rounding
     may differ.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                a: R.Tensor((3, 4), "float32"),
-                b: R.Tensor((3, 4), "float32"),
-            ):
-                weight = R.add(a, b)
-                y = R.matmul(x, weight)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                a: R.Tensor((3, 4), "float32"),
-                b: R.Tensor((3, 4), "float32"),
-            ):
-                p = R.matmul(x, a)
-                q = R.matmul(x, b)
-                y = R.add(p, q)
-                return y
-
     """
 
     @override
@@ -81,13 +43,13 @@ class ExpandMatmulOfSum(Pass):
         mod = normalize_module(mod)
         early = known_early(mod)
 
-        def expanded(func: Function) -> Function:
+        def expanded(func: rx.Function) -> rx.Function:
             rewriter = _Expanding(early, Effects(Context(), mod.functions_by_name, func))
             after = rewriter.expr(func)
             superfluous = rewriter.taken_apart
             return without_unused(after, lambda binding: binding.var not in superfluous)
 
-        return normalize_module(map_functions(mod, Function, expanded))
+        return normalize_module(map_functions(mod, rx.Function, expanded))
 
 
 class _Expanding(BindingRewriter):
@@ -99,19 +61,19 @@ class _Expanding(BindingRewriter):
     The variables that are `taken_apart` may have become unused.
     """
 
-    def __init__(self, early: Collection[Expr], effects: Effects) -> None:
+    def __init__(self, early: Collection[rx.Expr], effects: Effects) -> None:
         super().__init__()
         self.early, self.effects = early, effects
-        self.taken_apart: set[Expr | None] = set()
+        self.taken_apart: set[rx.Expr | None] = set()
         self._forget()
 
     def _forget(self) -> None:
-        self.sums: dict[Expr, Call] = {}
-        self.permuted: dict[Expr, Call] = {}
-        self.known: dict[object, Expr] = {}
+        self.sums: dict[rx.Expr, rx.Call] = {}
+        self.permuted: dict[rx.Expr, rx.Call] = {}
+        self.known: dict[object, rx.Expr] = {}
 
     @override
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         outer = self.effects.in_pure_function
         self.effects.enter_function(func)
         after = super().function(func)
@@ -119,7 +81,7 @@ class _Expanding(BindingRewriter):
         return after
 
     @override
-    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
         outer = self.sums, self.permuted, self.known
         self._forget()
         after = super().block(block)
@@ -127,19 +89,19 @@ class _Expanding(BindingRewriter):
         return after
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
         if self.effects.is_barrier(binding):
             self._forget()  # OPT-3
-        elif isinstance(binding, VarBinding) and isinstance(call, Call):
-            if is_call_of(call, "relax.matmul"):
+        elif isinstance(binding, rx.VarBinding) and isinstance(call, rx.Call):
+            if rx.is_call_of(call, "relax.matmul"):
                 return self._expanded(binding, call, block)
-            if not isinstance(block, DataflowBlock) and may_fail(binding):
+            if not isinstance(block, rx.DataflowBlock) and may_fail(binding):
                 return None  # OPT-8
-            if is_call_of(call, "relax.permute_dims"):
+            if rx.is_call_of(call, "relax.permute_dims"):
                 self.permuted[binding.var] = call
             elif (
-                is_call_of(call, "relax.add")
+                rx.is_call_of(call, "relax.add")
                 and has_same_sizes(*call.args)
                 and not all(term in self.early for term in call.args)
             ):
@@ -159,18 +121,18 @@ class _Expanding(BindingRewriter):
         self.taken_apart.add(expr)
         return [(term, axes) for term in total.args]
 
-    def _expanded(self, old: VarBinding, call: Call, block: BindingBlock) -> Rewritten:
+    def _expanded(self, old: rx.VarBinding, call: rx.Call, block: rx.BindingBlock) -> Rewritten:
         """The bindings of the products with the terms of a sum, and of their sum."""
         x, factor = call.args
         if not have_one_dtype(call, x, factor):
             return None
-        kind = DataflowVar if isinstance(block, DataflowBlock) else Var
-        bindings: list[Binding] = []
+        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
+        bindings: list[rx.Binding] = []
 
-        def bound(key: object, value: Call) -> Expr:
+        def bound(key: object, value: rx.Call) -> rx.Expr:
             if key not in self.known:
                 var = kind("lv", value.struct_info, old.span)
-                bindings.append(VarBinding(var, replace(value, span=old.span), old.span))
+                bindings.append(rx.VarBinding(var, replace(value, span=old.span), old.span))
                 self.known[key] = var
             return self.known[key]
 

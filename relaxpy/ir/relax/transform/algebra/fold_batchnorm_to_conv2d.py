@@ -13,20 +13,8 @@ from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    Function,
-    TensorStructInfo,
-    TupleGetItem,
-    Var,
-    VarBinding,
-    const,
-    is_call_of,
-)
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
@@ -43,57 +31,14 @@ class FoldBatchnormToConv2D(Pass):
     The convolution has no other use than the normalisation, of which only the first result is used.
     A normalisation with `training=True`, which is the default, stays: it uses the mean and variance
     of the batch. So does one of narrower floats than float32, which computes in float32.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor(("n", 3, 8, 8), "float32"),
-                w: R.Tensor((4, 3, 3, 3), "float32"),
-                gamma: R.Tensor((4,), "float32"),
-                beta: R.Tensor((4,), "float32"),
-                mean: R.Tensor((4,), "float32"),
-                var: R.Tensor((4,), "float32"),
-            ):
-                with R.dataflow():
-                    conv = R.nn.conv2d(x, w)
-                    norm = R.nn.batch_norm(
-                        conv, gamma, beta, mean, var, axis=1, epsilon=1e-3, training=False
-                    )
-                    y = norm[0]
-                    R.output(y)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor(("n", 3, 8, 8), "float32"),
-                w: R.Tensor((4, 3, 3, 3), "float32"),
-                gamma: R.Tensor((4,), "float32"),
-                beta: R.Tensor((4,), "float32"),
-                mean: R.Tensor((4,), "float32"),
-                var: R.Tensor((4,), "float32"),
-            ):
-                with R.dataflow():
-                    scale = gamma / R.sqrt(var + R.const(1e-3, "float32"))
-                    factors = R.expand_dims(scale, (1, 2, 3))
-                    scaled = R.multiply(w, factors)
-                    conv = R.nn.conv2d(x, scaled)
-                    bias = R.subtract(beta, R.multiply(mean, scale))
-                    y = R.add(conv, R.expand_dims(bias, (0, 2, 3)))
-                    R.output(y)
-                return y
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        return normalize_module(map_functions(normalize_module(mod), Function, _folded))
+        return normalize_module(map_functions(normalize_module(mod), rx.Function, _folded))
 
 
-def _folded(func: Function) -> Function:
+def _folded(func: rx.Function) -> rx.Function:
     after = _Folding(func).expr(func)
     return func if after is func else remove_all_unused(after)
 
@@ -101,15 +46,17 @@ def _folded(func: Function) -> Function:
 class _Folding(BindingRewriter):
     """Folds the normalisations of one function."""
 
-    def __init__(self, func: Function) -> None:
+    def __init__(self, func: rx.Function) -> None:
         super().__init__()
         nodes = walk(func)
-        self._mentions = Counter(c for node in nodes for c in children(node) if isinstance(c, Var))
+        self._mentions = Counter(
+            c for node in nodes for c in children(node) if isinstance(c, rx.Var)
+        )
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         match binding:
-            case VarBinding(value=TupleGetItem(tuple_value=result, index=0)):
+            case rx.VarBinding(value=rx.TupleGetItem(tuple_value=result, index=0)):
                 norm = self._only_use(result, "relax.nn.batch_norm")
             case _:
                 return None
@@ -118,23 +65,23 @@ class _Folding(BindingRewriter):
             return None
         return _Folded(binding, block).fold(conv, norm)
 
-    def _only_use(self, var: Expr, name: str) -> Call | None:
+    def _only_use(self, var: rx.Expr, name: str) -> rx.Call | None:
         """The call of an operator to which a variable is bound that is used once."""
         value = self.value_of(var)
-        if not is_call_of(value, name):
+        if not rx.is_call_of(value, name):
             return None
-        is_only_use = self._mentions[cast("Var", var)] == 2  # bound, and used once
+        is_only_use = self._mentions[cast("rx.Var", var)] == 2  # bound, and used once
         return with_all_attributes(value) if is_only_use else None
 
 
-def _can_be_folded(conv: Call, norm: Call) -> bool:
+def _can_be_folded(conv: rx.Call, norm: rx.Call) -> bool:
     """Whether moving moments of channels, which are one axis, are used in float32 or float64."""
     if norm.attrs["training"]:
         return False
     sinfos = [arg.struct_info for arg in (conv.args[1], *norm.args)]
-    if not all(isinstance(s, TensorStructInfo) for s in sinfos):
+    if not all(isinstance(s, rx.TensorStructInfo) for s in sinfos):
         return False
-    dtypes = {cast("TensorStructInfo", sinfo).dtype for sinfo in sinfos}
+    dtypes = {cast("rx.TensorStructInfo", sinfo).dtype for sinfo in sinfos}
     if len(dtypes) > 1 or not dtypes <= _DATATYPES:
         return False
     out, kernel = _out_layout(conv), Layout.of(cast("str", conv.attrs["kernel_layout"]))
@@ -142,20 +89,20 @@ def _can_be_folded(conv: Call, norm: Call) -> bool:
     return out.factor_of("C") < 0 and kernel.factor_of("O") < 0 and axis == out.index_of("C")
 
 
-def _out_layout(conv: Call) -> Layout:
+def _out_layout(conv: rx.Call) -> Layout:
     return Layout.of(cast("str", conv.attrs["out_layout"] or conv.attrs["data_layout"]))
 
 
 class _Folded(PrecedingBindings):
     """The bindings that replace one of a normalised tensor."""
 
-    def fold(self, conv: Call, norm: Call) -> list[Binding]:
+    def fold(self, conv: rx.Call, norm: rx.Call) -> list[rx.Binding]:
         """The convolution with the scaled weight, and the bias added to it."""
         [x, weight], [_, gamma, beta, mean, variance] = cast("Any", conv.args), norm.args
-        dtype = cast("TensorStructInfo", variance.struct_info).dtype
-        epsilon = const(norm.attrs["epsilon"], dtype)
+        dtype = cast("rx.TensorStructInfo", variance.struct_info).dtype
+        epsilon = rx.const(norm.attrs["epsilon"], dtype)
         deviation = self.bound(R.sqrt(self.bound(R.add(variance, epsilon))))
-        one = const(1, dtype)
+        one = rx.const(1, dtype)
         scale = self.bound(R.divide(gamma if norm.attrs["scale"] else one, deviation))
         factors = self.beside(scale, Layout.of(cast("str", conv.attrs["kernel_layout"])), "O")
         scaled = self.bound(R.multiply(weight, factors))
@@ -165,7 +112,7 @@ class _Folded(PrecedingBindings):
         channels = self.beside(bias, _out_layout(conv), "C")
         return self.ended(R.add(result, channels))
 
-    def beside(self, vector: Expr, layout: Layout, letter: str) -> Expr:
+    def beside(self, vector: rx.Expr, layout: Layout, letter: str) -> rx.Expr:
         """A vector along the axis with a letter in a layout, of size 1 along the others."""
         others = [axis for axis in range(len(layout)) if axis != layout.index_of(letter)]
         return self.bound(R.expand_dims(vector, others))

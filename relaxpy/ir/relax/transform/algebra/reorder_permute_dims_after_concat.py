@@ -26,31 +26,7 @@ _MOST: Final = 12
 
 @dataclass(frozen=True)
 class ReorderPermuteDimsAfterConcat(Pass):
-    """Transposes the concatenation of tensors, in place of each one of them in the same way.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((4, 3), "float32")):
-                with R.dataflow():
-                    s = R.permute_dims(x)
-                    t = R.permute_dims(y)
-                    z = R.concat((s, t), axis=1)
-                    R.output(z)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((4, 3), "float32")):
-                with R.dataflow():
-                    joined = R.concat((x, y), axis=0)
-                    z = R.permute_dims(joined)
-                    R.output(z)
-                return z
-
-    """
+    """Transposes the concatenation of tensors, in place of each one of them in the same way."""
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

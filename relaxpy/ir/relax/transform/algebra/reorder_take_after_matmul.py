@@ -27,32 +27,6 @@ class ReorderTakeAfterMatmul(Pass):
     x @ take(weights, indices, axis=-1) becomes take(x @ weights, indices, axis=-1), for a matrix of
     weights. Where `indices` choose a matrix of weights for each batch of x, x is multiplied by all
     of them at once. Rounding may differ.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                table: R.Tensor((3, 100), "float32"),
-                indices: R.Tensor((5,), "int64"),
-            ):
-                weight = R.take(table, indices, axis=1)
-                y = R.matmul(x, weight)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((2, 3), "float32"),
-                table: R.Tensor((3, 100), "float32"),
-                indices: R.Tensor((5,), "int64"),
-            ):
-                products = R.matmul(x, table)
-                y = R.take(products, indices, axis=1)
-                return y
-
     """
 
     @override

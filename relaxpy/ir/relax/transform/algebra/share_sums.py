@@ -13,27 +13,18 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    Expr,
-    Function,
-    TensorStructInfo,
-    VarBinding,
-)
 from relaxpy.ir.relax.op.definition.gradients import count_reduced
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axes, tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 
-_Key: TypeAlias = tuple[Expr, tuple[int, ...]]
+_Key: TypeAlias = tuple[rx.Expr, tuple[int, ...]]
 """A tensor, and the axes that are reduced."""
-_MOMENTS: Mapping[Expr | Op, str] = {
+_MOMENTS: Mapping[rx.Expr | Op, str] = {
     Op.get(f"relax.{name}"): name for name in ("sum", "mean", "variance", "std")
 }
 
@@ -47,47 +38,20 @@ class ShareSums(Pass):
 
     These are sums, means, variances and standard deviations of the same tensor along the same axes,
     which have known sizes. Only of float32 and float64, whose means are rounded as their sums.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2, 4), "float32")):
-                with R.dataflow():
-                    mean = R.mean(x, axis=[1])
-                    variance = R.variance(x, axis=[1])
-                    R.output(mean, variance)
-                return (mean, variance)
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2, 4), "float32")):
-                with R.dataflow():
-                    total = R.sum(x, axis=[1])
-                    mean = R.divide(total, R.const(4.0, "float32"))
-                    wide = R.expand_dims(mean, axis=[1])
-                    distance = R.subtract(x, wide)
-                    square = R.multiply(distance, distance)
-                    squares = R.sum(square, axis=[1])
-                    variance = R.divide(squares, R.const(4.0, "float32"))
-                    R.output(mean, variance)
-                return (mean, variance)
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, Function, _Sharing().expr))
+        return normalize_module(map_functions(mod, rx.Function, _Sharing().expr))
 
 
 @dataclass
 class _Sum:
     """What has been computed of one tensor along some axes, without these axes."""
 
-    total: Expr | None = None
-    mean: Expr | None = None
+    total: rx.Expr | None = None
+    mean: rx.Expr | None = None
 
 
 class _Sharing(BindingRewriter):
@@ -96,23 +60,23 @@ class _Sharing(BindingRewriter):
         self.sums: dict[_Key, _Sum] = {}
 
     @override
-    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
         outer, self.sums = self.sums, {}
-        if isinstance(block, DataflowBlock) and not any(map(mutates, block.bindings)):
+        if isinstance(block, rx.DataflowBlock) and not any(map(mutates, block.bindings)):
             calls: dict[_Key, set[str]] = {}
             for binding in block.bindings:
                 key = _key(binding.value)
                 if key is not None:
-                    calls.setdefault(key, set()).add(_MOMENTS[cast("Call", binding.value).op])
+                    calls.setdefault(key, set()).add(_MOMENTS[cast("rx.Call", binding.value).op])
             self.sums = {key: _Sum() for key, names in calls.items() if len(names) > 1}
         after = super().block(block)
         self.sums = outer
         return after
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         key = _key(binding.value)
-        if key not in self.sums or not isinstance(binding, VarBinding):
+        if key not in self.sums or not isinstance(binding, rx.VarBinding):
             return None
         return _Moment(binding, block, key, self.sums[key]).computed()
 
@@ -120,12 +84,14 @@ class _Sharing(BindingRewriter):
 class _Moment(PrecedingBindings):
     """The bindings that compute one of the reductions."""
 
-    def __init__(self, binding: VarBinding, block: BindingBlock, key: _Key, known: _Sum) -> None:
+    def __init__(
+        self, binding: rx.VarBinding, block: rx.BindingBlock, key: _Key, known: _Sum
+    ) -> None:
         super().__init__(binding, block)
-        self.call = cast("Call", binding.value)
+        self.call = cast("rx.Call", binding.value)
         self.key, self.known = key, known
 
-    def computed(self) -> Sequence[Binding]:
+    def computed(self) -> Sequence[rx.Binding]:
         name, keepdims = _MOMENTS[self.call.op], bool(self.call.attrs["keepdims"])
         if name == "sum" and not keepdims and self.known.total is None:
             self.known.total = self.binding.var
@@ -146,24 +112,24 @@ class _Moment(PrecedingBindings):
         variance = self._quotient(total)
         return self.ended(variance if name == "variance" else R.sqrt(self.bound(variance)))
 
-    def _total(self) -> Expr:
+    def _total(self) -> rx.Expr:
         if self.known.total is None:
             self.known.total = self.bound(R.sum(self.key[0], self.key[1]))
         return self.known.total
 
-    def _mean(self) -> Expr:
+    def _mean(self) -> rx.Expr:
         if self.known.mean is None:
             self.known.mean = self.bound(self._quotient(self._total()))
         return self.known.mean
 
-    def _quotient(self, total: Expr) -> Expr:
-        dtype = cast("TensorStructInfo", self.call.struct_info).dtype
-        return cast("Expr", R.divide(total, count_reduced(self.call, dtype)))
+    def _quotient(self, total: rx.Expr) -> rx.Expr:
+        dtype = cast("rx.TensorStructInfo", self.call.struct_info).dtype
+        return cast("rx.Expr", R.divide(total, count_reduced(self.call, dtype)))
 
 
-def _key(value: Expr) -> _Key | None:
+def _key(value: rx.Expr) -> _Key | None:
     """The tensor that a call reduces and the axes, if the call may share the sum."""
-    if not isinstance(value, Call) or value.op not in _MOMENTS:
+    if not isinstance(value, rx.Call) or value.op not in _MOMENTS:
         return None
     [x] = value.args
     sinfo = tensor_sinfo(x)

@@ -17,27 +17,11 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import apply_column
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import call_graph
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.relax.rewrite.replace import replace_variables
@@ -63,35 +47,9 @@ class ToMixedPrecision(Pass):
     `fp16_input_names` become float16, but not those of local functions and of functions that the
     module mentions, whose arguments stay as they are.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
-                with R.dataflow():
-                    y = R.matmul(x, w, out_dtype="float32")
-                    z = R.nn.relu(y)
-                    R.output(z)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
-                with R.dataflow():
-                    x1 = R.astype(x, "float16")
-                    w1 = R.astype(w, "float16")
-                    y = R.matmul(x1, w1, out_dtype="float32")
-                    y1 = R.astype(y, "float16")
-                    z1 = R.nn.relu(y1)
-                    z = R.astype(z1, "float32")
-                    R.output(z)
-                return z
-
     Errors:
         MisuseError (also TypeError, ValueError): `out_dtype` is neither float16 nor float32, or
             `fp16_input_names` are not names.
-
     """
 
     out_dtype: str = "float32"
@@ -114,11 +72,13 @@ class ToMixedPrecision(Pass):
         called = {mod.find_function(n) for mentioned in call_graph(mod).values() for n in mentioned}
         builder = BlockBuilder(mod, suppress_warnings=True)
 
-        def converted(func: Function) -> Function:
+        def converted(func: rx.Function) -> rx.Function:
             narrow = frozenset() if func in called else names
             return _Function(builder, self.out_dtype, narrow).expr(func)
 
-        return with_derived_results(mod, normalize_module(map_functions(mod, Function, converted)))
+        return with_derived_results(
+            mod, normalize_module(map_functions(mod, rx.Function, converted))
+        )
 
 
 class _Function(BindingRewriter):
@@ -127,11 +87,11 @@ class _Function(BindingRewriter):
     def __init__(self, builder: BlockBuilder, out_dtype: str, narrow: frozenset[str]) -> None:
         super().__init__()
         self._builder, self._out_dtype, self._narrow = builder, out_dtype, narrow
-        self._params: dict[Var, Var] = {}
+        self._params: dict[rx.Var, rx.Var] = {}
         self._is_local = False
 
     @override
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         is_local, self._is_local = self._is_local, True
         images = {p: p if is_local else self._parameter(p) for p in func.params}
         outer, self._params = self._params, images
@@ -142,24 +102,24 @@ class _Function(BindingRewriter):
             return new
         used = set(occurring_vars(new.body))
         widened = tuple(
-            VarBinding(old, cast("Expr", R.astype(param, WIDE)), old.span)
+            rx.VarBinding(old, cast("rx.Expr", R.astype(param, WIDE)), old.span)
             for old, param in narrowed.items()
             if param is not old and old in used
         )
-        blocks = (BindingBlock(widened), *new.body.blocks) if widened else new.body.blocks
+        blocks = (rx.BindingBlock(widened), *new.body.blocks) if widened else new.body.blocks
         return rebuild(new, params=params, body=rebuild(new.body, blocks=blocks))
 
-    def _parameter(self, param: Var) -> Var:
+    def _parameter(self, param: rx.Var) -> rx.Var:
         sinfo = param.struct_info
-        if param.name_hint not in self._narrow or not isinstance(sinfo, TensorStructInfo):
+        if param.name_hint not in self._narrow or not isinstance(sinfo, rx.TensorStructInfo):
             return param
         if sinfo.dtype != WIDE:
             return param
-        return Var(param.name_hint, replace(sinfo, dtype=NARROW), param.span)
+        return rx.Var(param.name_hint, replace(sinfo, dtype=NARROW), param.span)
 
     @override
-    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
-        if not isinstance(block, DataflowBlock):
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
+        if not isinstance(block, rx.DataflowBlock):
             return super().block(block)
         builder = self._builder
         builder._begin_dataflow_block(block)
@@ -174,15 +134,17 @@ class _Function(BindingRewriter):
 class _Block:
     """The rewriting of one dataflow block: `images` are what variables are stored in."""
 
-    def __init__(self, builder: BlockBuilder, out_dtype: str, bindings: Sequence[Binding]) -> None:
+    def __init__(
+        self, builder: BlockBuilder, out_dtype: str, bindings: Sequence[rx.Binding]
+    ) -> None:
         self._builder, self._out_dtype = builder, out_dtype
-        self._images: dict[Var, Var] = {}
-        self._uses: dict[Var, Precision] = {}
+        self._images: dict[rx.Var, rx.Var] = {}
+        self._uses: dict[rx.Var, Precision] = {}
         self._span: Span | None = None
         for binding in reversed(bindings):
             self._collect_uses(binding)
 
-    def take_parameters(self, params: Mapping[Var, Var]) -> None:
+    def take_parameters(self, params: Mapping[rx.Var, rx.Var]) -> None:
         """Use these variables for parameters, cast where only contractions use them."""
         for param, image in params.items():
             self._span = param.span
@@ -190,50 +152,50 @@ class _Block:
                 self._images[param] = image
             self._store_narrow(param)
 
-    def rewrite(self, binding: Binding) -> None:
+    def rewrite(self, binding: rx.Binding) -> None:
         """Emit what replaces a binding."""
         self._span = binding.span
         match binding:
-            case VarBinding(value=Call(op=Op()) as call):
+            case rx.VarBinding(value=rx.Call(op=Op()) as call):
                 self._rewrite_call(binding, call)
-            case VarBinding(value=Var() | Tuple() | TupleGetItem() as value):
+            case rx.VarBinding(value=rx.Var() | rx.Tuple() | rx.TupleGetItem() as value):
                 self._bind(binding, self._remapped(value))
             case _:
                 self._bind(binding, self._original(binding.value))
         if binding.var is not None:
             self._store_narrow(binding.var)
 
-    def _collect_uses(self, binding: Binding) -> None:
-        """Add what a binding wants of the variables that it uses."""
+    def _collect_uses(self, binding: rx.Binding) -> None:
+        """Join the precision that a binding requires of its operands to that of other uses."""
         value, wanted = binding.value, self._uses.get(binding.var)  # type: ignore[arg-type]
-        if not isinstance(binding.var, DataflowVar):
+        if not isinstance(binding.var, rx.DataflowVar):
             wanted = _uniform(_precision(value), WIDE)
         match value:
-            case Var() if isinstance(binding, VarBinding):
+            case rx.Var() if isinstance(binding, rx.VarBinding):
                 self._want(value, wanted)
-            case Call() if _is_contraction(value):
+            case rx.Call() if _is_contraction(value):
                 for arg in value.args:
                     self._want(arg, _uniform(_precision(arg), NARROW))
-            case Tuple(fields=fields):
+            case rx.Tuple(fields=fields):
                 for k, field in enumerate(fields):
                     self._want(field, wanted[k] if isinstance(wanted, tuple) else None)
-            case TupleGetItem(tuple_value=source, index=index):
+            case rx.TupleGetItem(tuple_value=source, index=index):
                 sinfo = source.struct_info
-                assert isinstance(sinfo, TupleStructInfo)
+                assert isinstance(sinfo, rx.TupleStructInfo)
                 count = len(sinfo.fields)
                 self._want(source, tuple(wanted if k == index else None for k in range(count)))
             case _:
                 for var in occurring_vars(value):
                     self._want(var, _uniform(_precision(var), WIDE))
 
-    def _want(self, expr: Expr, precision: Precision) -> None:
-        if isinstance(expr, Var):
+    def _want(self, expr: rx.Expr, precision: Precision) -> None:
+        if isinstance(expr, rx.Var):
             self._uses[expr] = _merged(self._uses.get(expr), precision)
-        elif isinstance(expr, Tuple):
+        elif isinstance(expr, rx.Tuple):
             for k, field in enumerate(expr.fields):
                 self._want(field, precision[k] if isinstance(precision, tuple) else None)
 
-    def _store_narrow(self, var: Var) -> None:
+    def _store_narrow(self, var: rx.Var) -> None:
         """Store a variable in float16 where only contractions use it."""
         uses = self._uses.get(var)
         present = self._images.get(var, var)
@@ -241,7 +203,7 @@ class _Block:
         if stored is not present:
             self._images[var] = self._emit(stored)
 
-    def _rewrite_call(self, binding: VarBinding, call: Call) -> None:
+    def _rewrite_call(self, binding: rx.VarBinding, call: rx.Call) -> None:
         assert isinstance(call.op, Op)
         if call.op == _WRAP_PARAM:
             self._bind(binding, self._remapped(call.args[0]))
@@ -255,25 +217,25 @@ class _Block:
         dtype = NARROW if contraction or all(map(_fits_narrow, args)) else WIDE
         args = tuple(self._cast(arg, _uniform(_precision(arg), dtype)) for arg in args)
         same = all(new is old for new, old in zip(args, call.args, strict=True))
-        value: Expr = call if same else rebuild(call, args=args)
+        value: rx.Expr = call if same else rebuild(call, args=args)
         if contraction:
-            value = _with_sums(cast("Call", value), self._out_dtype)
+            value = _with_sums(cast("rx.Call", value), self._out_dtype)
         if value is call:
             self._bind(binding, call)
             return
         value = self._builder.normalize(value)
-        if contraction and isinstance(binding.var, DataflowVar):
+        if contraction and isinstance(binding.var, rx.DataflowVar):
             value = self._cast(value, _uniform(_precision(value), NARROW))
         self._bind(binding, value)
 
-    def _bind(self, binding: Binding, value: Expr) -> None:
+    def _bind(self, binding: rx.Binding, value: rx.Expr) -> None:
         """Bind a value: with the datatype of the program, if the variable outlives the block."""
         if value is binding.value:
             self._builder.emit_normalized(binding)
             return
         var = binding.var
         value = self._builder.normalize(value)
-        if isinstance(binding, VarBinding) and isinstance(var, DataflowVar):
+        if isinstance(binding, rx.VarBinding) and isinstance(var, rx.DataflowVar):
             if _precision(value) != _precision(var):
                 self._images[var] = self._builder.emit(value, var.name_hint, span=binding.span)
                 return
@@ -282,60 +244,60 @@ class _Block:
             value = self._builder.normalize(self._cast(value, original))
         self._builder.emit_normalized(replace(binding, value=value))
 
-    def _remapped(self, expr: Expr) -> Expr:
+    def _remapped(self, expr: rx.Expr) -> rx.Expr:
         """`expr` on what its variables are stored in."""
         match expr:
-            case Var():
+            case rx.Var():
                 return self._images.get(expr, expr)
-            case Tuple(fields=fields):
+            case rx.Tuple(fields=fields):
                 new = tuple(map(self._remapped, fields))
                 same = all(a is b for a, b in zip(new, fields, strict=True))
                 return expr if same else rebuild(expr, fields=new)
-            case TupleGetItem(tuple_value=value):
+            case rx.TupleGetItem(tuple_value=value):
                 source = self._remapped(value)
                 return expr if source is value else rebuild(expr, tuple_value=source)
             case _:
                 return expr
 
-    def _original(self, expr: Expr) -> Expr:
+    def _original(self, expr: rx.Expr) -> rx.Expr:
         """`expr` on variables with the datatypes of the program."""
-        images: dict[Var, Expr] = {}
+        images: dict[rx.Var, rx.Expr] = {}
         for var in occurring_vars(expr):
             stored = self._images.get(var)
             if stored is not None:
                 value = self._cast(stored, _precision(var))
-                images[var] = value if isinstance(value, Var) else self._emit(value)
+                images[var] = value if isinstance(value, rx.Var) else self._emit(value)
         return replace_variables(expr, images) if images else expr
 
-    def _cast(self, expr: Expr, to: Precision) -> Expr:
+    def _cast(self, expr: rx.Expr, to: Precision) -> rx.Expr:
         """`expr` with its tensors in the datatypes `to`; itself if it has them already."""
         present = _precision(expr)
         if not _differs(present, to):
             return expr
         if isinstance(to, tuple):
-            return Tuple(tuple(self._cast(self._field(expr, k), d) for k, d in enumerate(to)))
-        return cast("Expr", replace(R.astype(expr, to), span=self._span))
+            return rx.Tuple(tuple(self._cast(self._field(expr, k), d) for k, d in enumerate(to)))
+        return cast("rx.Expr", replace(R.astype(expr, to), span=self._span))
 
-    def _emit(self, value: Expr) -> Var:
+    def _emit(self, value: rx.Expr) -> rx.Var:
         return self._builder.emit(value, span=self._span)
 
-    def _field(self, expr: Expr, index: int) -> Expr:
-        if isinstance(expr, Tuple):
+    def _field(self, expr: rx.Expr, index: int) -> rx.Expr:
+        if isinstance(expr, rx.Tuple):
             return expr.fields[index]
-        return self._emit(TupleGetItem(expr, index, span=self._span))
+        return self._emit(rx.TupleGetItem(expr, index, span=self._span))
 
 
-def _precision(expr: Expr) -> Precision:
+def _precision(expr: rx.Expr) -> Precision:
     """The datatype of a tensor that can be cast, or those of the fields of a tuple."""
-    if isinstance(expr, Tuple):
+    if isinstance(expr, rx.Tuple):
         return tuple(map(_precision, expr.fields))
     return _precision_of(expr.struct_info)
 
 
-def _precision_of(sinfo: StructInfo | None) -> Precision:
-    if isinstance(sinfo, TupleStructInfo):
+def _precision_of(sinfo: rx.StructInfo | None) -> Precision:
+    if isinstance(sinfo, rx.TupleStructInfo):
         return tuple(map(_precision_of, sinfo.fields))
-    castable = isinstance(sinfo, TensorStructInfo) and sinfo.dtype in (NARROW, WIDE)
+    castable = isinstance(sinfo, rx.TensorStructInfo) and sinfo.dtype in (NARROW, WIDE)
     return sinfo.dtype if castable else None  # type: ignore[union-attr]
 
 
@@ -347,7 +309,7 @@ def _uniform(present: Precision, dtype: DataType) -> Precision:
 
 
 def _merged(first: Precision, second: Precision) -> Precision:
-    """What two uses want: float32 if one of them does."""
+    """The join of the precisions that two uses require: float32 if either does."""
     if first is None or second is None:
         return second if first is None else first
     if isinstance(first, tuple) and isinstance(second, tuple):
@@ -369,28 +331,28 @@ def _differs(present: Precision, to: Precision) -> bool:
     return present is not None and to is not None and present != to
 
 
-def _is_contraction(call: Call) -> bool:
+def _is_contraction(call: rx.Call) -> bool:
     """Whether a call always uses float16: its operands and result are tensors that can be cast."""
     policy = call.op.record.precision_policy if isinstance(call.op, Op) else None
     tensors = (
-        value for value in (call, *call.args) if isinstance(value.struct_info, TensorStructInfo)
+        value for value in (call, *call.args) if isinstance(value.struct_info, rx.TensorStructInfo)
     )
     return policy == ALWAYS and all(_precision(tensor) is not None for tensor in tensors)
 
 
-def _fits_narrow(arg: Expr) -> bool:
+def _fits_narrow(arg: rx.Expr) -> bool:
     """Whether an argument has float16, is a constant in its range, or holds no tensors."""
-    if isinstance(arg, Constant):
+    if isinstance(arg, rx.Constant):
         data = np.asarray(arg.data)
         if data.dtype == np.float16:
             return True
         return data.dtype.kind in "fi" and _is_in_range(data.astype("float64"))
-    if isinstance(arg, Tuple):
+    if isinstance(arg, rx.Tuple):
         return all(map(_fits_narrow, arg.fields))
     sinfo = arg.struct_info
-    if isinstance(sinfo, TupleStructInfo):
-        return all(isinstance(f, TensorStructInfo) and f.dtype == NARROW for f in sinfo.fields)
-    return not isinstance(sinfo, TensorStructInfo) or sinfo.dtype == NARROW
+    if isinstance(sinfo, rx.TupleStructInfo):
+        return all(isinstance(f, rx.TensorStructInfo) and f.dtype == NARROW for f in sinfo.fields)
+    return not isinstance(sinfo, rx.TensorStructInfo) or sinfo.dtype == NARROW
 
 
 def _is_in_range(data: np.ndarray[Any, Any]) -> bool:
@@ -400,13 +362,13 @@ def _is_in_range(data: np.ndarray[Any, Any]) -> bool:
     return bool(np.all((sizes == 0) | ((sizes >= least) & (sizes <= _LIMITS.max))))
 
 
-def _with_sums(call: Call, out_dtype: str) -> Expr:
+def _with_sums(call: rx.Call, out_dtype: str) -> rx.Expr:
     """The contraction with sums and the result in `out_dtype`."""
     assert isinstance(call.op, Op)
     rule = call.op.record.mixed_precision
     if rule is not None:
         return cast(
-            "Expr",
+            "rx.Expr",
             apply_column(call.op.name, "mixed_precision", rule, call=call, out_dtype=out_dtype),
         )
     if "out_dtype" in call.attrs:

@@ -14,29 +14,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 @dataclass(frozen=True)
 class AnnotateTIROpPattern(Pass):
-    """Sets the attribute `op_pattern` of kernels that have none to the number of their kind.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @T.prim_func
-            def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    with T.block("B"):
-                        vi = T.axis.spatial(4, i)
-                        b[vi] = a[vi] * T.float32(2)
-
-        @I.ir_module
-        class After:
-            @T.prim_func
-            def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-                T.func_attr({"op_pattern": 0})
-                for i in range(4):
-                    with T.block("B"):
-                        vi = T.axis.spatial(4, i)
-                        b[vi] = a[vi] * T.float32(2)
-
-    """
+    """Sets the attribute `op_pattern` of kernels that have none to the number of their kind."""
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -16,28 +16,6 @@ class AttachGlobalSymbol(Pass):
     """Makes the functions of a module public, with their names as symbols.
 
     The name of a PrimFunc is first prefixed by the module's attribute `system_lib_prefix`.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(private=True)
-            def f(x: R.Tensor((4,), "float32")):
-                return x
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                return x
-
-        @I.ir_module
-        class After:
-            @R.function
-            def f(x: R.Tensor((4,), "float32")):
-                return x
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                return x
-
     """
 
     @override

@@ -14,28 +14,10 @@ from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, computes
 from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    If,
-    MatchCast,
-    SeqExpr,
-    StructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.refined import Refined, is_sharper
 from relaxpy.ir.relax.rewrite.replace import replace_variables
@@ -51,31 +33,8 @@ class CanonicalizeBindings(Pass):
     of a constant become the constant, if no mutation can show the difference (OPT-11, EV-2). In a
     dataflow block only the variables that are used after it outlive it.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    pair = (x, R.exp(x))
-                    y = pair[1]
-                    z = y
-                    R.output(pair, z)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    z = R.exp(x)
-                    pair = (x, z)
-                    R.output(z)
-                return z
-
     Errors:
         TransformError (also ValueError): the known dimensions contradict each other.
-
     """
 
     @override
@@ -91,22 +50,22 @@ def canonical_module(mod: IRModule, *, refuse_contradictions: bool) -> IRModule:
     """
     known = partial(with_known_shape_vars, refuse_contradictions=refuse_contradictions)
     before = normalize_module(mod)
-    mod = normalize_module(map_functions(before, Function, known))
-    changed: set[Var] = set()
+    mod = normalize_module(map_functions(before, rx.Function, known))
+    changed: set[rx.Var] = set()
     if mod is not before:
         written = {binding.value for binding in _bindings(before)}
         changed.update(binding.var for binding in _bindings(mod) if binding.value not in written)
 
-    def canonical(func: Function) -> Function:
+    def canonical(func: rx.Function) -> rx.Function:
         values = _Values(func)
         rewriter = _Canonicalizer(values, _Uses(func, values), changed)
         return rewriter.expr(func)
 
-    mod = normalize_module(map_functions(mod, Function, canonical))
+    mod = normalize_module(map_functions(mod, rx.Function, canonical))
     return _sharper(mod, changed) if changed else mod
 
 
-def _sharper(mod: IRModule, changed: set[Var]) -> IRModule:
+def _sharper(mod: IRModule, changed: set[rx.Var]) -> IRModule:
     """The module with the struct info of values that `changed`, where it is more precise."""
     sinfos = {
         binding.var: actual
@@ -116,13 +75,13 @@ def _sharper(mod: IRModule, changed: set[Var]) -> IRModule:
         and (declared := binding.var.struct_info)
         and is_sharper(actual, declared)
     }
-    return map_functions(mod, Function, Refined(mod, sinfos).visit_expr) if sinfos else mod
+    return map_functions(mod, rx.Function, Refined(mod, sinfos).visit_expr) if sinfos else mod
 
 
-def _bindings(mod: IRModule) -> Iterator[VarBinding]:
+def _bindings(mod: IRModule) -> Iterator[rx.VarBinding]:
     for func in mod.functions.values():
-        if isinstance(func, Function):
-            yield from (node for node in walk(func) if isinstance(node, VarBinding))
+        if isinstance(func, rx.Function):
+            yield from (node for node in walk(func) if isinstance(node, rx.VarBinding))
 
 
 class _Values:
@@ -132,74 +91,76 @@ class _Values:
     `homes` the blocks that bind the other variables. `bound` are the values as they are written.
     """
 
-    def __init__(self, func: Function) -> None:
-        self.originals: dict[Var, Var] = {}
-        self.constants: dict[Var, Constant] = {}
-        self.homes: dict[Var, BindingBlock] = {}
-        self.bound: dict[Var, Expr] = {}
-        self._known: dict[Var, Expr] = {}
+    def __init__(self, func: rx.Function) -> None:
+        self.originals: dict[rx.Var, rx.Var] = {}
+        self.constants: dict[rx.Var, rx.Constant] = {}
+        self.homes: dict[rx.Var, rx.BindingBlock] = {}
+        self.bound: dict[rx.Var, rx.Expr] = {}
+        self._known: dict[rx.Var, rx.Expr] = {}
         self._enter(func.body)
 
-    def root(self, var: Var) -> Var:
+    def root(self, var: rx.Var) -> rx.Var:
         """The variable that `var` is an alias of, or else itself."""
         return self.originals.get(var, var)
 
-    def original(self, expr: Expr) -> Expr:
+    def original(self, expr: rx.Expr) -> rx.Expr:
         """What a variable is an alias of; another expression itself."""
-        return self.root(expr) if isinstance(expr, Var) else expr
+        return self.root(expr) if isinstance(expr, rx.Var) else expr
 
-    def _enter(self, seq: SeqExpr) -> None:
+    def _enter(self, seq: rx.SeqExpr) -> None:
         for block in seq.blocks:
             for binding in block.bindings:
                 match binding.value:
-                    case If(true_branch=yes, false_branch=no):
+                    case rx.If(true_branch=yes, false_branch=no):
                         self._enter(yes)
                         self._enter(no)
-                    case Function(body=body):
+                    case rx.Function(body=body):
                         self._enter(body)
                     case _:
                         pass
                 if binding.var is not None:
                     self._bind(binding.var, binding, block)
 
-    def _bind(self, var: Var, binding: Binding, block: BindingBlock) -> None:
+    def _bind(self, var: rx.Var, binding: rx.Binding, block: rx.BindingBlock) -> None:
         value = self._simplified(binding.value)
-        if isinstance(value, Var) and not (
-            isinstance(binding, MatchCast) and cast_may_fail(binding)
+        if isinstance(value, rx.Var) and not (
+            isinstance(binding, rx.MatchCast) and cast_may_fail(binding)
         ):
             self.originals[var] = value
             return
         self.homes[var] = block
-        if isinstance(binding, VarBinding):
+        if isinstance(binding, rx.VarBinding):
             self.bound[var] = binding.value
             self._known[var] = value
-            if isinstance(value, Constant):
+            if isinstance(value, rx.Constant):
                 self.constants[var] = value
 
-    def _simplified(self, value: Expr) -> Expr:
+    def _simplified(self, value: rx.Expr) -> rx.Expr:
         """What a value is known to be: a variable or a constant if possible."""
         match value:
-            case Var():
+            case rx.Var():
                 return self.original(value)
-            case TupleGetItem(tuple_value=source, index=index):
+            case rx.TupleGetItem(tuple_value=source, index=index):
                 fields = self._known.get(self.original(source), source)  # type: ignore[call-overload]
-                return self.original(fields.fields[index]) if isinstance(fields, Tuple) else value
-            case Tuple(fields=fields):
+                return (
+                    self.original(fields.fields[index]) if isinstance(fields, rx.Tuple) else value
+                )
+            case rx.Tuple(fields=fields):
                 return self._whole(fields) or value
             case _:
                 return value
 
-    def _whole(self, fields: tuple[Expr, ...]) -> Expr | None:
+    def _whole(self, fields: tuple[rx.Expr, ...]) -> rx.Expr | None:
         """The tuple that has exactly these fields, if they were taken from it in order."""
         source = None
         for index, field in enumerate(fields):
             taken = self._known.get(self.original(field))  # type: ignore[call-overload]
-            if not isinstance(taken, TupleGetItem) or taken.index != index:
+            if not isinstance(taken, rx.TupleGetItem) or taken.index != index:
                 return None
             if index and self.original(taken.tuple_value) is not source:
                 return None
             source = self.original(taken.tuple_value)
-        if source is None or not isinstance(source.struct_info, TupleStructInfo):
+        if source is None or not isinstance(source.struct_info, rx.TupleStructInfo):
             return None
         return source if len(source.struct_info.fields) == len(fields) else None
 
@@ -211,16 +172,16 @@ class _Uses:
     counts the uses other than as operands that are only read.
     """
 
-    def __init__(self, func: Function, values: _Values) -> None:
+    def __init__(self, func: rx.Function, values: _Values) -> None:
         self.values = values
-        self.outliving: set[Var] = set()
-        self.escapes: Counter[Var] = Counter()
-        self.reads: Counter[Var] = Counter()
+        self.outliving: set[rx.Var] = set()
+        self.escapes: Counter[rx.Var] = Counter()
+        self.reads: Counter[rx.Var] = Counter()
         self._enter(func.body)
         if func.ret_struct_info is not None:
             self._use(func.ret_struct_info, None)
 
-    def _enter(self, seq: SeqExpr) -> None:
+    def _enter(self, seq: rx.SeqExpr) -> None:
         for block in seq.blocks:
             for binding in block.bindings:
                 if binding.var not in self.values.originals:
@@ -228,16 +189,16 @@ class _Uses:
         self._use(seq.body, None)
         self.escapes.update(self._members(seq.body))
 
-    def _enter_binding(self, binding: Binding, block: BindingBlock) -> None:
+    def _enter_binding(self, binding: rx.Binding, block: rx.BindingBlock) -> None:
         value, (_, *sinfos) = binding.value, binding_operands(binding)
         for sinfo in sinfos:
             self._use(sinfo, block)
         match value:
-            case If(cond=cond, true_branch=yes, false_branch=no):
+            case rx.If(cond=cond, true_branch=yes, false_branch=no):
                 self._use(cond, block)
                 self._enter(yes)
                 self._enter(no)
-            case Function(body=body):
+            case rx.Function(body=body):
                 for var in free_vars(value):
                     self._use(var, None)
                     self.escapes[self.values.root(var)] += 2  # as often as it is called
@@ -247,49 +208,49 @@ class _Uses:
                 kind = self.reads if computes(value) else self.escapes
                 kind.update(self._members(value))
 
-    def _use(self, node: Node, block: BindingBlock | None) -> None:
+    def _use(self, node: Node, block: rx.BindingBlock | None) -> None:
         for var in occurring_vars(node):
             original = self.values.root(var)
             if block is None or self.values.homes.get(original) is not block:
                 self._outlives(original)
 
-    def _outlives(self, var: Var) -> None:
+    def _outlives(self, var: rx.Var) -> None:
         """Enter a variable, and those that its struct info mentions: uses of it mention them."""
         if var not in self.outliving:
             self.outliving.add(var)
             for used in () if var.struct_info is None else occurring_vars(var.struct_info):
                 self._outlives(self.values.root(used))
 
-    def _members(self, value: Node) -> Iterator[Var]:
+    def _members(self, value: Node) -> Iterator[rx.Var]:
         """The variables that an expression in normal form mentions, as often as it does."""
         waiting = [value]
         while waiting:
             node = waiting.pop()
-            if isinstance(node, Var):
+            if isinstance(node, rx.Var):
                 yield self.values.root(node)
-            elif isinstance(node, (Tuple, TupleGetItem, Call)):
+            elif isinstance(node, (rx.Tuple, rx.TupleGetItem, rx.Call)):
                 waiting += children(node)
 
 
 class _Canonicalizer(BindingRewriter):
     """`changed` are the variables whose values changed, to which others are added."""
 
-    def __init__(self, values: _Values, uses: _Uses, changed: set[Var]) -> None:
+    def __init__(self, values: _Values, uses: _Uses, changed: set[rx.Var]) -> None:
         super().__init__()
         self.values, self.uses, self.changed = values, uses, changed
-        self.old_vars: dict[Var, Var] = {}
+        self.old_vars: dict[rx.Var, rx.Var] = {}
         names = {old: alias for alias, old in reversed(values.originals.items())}
         for var, block in values.homes.items():
-            if isinstance(block, DataflowBlock):
+            if isinstance(block, rx.DataflowBlock):
                 outlives = var in uses.outliving
-                if outlives is isinstance(var, DataflowVar):
+                if outlives is isinstance(var, rx.DataflowVar):
                     source = names.get(var, var) if outlives else var
-                    kind = Var if outlives else DataflowVar
+                    kind = rx.Var if outlives else rx.DataflowVar
                     new = kind(source.name_hint, self._sinfo(var), source.span)
                     self._images[var] = new
                     self.old_vars[new] = var
 
-    def _sinfo(self, var: Var) -> StructInfo | None:
+    def _sinfo(self, var: rx.Var) -> rx.StructInfo | None:
         """The struct info of a variable, over the variables that replace those in it."""
         sinfo = var.struct_info
         if sinfo is None:
@@ -298,10 +259,10 @@ class _Canonicalizer(BindingRewriter):
         return replace_variables(sinfo, {v: self._images.get(r, r) for v, r in roots.items()})
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         var = binding.var
         if var is None:
-            return None if isinstance(binding, MatchCast) and cast_may_fail(binding) else ()
+            return None if isinstance(binding, rx.MatchCast) and cast_may_fail(binding) else ()
         if var in self.values.originals:
             self._images[var] = self._with_images(self.values.originals[var])
             return ()
@@ -312,10 +273,10 @@ class _Canonicalizer(BindingRewriter):
             self._images[old] = self.values.constants[old]
         return None
 
-    def _can_inline(self, old: Var, new: Var, value: Expr) -> bool:
+    def _can_inline(self, old: rx.Var, new: rx.Var, value: rx.Expr) -> bool:
         """Whether uses of a constant may be the constant, a new tensor each time (EV-2)."""
-        if isinstance(old, DataflowVar) and not isinstance(new, DataflowVar):
+        if isinstance(old, rx.DataflowVar) and not isinstance(new, rx.DataflowVar):
             return False
         escapes = self.uses.escapes[old]
-        once = escapes == 1 and not self.uses.reads[old] and isinstance(value, Constant)
+        once = escapes == 1 and not self.uses.reads[old] and isinstance(value, rx.Constant)
         return once or not escapes

@@ -12,22 +12,8 @@ from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    Expr,
-    Function,
-    GlobalVar,
-    PrimStructInfo,
-    PrimValue,
-    SeqExpr,
-    Tuple,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.tir import expr as tir
@@ -43,29 +29,6 @@ class ComputePrimValue(Pass):
 
     Kernels are not known to be pure. Dataflow blocks and functions that may only make pure calls
     keep their values, so this pass comes after ToNonDataflow and RemovePurityChecking.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(pure=False)
-            def main(x: R.Tensor(("n",))):
-                n = T.int64()
-                y = R.prim_value(n % 16 == 0)
-                return y
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def compute_symbolic_expr(n: T.int64) -> T.bool:
-                T.func_attr({"tir.is_host_func": True})
-                T.ret(n % 16 == 0)
-
-            @R.function(pure=False)
-            def main(x: R.Tensor(("n",))):
-                n = T.int64()
-                y = After.compute_symbolic_expr(R.prim_value(n))
-                return y
-
     """
 
     @override
@@ -75,7 +38,7 @@ class ComputePrimValue(Pass):
         kernels = _Kernels(result)
         changed = False
         for var, func in mod.items():
-            if isinstance(func, Function):
+            if isinstance(func, rx.Function):
                 after = _Computing(kernels).expr(func)
                 if after is not func:
                     result[var] = after
@@ -88,18 +51,18 @@ class _Kernels:
 
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
-        self._known: dict[int, list[tuple[GlobalVar, PrimFunc]]] = {}
+        self._known: dict[int, list[tuple[rx.GlobalVar, PrimFunc]]] = {}
 
-    def call(self, value: tir.PrimExpr, span: Span | None) -> Call:
+    def call(self, value: tir.PrimExpr, span: Span | None) -> rx.Call:
         """A call that computes a value."""
         sizes = tuple(dict.fromkeys(variables_of(value)))
         params = {size: size.renamed(size.name) for size in sizes}
         body = Evaluate(ret(substitute(value, params)))
         kernel = PrimFunc(tuple(params.values()), body, value.dtype)
         kernel = kernel.with_attr("tir.is_host_func", True)
-        return Call(self._entered(kernel), tuple(map(PrimValue, sizes)), span=span)
+        return rx.Call(self._entered(kernel), tuple(map(rx.PrimValue, sizes)), span=span)
 
-    def _entered(self, kernel: PrimFunc) -> GlobalVar:
+    def _entered(self, kernel: PrimFunc) -> rx.GlobalVar:
         known = self._known.setdefault(structural_hash(kernel), [])
         for var, other in known:
             if structural_equal(kernel, other):
@@ -121,7 +84,7 @@ class _Computing(BindingRewriter):
         self.is_free = False
 
     @override
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         outer = self.is_free
         self.is_free = not func.is_pure or bool(func.attrs.get("relax.force_pure", False))
         after = super().function(func)
@@ -129,64 +92,64 @@ class _Computing(BindingRewriter):
         return after
 
     @override
-    def sequence(self, seq: SeqExpr) -> SeqExpr:
+    def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         seq = super().sequence(seq)
-        new: list[Binding] = []
+        new: list[rx.Binding] = []
         body = self._computed(seq.body, new) if self.is_free else seq.body
         if not new:
             return seq
-        return rebuild(seq, blocks=(*seq.blocks, BindingBlock(tuple(new))), body=body)
+        return rebuild(seq, blocks=(*seq.blocks, rx.BindingBlock(tuple(new))), body=body)
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         value = binding.value
-        if not self.is_free or isinstance(block, DataflowBlock):
+        if not self.is_free or isinstance(block, rx.DataflowBlock):
             return None
-        new: list[Binding] = []
-        is_bound = isinstance(binding, VarBinding)
-        if isinstance(value, PrimValue) and _is_compound(value) and is_bound:
+        new: list[rx.Binding] = []
+        is_bound = isinstance(binding, rx.VarBinding)
+        if isinstance(value, rx.PrimValue) and _is_compound(value) and is_bound:
             value = self.kernels.call(value.value, value.span)
-        elif isinstance(value, (Call, Tuple)):
+        elif isinstance(value, (rx.Call, rx.Tuple)):
             value = self._computed(value, new)
-        if not isinstance(binding, VarBinding):
+        if not isinstance(binding, rx.VarBinding):
             return [*new, replace(binding, value=value)] if new else None
         var = binding.var
         if value.struct_info != var.struct_info:
             var = self._derived(var)
         is_same = value is binding.value and var is binding.var
-        return None if is_same else [*new, VarBinding(var, value, binding.span)]
+        return None if is_same else [*new, rx.VarBinding(var, value, binding.span)]
 
-    def _derived(self, var: Var) -> Var:
+    def _derived(self, var: rx.Var) -> rx.Var:
         """The variable with struct info that is derived, if that so far has a computed value."""
         nodes = () if var.struct_info is None else walk(var.struct_info)
-        if not any(isinstance(n, PrimStructInfo) and n.value is not None for n in nodes):
+        if not any(isinstance(n, rx.PrimStructInfo) and n.value is not None for n in nodes):
             return var
         self._images[var] = type(var)(var.name_hint, None, var.span)
-        return cast("Var", self._images[var])
+        return cast("rx.Var", self._images[var])
 
-    def _computed(self, expr: Expr, new: list[Binding]) -> Expr:
+    def _computed(self, expr: rx.Expr, new: list[rx.Binding]) -> rx.Expr:
         """An expression over the results of kernels, which are bound in `new`."""
         match expr:
-            case PrimValue() if _is_compound(expr):
-                var = Var("value", span=expr.span)
-                new.append(VarBinding(var, self.kernels.call(expr.value, expr.span), expr.span))
+            case rx.PrimValue() if _is_compound(expr):
+                var = rx.Var("value", span=expr.span)
+                new.append(rx.VarBinding(var, self.kernels.call(expr.value, expr.span), expr.span))
                 return var
-            case Tuple(fields=fields):
+            case rx.Tuple(fields=fields):
                 after = self._all(fields, new)
                 return expr if after is fields else rebuild(expr, fields=after)
-            case Call(args=args):
+            case rx.Call(args=args):
                 after = self._all(args, new)
                 return expr if after is args else rebuild(expr, args=after)
             case _:
                 return expr
 
-    def _all(self, exprs: tuple[Expr, ...], new: list[Binding]) -> tuple[Expr, ...]:
+    def _all(self, exprs: tuple[rx.Expr, ...], new: list[rx.Binding]) -> tuple[rx.Expr, ...]:
         count = len(new)
         after = tuple(
-            self._computed(e, new) if isinstance(e, (PrimValue, Tuple)) else e for e in exprs
+            self._computed(e, new) if isinstance(e, (rx.PrimValue, rx.Tuple)) else e for e in exprs
         )
         return exprs if len(new) == count else after
 
 
-def _is_compound(value: PrimValue) -> bool:
+def _is_compound(value: rx.PrimValue) -> bool:
     return not isinstance(value.value, (tir.IntImm, tir.FloatImm, tir.Var))

@@ -13,21 +13,11 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects, may_fail, mutates
 from relaxpy.ir.relax.analysis.purity import calls_made
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import call_graph, strongly_connected
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    Expr,
-    Function,
-    GlobalVar,
-    SeqExpr,
-    Var,
-)
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined
 from relaxpy.ir.relax.rewrite.unused import needed_bindings
@@ -43,28 +33,8 @@ class ConvertToDataflow(Pass):
     dataflow block would lose it (OPT-8). The result is canonical, as after CanonicalizeBindings,
     but a cast that certainly fails stays, and fails where it is evaluated.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.exp(x)
-                z = R.add(y, y)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    z = R.add(y, y)
-                    R.output(z)
-                return z
-
     Errors:
         MisuseError: `min_size` is not a positive integer.
-
     """
 
     min_size: int = 2
@@ -82,7 +52,7 @@ class ConvertToDataflow(Pass):
         cycles = {name: group for group in strongly_connected(graph) for name in group}
         result = mod
         for var, func in mod.items():
-            if isinstance(func, Function):
+            if isinstance(func, rx.Function):
                 effects = Effects(Context(), mod.functions_by_name, func)
                 recursive = cycles[var.name_hint]
                 needed = needed_bindings(func, has_effect=partial(_has_effect, effects))
@@ -94,7 +64,7 @@ class ConvertToDataflow(Pass):
         return canonical_module(result, refuse_contradictions=False)
 
 
-def _has_effect(effects: Effects, value: Expr) -> bool:
+def _has_effect(effects: Effects, value: rx.Expr) -> bool:
     return any(not effects.is_pure(call) for call in calls_made(value))
 
 
@@ -108,17 +78,17 @@ class _Converter(BindingRewriter):
     def __init__(
         self,
         effects: Effects,
-        needed: Container[Var | Binding],
+        needed: Container[rx.Var | rx.Binding],
         recursive: Container[str],
         min_size: int,
     ) -> None:
         super().__init__()
         self.effects, self.needed, self.recursive = effects, needed, recursive
         self.min_size = min_size
-        self.inside: list[Var] = []
+        self.inside: list[rx.Var] = []
 
     @override
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         outer = self.effects.in_pure_function
         self.effects.enter_function(func)
         after = super().function(func)
@@ -126,8 +96,10 @@ class _Converter(BindingRewriter):
         return after
 
     @override
-    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
-        if not isinstance(binding.value, Function) or binding.var is None:
+    def binding(
+        self, binding: rx.Binding, block: rx.BindingBlock
+    ) -> Iterable[rx.Binding | rx.BindingBlock]:
+        if not isinstance(binding.value, rx.Function) or binding.var is None:
             return super().binding(binding, block)
         self.inside.append(binding.var)
         after = super().binding(binding, block)
@@ -135,15 +107,15 @@ class _Converter(BindingRewriter):
         return after
 
     @override
-    def sequence(self, seq: SeqExpr) -> SeqExpr:
+    def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         seq = super().sequence(seq)
         pairs = ((block, binding) for block in seq.blocks for binding in block.bindings)
-        blocks: list[BindingBlock] = []
+        blocks: list[rx.BindingBlock] = []
         for fits, run in groupby(pairs, lambda pair: self._fits(*pair)):
             members = list(run)
-            home = next((b for b, _ in members if isinstance(b, DataflowBlock)), None)
+            home = next((b for b, _ in members if isinstance(b, rx.DataflowBlock)), None)
             if home is None and fits and len(members) >= self.min_size:
-                home = DataflowBlock((), span=members[0][0].span)
+                home = rx.DataflowBlock((), span=members[0][0].span)
             bindings = tuple(binding for _, binding in members)
             blocks.append(replace(home or members[0][0], bindings=bindings))
         blocks = joined(blocks)
@@ -151,14 +123,14 @@ class _Converter(BindingRewriter):
             return seq
         return rebuild(seq, blocks=tuple(blocks))
 
-    def _fits(self, block: BindingBlock, binding: Binding) -> bool:
+    def _fits(self, block: rx.BindingBlock, binding: rx.Binding) -> bool:
         """Whether a binding may be in a dataflow block, and loses nothing there."""
-        if isinstance(block, DataflowBlock):
+        if isinstance(block, rx.DataflowBlock):
             return True
-        callee = binding.value.op if isinstance(binding.value, Call) else None
+        callee = binding.value.op if isinstance(binding.value, rx.Call) else None
         if callee in self.inside:
             return False  # WF-7a
-        if isinstance(callee, GlobalVar) and callee.name_hint in self.recursive:
+        if isinstance(callee, rx.GlobalVar) and callee.name_hint in self.recursive:
             return False  # WF-7b
         is_check = binding.var is None or binding.var not in self.needed
         is_pure = mutates(binding) or not self.effects.is_barrier(binding)

@@ -31,33 +31,8 @@ class DeadCodeElimination(Pass):
     as a call of a function in which something may; in them a cast stays only if the shape variables
     that it binds are used (OPT-5, OPT-9).
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(private=True)
-            def unused(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                return x
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    z = R.log(y)
-                    R.output(y, z)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    R.output(y)
-                return y
-
     Errors:
         UnknownNameError: the module has no function of an entry's name.
-
     """
 
     entry_functions: Sequence[str] | None = None

@@ -16,25 +16,11 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects
 from relaxpy.ir.relax.analysis.escapes import Escapes
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    If,
-    MatchCast,
-    SeqExpr,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -48,32 +34,8 @@ class EliminateCommonSubexpr(Pass):
     calls with `call_only`. Two new tensors stay two if mutation could show that they are one
     (OPT-11).
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    a = R.exp(x)
-                    b = R.exp(x)
-                    c = R.multiply(a, b)
-                    R.output(c)
-                return c
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    a = R.exp(x)
-                    b = a
-                    c = R.multiply(a, a)
-                    R.output(c)
-                return c
-
     Errors:
         MisuseError (also TypeError): `call_only` is not a Boolean.
-
     """
 
     call_only: bool = False
@@ -88,11 +50,11 @@ class EliminateCommonSubexpr(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
 
-        def merged(func: Function) -> Function:
+        def merged(func: rx.Function) -> rx.Function:
             effects = Effects(Context(), mod.functions_by_name, func)
             return _Eliminator(effects, call_only=self.call_only).expr(func)
 
-        return normalize_module(map_functions(mod, Function, merged))
+        return normalize_module(map_functions(mod, rx.Function, merged))
 
 
 class _Eliminator(BindingRewriter):
@@ -101,17 +63,17 @@ class _Eliminator(BindingRewriter):
     def __init__(self, effects: Effects, *, call_only: bool) -> None:
         super().__init__()
         self.effects, self.call_only = effects, call_only
-        self.lasting: ChainMap[object, tuple[Binding, ...]] = ChainMap()
-        self.computed: ChainMap[object, tuple[Binding, ...]] = ChainMap()
-        self._home: dict[Var, Escapes] = {}
-        self._escaping: dict[Var, bool] = {}
-        self._firsts: dict[Var, Var] = {}
+        self.lasting: ChainMap[object, tuple[rx.Binding, ...]] = ChainMap()
+        self.computed: ChainMap[object, tuple[rx.Binding, ...]] = ChainMap()
+        self._home: dict[rx.Var, Escapes] = {}
+        self._escaping: dict[rx.Var, bool] = {}
+        self._firsts: dict[rx.Var, rx.Var] = {}
         #: The variables whose images are visible only in the dataflow block, and what they become
         #: outside of it.
         self._local: dict[Node, Node] = {}
 
     @override
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         outer = self.lasting, self.computed, self.effects.in_pure_function
         self.lasting, self.computed = ChainMap(), ChainMap()
         self.effects.enter_function(func)
@@ -120,7 +82,7 @@ class _Eliminator(BindingRewriter):
         return after
 
     @override
-    def sequence(self, seq: SeqExpr) -> SeqExpr:
+    def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         escapes = Escapes(seq, self.effects)
         for block in seq.blocks:
             self._home.update((b.var, escapes) for b in block.bindings if b.var is not None)
@@ -131,8 +93,8 @@ class _Eliminator(BindingRewriter):
         return after
 
     @override
-    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
-        if not isinstance(block, DataflowBlock):
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
+        if not isinstance(block, rx.DataflowBlock):
             return super().block(block)
         outer = self.lasting, self.computed
         inner = self.lasting, self.computed = self.lasting.new_child(), self.computed.new_child()
@@ -140,14 +102,16 @@ class _Eliminator(BindingRewriter):
         self.lasting, self.computed = outer
         for table, new in zip(outer, inner, strict=True):
             for key, bindings in new.maps[0].items():
-                table[key] = tuple(b for b in bindings if not isinstance(b.var, DataflowVar))
+                table[key] = tuple(b for b in bindings if not isinstance(b.var, rx.DataflowVar))
         self._images |= self._local
         self._local.clear()
         return after
 
     @override
-    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
-        if not isinstance(binding.value, Function) or not self._local:
+    def binding(
+        self, binding: rx.Binding, block: rx.BindingBlock
+    ) -> Iterable[rx.Binding | rx.BindingBlock]:
+        if not isinstance(binding.value, rx.Function) or not self._local:
             return super().binding(binding, block)
         hidden: dict[Node, Node] = {var: self._images[var] for var in self._local}
         local = self._local
@@ -159,21 +123,21 @@ class _Eliminator(BindingRewriter):
         return after
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         value, var = binding.value, binding.var
         if self.effects.is_barrier(binding):
-            if not isinstance(value, If) or makes_impure_call(value):
+            if not isinstance(value, rx.If) or makes_impure_call(value):
                 self.computed = ChainMap()
             return None
         if var is None:
             return None
-        if isinstance(value, Var) and not isinstance(binding, MatchCast):
+        if isinstance(value, rx.Var) and not isinstance(binding, rx.MatchCast):
             return None
-        if self.call_only and not isinstance(value, Call):
+        if self.call_only and not isinstance(value, rx.Call):
             return None
-        if isinstance(value, Call) and isinstance(value.op, Op) and value.op.record.allocates:
+        if isinstance(value, rx.Call) and isinstance(value.op, Op) and value.op.record.allocates:
             return None  # each evaluation returns new memory, whose elements are not defined
-        is_new = isinstance(binding, VarBinding) and _is_new(value)
+        is_new = isinstance(binding, rx.VarBinding) and _is_new(value)
         table = self.computed if is_new else self.lasting
         key = structural_hash(value)
         known = table.get(key, ())
@@ -186,12 +150,12 @@ class _Eliminator(BindingRewriter):
             return None
         original = self.original_of(var)
         self._images[original] = first.var
-        if isinstance(first.var, DataflowVar) and not isinstance(var, DataflowVar):
+        if isinstance(first.var, rx.DataflowVar) and not isinstance(var, rx.DataflowVar):
             self._local[original] = var
             table[key] = (*known, binding)
-        return VarBinding(var, first.var, binding.span)
+        return rx.VarBinding(var, first.var, binding.span)
 
-    def _both_escape(self, first: Var, var: Var) -> bool:
+    def _both_escape(self, first: rx.Var, var: rx.Var) -> bool:
         """Whether mutation may show that two variables have one value; they have it if not."""
         first = self._firsts.get(first, first)
         one, other = self._escapes(first), self._escapes(var)
@@ -201,25 +165,25 @@ class _Eliminator(BindingRewriter):
         self._escaping[first] = one or other
         return False
 
-    def _escapes(self, var: Var) -> bool:
+    def _escapes(self, var: rx.Var) -> bool:
         if var not in self._escaping:
             original = self.original_of(var)
             self._escaping[var] = self._home[original].escapes(original)
         return self._escaping[var]
 
 
-def _is_new(value: Expr) -> bool:
+def _is_new(value: rx.Expr) -> bool:
     """Whether a value is, or has in it, a tensor that each evaluation creates anew (EV-2)."""
-    if isinstance(value, Function):  # whose constants are created when it is called
+    if isinstance(value, rx.Function):  # whose constants are created when it is called
         return False
-    return isinstance(value, Call) or any(isinstance(node, Constant) for node in walk(value))
+    return isinstance(value, rx.Call) or any(isinstance(node, rx.Constant) for node in walk(value))
 
 
-def _is_same(first: Binding, later: Binding) -> bool:
+def _is_same(first: rx.Binding, later: rx.Binding) -> bool:
     """Whether two bindings have equal values, and that of the first is known as precisely."""
     if type(first) is not type(later) or not structural_equal(first.value, later.value):
         return False
-    if isinstance(first, MatchCast) and isinstance(later, MatchCast):
+    if isinstance(first, rx.MatchCast) and isinstance(later, rx.MatchCast):
         return structural_equal(first.struct_info, later.struct_info)
     assert first.var is not None
     assert later.var is not None

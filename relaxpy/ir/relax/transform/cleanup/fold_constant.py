@@ -19,28 +19,10 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects
 from relaxpy.ir.relax.analysis.escapes import Escapes
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    Expr,
-    Function,
-    GlobalVar,
-    SeqExpr,
-    ShapeExpr,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    Var,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.refined import Refined, is_sharper
@@ -63,28 +45,6 @@ class FoldConstant(Pass):
     `shape_to_tensor` are evaluated, too. A call that fails stays, and so does one whose result is
     larger than its operands together and than `relax.FoldConstant.max_bytes` of the PassContext
     (1 MiB by default). Bindings that nothing uses any more are removed.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2,), "float32")):
-                with R.dataflow():
-                    a = R.const([1.0, 2.0], "float32")
-                    b = R.add(a, a)
-                    c = R.multiply(x, b)
-                    R.output(c)
-                return c
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2,), "float32")):
-                with R.dataflow():
-                    c = R.multiply(x, R.const([2.0, 4.0], "float32"))
-                    R.output(c)
-                return c
-
     """
 
     @override
@@ -93,7 +53,7 @@ class FoldConstant(Pass):
         limit = (ctx.config or {}).get(_OPTION, MAX_BYTES)
         kernels = _Kernels(limit)
 
-        def folded(func: Function) -> Function:
+        def folded(func: rx.Function) -> rx.Function:
             effects = Effects(Context(), mod.functions_by_name, func)
             folder = _Folder(mod.functions_by_name, effects, kernels)
             after = folder.expr(func)
@@ -102,7 +62,7 @@ class FoldConstant(Pass):
             after = without_dead_code(after)
             return Refined(mod, folder.refined).visit_expr(after) if folder.refined else after
 
-        return normalize_module(map_functions(mod, Function, folded))
+        return normalize_module(map_functions(mod, rx.Function, folded))
 
 
 class _Folder(BindingRewriter):
@@ -115,11 +75,11 @@ class _Folder(BindingRewriter):
         super().__init__()
         self.functions, self.effects, self.kernels = functions, effects, kernels
         self.escapes: Escapes | None = None
-        self.uses: Counter[Var] = Counter()
-        self.refined: dict[Var, StructInfo] = {}
+        self.uses: Counter[rx.Var] = Counter()
+        self.refined: dict[rx.Var, rx.StructInfo] = {}
 
     @override
-    def sequence(self, seq: SeqExpr) -> SeqExpr:
+    def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         outer = self.escapes, self.uses
         self.escapes = Escapes(seq, self.effects)
         self.uses = _uses(seq)
@@ -128,26 +88,26 @@ class _Folder(BindingRewriter):
         return after
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
-        if not isinstance(binding, VarBinding):
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+        if not isinstance(binding, rx.VarBinding):
             return None
-        value: Expr | None = binding.value
-        if isinstance(value, Call):
-            value = self._folded(value, dataflow=isinstance(block, DataflowBlock))
-        if isinstance(value, (Constant, ShapeExpr)) and value.struct_info is not None:
+        value: rx.Expr | None = binding.value
+        if isinstance(value, rx.Call):
+            value = self._folded(value, dataflow=isinstance(block, rx.DataflowBlock))
+        if isinstance(value, (rx.Constant, rx.ShapeExpr)) and value.struct_info is not None:
             declared = binding.var.struct_info
             if declared is not None and is_sharper(value.struct_info, declared):
                 self.refined[binding.var] = value.struct_info
-        if isinstance(value, Constant):
+        if isinstance(value, rx.Constant):
             var = binding.var
             assert self.escapes is not None
             original = self.original_of(var)
             if self.uses[original] == 1 or not self.escapes.escapes(original):
                 return value
-            return None if value is binding.value else VarBinding(var, value, binding.span)
+            return None if value is binding.value else rx.VarBinding(var, value, binding.span)
         return None if value is binding.value else value
 
-    def _folded(self, call: Call, *, dataflow: bool) -> Expr | None:
+    def _folded(self, call: rx.Call, *, dataflow: bool) -> rx.Expr | None:
         """The value of a call, if it is known; None to leave it."""
         op = call.op
         if not isinstance(op, Op):
@@ -160,26 +120,28 @@ class _Folder(BindingRewriter):
             simpler = call = rebuild(call, args=args)
         if not dataflow:
             return simpler
-        if op.name == "relax.tensor_to_shape" and isinstance(call.args[0], Constant):
+        if op.name == "relax.tensor_to_shape" and isinstance(call.args[0], rx.Constant):
             values = tuple(tir.IntImm("int64", int(n)) for n in call.args[0].data)
-            return ShapeExpr(values, span=call.span)
+            return rx.ShapeExpr(values, span=call.span)
         if op.name == "relax.shape_to_tensor":
             sizes = _known_sizes(call.args[0])
-            return simpler if sizes is None else Constant(np.array(sizes, "int64"), span=call.span)
+            return (
+                simpler if sizes is None else rx.Constant(np.array(sizes, "int64"), span=call.span)
+            )
         if op.record.legalize is None or op.record.pure is not True:
             return simpler
         return self.kernels.operator_result(call) or simpler
 
-    def _shape(self, arg: Expr) -> Expr:
+    def _shape(self, arg: rx.Expr) -> rx.Expr:
         """The shape that a variable is bound to, in place of it."""
         value = self.value_of(arg)
-        return value if isinstance(value, ShapeExpr) else arg
+        return value if isinstance(value, rx.ShapeExpr) else arg
 
-    def _kernel_result(self, call: Call) -> Constant | None:
-        if len(call.args) != 2 or not isinstance(call.args[0], GlobalVar):
+    def _kernel_result(self, call: rx.Call) -> rx.Constant | None:
+        if len(call.args) != 2 or not isinstance(call.args[0], rx.GlobalVar):
             return None
         kernel, operands = self.functions.get(call.args[0].name_hint), call.args[1]
-        if not isinstance(kernel, PrimFunc) or not isinstance(operands, Tuple):
+        if not isinstance(kernel, PrimFunc) or not isinstance(operands, rx.Tuple):
             return None
         return self.kernels.result(kernel, operands.fields, call.sinfo_args, call)
 
@@ -191,30 +153,32 @@ class _Kernels:
         self.limit = limit
         self._known: dict[int, list[PrimFunc]] = {}
 
-    def operator_result(self, call: Call) -> Constant | None:
+    def operator_result(self, call: rx.Call) -> rx.Constant | None:
         """The value of a call of an operator, if its legalisation is a call of one kernel."""
-        constants = [arg for arg in _flat(call.args) if isinstance(arg, Constant)]
-        if any(isinstance(arg, Var) for arg in _flat(call.args)):
+        constants = [arg for arg in _flat(call.args) if isinstance(arg, rx.Constant)]
+        if any(isinstance(arg, rx.Var) for arg in _flat(call.args)):
             return None
-        params = {arg: Var(f"x{k}", arg.struct_info) for k, arg in enumerate(constants)}
+        params = {arg: rx.Var(f"x{k}", arg.struct_info) for k, arg in enumerate(constants)}
         args = tuple(_with_params(arg, params) for arg in call.args)
-        result = Var("result")
-        body = SeqExpr((BindingBlock((VarBinding(result, rebuild(call, args=args)),)),), result)
-        func = Function(tuple(params.values()), body).with_attr("global_symbol", "main")
+        result = rx.Var("result")
+        body = rx.SeqExpr(
+            (rx.BindingBlock((rx.VarBinding(result, rebuild(call, args=args)),)),), result
+        )
+        func = rx.Function(tuple(params.values()), body).with_attr("global_symbol", "main")
         try:
             legal = LegalizeOps().transform(IRModule({"main": func}), PassContext())
         except RelaxpyError:
             return None
         main = legal["main"]
-        assert isinstance(main, Function)
+        assert isinstance(main, rx.Function)
         bindings = [binding for block in main.body.blocks for binding in block.bindings]
         lowered = bindings[0].value if len(bindings) == 1 else None
-        if not is_call_of(lowered, "relax.call_tir") or len(lowered.args) != 2:
+        if not rx.is_call_of(lowered, "relax.call_tir") or len(lowered.args) != 2:
             return None
         kernel, operands = lowered.args
-        assert isinstance(kernel, GlobalVar)
+        assert isinstance(kernel, rx.GlobalVar)
         prim_func = legal[kernel]
-        if not isinstance(prim_func, PrimFunc) or not isinstance(operands, Tuple):
+        if not isinstance(prim_func, PrimFunc) or not isinstance(operands, rx.Tuple):
             return None
         values = dict(zip(main.params, params, strict=True))
         fields = tuple(values.get(field, field) for field in operands.fields)  # type: ignore[call-overload]
@@ -223,18 +187,18 @@ class _Kernels:
     def result(
         self,
         kernel: PrimFunc,
-        operands: tuple[Expr, ...],
-        sinfos: tuple[StructInfo, ...],
-        call: Call,
-    ) -> Constant | None:
+        operands: tuple[rx.Expr, ...],
+        sinfos: tuple[rx.StructInfo, ...],
+        call: rx.Call,
+    ) -> rx.Constant | None:
         """The value of a call of a kernel on constants; None if it is not known or too large."""
-        constants = [operand for operand in operands if isinstance(operand, Constant)]
+        constants = [operand for operand in operands if isinstance(operand, rx.Constant)]
         if len(constants) != len(operands) or len(sinfos) != 1:
             return None
         if not self._is_small(sinfos[0], constants):
             return None
         sinfo = sinfos[0]
-        assert isinstance(sinfo, TensorStructInfo)
+        assert isinstance(sinfo, rx.TensorStructInfo)
         out = np.zeros(_known_sizes(sinfo.shape) or (), sinfo.dtype.numpy())
         args = [*(np.asarray(c.data) for c in constants), out]
         try:
@@ -242,11 +206,11 @@ class _Kernels:
             hooks.call("call_function", self._shared(kernel), args, target="numpy")
         except RelaxpyError:
             return None
-        return Constant(out, span=call.span)
+        return rx.Constant(out, span=call.span)
 
-    def _is_small(self, sinfo: StructInfo | None, operands: list[Constant]) -> bool:
+    def _is_small(self, sinfo: rx.StructInfo | None, operands: list[rx.Constant]) -> bool:
         """Whether the shape and the datatype of a result are known, and it is not too large."""
-        if not isinstance(sinfo, TensorStructInfo) or sinfo.dtype.is_void or sinfo.vdevice:
+        if not isinstance(sinfo, rx.TensorStructInfo) or sinfo.dtype.is_void or sinfo.vdevice:
             return False
         sizes = _known_sizes(sinfo.shape)
         if sizes is None:
@@ -254,7 +218,7 @@ class _Kernels:
         size = int(np.prod(sizes, dtype=object)) * sinfo.dtype.itemsize
         return size <= max(self.limit, sum(operand.data.nbytes for operand in operands))
 
-    def _shared(self, kernel: PrimFunc) -> BaseFunc:
+    def _shared(self, kernel: PrimFunc) -> rx.BaseFunc:
         """An equal kernel that may be compiled already."""
         known = self._known.setdefault(structural_hash(kernel), [])
         for other in known:
@@ -264,41 +228,41 @@ class _Kernels:
         return kernel
 
 
-def _known_sizes(shape: Expr | None) -> tuple[int, ...] | None:
-    if not isinstance(shape, ShapeExpr):
+def _known_sizes(shape: rx.Expr | None) -> tuple[int, ...] | None:
+    if not isinstance(shape, rx.ShapeExpr):
         return None
     sizes = tuple(int(n.value) for n in shape.values if isinstance(n, tir.IntImm))
     return sizes if len(sizes) == len(shape.values) else None
 
 
-def _flat(args: tuple[Expr, ...]) -> Iterator[Expr]:
+def _flat(args: tuple[rx.Expr, ...]) -> Iterator[rx.Expr]:
     for arg in args:
-        if isinstance(arg, Tuple):
+        if isinstance(arg, rx.Tuple):
             yield from _flat(arg.fields)
         else:
             yield arg
 
 
-def _with_params(arg: Expr, params: dict[Constant, Var]) -> Expr:
-    if isinstance(arg, Tuple):
-        return Tuple(tuple(_with_params(field, params) for field in arg.fields))
+def _with_params(arg: rx.Expr, params: dict[rx.Constant, rx.Var]) -> rx.Expr:
+    if isinstance(arg, rx.Tuple):
+        return rx.Tuple(tuple(_with_params(field, params) for field in arg.fields))
     return params.get(arg, arg)  # type: ignore[call-overload,no-any-return]
 
 
-def _uses(seq: SeqExpr) -> Counter[Var]:
+def _uses(seq: rx.SeqExpr) -> Counter[rx.Var]:
     """How often a sequence uses each variable; uses in a function, which may run often, are two."""
-    uses: Counter[Var] = Counter()
+    uses: Counter[rx.Var] = Counter()
     waiting: list[tuple[Node, int]] = [(seq.body, 1), *((block, 1) for block in seq.blocks)]
     while waiting:
         node, times = waiting.pop()
         match node:
-            case Var():
+            case rx.Var():
                 uses[node] += times
-            case VarBinding(value=Function() as value):
+            case rx.VarBinding(value=rx.Function() as value):
                 waiting.append((value, 2))
-            case VarBinding(value=value):
+            case rx.VarBinding(value=value):
                 waiting.append((value, times))
-            case tir.PrimExpr() | StructInfo():
+            case tir.PrimExpr() | rx.StructInfo():
                 pass
             case _:
                 waiting += [(child, times) for child in children(node)]

@@ -28,29 +28,6 @@ class InlinePrivateFunctions(Pass):
 
     Recursive ones stay, and so do those that are used as values. The functions that called them are
     simplified as by CanonicalizeBindings, and lose what nothing uses, as by DeadCodeElimination.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(private=True)
-            def square(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                y = R.multiply(x, x)
-                return y
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = Before.square(x)
-                z = R.exp(y)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.multiply(x, x)
-                z = R.exp(y)
-                return z
-
     """
 
     @override

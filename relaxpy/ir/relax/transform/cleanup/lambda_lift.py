@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
 from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    FuncStructInfo,
-    Function,
-    GlobalVar,
-    If,
-    MatchCast,
-    ObjectStructInfo,
-    PrimStructInfo,
-    PrimValue,
-    SeqExpr,
-    StructInfo,
-    Tuple,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -49,37 +31,9 @@ class LambdaLift(Pass):
 
     One that captures variables takes them as its last parameters. A closure binds them, and
     `invoke_pure_closure` or `invoke_closure` calls it; it calls itself directly. Of a closure only
-    is known that it is an object. Captured shape variables are passed, too, unless the arguments of
-    all calls are known to have them. Calls that become recursive are moved out of dataflow blocks.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                @R.function
-                def inner(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                    z = R.add(x, y)
-                    return z
-
-                w = inner(x)
-                return w
-
-        @I.ir_module
-        class After:
-            @R.function(private=True)
-            def main_inner(
-                y: R.Tensor((4,), "float32"), x: R.Tensor((4,), "float32")
-            ) -> R.Tensor((4,), "float32"):
-                z = R.add(x, y)
-                return z
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                inner = R.make_closure(After.main_inner, (x,))
-                w = R.invoke_pure_closure(inner, (x,), sinfo_args=R.Tensor((4,), "float32"))
-                return w
-
+    is known that it is an object; where it is an argument, `match_cast` declares its type. Captured
+    shape variables are passed, too, unless the arguments of all calls are known to have them. Calls
+    that become recursive are moved out of dataflow blocks.
     """
 
     @override
@@ -90,7 +44,7 @@ class LambdaLift(Pass):
             return mod
         result = mod.clone()
         for var, func in mod.items():
-            if isinstance(func, Function):
+            if isinstance(func, rx.Function):
                 lifter = _Lifter(names, func)
                 result[var] = lifter.expr(func)
                 for name, lifted in lifter.lifted.items():
@@ -98,31 +52,31 @@ class LambdaLift(Pass):
         return with_derived_results(mod, normalize_module(outside_dataflow(result)))
 
 
-def _places(seq: SeqExpr, path: tuple[str, ...]) -> Iterator[tuple[Var, tuple[str, ...]]]:
+def _places(seq: rx.SeqExpr, path: tuple[str, ...]) -> Iterator[tuple[rx.Var, tuple[str, ...]]]:
     """The variables of local functions, with the names from the function of the module to them."""
     for binding in (b for block in seq.blocks for b in block.bindings):
         match binding:
-            case VarBinding(var=var, value=Function(body=body)):
+            case rx.VarBinding(var=var, value=rx.Function(body=body)):
                 inner = (*path, var.name_hint)
                 yield var, inner
                 yield from _places(body, inner)
-            case VarBinding(value=If(true_branch=yes, false_branch=no)):
+            case rx.VarBinding(value=rx.If(true_branch=yes, false_branch=no)):
                 yield from _places(yes, path)
                 yield from _places(no, path)
             case _:
                 pass
 
 
-def _names(mod: IRModule) -> dict[Var, str]:
+def _names(mod: IRModule) -> dict[rx.Var, str]:
     """The names of the functions that are lifted, by the variables of the local functions."""
-    places: dict[Var, tuple[str, ...]] = {}
+    places: dict[rx.Var, tuple[str, ...]] = {}
     for target, func in mod.items():
-        if isinstance(func, Function):
+        if isinstance(func, rx.Function):
             places.update(_places(func.body, (target.name_hint,)))
     taken = {target.name_hint for target in mod}
     short = {var: f"{path[0]}_{path[-1]}" for var, path in places.items()}
     long = {var: "_".join(path) for var, path in places.items()}
-    names: dict[Var, str] = {}
+    names: dict[rx.Var, str] = {}
     for choices in (short, long):
         uses = Counter(choices[var] for var in places if var not in names)
         for var, name in choices.items():
@@ -138,20 +92,20 @@ def _names(mod: IRModule) -> dict[Var, str]:
     return names
 
 
-def _proved(func: Function) -> Collection[Var]:
+def _proved(func: rx.Function) -> Collection[rx.Var]:
     """The local functions that are only called, with arguments that are known to fit."""
-    params: dict[Var, tuple[StructInfo | None, ...]] = {}
-    calls: dict[Var, int] = {}
-    uses: Counter[Var] = Counter()
+    params: dict[rx.Var, tuple[rx.StructInfo | None, ...]] = {}
+    calls: dict[rx.Var, int] = {}
+    uses: Counter[rx.Var] = Counter()
     nodes = list(walk(func))
     for node in nodes:
-        if isinstance(node, VarBinding) and isinstance(node.value, Function):
+        if isinstance(node, rx.VarBinding) and isinstance(node.value, rx.Function):
             params[node.var] = tuple(param.struct_info for param in node.value.params)
     for node in nodes:
         for child in children(node):
-            if isinstance(child, Var):
+            if isinstance(child, rx.Var):
                 uses[child] += 1
-        if isinstance(node, Call) and isinstance(node.op, Var) and node.op in params:
+        if isinstance(node, rx.Call) and isinstance(node.op, rx.Var) and node.op in params:
             args = tuple(arg.struct_info for arg in node.args)
             if len(args) == len(params[node.op]) and all(map(_fits, args, params[node.op])):
                 calls[node.op] = calls.get(node.op, 0) + 1
@@ -159,7 +113,7 @@ def _proved(func: Function) -> Collection[Var]:
     return {var for var in params if uses[var] == calls.get(var, 0) + 1}
 
 
-def _fits(actual: StructInfo | None, declared: StructInfo | None) -> bool:
+def _fits(actual: rx.StructInfo | None, declared: rx.StructInfo | None) -> bool:
     """Whether an argument has what a parameter declares, in the scope of both."""
     if actual is None or declared is None:
         return declared is None
@@ -170,126 +124,154 @@ def _fits(actual: StructInfo | None, declared: StructInfo | None) -> bool:
 class _Lifter(BindingRewriter):
     """Lifts the local functions of one function; `lifted` has them by name.
 
-    `closures` are the variables that may hold closures, each with whether calls of it are pure.
+    `closures` are the variables that may hold closures, each with whether calls of it are pure, and
+    `declared` the struct info that they and tuples of them had before.
     `itself` has how the function that is being lifted calls itself.
     """
 
-    def __init__(self, names: Mapping[Var, str], func: Function) -> None:
+    def __init__(self, names: Mapping[rx.Var, str], func: rx.Function) -> None:
         super().__init__()
         self.names, self.proved, self.captured = names, _proved(func), _captured_sizes(func)
-        self.lifted: dict[str, Function] = {}
-        self.closures: dict[Expr, bool] = {}
-        self.itself: dict[Expr, tuple[GlobalVar, tuple[Expr, ...]]] = {}
+        self.lifted: dict[str, rx.Function] = {}
+        self.closures: dict[rx.Expr, bool] = {}
+        self.declared: dict[rx.Expr, rx.StructInfo] = {}
+        self.itself: dict[rx.Expr, tuple[rx.GlobalVar, tuple[rx.Expr, ...]]] = {}
 
     @override
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         after = super().function(func)
         declared = after.ret_struct_info
         if declared is None or not _has_functions(declared) or after.body.body in after.params:
             return after
-        if isinstance(after.body.body, GlobalVar):
+        if isinstance(after.body.body, rx.GlobalVar):
             return after
-        is_closure = isinstance(declared, FuncStructInfo)
-        return rebuild(after, ret_struct_info=ObjectStructInfo() if is_closure else None)
+        is_closure = isinstance(declared, rx.FuncStructInfo)
+        return rebuild(after, ret_struct_info=rx.ObjectStructInfo() if is_closure else None)
 
     @override
-    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
-        if not isinstance(binding, VarBinding):
+    def binding(
+        self, binding: rx.Binding, block: rx.BindingBlock
+    ) -> Iterable[rx.Binding | rx.BindingBlock]:
+        if not isinstance(binding, rx.VarBinding):
             return super().binding(binding, block)
         var, sinfo = binding.var, binding.var.struct_info
-        if isinstance(binding.value, Function):
+        if isinstance(binding.value, rx.Function):
             return self._lift(var, binding.value)
-        is_known = isinstance(self._with_images(binding.value), GlobalVar)
+        is_known = isinstance(self._with_images(binding.value), rx.GlobalVar)
         if sinfo is not None and _has_functions(sinfo) and not is_known:
-            if isinstance(sinfo, FuncStructInfo):
+            if isinstance(sinfo, rx.FuncStructInfo):
                 self._enter_closure(var, pure=sinfo.purity)
             else:
-                self._images[var] = type(var)(var.name_hint, None, var.span)
+                self._images[var] = new = type(var)(var.name_hint, None, var.span)
+                self.declared[new] = sinfo
         return super().binding(binding, block)
 
-    def _enter_closure(self, var: Var, *, pure: bool) -> Var:
-        new = type(var)(var.name_hint, ObjectStructInfo(), var.span)
+    def _enter_closure(self, var: rx.Var, *, pure: bool) -> rx.Var:
+        new = type(var)(var.name_hint, rx.ObjectStructInfo(), var.span)
         self._images[var] = new
         self.closures[new] = pure
+        if var.struct_info is not None:
+            self.declared[new] = var.struct_info
         return new
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, Call):
+        if not isinstance(call, rx.Call):
             return None
         if call.op in self.itself:
             target, captured = self.itself[call.op]
-            return rebuild(call, op=target, args=(*call.args, *captured))
+            call = rebuild(call, op=target, args=(*call.args, *captured))
         if call.op not in self.closures:
-            return None
+            return self._cast_arguments(binding, call, block)
         sinfo = None if binding.var is None else binding.var.struct_info
         name = "invoke_pure_closure" if self.closures[call.op] else "invoke_closure"
-        return Call(
+        return rx.Call(
             Op.get(f"relax.{name}"),
-            (call.op, Tuple(call.args)),
+            (call.op, rx.Tuple(call.args)),
             sinfo_args=() if sinfo is None else (sinfo,),
             span=call.span,
         )
 
-    def _lift(self, var: Var, func: Function) -> Iterable[Binding]:
+    def _cast_arguments(
+        self, binding: rx.Binding, call: rx.Call, block: rx.BindingBlock
+    ) -> Sequence[rx.Binding]:
+        """The binding of a call of a function; its arguments are cast to what they were before."""
+        casts: list[rx.MatchCast] = []
+        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
+
+        def cast(arg: rx.Expr) -> rx.Expr:
+            if isinstance(arg, rx.Tuple):
+                return rebuild(arg, fields=tuple(map(cast, arg.fields)))
+            if not isinstance(arg, rx.Var) or arg not in self.declared:
+                return arg
+            sinfo = self._with_images(self.declared[arg])
+            new = kind(arg.name_hint, sinfo)
+            casts.append(rx.MatchCast(new, arg, sinfo, call.span))
+            return new
+
+        if isinstance(call.op, (rx.GlobalVar, rx.Var)):
+            call = rebuild(call, args=tuple(map(cast, call.args)))
+        return [*casts, replace(binding, value=call)]
+
+    def _lift(self, var: rx.Var, func: rx.Function) -> Iterable[rx.Binding]:
         """What is bound in place of a local function, which is entered in `lifted`."""
-        target = GlobalVar(self.names[var])
+        target = rx.GlobalVar(self.names[var])
         outside = [v for v in free_vars(func) if v is not var]
         images = [self._with_images(v) for v in outside]
-        params = [image for image in images if isinstance(image, Var)]
+        params = [image for image in images if isinstance(image, rx.Var)]
         sizes = self._sizes(var, func, outside)
-        captured = (*params, *(PrimValue(size) for size in sizes))
+        captured = (*params, *(rx.PrimValue(size) for size in sizes))
         if not captured:
             self._images[var] = target
             self.lifted[target.name_hint] = self._renewed(func, (), ())
             return ()
         closure = self._enter_closure(var, pure=func.is_pure)
         outer, self.itself = self.itself, {closure: (target, captured)}
-        own = [Var(size.name, PrimStructInfo(size.dtype, size)) for size in sizes]
-        value = Call(Op.get("relax.make_closure"), (target, Tuple(captured)), span=func.span)
-        binding = VarBinding(closure, value, func.span)
+        own = [rx.Var(size.name, rx.PrimStructInfo(size.dtype, size)) for size in sizes]
+        value = rx.Call(Op.get("relax.make_closure"), (target, rx.Tuple(captured)), span=func.span)
+        binding = rx.VarBinding(closure, value, func.span)
         self.lifted[target.name_hint] = self._renewed(func, (*params, *own), (binding,))
         self.itself = outer
         return (binding,)
 
-    def _sizes(self, var: Var, func: Function, outside: Iterable[Var]) -> list[tir.Var]:
+    def _sizes(self, var: rx.Var, func: rx.Function, outside: Iterable[rx.Var]) -> list[tir.Var]:
         """The captured shape variables that the lifted function must be given."""
         defined = _definable((*func.params, *outside))
         checked = () if var in self.proved else _definable(func.params)
         return [v for v in self.captured[var] if v not in defined or v in checked]
 
     def _renewed(
-        self, func: Function, params: tuple[Var, ...], closure: tuple[VarBinding, ...]
-    ) -> Function:
+        self, func: rx.Function, params: tuple[rx.Var, ...], closure: tuple[rx.VarBinding, ...]
+    ) -> rx.Function:
         """The function with more parameters, and with new variables, so that it stands alone.
 
         It states what it returns, since it may be recursive now (WF-8b).
         """
         sinfo = func.struct_info
-        if func.ret_struct_info is None and isinstance(sinfo, FuncStructInfo):
+        if func.ret_struct_info is None and isinstance(sinfo, rx.FuncStructInfo):
             func = rebuild(func, ret_struct_info=sinfo.ret)
         after = self.function(self._with_images(func))
         body = after.body
         if any(binding.var in free_vars(body) for binding in closure):
-            body = SeqExpr((BindingBlock(closure), *body.blocks), body.body)
+            body = rx.SeqExpr((rx.BindingBlock(closure), *body.blocks), body.body)
         return copy_with_new_vars(rebuild(after, params=(*after.params, *params), body=body))
 
 
-def _captured_sizes(func: Function) -> dict[Var, list[tir.Var]]:
+def _captured_sizes(func: rx.Function) -> dict[rx.Var, list[tir.Var]]:
     """The shape variables that each local function captures."""
-    captured: dict[Var, list[tir.Var]] = {}
+    captured: dict[rx.Var, list[tir.Var]] = {}
 
-    def enter(seq: SeqExpr, scope: frozenset[tir.Var]) -> None:
+    def enter(seq: rx.SeqExpr, scope: frozenset[tir.Var]) -> None:
         for binding in (b for block in seq.blocks for b in block.bindings):
             match binding:
-                case MatchCast(struct_info=sinfo):
+                case rx.MatchCast(struct_info=sinfo):
                     scope = scope | set(definable_shape_vars(sinfo))
-                case VarBinding(var=var, value=Function() as inner):
+                case rx.VarBinding(var=var, value=rx.Function() as inner):
                     used = dict.fromkeys(used_shape_vars(inner))
                     captured[var] = [size for size in used if size in scope]
                     enter(inner.body, scope | _definable(inner.params))
-                case VarBinding(value=If(true_branch=yes, false_branch=no)):
+                case rx.VarBinding(value=rx.If(true_branch=yes, false_branch=no)):
                     enter(yes, scope)
                     enter(no, scope)
                 case _:
@@ -299,10 +281,10 @@ def _captured_sizes(func: Function) -> dict[Var, list[tir.Var]]:
     return captured
 
 
-def _definable(params: Iterable[Var]) -> set[tir.Var]:
+def _definable(params: Iterable[rx.Var]) -> set[tir.Var]:
     sinfos = [param.struct_info for param in params if param.struct_info is not None]
     return set(definable_shape_vars(*sinfos))
 
 
-def _has_functions(sinfo: StructInfo) -> bool:
-    return any(isinstance(node, FuncStructInfo) for node in walk(sinfo))
+def _has_functions(sinfo: rx.StructInfo) -> bool:
+    return any(isinstance(node, rx.FuncStructInfo) for node in walk(sinfo))

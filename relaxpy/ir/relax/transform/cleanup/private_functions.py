@@ -10,19 +10,11 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    VarBinding,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 
 
-def only_called(mod: IRModule) -> dict[str, Function]:
+def only_called(mod: IRModule) -> dict[str, rx.Function]:
     """The private Relax functions that are called and not used in any other way."""
     used = {
         name
@@ -33,51 +25,51 @@ def only_called(mod: IRModule) -> dict[str, Function]:
     return {
         name: func
         for name, func in mod.functions_by_name.items()
-        if isinstance(func, Function) and "global_symbol" not in func.attrs and name not in used
+        if isinstance(func, rx.Function) and "global_symbol" not in func.attrs and name not in used
     }
 
 
 def _used_as_values(node: Node) -> Iterator[str]:
     """The functions that a node mentions other than as what it calls."""
-    operands = node.args if isinstance(node, Call) else children(node)
-    return (n.name_hint for n in operands if isinstance(n, GlobalVar))
+    operands = node.args if isinstance(node, rx.Call) else children(node)
+    return (n.name_hint for n in operands if isinstance(n, rx.GlobalVar))
 
 
-def calls_of(mod: IRModule) -> dict[str, list[Call]]:
+def calls_of(mod: IRModule) -> dict[str, list[rx.Call]]:
     """The calls of each function of the module."""
-    calls: dict[str, list[Call]] = {}
+    calls: dict[str, list[rx.Call]] = {}
     for func in mod.functions_by_name.values():
         for node in walk(func):
-            if isinstance(node, Call) and isinstance(node.op, GlobalVar):
+            if isinstance(node, rx.Call) and isinstance(node.op, rx.GlobalVar):
                 calls.setdefault(node.op.name_hint, []).append(node)
     return calls
 
 
-def with_calls(mod: IRModule, replacements: Mapping[str, Callable[[Call], Expr]]) -> IRModule:
+def with_calls(mod: IRModule, replacements: Mapping[str, Callable[[rx.Call], rx.Expr]]) -> IRModule:
     """The module with other expressions in place of the calls of functions.
 
     What such a call is bound to is derived anew.
     """
-    return map_functions(mod, Function, lambda func: _Calls(replacements).expr(func))
+    return map_functions(mod, rx.Function, lambda func: _Calls(replacements).expr(func))
 
 
 class _Calls(BindingRewriter):
-    def __init__(self, replacements: Mapping[str, Callable[[Call], Expr]]) -> None:
+    def __init__(self, replacements: Mapping[str, Callable[[rx.Call], rx.Expr]]) -> None:
         super().__init__()
         self.replacements = replacements
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
+        if not isinstance(call, rx.Call) or not isinstance(call.op, rx.GlobalVar):
             return None
         replacement = self.replacements.get(call.op.name_hint)
         if replacement is None:
             return None
         value = replacement(call)
-        if value is call or not isinstance(binding, VarBinding):
+        if value is call or not isinstance(binding, rx.VarBinding):
             return value
         var = binding.var
         new = type(var)(var.name_hint, None, var.span)
         self._images[var] = new
-        return VarBinding(new, value, binding.span)
+        return rx.VarBinding(new, value, binding.span)

@@ -16,24 +16,9 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    Expr,
-    Function,
-    MatchCast,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 
 _TARGETS: Mapping[str, Iterable[str]] = {"cpu": ("llvm", "c", "cpu")}
@@ -46,32 +31,8 @@ class RealizeVDevice(Pass):
     What is known are the devices in struct info and, as far as these leave it open, the operands of
     `hint_on_device`. Such a call becomes `to_vdevice`, or an alias if its operand is there already.
 
-    Example:
-        @I.ir_module
-        class Before:
-            I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda")]})
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32", "llvm")):
-                a = R.add(x, y)
-                b = R.hint_on_device(a, R.cuda(0))
-                c = R.exp(b)
-                return c
-
-        @I.ir_module
-        class After:
-            I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda")]})
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32", "llvm"), y: R.Tensor((4,), "float32", "llvm")):
-                a = R.add(x, y)
-                b = R.to_vdevice(a, "cuda")
-                c = R.exp(b)
-                return c
-
     Errors:
         TransformError: the module does not list the device of a hint.
-
     """
 
     @override
@@ -79,14 +40,14 @@ class RealizeVDevice(Pass):
         mod = normalize_module(mod)
         devices = [d for d in mod.global_infos.get("vdevice", ()) if isinstance(d, VDevice)]
 
-        def realized(func: Function) -> Function:
+        def realized(func: rx.Function) -> rx.Function:
             known = _Devices(func, devices).known
             return _Placing(known, devices).expr(func) if known else func
 
-        return normalize_module(map_functions(mod, Function, realized))
+        return normalize_module(map_functions(mod, rx.Function, realized))
 
 
-def _device_of_hint(call: Call, devices: Iterable[VDevice]) -> VDevice:
+def _device_of_hint(call: rx.Call, devices: Iterable[VDevice]) -> VDevice:
     """The device of the module that a hint means."""
     hint = call.attrs["dst_vdevice"]
     scope = call.attrs.get("memory_scope", "global")
@@ -109,23 +70,23 @@ def _device_of_hint(call: Call, devices: Iterable[VDevice]) -> VDevice:
 class _Devices:
     """The devices that are `known` of variables of a function."""
 
-    def __init__(self, func: Function, devices: Iterable[VDevice]) -> None:
-        self.known: dict[Var, VDevice] = {}
-        self._together: dict[Var, list[Var]] = {}
-        hinted: dict[Var, VDevice] = {}
-        declared: dict[Var, VDevice] = {}
+    def __init__(self, func: rx.Function, devices: Iterable[VDevice]) -> None:
+        self.known: dict[rx.Var, VDevice] = {}
+        self._together: dict[rx.Var, list[rx.Var]] = {}
+        hinted: dict[rx.Var, VDevice] = {}
+        declared: dict[rx.Var, VDevice] = {}
         for node in walk(func):
-            if isinstance(node, Function):
+            if isinstance(node, rx.Function):
                 declared.update(_declared(node.params))
-            if not isinstance(node, (VarBinding, MatchCast)) or node.var is None:
+            if not isinstance(node, (rx.VarBinding, rx.MatchCast)) or node.var is None:
                 continue
             value = node.value
-            if is_call_of(value, "relax.hint_on_device"):
+            if rx.is_call_of(value, "relax.hint_on_device"):
                 device = _device_of_hint(value, devices)
                 declared[node.var] = device
-                hinted.update({v: device for v in value.args if isinstance(v, Var)})
+                hinted.update({v: device for v in value.args if isinstance(v, rx.Var)})
                 continue
-            is_copy = is_call_of(value, "relax.to_vdevice")
+            is_copy = rx.is_call_of(value, "relax.to_vdevice")
             if is_copy or _declares_result(node):
                 declared.update(_declared((node.var,)))
             for var in () if is_copy else occurring_vars(value):
@@ -135,7 +96,7 @@ class _Devices:
         self._spread(declared)
         self._spread(hinted)
 
-    def _spread(self, devices: Mapping[Var, VDevice]) -> None:
+    def _spread(self, devices: Mapping[rx.Var, VDevice]) -> None:
         """Add devices of variables that have none yet, and of those that are computed with them."""
         waiting = [var for var in devices if var not in self.known]
         self.known.update({var: devices[var] for var in waiting})
@@ -147,21 +108,21 @@ class _Devices:
                     waiting.append(other)
 
 
-def _declares_result(binding: Binding) -> bool:
+def _declares_result(binding: rx.Binding) -> bool:
     """Whether the device of a value is declared, and not derived from those of operands."""
     value = binding.value
-    if isinstance(value, Call):
+    if isinstance(value, rx.Call):
         return bool(value.sinfo_args)
-    return isinstance(binding, MatchCast) or isinstance(value, Constant)
+    return isinstance(binding, rx.MatchCast) or isinstance(value, rx.Constant)
 
 
-def _declared(variables: Iterable[Var]) -> dict[Var, VDevice]:
+def _declared(variables: Iterable[rx.Var]) -> dict[rx.Var, VDevice]:
     devices = {var: _declared_device(var.struct_info) for var in variables}
     return {var: device for var, device in devices.items() if device is not None}
 
 
-def _declared_device(sinfo: StructInfo | None) -> VDevice | None:
-    if not isinstance(sinfo, TensorStructInfo) or not isinstance(sinfo.vdevice, VDevice):
+def _declared_device(sinfo: rx.StructInfo | None) -> VDevice | None:
+    if not isinstance(sinfo, rx.TensorStructInfo) or not isinstance(sinfo.vdevice, VDevice):
         return None
     return sinfo.vdevice
 
@@ -169,16 +130,16 @@ def _declared_device(sinfo: StructInfo | None) -> VDevice | None:
 class _Placing(BindingRewriter):
     """Gives variables their devices, and puts copies in place of hints."""
 
-    def __init__(self, known: Mapping[Var, VDevice], devices: Iterable[VDevice]) -> None:
+    def __init__(self, known: Mapping[rx.Var, VDevice], devices: Iterable[VDevice]) -> None:
         super().__init__()
         self.known, self.devices = known, devices
         for var, device in known.items():
             sinfo = var.struct_info
-            if isinstance(sinfo, TensorStructInfo) and sinfo.vdevice != device:
+            if isinstance(sinfo, rx.TensorStructInfo) and sinfo.vdevice != device:
                 self._images[var] = replace(var, struct_info=replace(sinfo, vdevice=device))
 
     @override
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         params = tuple(self._with_images(param) for param in func.params)
         after = super().function(func)
         ret = self._placed(func.ret_struct_info, func.body.body)
@@ -186,23 +147,25 @@ class _Placing(BindingRewriter):
             return after
         return rebuild(after, params=params, ret_struct_info=ret)
 
-    def _placed(self, sinfo: StructInfo | None, result: Expr) -> StructInfo | None:
+    def _placed(self, sinfo: rx.StructInfo | None, result: rx.Expr) -> rx.StructInfo | None:
         """The struct info of a result with its device, if that is known."""
-        if isinstance(sinfo, TensorStructInfo) and sinfo.vdevice is None:
-            device = self.known.get(result) if isinstance(result, Var) else None
+        if isinstance(sinfo, rx.TensorStructInfo) and sinfo.vdevice is None:
+            device = self.known.get(result) if isinstance(result, rx.Var) else None
             return sinfo if device is None else replace(sinfo, vdevice=device)
-        if isinstance(sinfo, TupleStructInfo) and isinstance(result, Tuple):
+        if isinstance(sinfo, rx.TupleStructInfo) and isinstance(result, rx.Tuple):
             fields = tuple(map(self._placed, sinfo.fields, result.fields))
             return sinfo if fields == sinfo.fields else replace(sinfo, fields=fields)  # type: ignore[arg-type]
         return sinfo
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not is_call_of(call, "relax.hint_on_device") or not isinstance(binding, VarBinding):
+        if not rx.is_call_of(call, "relax.hint_on_device") or not isinstance(
+            binding, rx.VarBinding
+        ):
             return None
         device = _device_of_hint(call, self.devices)
         if _declared_device(call.args[0].struct_info) == device:
-            return VarBinding(binding.var, call.args[0], binding.span)
+            return rx.VarBinding(binding.var, call.args[0], binding.span)
         attrs = Attrs({"dst_vdevice": device})
-        return Call(Op.get("relax.to_vdevice"), call.args, attrs, span=call.span)
+        return rx.Call(Op.get("relax.to_vdevice"), call.args, attrs, span=call.span)

@@ -9,18 +9,9 @@ from typing_extensions import override
 
 from relaxpy.dataclass import replace
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
 from relaxpy.ir.relax.call_graph import detect_recursion
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Function,
-    GlobalVar,
-    Var,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 
 
@@ -31,7 +22,7 @@ def outside_dataflow(mod: IRModule) -> IRModule:
         names = {var.name_hint for var in group}
         for name in names:
             func = mod[name]
-            assert isinstance(func, Function)
+            assert isinstance(func, rx.Function)
             result[name] = _Divider(names).expr(func)
     return result
 
@@ -45,15 +36,17 @@ class _Divider(BindingRewriter):
         self.in_nested_function = False
 
     @override
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         outer, self.in_nested_function = self.in_nested_function, True
         after = super().function(func) if not outer else func  # PU-20
         self.in_nested_function = outer
         return after
 
     @override
-    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
-        if not isinstance(block, DataflowBlock) or not any(map(self._is_recursive, block.bindings)):
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
+        if not isinstance(block, rx.DataflowBlock) or not any(
+            map(self._is_recursive, block.bindings)
+        ):
             return super().block(block)
         runs = [(key, tuple(run)) for key, run in groupby(block.bindings, self._is_recursive)]
         home = {binding.var: k for k, (_, run) in enumerate(runs) for binding in run}
@@ -61,17 +54,17 @@ class _Divider(BindingRewriter):
             visible = {b.var for b in run} if is_ordinary else set()
             used = {v for b in run for node in binding_operands(b) for v in occurring_vars(node)}
             for var in visible | {v for v in used if home.get(v, k) != k}:
-                if isinstance(var, DataflowVar):
-                    self._images[var] = Var(var.name_hint, var.struct_info, var.span)
+                if isinstance(var, rx.DataflowVar):
+                    self._images[var] = rx.Var(var.name_hint, var.struct_info, var.span)
         return [
             new
             for is_ordinary, run in runs
             for new in super(_Divider, self).block(
-                BindingBlock(run, block.span) if is_ordinary else replace(block, bindings=run)
+                rx.BindingBlock(run, block.span) if is_ordinary else replace(block, bindings=run)
             )
         ]
 
-    def _is_recursive(self, binding: Binding) -> bool:
+    def _is_recursive(self, binding: rx.Binding) -> bool:
         call = binding.value
-        callee = call.op if isinstance(call, Call) else None
-        return isinstance(callee, GlobalVar) and callee.name_hint in self.group
+        callee = call.op if isinstance(call, rx.Call) else None
+        return isinstance(callee, rx.GlobalVar) and callee.name_hint in self.group

@@ -23,26 +23,9 @@ class RemovePurityChecking(Pass):
     Other passes can no longer tell that such calls are pure, so this is one of the last passes, and
     comes after ToNonDataflow.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.call_pure_packed("double", x, sinfo_args=R.Tensor((4,), "float32"))
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                R.func_attr({"relax.force_pure": True})
-                y = R.call_packed("double", x, sinfo_args=R.Tensor((4,), "float32"))
-                return y
-
     Errors:
         TransformError: a call that is declared pure is in a dataflow block, which force does not
             allow (PU-10).
-
     """
 
     @override

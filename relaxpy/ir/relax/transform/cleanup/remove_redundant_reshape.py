@@ -9,19 +9,10 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects, computes, may_fail
 from relaxpy.ir.relax.analysis.escapes import Escapes
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    DataflowBlock,
-    Expr,
-    Function,
-    SeqExpr,
-    Var,
-    is_call_of,
-)
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -36,41 +27,19 @@ class RemoveRedundantReshape(Pass):
     dataflow block (OPT-8).
 
     A reshape that copies stays a copy where mutation could show the difference (OPT-11).
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2, 6), "float32")):
-                with R.dataflow():
-                    a = R.reshape(x, (3, 4))
-                    b = R.reshape(a, (12,))
-                    c = R.reshape(b, (12,))
-                    R.output(c)
-                return c
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2, 6), "float32")):
-                with R.dataflow():
-                    c = R.reshape(x, (12,))
-                    R.output(c)
-                return c
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
 
-        def shortened(func: Function) -> Function:
+        def shortened(func: rx.Function) -> rx.Function:
             shorter = _Shorter(Effects(Context(), mod.functions_by_name, func))
             after = shorter.expr(func)
             passed = shorter.passed_over
             return without_unused(after, lambda b: b.var not in passed) if passed else after
 
-        return normalize_module(map_functions(mod, Function, shortened))
+        return normalize_module(map_functions(mod, rx.Function, shortened))
 
 
 class _Shorter(BindingRewriter):
@@ -79,16 +48,16 @@ class _Shorter(BindingRewriter):
     def __init__(self, effects: Effects) -> None:
         super().__init__()
         self.effects = effects
-        self.operands: dict[Expr, Expr] = {}
+        self.operands: dict[rx.Expr, rx.Expr] = {}
         self.escapes: Escapes | None = None
         #: The variables that stand for a variable that escapes.
-        self.escaping: set[Expr] = set()
+        self.escaping: set[rx.Expr] = set()
         #: Reshapes that need not be kept, and those of them that lost a user.
-        self.removable: set[Expr] = set()
-        self.passed_over: set[Expr] = set()
+        self.removable: set[rx.Expr] = set()
+        self.passed_over: set[rx.Expr] = set()
 
     @override
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         outer = self.effects.in_pure_function
         self.effects.enter_function(func)
         after = super().function(func)
@@ -96,7 +65,7 @@ class _Shorter(BindingRewriter):
         return after
 
     @override
-    def sequence(self, seq: SeqExpr) -> SeqExpr:
+    def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         outer = self.operands, self.escapes
         self.operands, self.escapes = {}, Escapes(seq, self.effects)
         after = super().sequence(seq)
@@ -104,18 +73,18 @@ class _Shorter(BindingRewriter):
         return after
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         value, var = binding.value, binding.var
         if self.effects.is_barrier(binding):
             self.operands.clear()
-        if not is_call_of(value, "relax.reshape") or var is None:
+        if not rx.is_call_of(value, "relax.reshape") or var is None:
             return None
         direct, shape = value.args
         source = direct
         while source in self.operands:
             source = self.operands[source]
         self.operands[var] = source
-        if isinstance(block, DataflowBlock) or not may_fail(binding):
+        if isinstance(block, rx.DataflowBlock) or not may_fail(binding):
             self.removable.add(var)
         if source is not direct:
             self.passed_over |= {direct} & self.removable
@@ -123,8 +92,8 @@ class _Shorter(BindingRewriter):
             return source
         return None if source is direct else rebuild(value, args=(source, shape))
 
-    def _both_escape(self, first: Expr, second: Var) -> bool:
-        assert isinstance(first, Var)
+    def _both_escape(self, first: rx.Expr, second: rx.Var) -> bool:
+        assert isinstance(first, rx.Var)
         assert self.escapes is not None
         value = self.value_of(first)
         one = value is None or not computes(value) or first in self.escaping
@@ -135,9 +104,9 @@ class _Shorter(BindingRewriter):
         return one and other
 
 
-def _has_shape_of(operand: Expr, result: Var) -> bool:
+def _has_shape_of(operand: rx.Expr, result: rx.Var) -> bool:
     """Whether a variable is known to have the shape of the result."""
     actual, expected = operand.struct_info, result.struct_info
-    if not isinstance(operand, Var) or actual is None or expected is None:
+    if not isinstance(operand, rx.Var) or actual is None or expected is None:
         return False
     return is_base_of(expected, actual)

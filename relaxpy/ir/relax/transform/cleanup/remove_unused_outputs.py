@@ -11,22 +11,8 @@ from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    SeqExpr,
-    StructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
@@ -39,38 +25,6 @@ class RemoveUnusedOutputs(Pass):
 
     If one field is left, the function returns it itself. What only the removed fields needed is
     removed as by DeadCodeElimination.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(private=True)
-            def f(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    z = R.log(x)
-                    R.output(y, z)
-                return (y, z)
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                pair = Before.f(x)
-                y = pair[0]
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function(private=True)
-            def f(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    R.output(y)
-                return y
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = After.f(x)
-                return y
-
     """
 
     @override
@@ -82,13 +36,13 @@ class RemoveUnusedOutputs(Pass):
         result = mod.clone()
         for name, fields in used.items():
             func = mod[name]
-            assert isinstance(func, Function)
+            assert isinstance(func, rx.Function)
             result[name] = _with_fields(func, fields)
-        result = map_functions(result, Function, lambda func: _Callers(used).expr(func))
+        result = map_functions(result, rx.Function, lambda func: _Callers(used).expr(func))
         result = normalize_module(result)
         for name in used:
             func = result[name]
-            assert isinstance(func, Function)
+            assert isinstance(func, rx.Function)
             result[name] = without_dead_code(func)
         return normalize_module(result)
 
@@ -99,53 +53,58 @@ def _used_fields(mod: IRModule) -> dict[str, Sequence[int]]:
     for name, func in only_called(mod).items():
         sinfo = func.body.struct_info
         declared = func.ret_struct_info
-        if isinstance(sinfo, TupleStructInfo) and (declared is None or is_base_of(declared, sinfo)):
+        if isinstance(sinfo, rx.TupleStructInfo) and (
+            declared is None or is_base_of(declared, sinfo)
+        ):
             counts[name] = len(sinfo.fields)
     used: dict[str, set[int]] = {name: set() for name in counts}
     for user in mod.functions_by_name.values():
-        if isinstance(user, Function):
+        if isinstance(user, rx.Function):
             _collect(user, used, counts)
     return {name: sorted(fields) for name, fields in used.items() if len(fields) < counts[name]}
 
 
-def _collect(func: Function, used: Mapping[str, set[int]], counts: Mapping[str, int]) -> None:
+def _collect(func: rx.Function, used: Mapping[str, set[int]], counts: Mapping[str, int]) -> None:
     """Add the fields of results of calls that a function uses."""
     nodes = list(walk(func))
-    results: dict[Expr, str] = {
+    results: dict[rx.Expr, str] = {
         node.var: name
         for node in nodes
-        if isinstance(node, VarBinding) and (name := _callee(node.value)) in counts
+        if isinstance(node, rx.VarBinding) and (name := _callee(node.value)) in counts
     }
     for node in nodes:
-        if isinstance(node, VarBinding) and node.var in results:
+        if isinstance(node, rx.VarBinding) and node.var in results:
             continue
-        if isinstance(node, TupleGetItem) and node.tuple_value in results:
+        if isinstance(node, rx.TupleGetItem) and node.tuple_value in results:
             used[results[node.tuple_value]].add(node.index)
             continue
-        for child in (node.value,) if isinstance(node, VarBinding) else children(node):
-            name = results.get(child, "") if isinstance(child, Var) else _callee(child)
+        for child in (node.value,) if isinstance(node, rx.VarBinding) else children(node):
+            name = results.get(child, "") if isinstance(child, rx.Var) else _callee(child)
             if name in counts:
                 used[name].update(range(counts[name]))
 
 
 def _callee(node: object) -> str:
     """The name of the function that a call calls."""
-    is_call = isinstance(node, Call) and isinstance(node.op, GlobalVar)
+    is_call = isinstance(node, rx.Call) and isinstance(node.op, rx.GlobalVar)
     return node.op.name_hint if is_call else ""  # type: ignore[attr-defined]
 
 
-def _with_fields(func: Function, fields: Sequence[int]) -> Function:
+def _with_fields(func: rx.Function, fields: Sequence[int]) -> rx.Function:
     """The function that returns only these fields."""
     body, result = func.body, func.body.body
     blocks = body.blocks
-    if isinstance(result, Tuple):
+    if isinstance(result, rx.Tuple):
         values = [result.fields[k] for k in fields]
     else:
-        taken = [VarBinding(Var(f"field{k}"), TupleGetItem(result, k), func.span) for k in fields]
+        taken = [
+            rx.VarBinding(rx.Var(f"field{k}"), rx.TupleGetItem(result, k), func.span)
+            for k in fields
+        ]
         values = [binding.var for binding in taken]
-        blocks = (*blocks, BindingBlock(tuple(taken)))
-    new = values[0] if len(values) == 1 else Tuple(tuple(values))
-    return rebuild(func, body=SeqExpr(blocks, new, span=body.span), ret_struct_info=None)
+        blocks = (*blocks, rx.BindingBlock(tuple(taken)))
+    new = values[0] if len(values) == 1 else rx.Tuple(tuple(values))
+    return rebuild(func, body=rx.SeqExpr(blocks, new, span=body.span), ret_struct_info=None)
 
 
 class _Callers(BindingRewriter):
@@ -154,30 +113,30 @@ class _Callers(BindingRewriter):
     def __init__(self, used: Mapping[str, Sequence[int]]) -> None:
         super().__init__()
         self.used = used
-        self.results: dict[Expr, tuple[Sequence[int], StructInfo | None]] = {}
+        self.results: dict[rx.Expr, tuple[Sequence[int], rx.StructInfo | None]] = {}
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         value = binding.value
-        if isinstance(value, TupleGetItem) and value.tuple_value in self.results:
+        if isinstance(value, rx.TupleGetItem) and value.tuple_value in self.results:
             fields, before = self.results[value.tuple_value]
             if len(fields) == 1:
                 return value.tuple_value
             field = rebuild(value, index=fields.index(value.index))
-            known = before.fields[value.index] if isinstance(before, TupleStructInfo) else None
-            if not isinstance(binding, VarBinding) or binding.var.struct_info != known:
+            known = before.fields[value.index] if isinstance(before, rx.TupleStructInfo) else None
+            if not isinstance(binding, rx.VarBinding) or binding.var.struct_info != known:
                 return field
-            return VarBinding(self._derived(binding.var), field, binding.span)
-        if not isinstance(binding, VarBinding) or _callee(value) not in self.used:
+            return rx.VarBinding(self._derived(binding.var), field, binding.span)
+        if not isinstance(binding, rx.VarBinding) or _callee(value) not in self.used:
             return None
-        assert isinstance(value, Call)
+        assert isinstance(value, rx.Call)
         new = self._derived(binding.var)
         self.results[new] = self.used[_callee(value)], binding.var.struct_info
-        return VarBinding(
-            new, Call(value.op, value.args, value.attrs, span=value.span), binding.span
+        return rx.VarBinding(
+            new, rx.Call(value.op, value.args, value.attrs, span=value.span), binding.span
         )
 
-    def _derived(self, var: Var) -> Var:
+    def _derived(self, var: rx.Var) -> rx.Var:
         """A variable in place of this one, whose struct info is derived."""
         new = type(var)(var.name_hint, None, var.span)
         self._images[var] = new

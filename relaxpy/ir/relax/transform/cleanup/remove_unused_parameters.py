@@ -10,19 +10,10 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.symbolic import free_symbolic_vars
 from relaxpy.ir.relax.analysis.variables import used_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    Function,
-    ObjectStructInfo,
-    PrimStructInfo,
-    PrimValue,
-    StructInfo,
-    Var,
-)
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility, substitute_info
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.arguments import shape_var_images
@@ -38,30 +29,6 @@ class RemoveUnusedParameters(Pass):
     If the struct info of such a parameter defines shape variables that are still used, parameters
     for their values replace it. A parameter stays if a call may fail because of its argument
     (OPT-8). Bindings of arguments that nothing uses any more are removed.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(private=True)
-            def f(x: R.Tensor((4,), "float32"), y: R.Tensor) -> R.Tensor((4,), "float32"):
-                return x
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32"), y: R.Tensor):
-                z = Before.f(x, y)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function(private=True)
-            def f(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                return x
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32"), y: R.Tensor):
-                z = After.f(x)
-                return z
-
     """
 
     @override
@@ -90,7 +57,7 @@ def _without_unused_parameters(mod: IRModule) -> IRModule:
     called = with_calls(result, {name: change.call for name, change in changed.items()})
     called = normalize_module(called)
     for var, func in called.items():
-        if isinstance(func, Function) and func is not mod.find_function(var.name_hint):
+        if isinstance(func, rx.Function) and func is not mod.find_function(var.name_hint):
             called[var] = without_dead_code(func)
     return normalize_module(called)
 
@@ -99,13 +66,13 @@ def _without_unused_parameters(mod: IRModule) -> IRModule:
 class _Change:
     """A function before and after, with the values that it takes for shape variables."""
 
-    before: Function
-    after: Function
+    before: rx.Function
+    after: rx.Function
     kept: Sequence[bool]
     sizes: Sequence[tir.Var]
 
     @staticmethod
-    def of(func: Function, calls: Sequence[Call]) -> _Change | None:
+    def of(func: rx.Function, calls: Sequence[rx.Call]) -> _Change | None:
         """What becomes of a function; None if it uses all parameters."""
         if "num_input" in func.attrs or any(len(c.args) != len(func.params) for c in calls):
             return None
@@ -126,14 +93,14 @@ class _Change:
         after = rebuild(func, params=(*params, *map(_parameter_for, sizes)))
         return _Change(func, after, kept, sizes)
 
-    def call(self, call: Call) -> Expr:
+    def call(self, call: rx.Call) -> rx.Expr:
         """A call of the function after the change."""
         args = [arg for arg, kept in zip(call.args, self.kept, strict=True) if kept]
         images = shape_var_images(_pairs(self.before, call)) if self.sizes else {}
-        return rebuild(call, args=(*args, *(PrimValue(images[var]) for var in self.sizes)))
+        return rebuild(call, args=(*args, *(rx.PrimValue(images[var]) for var in self.sizes)))
 
 
-def _completed(func: Function, kept: Sequence[bool]) -> tuple[list[Var], list[tir.Var]]:
+def _completed(func: rx.Function, kept: Sequence[bool]) -> tuple[list[rx.Var], list[tir.Var]]:
     """The kept parameters, and the shape variables that are used and that none of them defines."""
     params = [param for param, keep in zip(func.params, kept, strict=True) if keep]
     missing = set(free_symbolic_vars(rebuild(func, params=tuple(params))))
@@ -142,29 +109,29 @@ def _completed(func: Function, kept: Sequence[bool]) -> tuple[list[Var], list[ti
     return params, [var for var in reversed(defined) if var in missing]
 
 
-def _definable(param: Var) -> Sequence[tir.Var]:
+def _definable(param: rx.Var) -> Sequence[tir.Var]:
     return () if param.struct_info is None else definable_shape_vars(param.struct_info)
 
 
-def _is_size(param: Var) -> bool:
+def _is_size(param: rx.Var) -> bool:
     """Whether a parameter is the value of one shape variable."""
     sinfo = param.struct_info
-    return isinstance(sinfo, PrimStructInfo) and isinstance(sinfo.value, tir.Var)
+    return isinstance(sinfo, rx.PrimStructInfo) and isinstance(sinfo.value, tir.Var)
 
 
-def _parameter_for(var: tir.Var) -> Var:
-    return Var(f"param_{var.name}", PrimStructInfo(var.dtype, var))
+def _parameter_for(var: tir.Var) -> rx.Var:
+    return rx.Var(f"param_{var.name}", rx.PrimStructInfo(var.dtype, var))
 
 
-def _pairs(func: Function, call: Call) -> list[tuple[Var, Expr]]:
+def _pairs(func: rx.Function, call: rx.Call) -> list[tuple[rx.Var, rx.Expr]]:
     return list(zip(func.params, call.args, strict=True))
 
 
-def _fits(func: Function, param: Var, call: Call) -> bool:
+def _fits(func: rx.Function, param: rx.Var, call: rx.Call) -> bool:
     """Whether the argument of a parameter is known to fit it."""
-    sinfo: StructInfo = param.struct_info or ObjectStructInfo()
+    sinfo: rx.StructInfo = param.struct_info or rx.ObjectStructInfo()
     actual = call.args[func.params.index(param)].struct_info
-    if isinstance(sinfo, ObjectStructInfo):
+    if isinstance(sinfo, rx.ObjectStructInfo):
         return True
     images = shape_var_images(_pairs(func, call))
     if actual is None or not all(var in images for var in definable_shape_vars(sinfo)):

@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, may_fail
 from relaxpy.ir.relax.call_graph import call_graph, strongly_connected
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    Function,
-    GlobalVar,
-    If,
-    MatchCast,
-    Var,
-)
 from relaxpy.ir.relax.rewrite.arguments import fit_parameters
 from relaxpy.ir.relax.rewrite.inline import unproved_result
 
@@ -29,42 +19,42 @@ class ReturningCalls:
     """
 
     def __init__(self, mod: IRModule) -> None:
-        self._returning: dict[str | Var, Function] = {}
+        self._returning: dict[str | rx.Var, rx.Function] = {}
         graph = call_graph(mod)
         for group in strongly_connected(graph):
             is_recursive = len(group) > 1 or group[0] in graph[group[0]]
             for name in group:
                 func = mod.functions_by_name[name]
-                assert isinstance(func, Function)
+                assert isinstance(func, rx.Function)
                 if self._returns(func) and not is_recursive:
                     self._returning[name] = func
 
-    def may_fail(self, binding: Binding) -> bool:
+    def may_fail(self, binding: rx.Binding) -> bool:
         """Whether a pure binding may raise an error or not terminate."""
         value = binding.value
-        if isinstance(binding, MatchCast):
+        if isinstance(binding, rx.MatchCast):
             return cast_may_fail(binding)
-        if isinstance(value, If):
+        if isinstance(value, rx.If):
             one = self._blocks_may_fail(value.true_branch.blocks)
             return self._blocks_may_fail(value.false_branch.blocks) or one
-        if isinstance(value, Call) and isinstance(value.op, (GlobalVar, Var)):
-            name = value.op.name_hint if isinstance(value.op, GlobalVar) else value.op
+        if isinstance(value, rx.Call) and isinstance(value.op, (rx.GlobalVar, rx.Var)):
+            name = value.op.name_hint if isinstance(value.op, rx.GlobalVar) else value.op
             callee = self._returning.get(name)
             return callee is None or not fit_parameters(callee.params, value.args)
         return may_fail(binding)
 
-    def _returns(self, func: Function) -> bool:
+    def _returns(self, func: rx.Function) -> bool:
         """Whether calls of a function return; enters the local functions in it that do."""
         fails = self._blocks_may_fail(func.body.blocks)
         return func.is_pure and not fails and unproved_result(func) is None
 
-    def _blocks_may_fail(self, blocks: Iterable[BindingBlock]) -> bool:
+    def _blocks_may_fail(self, blocks: Iterable[rx.BindingBlock]) -> bool:
         result = False
         for block in blocks:
-            is_ordinary = not isinstance(block, DataflowBlock)
+            is_ordinary = not isinstance(block, rx.DataflowBlock)
             for binding in block.bindings:
                 value = binding.value
-                if isinstance(value, Function) and binding.var is not None:
+                if isinstance(value, rx.Function) and binding.var is not None:
                     if self._returns(value):
                         self._returning[binding.var] = value
                 elif self.may_fail(binding) and is_ordinary:

@@ -12,22 +12,9 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Function,
-    GlobalVar,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    is_call_of,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -38,42 +25,6 @@ class RewriteDataflowReshape(Pass):
     """Replaces calls of kernels that only reshape, inside dataflow blocks, by reshapes.
 
     Outputs of the blocks stay, so that they are new tensors.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @T.prim_func(private=True)
-            def flat(a: T.Buffer((2, 3), "float32"), b: T.Buffer((6,), "float32")):
-                for i in range(6):
-                    with T.block("b"):
-                        vi = T.axis.spatial(6, i)
-                        b[vi] = a[vi // 3, vi % 3]
-
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    y = R.call_tir(Before.flat, (x,), R.Tensor((6,), "float32"))
-                    z = R.exp(y)
-                    R.output(z)
-                return z
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def flat(a: T.Buffer((2, 3), "float32"), b: T.Buffer((6,), "float32")):
-                for i in range(6):
-                    with T.block("b"):
-                        vi = T.axis.spatial(6, i)
-                        b[vi] = a[vi // 3, vi % 3]
-
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                with R.dataflow():
-                    y = R.reshape(x, (6,))
-                    z = R.exp(y)
-                    R.output(z)
-                return z
-
     """
 
     @override
@@ -82,35 +33,35 @@ class RewriteDataflowReshape(Pass):
         functions = mod.functions_by_name
         kinds: dict[str, bool] = {}
         return normalize_module(
-            map_functions(mod, Function, lambda func: _Reshapes(functions, kinds).expr(func))
+            map_functions(mod, rx.Function, lambda func: _Reshapes(functions, kinds).expr(func))
         )
 
 
 class _Reshapes(BindingRewriter):
     """Rewrites bindings; `kinds` says which kernels are known to reshape or not to."""
 
-    def __init__(self, functions: Mapping[str, BaseFunc], kinds: dict[str, bool]) -> None:
+    def __init__(self, functions: Mapping[str, rx.BaseFunc], kinds: dict[str, bool]) -> None:
         super().__init__()
         self.functions, self.kinds = functions, kinds
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(block, DataflowBlock) or not isinstance(binding.var, DataflowVar):
+        if not isinstance(block, rx.DataflowBlock) or not isinstance(binding.var, rx.DataflowVar):
             return None
-        if not is_call_of(call, "relax.call_tir"):
+        if not rx.is_call_of(call, "relax.call_tir"):
             return None
         kernel, operands = call.args[:2]
-        if not isinstance(kernel, GlobalVar) or not isinstance(operands, Tuple):
+        if not isinstance(kernel, rx.GlobalVar) or not isinstance(operands, rx.Tuple):
             return None
         if not operands.fields or not self._reshapes(kernel.name_hint):
             return None
         source, result = operands.fields[0].struct_info, binding.var.struct_info
         if not _is_reshape(source, result):
             return None
-        assert isinstance(result, TensorStructInfo)
-        assert isinstance(result.shape, ShapeExpr)
-        return Call(Op.get("relax.reshape"), (operands.fields[0], result.shape), span=call.span)
+        assert isinstance(result, rx.TensorStructInfo)
+        assert isinstance(result.shape, rx.ShapeExpr)
+        return rx.Call(Op.get("relax.reshape"), (operands.fields[0], result.shape), span=call.span)
 
     def _reshapes(self, name: str) -> bool:
         if name not in self.kinds:
@@ -121,11 +72,12 @@ class _Reshapes(BindingRewriter):
 
 def _is_reshape(source: object, result: object) -> bool:
     """Whether two tensors are known to have the same datatype and equally many elements."""
-    if not isinstance(source, TensorStructInfo) or not isinstance(result, TensorStructInfo):
+    if not isinstance(source, rx.TensorStructInfo) or not isinstance(result, rx.TensorStructInfo):
         return False
     before, after = source.get_shape(), result.get_shape()
     if before is None or after is None or source.dtype.is_void or source.dtype != result.dtype:
         return False
     return (
-        isinstance(result.shape, ShapeExpr) and prove_equal(product(before), product(after)) is True
+        isinstance(result.shape, rx.ShapeExpr)
+        and prove_equal(product(before), product(after)) is True
     )

@@ -17,28 +17,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 
 @dataclass(frozen=True)
 class ToNonDataflow(Pass):
-    """Makes the bindings of dataflow blocks ordinary ones, whose order and errors then stay.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    z = R.add(y, y)
-                    R.output(z)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.exp(x)
-                z = R.add(y, y)
-                return z
-
-    """
+    """Makes the bindings of dataflow blocks ordinary ones, whose order and errors then stay."""
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

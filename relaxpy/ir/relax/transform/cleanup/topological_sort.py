@@ -38,34 +38,8 @@ class TopologicalSort(Pass):
     The search starts from the parameters and follows the uses of values, or starts from the results
     and follows operands. Where it has a choice, the present order decides.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    a = R.exp(x)
-                    b = R.log(x)
-                    c = R.add(x, a)
-                    d = R.add(b, c)
-                    R.output(d)
-                return d
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    a = R.exp(x)
-                    c = R.add(x, a)
-                    b = R.log(x)
-                    d = R.add(b, c)
-                    R.output(d)
-                return d
-
     Errors:
         MisuseError (also ValueError): there is no such order or direction.
-
     """
 
     order: Literal["depth-first", "breadth-first"] = "depth-first"

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, TransformError
+from relaxpy.ir.core.node import is_function
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -25,34 +26,16 @@ class UpdateParamStructInfo(Pass):
     A parameter for which it returns None stays. The struct info of bindings and results is derived
     from that of the parameters.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                y = R.exp(x)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((8,), "float16")) -> R.Tensor((8,), "float16"):
-                y = R.exp(x)
-                return y
-
-        UpdateParamStructInfo(lambda param: relax.TensorStructInfo((8,), "float16"))
-
     Errors:
         MisuseError: `sinfo_func` is not a function.
         TransformError: it returns something else.
         StructInfoError: the operands in a function no longer fit together.
-
     """
 
     sinfo_func: Callable[[Var], StructInfo | None]
 
     def __post_init__(self) -> None:
-        if not callable(self.sinfo_func):
+        if not is_function(self.sinfo_func):
             raise MisuseError(
                 f"sinfo_func is a function, found {self.sinfo_func!r:.60}", about=self.sinfo_func
             )

@@ -24,30 +24,8 @@ from relaxpy.ir.relax.rewrite.replace import replace_variables
 class UpdateVDevice(Pass):
     """Puts `new_vdevice` in place of the virtual device number `index` of the module.
 
-    Example:
-        @I.ir_module
-        class Before:
-            I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda")]})
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32", "cuda")):
-                y = R.exp(x)
-                return y
-
-        @I.ir_module
-        class After:
-            I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("metal")]})
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32", "metal")):
-                y = R.exp(x)
-                return y
-
-        UpdateVDevice(I.vdevice("metal"), 1)
-
     Errors:
         MisuseError: `new_vdevice` is not a VDevice, or the module has no device of that number.
-
     """
 
     new_vdevice: VDevice

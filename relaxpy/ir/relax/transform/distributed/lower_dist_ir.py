@@ -13,26 +13,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    ExternFunc,
-    Function,
-    SeqExpr,
-    ShapeExpr,
-    StructInfo,
-    TensorStructInfo,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -54,73 +36,48 @@ class LowerDistIR(Pass):
     The first worker has the inputs, as whole tensors, and sends them or their parts to the others.
     Kernels have to work on parts already, as after `LowerGlobalViewToLocalView`.
 
-    Example:
-        @I.ir_module
-        class Before:
-            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-            @R.function
-            def main(
-                x: R.DTensor((8, 4), "float32", "mesh[0]", "R"),
-                w: R.DTensor((4, 6), "float32", "mesh[0]", "S[1]"),
-            ):
-                y = R.matmul(x, w)
-                return y
-
-        @I.ir_module
-        class After:
-            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-            @R.function
-            def main(x: R.Tensor((8, 4), "float32"), w: R.Tensor((4, 6), "float32")):
-                x1 = R.ccl.broadcast_from_worker0(x)
-                w1 = R.ccl.scatter_from_worker0(w, num_workers=2, axis=1)
-                y = R.matmul(x1, w1)
-                return y
-
     Errors:
         TransformError: a mesh has several axes, a size is not divided by the number of devices, or
             an operator needs more than the parts that a device has.
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, Function, _lowered))
+        return normalize_module(map_functions(mod, rx.Function, _lowered))
 
 
-def _lowered(func: Function) -> Function:
+def _lowered(func: rx.Function) -> rx.Function:
     is_distributed = any(
-        isinstance(node, (Var, Constant)) and _mentions_dtensor(node.struct_info)
+        isinstance(node, (rx.Var, rx.Constant)) and _mentions_dtensor(node.struct_info)
         for node in (*func.params, *walk(func))
     )
     return _Lowering().lowered(func) if is_distributed else func
 
 
-def _mentions_dtensor(sinfo: StructInfo | None) -> bool:
-    if isinstance(sinfo, TupleStructInfo):
+def _mentions_dtensor(sinfo: rx.StructInfo | None) -> bool:
+    if isinstance(sinfo, rx.TupleStructInfo):
         return any(map(_mentions_dtensor, sinfo.fields))
     return isinstance(sinfo, DTensorStructInfo)
 
 
-def _whole(sinfo: StructInfo) -> StructInfo:
-    if isinstance(sinfo, TupleStructInfo):
-        return TupleStructInfo(tuple(map(_whole, sinfo.fields)))
+def _whole(sinfo: rx.StructInfo) -> rx.StructInfo:
+    if isinstance(sinfo, rx.TupleStructInfo):
+        return rx.TupleStructInfo(tuple(map(_whole, sinfo.fields)))
     return sinfo.tensor_sinfo if isinstance(sinfo, DTensorStructInfo) else sinfo
 
 
-def _part(sinfo: StructInfo, call: Expr) -> StructInfo:
+def _part(sinfo: rx.StructInfo, call: rx.Expr) -> rx.StructInfo:
     """What a device has of a value."""
-    if isinstance(sinfo, TupleStructInfo):
-        return TupleStructInfo(tuple(_part(field, call) for field in sinfo.fields))
+    if isinstance(sinfo, rx.TupleStructInfo):
+        return rx.TupleStructInfo(tuple(_part(field, call) for field in sinfo.fields))
     if not isinstance(sinfo, DTensorStructInfo):
         return sinfo
     dims = _dims_of_part(sinfo, call)
-    return TensorStructInfo(ShapeExpr(tuple(dims)), sinfo.dtype, sinfo.tensor_sinfo.vdevice)
+    return rx.TensorStructInfo(rx.ShapeExpr(tuple(dims)), sinfo.dtype, sinfo.tensor_sinfo.vdevice)
 
 
-def _dims_of_part(sinfo: DTensorStructInfo, about: Expr) -> Sequence[PrimExpr]:
+def _dims_of_part(sinfo: DTensorStructInfo, about: rx.Expr) -> Sequence[PrimExpr]:
     dims = sinfo.tensor_sinfo.get_shape()
     if dims is None:
         raise TransformError(
@@ -146,12 +103,12 @@ class _Lowering(BindingRewriter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._fields: dict[tuple[Expr, int], Var] = {}
+        self._fields: dict[tuple[rx.Expr, int], rx.Var] = {}
         """What replaces fields of parameters."""
-        self._wholes: dict[Var, StructInfo] = {}
+        self._wholes: dict[rx.Var, rx.StructInfo] = {}
         """What variables of the new program are parts of."""
 
-    def lowered(self, func: Function) -> Function:
+    def lowered(self, func: rx.Function) -> rx.Function:
         """The function of one device."""
         params = [
             replace(p, struct_info=_whole(p.struct_info))
@@ -160,48 +117,52 @@ class _Lowering(BindingRewriter):
             for p in func.params
         ]
         blocks = func.body.blocks
-        kind = DataflowBlock if blocks and isinstance(blocks[0], DataflowBlock) else BindingBlock
-        received: list[Binding] = []
+        kind = (
+            rx.DataflowBlock
+            if blocks and isinstance(blocks[0], rx.DataflowBlock)
+            else rx.BindingBlock
+        )
+        received: list[rx.Binding] = []
         for old, new in zip(func.params, params, strict=True):
             if old is new:
                 continue
             self._images[old] = new
             if isinstance(old.struct_info, DTensorStructInfo):
                 self._images[old] = _received(new, old.struct_info, kind, received)
-            elif isinstance(old.struct_info, TupleStructInfo):
+            elif isinstance(old.struct_info, rx.TupleStructInfo):
                 for index, field in enumerate(old.struct_info.fields):
                     if isinstance(field, DTensorStructInfo):
-                        item = _bound(TupleGetItem(new, index, span=new.span), kind, received)
+                        item = _bound(rx.TupleGetItem(new, index, span=new.span), kind, received)
                         self._fields[new, index] = _received(item, field, kind, received)
         for node in walk(func.body):
-            if isinstance(node, VarBinding) and node.var.struct_info is not None:
+            if isinstance(node, rx.VarBinding) and node.var.struct_info is not None:
                 self._enter(node.var, node.value, node.var.struct_info)
-        body = self.sequence(SeqExpr(func.body.blocks, func.body.body, span=func.body.span))
-        body = SeqExpr((kind(tuple(received)), *body.blocks), body.body, span=body.span)
+        body = self.sequence(rx.SeqExpr(func.body.blocks, func.body.body, span=func.body.span))
+        body = rx.SeqExpr((kind(tuple(received)), *body.blocks), body.body, span=body.span)
         return rebuild(func, params=tuple(params), body=body, ret_struct_info=None)
 
-    def _enter(self, var: Var, value: Expr, whole: StructInfo) -> None:
+    def _enter(self, var: rx.Var, value: rx.Expr, whole: rx.StructInfo) -> None:
         """Note what a variable becomes that is bound to distributed tensors."""
         if _mentions_dtensor(whole):
-            if isinstance(value, Call):
+            if isinstance(value, rx.Call):
                 _check_needs_parts_only(value, whole)
             self._images[var] = part = replace(var, struct_info=_part(whole, value))
             self._wholes[part] = whole
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         value, var = binding.value, binding.var
-        if isinstance(value, TupleGetItem):
+        if isinstance(value, rx.TupleGetItem):
             return self._fields.get((value.tuple_value, value.index))
         whole = None if var is None else self._wholes.get(var)
-        if not isinstance(value, Call):
+        if not isinstance(value, rx.Call):
             return None
-        is_packed = isinstance(value.op, ExternFunc)
+        is_packed = isinstance(value.op, rx.ExternFunc)
         if whole is None and not is_packed:
             return None
         args = tuple(
-            Constant(arg.data, _whole(arg.struct_info))
-            if isinstance(arg, Constant) and isinstance(arg.struct_info, DTensorStructInfo)
+            rx.Constant(arg.data, _whole(arg.struct_info))
+            if isinstance(arg, rx.Constant) and isinstance(arg.struct_info, DTensorStructInfo)
             else arg
             for arg in value.args
         )
@@ -211,7 +172,7 @@ class _Lowering(BindingRewriter):
         return None if result is binding.value else replace(binding, value=result)
 
 
-def _check_needs_parts_only(call: Call, result: StructInfo) -> None:
+def _check_needs_parts_only(call: rx.Call, result: rx.StructInfo) -> None:
     """Errors: TransformError if devices compute partial results, which nothing combines."""
     rule = call.op.record.sharding if isinstance(call.op, Op) else None
     if rule is None or not isinstance(result, DTensorStructInfo):
@@ -233,18 +194,18 @@ def _check_needs_parts_only(call: Call, result: StructInfo) -> None:
                 )
 
 
-def _packed_for_one_device(call: Call, result: StructInfo | None) -> Call:
+def _packed_for_one_device(call: rx.Call, result: rx.StructInfo | None) -> rx.Call:
     """The call of a packed function that takes and returns the parts of a device."""
-    assert isinstance(call.op, ExternFunc)
+    assert isinstance(call.op, rx.ExternFunc)
     symbol, args = call.op.global_symbol, call.args
     name = next((old for old, new in OF_PARTS.items() if new == symbol), symbol)
     if name != symbol and isinstance(result, DTensorStructInfo):
-        args = (*args[:-1], ShapeExpr(tuple(_dims_of_part(result, call))))
+        args = (*args[:-1], rx.ShapeExpr(tuple(_dims_of_part(result, call))))
     sinfos = tuple(_part(sinfo, call) for sinfo in call.sinfo_args)
-    return Call(ExternFunc(name), args, call.attrs, sinfos, span=call.span)
+    return rx.Call(rx.ExternFunc(name), args, call.attrs, sinfos, span=call.span)
 
 
-def _for_one_device(call: Call, result: StructInfo | None) -> Call:
+def _for_one_device(call: rx.Call, result: rx.StructInfo | None) -> rx.Call:
     """The call on the parts of a device."""
     if not isinstance(call.op, Op):
         return call
@@ -257,7 +218,7 @@ def _for_one_device(call: Call, result: StructInfo | None) -> Call:
             about=call,
         )
     if name == "relax.dist.call_tir_local_view":
-        return Call(
+        return rx.Call(
             Op.get("relax.call_tir"),
             call.args,
             call.attrs,
@@ -265,21 +226,21 @@ def _for_one_device(call: Call, result: StructInfo | None) -> Call:
             span=call.span,
         )
     if name == "relax.reshape" and isinstance(result, DTensorStructInfo):
-        shape = ShapeExpr(tuple(_dims_of_part(result, call)))
+        shape = rx.ShapeExpr(tuple(_dims_of_part(result, call)))
         return rebuild(call, args=(call.args[0], shape))
     return call
 
 
-def _bound(value: Expr, kind: type[BindingBlock], received: list[Binding]) -> Var:
+def _bound(value: rx.Expr, kind: type[rx.BindingBlock], received: list[rx.Binding]) -> rx.Var:
     """The variable of a new binding."""
-    var = (DataflowVar if kind is DataflowBlock else Var)("gv", None)
-    received.append(VarBinding(var, value, value.span))
+    var = (rx.DataflowVar if kind is rx.DataflowBlock else rx.Var)("gv", None)
+    received.append(rx.VarBinding(var, value, value.span))
     return var
 
 
 def _received(
-    whole: Var, sinfo: DTensorStructInfo, kind: type[BindingBlock], received: list[Binding]
-) -> Var:
+    whole: rx.Var, sinfo: DTensorStructInfo, kind: type[rx.BindingBlock], received: list[rx.Binding]
+) -> rx.Var:
     """What a device gets of a tensor that the first worker has."""
     if len(sinfo.device_mesh.shape) != 1:
         raise TransformError(

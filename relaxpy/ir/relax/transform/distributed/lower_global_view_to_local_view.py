@@ -11,23 +11,9 @@ from relaxpy.errors import RelaxpyError, TransformError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    GlobalVar,
-    StructInfo,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -43,72 +29,9 @@ class LowerGlobalViewToLocalView(Pass):
     Such a kernel has smaller loops and buffers; the other one stays in the module. Where the axis
     is split along which it reduces, `R.ccl.allreduce` combines the partial results.
 
-    Example:
-        @I.ir_module
-        class Before:
-            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-            @T.prim_func(private=True)
-            def row_sum(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
-                T.func_attr({"tir.noalias": True})
-                for i, k in T.grid(4, 8):
-                    with T.block("row_sum"):
-                        vi, vk = T.axis.remap("SR", [i, k])
-                        T.reads(A[vi, vk])
-                        T.writes(B[vi])
-                        with T.init():
-                            B[vi] = T.float32(0)
-                        B[vi] = B[vi] + A[vi, vk]
-
-            @R.function
-            def main(x: R.DTensor((4, 8), "float32", "mesh[0]", "S[1]")):
-                cls = Before
-                y = R.dist.call_tir(
-                    cls.row_sum, (x,), out_sinfo=R.DTensor((4,), "float32", "mesh[0]", "R")
-                )
-                return y
-
-        @I.ir_module
-        class After:
-            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-            @T.prim_func(private=True)
-            def row_sum(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
-                T.func_attr({"tir.noalias": True})
-                for i, k in T.grid(4, 8):
-                    with T.block("row_sum"):
-                        vi, vk = T.axis.remap("SR", [i, k])
-                        T.reads(A[vi, vk])
-                        T.writes(B[vi])
-                        with T.init():
-                            B[vi] = T.float32(0)
-                        B[vi] = B[vi] + A[vi, vk]
-
-            @T.prim_func(private=True)
-            def row_sum1(A: T.Buffer((4, 4), "float32"), B: T.Buffer((4,), "float32")):
-                T.func_attr({"tir.noalias": True})
-                for i, k in T.grid(4, 4):
-                    with T.block("row_sum"):
-                        vi, vk = T.axis.remap("SR", [i, k])
-                        T.reads(A[vi, vk])
-                        T.writes(B[vi])
-                        with T.init():
-                            B[vi] = T.float32(0)
-                        B[vi] = B[vi] + A[vi, vk]
-
-            @R.function
-            def main(x: R.DTensor((4, 8), "float32", "mesh[0]", "S[1]")):
-                cls = After
-                gv = R.dist.call_tir_local_view(
-                    cls.row_sum1, (x,), out_sinfo=R.DTensor((4,), "float32", "mesh[0]", "R")
-                )
-                y = R.ccl.allreduce(gv, op_type="sum", in_group=False)
-                return y
-
     Errors:
         TransformError: a kernel cannot work on such parts, or the devices of only one of several
             axes of a mesh would combine results.
-
     """
 
     @override
@@ -128,7 +51,7 @@ class _Lowering(BindingRewriter):
         changed = {
             var: new
             for var, func in self.mod.items()
-            if isinstance(func, Function) and (new := self.expr(func)) is not func
+            if isinstance(func, rx.Function) and (new := self.expr(func)) is not func
         }
         if not changed:
             return self.mod
@@ -138,17 +61,21 @@ class _Lowering(BindingRewriter):
         return normalize_module(result)
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call, var = binding.value, binding.var
-        if not is_call_of(call, "relax.call_tir") or var is None or not _fields(call.sinfo_args[0]):
+        if (
+            not rx.is_call_of(call, "relax.call_tir")
+            or var is None
+            or not _fields(call.sinfo_args[0])
+        ):
             return None
         try:
-            return self._lowered(call, var, isinstance(block, DataflowBlock))
+            return self._lowered(call, var, isinstance(block, rx.DataflowBlock))
         except RelaxpyError as error:
             error.located(call.span)
             raise
 
-    def _lowered(self, call: Call, var: Var, dataflow: bool) -> Rewritten:
+    def _lowered(self, call: rx.Call, var: rx.Var, dataflow: bool) -> Rewritten:
         found = kernel_of(call, self.mod)
         if found is None:
             raise TransformError(f"{call.args[0]} is not a kernel of the module", about=call)
@@ -158,9 +85,9 @@ class _Lowering(BindingRewriter):
         partial = groups.reductions(split)
         callee = call.args[0]
         if split:
-            assert isinstance(callee, GlobalVar)
+            assert isinstance(callee, rx.GlobalVar)
             callee = self.builder.add_func(groups.split(split), callee.name_hint)
-        local = Call(
+        local = rx.Call(
             Op.get("relax.dist.call_tir_local_view"),
             (callee, *call.args[1:]),
             call.attrs,
@@ -168,31 +95,31 @@ class _Lowering(BindingRewriter):
             span=call.span,
         )
         if not partial:
-            return VarBinding(var, local, call.span)
-        if len(partial) > 1 or isinstance(call.sinfo_args[0], TupleStructInfo):
+            return rx.VarBinding(var, local, call.span)
+        if len(partial) > 1 or isinstance(call.sinfo_args[0], rx.TupleStructInfo):
             raise TransformError("a kernel with several results reduces along a split axis")
         _check_all_devices(call.sinfo_args[0])
-        parts = (DataflowVar if dataflow else Var)("gv", call.sinfo_args[0])
+        parts = (rx.DataflowVar if dataflow else rx.Var)("gv", call.sinfo_args[0])
         total = R.ccl.allreduce(parts, partial[0][1], in_group=False)
         total = replace(total, span=call.span)
-        return [VarBinding(parts, local, call.span), VarBinding(var, total, call.span)]
+        return [rx.VarBinding(parts, local, call.span), rx.VarBinding(var, total, call.span)]
 
 
-def _fields(sinfo: StructInfo) -> list[DTensorStructInfo]:
+def _fields(sinfo: rx.StructInfo) -> list[DTensorStructInfo]:
     """The distributed tensors of a result, none if it is a result of one device."""
-    fields = sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,)
+    fields = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
     return [field for field in fields if isinstance(field, DTensorStructInfo)]
 
 
-def _placed(call: Call, buffers: Sequence[Buffer]) -> list[tuple[Buffer, StructInfo | None]]:
+def _placed(call: rx.Call, buffers: Sequence[Buffer]) -> list[tuple[Buffer, rx.StructInfo | None]]:
     """The buffers of a kernel, with the struct info of what a call passes for them."""
-    inputs: Sequence[Expr] = kernel_inputs(call)
+    inputs: Sequence[rx.Expr] = kernel_inputs(call)
     sinfos = [*(arg.struct_info for arg in inputs), *_fields(call.sinfo_args[0])]
     return list(zip(buffers, sinfos, strict=False))
 
 
 def _split(
-    groups: AxisGroups, placed: Sequence[tuple[Buffer, StructInfo | None]]
+    groups: AxisGroups, placed: Sequence[tuple[Buffer, rx.StructInfo | None]]
 ) -> dict[Axis, int]:
     """The groups of axes that are split, with the number of parts.
 
@@ -225,7 +152,7 @@ def _split(
     return counts
 
 
-def _split_axes(sinfo: StructInfo | None) -> dict[int, tuple[tuple[int, int], ...]]:
+def _split_axes(sinfo: rx.StructInfo | None) -> dict[int, tuple[tuple[int, int], ...]]:
     """The axes of a tensor that are split, each with axes of the mesh and their sizes."""
     axes: dict[int, tuple[tuple[int, int], ...]] = {}
     if isinstance(sinfo, DTensorStructInfo):
@@ -235,7 +162,7 @@ def _split_axes(sinfo: StructInfo | None) -> dict[int, tuple[tuple[int, int], ..
     return axes
 
 
-def _check_all_devices(sinfo: StructInfo) -> None:
+def _check_all_devices(sinfo: rx.StructInfo) -> None:
     """Errors: TransformError if the devices along one of several axes would combine results."""
     assert isinstance(sinfo, DTensorStructInfo)
     if sum(size > 1 for size in sinfo.device_mesh.shape) > 1:

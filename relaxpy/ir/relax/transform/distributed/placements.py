@@ -10,20 +10,7 @@ from relaxpy.ir.core.groups import Groups
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-    is_call_of,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import (
     DeviceMesh,
     DTensorStructInfo,
@@ -35,10 +22,10 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
-Field: TypeAlias = tuple[Var, int]
+Field: TypeAlias = tuple[rx.Var, int]
 """A tensor that a variable is, or has as a field of a tuple."""
 
-Axis: TypeAlias = tuple[Var, int, int]
+Axis: TypeAlias = tuple[rx.Var, int, int]
 """An axis of such a tensor."""
 
 OF_PARTS: Final = {
@@ -60,13 +47,13 @@ class Placements:
         TransformError: two annotations contradict each other.
     """
 
-    def __init__(self, func: Function, mod: IRModule) -> None:
+    def __init__(self, func: rx.Function, mod: IRModule) -> None:
         self._mod = mod
         self._axes: Groups[Axis] = Groups()
         self._tensors: Groups[Field] = Groups()
         self._split: dict[Axis, int | None] = {}
         self._meshes: dict[Field, DeviceMesh] = {}
-        bindings = [node for node in walk(func.body) if isinstance(node, VarBinding)]
+        bindings = [node for node in walk(func.body) if isinstance(node, rx.VarBinding)]
         self.annotations = [b for b in bindings if is_annotation(b.value)]
         if not self.annotations:
             return
@@ -76,7 +63,7 @@ class Placements:
         for binding in self.annotations:
             self._annotate(binding)
 
-    def sinfo(self, var: Var) -> StructInfo | None:
+    def sinfo(self, var: rx.Var) -> rx.StructInfo | None:
         """The struct info of a variable with distributed tensors in place of its tensors.
 
         Errors:
@@ -84,19 +71,19 @@ class Placements:
                 along one axis of the mesh.
         """
         sinfo = var.struct_info
-        if isinstance(sinfo, TupleStructInfo):
+        if isinstance(sinfo, rx.TupleStructInfo):
             fields = [
-                self._placed(var, index, field) if isinstance(field, TensorStructInfo) else field
+                self._placed(var, index, field) if isinstance(field, rx.TensorStructInfo) else field
                 for index, field in enumerate(sinfo.fields)
             ]
-            return TupleStructInfo(tuple(fields))
-        return self._placed(var, 0, sinfo) if isinstance(sinfo, TensorStructInfo) else sinfo
+            return rx.TupleStructInfo(tuple(fields))
+        return self._placed(var, 0, sinfo) if isinstance(sinfo, rx.TensorStructInfo) else sinfo
 
-    def mesh(self, var: Var) -> DeviceMesh | None:
+    def mesh(self, var: rx.Var) -> DeviceMesh | None:
         """The mesh on which a tensor is, or the first one of a tuple."""
         return self._meshes.get(self._tensors.find((var, 0)))
 
-    def _placed(self, var: Var, index: int, sinfo: TensorStructInfo) -> DTensorStructInfo:
+    def _placed(self, var: rx.Var, index: int, sinfo: rx.TensorStructInfo) -> DTensorStructInfo:
         mesh = self._meshes.get(self._tensors.find((var, index)))
         if mesh is None:
             raise TransformError(
@@ -125,18 +112,18 @@ class Placements:
 
     # --- what is computed from what
 
-    def _join(self, var: Var, value: Expr) -> None:
+    def _join(self, var: rx.Var, value: rx.Expr) -> None:
         match value:
-            case Var():
+            case rx.Var():
                 for index in range(_count(var.struct_info)):
                     self._same((var, index), (value, index), var.struct_info)
-            case TupleGetItem(tuple_value=Var() as source, index=index):
+            case rx.TupleGetItem(tuple_value=rx.Var() as source, index=index):
                 self._same((var, 0), (source, index), var.struct_info)
-            case Tuple(fields=fields):
+            case rx.Tuple(fields=fields):
                 for index, field in enumerate(fields):
-                    if isinstance(field, Var):
+                    if isinstance(field, rx.Var):
                         self._same((var, index), (field, 0), field.struct_info)
-            case Call(op=Op() as op):
+            case rx.Call(op=Op() as op):
                 args = _tensors(value)
                 for index in range(_count(var.struct_info)):
                     for arg in args:
@@ -148,16 +135,16 @@ class Placements:
             case _:
                 pass
 
-    def _same(self, field: Field, other: Field, sinfo: StructInfo | None) -> None:
+    def _same(self, field: Field, other: Field, sinfo: rx.StructInfo | None) -> None:
         self._tensors.join(other, field)
-        if isinstance(sinfo, TupleStructInfo):
+        if isinstance(sinfo, rx.TupleStructInfo):
             sinfo = sinfo.fields[field[1]]
-        for axis in range(max(sinfo.ndim, 0) if isinstance(sinfo, TensorStructInfo) else 0):
+        for axis in range(max(sinfo.ndim, 0) if isinstance(sinfo, rx.TensorStructInfo) else 0):
             self._axes.join((*other, axis), (*field, axis))
 
-    def _join_operator(self, var: Var, call: Call, op: Op) -> None:
+    def _join_operator(self, var: rx.Var, call: rx.Call, op: Op) -> None:
         result, rule = var.struct_info, op.record.sharding
-        if not isinstance(result, TensorStructInfo) or rule is None:
+        if not isinstance(result, rx.TensorStructInfo) or rule is None:
             return
         sinfos = [arg.struct_info for arg in call.args]
         if any(sinfo is None for sinfo in sinfos):
@@ -166,7 +153,7 @@ class Placements:
         labels_of = rule(call, [s for s in sinfos if s is not None], result)
         for arg, labels in zip(call.args, labels_of, strict=False):
             sinfo = arg.struct_info
-            if not isinstance(arg, Var) or not isinstance(sinfo, TensorStructInfo):
+            if not isinstance(arg, rx.Var) or not isinstance(sinfo, rx.TensorStructInfo):
                 continue
             for axis, label in zip(range(max(sinfo.ndim, 0)), labels, strict=False):
                 if label is not None and label >= 0:
@@ -174,14 +161,14 @@ class Placements:
                 elif label is not None:
                     self._axes.join(contracted.setdefault(label, (arg, 0, axis)), (arg, 0, axis))
 
-    def _join_kernel(self, var: Var, call: Call) -> None:
+    def _join_kernel(self, var: rx.Var, call: rx.Call) -> None:
         found = kernel_of(call, self._mod)
         if found is None:
             return
         groups, buffers = found
         first: dict[object, Axis] = {}
         fields: list[tuple[Field | None, Buffer]] = [
-            ((arg, 0) if isinstance(arg, Var) else None, buffer)
+            ((arg, 0) if isinstance(arg, rx.Var) else None, buffer)
             for arg, buffer in zip(kernel_inputs(call), buffers, strict=False)
         ]
         outputs = buffers[len(fields) :]
@@ -195,9 +182,9 @@ class Placements:
 
     # --- annotations
 
-    def _annotate(self, binding: VarBinding) -> None:
+    def _annotate(self, binding: rx.VarBinding) -> None:
         call, var = binding.value, binding.var
-        assert isinstance(call, Call)
+        assert isinstance(call, rx.Call)
         mesh, placement = call.attrs["device_mesh"], call.attrs["placement"]
         assert isinstance(mesh, DeviceMesh)
         assert isinstance(placement, Placement)
@@ -213,14 +200,14 @@ class Placements:
                 raise _contradiction(binding)
             self._split[group] = along.get(axis, self._split.get(group))
         source = call.args[0]
-        if isinstance(source, Var):
+        if isinstance(source, rx.Var):
             tensor = self._tensors.find((source, 0))
             if self._meshes.setdefault(tensor, mesh) == mesh:
                 for axis, k in along.items():
                     self._split.setdefault(self._axes.find((source, 0, axis)), k)
 
 
-def _contradiction(binding: VarBinding) -> TransformError:
+def _contradiction(binding: rx.VarBinding) -> TransformError:
     return TransformError(
         "PropagateSharding: the annotation contradicts another one",
         span=binding.value.span,
@@ -228,36 +215,38 @@ def _contradiction(binding: VarBinding) -> TransformError:
     )
 
 
-def is_annotation(value: Expr) -> bool:
+def is_annotation(value: rx.Expr) -> bool:
     """Whether a value is a call of `R.dist.annotate_sharding`."""
-    return is_call_of(value, "relax.dist.annotate_sharding")
+    return rx.is_call_of(value, "relax.dist.annotate_sharding")
 
 
-def _count(sinfo: StructInfo | None) -> int:
+def _count(sinfo: rx.StructInfo | None) -> int:
     """How many tensors a variable is, or has as fields."""
-    return len(sinfo.fields) if isinstance(sinfo, TupleStructInfo) else 1
+    return len(sinfo.fields) if isinstance(sinfo, rx.TupleStructInfo) else 1
 
 
-def _tensors(call: Call) -> Iterator[Var] | Sequence[Var]:
+def _tensors(call: rx.Call) -> Iterator[rx.Var] | Sequence[rx.Var]:
     """The variables among the operands of a call, also in tuples, that are tensors."""
-    operands = [f for arg in call.args for f in (arg.fields if isinstance(arg, Tuple) else (arg,))]
+    operands = [
+        f for arg in call.args for f in (arg.fields if isinstance(arg, rx.Tuple) else (arg,))
+    ]
     return [
         arg
         for arg in operands
-        if isinstance(arg, Var) and isinstance(arg.struct_info, TensorStructInfo)
+        if isinstance(arg, rx.Var) and isinstance(arg.struct_info, rx.TensorStructInfo)
     ]
 
 
-def kernel_inputs(call: Call) -> tuple[Expr, ...]:
+def kernel_inputs(call: rx.Call) -> tuple[rx.Expr, ...]:
     """The inputs of a call of a kernel."""
     inputs = call.args[1]
-    return inputs.fields if isinstance(inputs, Tuple) else (inputs,)
+    return inputs.fields if isinstance(inputs, rx.Tuple) else (inputs,)
 
 
-def kernel_of(call: Call, mod: IRModule) -> tuple[AxisGroups, list[Buffer]] | None:
+def kernel_of(call: rx.Call, mod: IRModule) -> tuple[AxisGroups, list[Buffer]] | None:
     """The axes of the kernel that a call names, and the buffers of its inputs and outputs."""
     callee = call.args[0]
-    func = mod.find_function(callee.name_hint) if isinstance(callee, GlobalVar) else None
+    func = mod.find_function(callee.name_hint) if isinstance(callee, rx.GlobalVar) else None
     if not isinstance(func, PrimFunc):
         return None
     buffers = [func.buffer_map[p] for p in func.params if p in func.buffer_map]

@@ -9,22 +9,8 @@ from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    Expr,
-    ExternFunc,
-    Function,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.nodes.distributed import (
     DeviceMesh,
     DTensorStructInfo,
@@ -50,51 +36,20 @@ class PropagateSharding(Pass):
     Packed functions return what is declared, distributed; those of `nn.KVCache` become those of a
     cache of which each device has a part, `vm.builtin.distributed.attention_kv_cache_…`.
 
-    Example:
-        @I.ir_module
-        class Before:
-            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-            @R.function
-            def main(
-                x: R.Tensor((8, 4), "float32"),
-                w: R.Tensor((4, 6), "float32"),
-                v: R.Tensor((6, 4), "float32"),
-            ):
-                a = R.matmul(x, w)
-                b = R.dist.annotate_sharding(a, "mesh[0]", "S[1]")
-                c = R.matmul(b, v)
-                return c
-
-        @I.ir_module
-        class After:
-            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-            @R.function
-            def main(
-                x: R.DTensor((8, 4), "float32", "mesh[0]", "R"),
-                w: R.DTensor((4, 6), "float32", "mesh[0]", "S[1]"),
-                v: R.DTensor((6, 4), "float32", "mesh[0]", "S[0]"),
-            ):
-                a = R.matmul(x, w)
-                c = R.matmul(a, v)
-                return c
-
     Errors:
         TransformError: annotations contradict each other, or nothing says where a tensor is.
         StructInfoError: an operator does not take tensors that are split so.
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
 
-        def distributed(func: Function) -> Function:
+        def distributed(func: rx.Function) -> rx.Function:
             placements = Placements(func, mod)
             return _Distributing(placements).distributed(func) if placements.annotations else func
 
-        return normalize_module(map_functions(mod, Function, distributed))
+        return normalize_module(map_functions(mod, rx.Function, distributed))
 
 
 class _Distributing(BindingRewriter):
@@ -103,11 +58,11 @@ class _Distributing(BindingRewriter):
     def __init__(self, placements: Placements) -> None:
         super().__init__()
         self.placements = placements
-        self._before: dict[Var, Var] = {}
+        self._before: dict[rx.Var, rx.Var] = {}
 
-    def distributed(self, func: Function) -> Function:
+    def distributed(self, func: rx.Function) -> rx.Function:
         """The function on distributed tensors."""
-        bound = [node.var for node in walk(func.body) if isinstance(node, VarBinding)]
+        bound = [node.var for node in walk(func.body) if isinstance(node, rx.VarBinding)]
         for var in (*func.params, *bound):
             sinfo = self.placements.sinfo(var)
             if sinfo != var.struct_info:
@@ -118,9 +73,9 @@ class _Distributing(BindingRewriter):
         return rebuild(func, params=params, body=body, ret_struct_info=None)
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call, var = binding.value, binding.var
-        if not isinstance(call, Call) or var is None:
+        if not isinstance(call, rx.Call) or var is None:
             return None
         if is_annotation(call):
             return _changed(call, var)
@@ -130,26 +85,28 @@ class _Distributing(BindingRewriter):
             return None if call is binding.value else replace(binding, value=call)
         args = tuple(_with_constants(arg, mesh) for arg in call.args)
         if call.sinfo_args and var.struct_info is not None:
-            declared: tuple[StructInfo, ...] = (var.struct_info,)
+            declared: tuple[rx.StructInfo, ...] = (var.struct_info,)
             if len(call.sinfo_args) > 1:
-                assert isinstance(var.struct_info, TupleStructInfo)
+                assert isinstance(var.struct_info, rx.TupleStructInfo)
                 declared = var.struct_info.fields
-            return replace(binding, value=Call(call.op, args, call.attrs, declared, span=call.span))
+            return replace(
+                binding, value=rx.Call(call.op, args, call.attrs, declared, span=call.span)
+            )
         if all(new is old for new, old in zip(args, call.args, strict=True)):
             return None
         return replace(binding, value=rebuild(call, args=args))
 
 
-def _distributed_builtin(call: Call, var: Var) -> Call:
+def _distributed_builtin(call: rx.Call, var: rx.Var) -> rx.Call:
     """The call of a cache of which devices have parts, if it takes or returns such rows."""
-    symbol = call.op.global_symbol if isinstance(call.op, ExternFunc) else ""
+    symbol = call.op.global_symbol if isinstance(call.op, rx.ExternFunc) else ""
     sinfos = (var.struct_info, *(arg.struct_info for arg in call.args))
     if symbol not in OF_PARTS or not any(isinstance(s, DTensorStructInfo) for s in sinfos):
         return call
-    return rebuild(call, op=ExternFunc(OF_PARTS[symbol]))
+    return rebuild(call, op=rx.ExternFunc(OF_PARTS[symbol]))
 
 
-def _changed(annotation: Call, var: Var) -> Expr:
+def _changed(annotation: rx.Call, var: rx.Var) -> rx.Expr:
     """The annotated tensor, distributed as the struct info of `var` says."""
     source = annotation.args[0]
     before, after = source.struct_info, var.struct_info
@@ -161,13 +118,13 @@ def _changed(annotation: Call, var: Var) -> Expr:
     return replace(call, span=annotation.span)  # type: ignore[no-any-return]
 
 
-def _with_constants(arg: Expr, mesh: DeviceMesh) -> Expr:
+def _with_constants(arg: rx.Expr, mesh: DeviceMesh) -> rx.Expr:
     """An operand in which every device has the constants."""
-    if isinstance(arg, Tuple):
+    if isinstance(arg, rx.Tuple):
         fields = tuple(_with_constants(field, mesh) for field in arg.fields)
         same = all(new is old for new, old in zip(fields, arg.fields, strict=True))
         return arg if same else rebuild(arg, fields=fields)
-    if not isinstance(arg, Constant) or not isinstance(arg.struct_info, TensorStructInfo):
+    if not isinstance(arg, rx.Constant) or not isinstance(arg.struct_info, rx.TensorStructInfo):
         return arg
     placement = Placement((PlacementSpec.replica(),) * len(mesh.shape))
-    return Constant(arg.data, DTensorStructInfo(arg.struct_info, mesh, placement))
+    return rx.Constant(arg.data, DTensorStructInfo(arg.struct_info, mesh, placement))

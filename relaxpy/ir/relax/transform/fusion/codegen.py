@@ -9,29 +9,19 @@ from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Binding,
-    BindingBlock,
-    Call,
-    Function,
-    GlobalVar,
-    SeqExpr,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 
 
-def codegen_name(func: BaseFunc | None) -> str | None:
+def codegen_name(func: rx.BaseFunc | None) -> str | None:
     """The back end of a composite function: the name of its pattern up to the first dot.
 
     Errors:
         TransformError: the name has no dot.
     """
-    name = func.attrs.get("Composite") if isinstance(func, Function) else None
+    name = func.attrs.get("Composite") if isinstance(func, rx.Function) else None
     if not isinstance(name, str):
         return None
     backend, dot, _ = name.partition(".")
@@ -43,7 +33,7 @@ def codegen_name(func: BaseFunc | None) -> str | None:
     return backend
 
 
-def without_primitive(func: Function) -> Function:
+def without_primitive(func: rx.Function) -> rx.Function:
     """The function without the attribute by which FuseTIR knows it."""
     attrs = {key: value for key, value in func.attrs.items() if key != "Primitive"}
     return rebuild(func, attrs=attrs)
@@ -53,7 +43,7 @@ def annotated_for_codegen(mod: IRModule) -> IRModule:
     """The module with a function for its back end around each composite function that is called."""
     wrappers = _Wrappers(mod)
     for var, func in mod.items():
-        if isinstance(func, Function) and not {"Composite", "Codegen"} & func.attrs.keys():
+        if isinstance(func, rx.Function) and not {"Composite", "Codegen"} & func.attrs.keys():
             after = _Redirect(wrappers).expr(func)
             if after is not func:
                 wrappers.result[var] = after
@@ -65,29 +55,29 @@ class _Wrappers:
 
     def __init__(self, mod: IRModule) -> None:
         self.mod, self.result = mod, mod.clone()
-        self.names: dict[str, GlobalVar] = {}
+        self.names: dict[str, rx.GlobalVar] = {}
 
-    def of(self, name: str) -> GlobalVar | None:
+    def of(self, name: str) -> rx.GlobalVar | None:
         """The function to call in place of one, if that is composite."""
         if name in self.names:
             return self.names[name]
         func = self.mod.find_function(name)
         backend = codegen_name(func)
-        if backend is None or not isinstance(func, Function):
+        if backend is None or not isinstance(func, rx.Function):
             return None
         symbol = f"{name}_{backend}"
         outer = copy_with_new_vars(func)
-        inner = Var("gv")
-        result = Var("gv1")
+        inner = rx.Var("gv")
+        result = rx.Var("gv1")
         bindings = (
-            VarBinding(inner, without_primitive(func), func.span),
-            VarBinding(result, Call(inner, outer.params, span=func.span), func.span),
+            rx.VarBinding(inner, without_primitive(func), func.span),
+            rx.VarBinding(result, rx.Call(inner, outer.params, span=func.span), func.span),
         )
-        self.names[name] = GlobalVar(symbol)
+        self.names[name] = rx.GlobalVar(symbol)
         del self.result[name]
-        self.result[self.names[name]] = Function(
+        self.result[self.names[name]] = rx.Function(
             outer.params,
-            SeqExpr((BindingBlock(bindings),), result),
+            rx.SeqExpr((rx.BindingBlock(bindings),), result),
             is_pure=func.is_pure,
             attrs=Attrs({"Codegen": backend, "global_symbol": symbol}),
             span=func.span,
@@ -101,9 +91,9 @@ class _Redirect(BindingRewriter):
         self.wrappers = wrappers
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
+        if not isinstance(call, rx.Call) or not isinstance(call.op, rx.GlobalVar):
             return None
         name = self.wrappers.of(call.op.name_hint)
         return None if name is None else replace(binding, value=rebuild(call, op=name))

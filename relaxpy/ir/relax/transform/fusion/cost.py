@@ -1,4 +1,4 @@
-"""Whether it pays to compute two kernels as one: the rule of the default pipeline for NumPy."""
+"""The fusion rule of the default pipeline: which pairs of kernels are computed as one."""
 
 from __future__ import annotations
 

@@ -17,22 +17,11 @@ from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children, occurrences, rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    Expr,
-    Function,
-    GlobalVar,
-    Tuple,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.op.definition.rules import is_one
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
@@ -64,64 +53,6 @@ class FoldViews(Pass):
     matrices do; repetitions of single elements, as of heads in attention, stay where kernels read
     them often. What is filled with one value becomes this value. Copies that nothing else uses
     are removed.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @T.prim_func(private=True)
-            def turn(a: T.Buffer((2, 3), "float32"), b: T.Buffer((3, 2), "float32")):
-                for i, j in T.grid(3, 2):
-                    with T.block("b"):
-                        vi, vj = T.axis.remap("SS", [i, j])
-                        b[vi, vj] = a[vj, vi]
-
-            @T.prim_func(private=True)
-            def double(b: T.Buffer((3, 2), "float32"), c: T.Buffer((3, 2), "float32")):
-                for i, j in T.grid(3, 2):
-                    with T.block("c"):
-                        vi, vj = T.axis.remap("SS", [i, j])
-                        c[vi, vj] = b[vi, vj] * T.float32(2)
-
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                cls = Before
-                with R.dataflow():
-                    y = R.call_tir(cls.turn, (x,), R.Tensor((3, 2), "float32"))
-                    z = R.call_tir(cls.double, (y,), R.Tensor((3, 2), "float32"))
-                    R.output(z)
-                return z
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def turn(a: T.Buffer((2, 3), "float32"), b: T.Buffer((3, 2), "float32")):
-                for i, j in T.grid(3, 2):
-                    with T.block("b"):
-                        vi, vj = T.axis.remap("SS", [i, j])
-                        b[vi, vj] = a[vj, vi]
-
-            @T.prim_func(private=True)
-            def double(b: T.Buffer((3, 2), "float32"), c: T.Buffer((3, 2), "float32")):
-                for i, j in T.grid(3, 2):
-                    with T.block("c"):
-                        vi, vj = T.axis.remap("SS", [i, j])
-                        c[vi, vj] = b[vi, vj] * T.float32(2)
-
-            @T.prim_func(private=True)
-            def turn_double(b: T.Buffer((2, 3), "float32"), c: T.Buffer((3, 2), "float32")):
-                for i, j in T.grid(3, 2):
-                    with T.block("c"):
-                        vi, vj = T.axis.remap("SS", [i, j])
-                        c[vi, vj] = b[vj, vi] * T.float32(2)
-
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")):
-                cls = After
-                with R.dataflow():
-                    z = R.call_tir(cls.turn_double, (x,), R.Tensor((3, 2), "float32"))
-                    R.output(z)
-                return z
-
     """
 
     @override
@@ -131,7 +62,7 @@ class FoldViews(Pass):
         if not kernels.views:
             return mod
         for var, func in mod.items():
-            if isinstance(func, Function):
+            if isinstance(func, rx.Function):
                 after = _Folding(kernels).expr(func)
                 if after is not func:
                     kernels.result[var] = remove_all_unused(after)
@@ -147,7 +78,7 @@ class _Kernels:
         self.by_name = {n: func for n, func in functions.items() if isinstance(func, PrimFunc)}
         found = ((name, _view_of(func)) for name, func in self.by_name.items())
         self.views: dict[str, View] = {name: view for name, view in found if view is not None}
-        self.folded: dict[tuple[str, tuple[tuple[int, str], ...]], GlobalVar] = {}
+        self.folded: dict[tuple[str, tuple[tuple[int, str], ...]], rx.GlobalVar] = {}
         self._table = FunctionTable(self.result, lambda name, sinfo: None)
         self._reads: dict[str, Mapping[int, int]] = {}
 
@@ -165,7 +96,7 @@ class _Kernels:
             return False
         return _is_bound_without(kernel, param)
 
-    def reading(self, name: str, views: Mapping[int, str]) -> GlobalVar:
+    def reading(self, name: str, views: Mapping[int, str]) -> rx.GlobalVar:
         """The kernel `name` with the copies of some operands, by name, as a part of it."""
         key = name, tuple(views.items())
         if key not in self.folded:
@@ -185,22 +116,24 @@ class _Folding(BindingRewriter):
     def __init__(self, kernels: _Kernels) -> None:
         super().__init__()
         self.kernels = kernels
-        self.copies: dict[Expr, tuple[str, tuple[Expr, ...]]] = {}
+        self.copies: dict[rx.Expr, tuple[str, tuple[rx.Expr, ...]]] = {}
         self.is_plain = False
 
     @override
-    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
         outer = self.copies, self.is_plain
-        self.is_plain = isinstance(block, DataflowBlock) and not any(map(mutates, block.bindings))
+        self.is_plain = isinstance(block, rx.DataflowBlock) and not any(
+            map(mutates, block.bindings)
+        )
         self.copies = {}
         after = super().block(block)
         self.copies, self.is_plain = outer
         return after
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        called = _called(call) if self.is_plain and isinstance(binding, VarBinding) else None
+        called = _called(call) if self.is_plain and isinstance(binding, rx.VarBinding) else None
         if called is None or called[0] not in self.kernels.by_name:
             return None
         name, operands = called
@@ -209,25 +142,25 @@ class _Folding(BindingRewriter):
             for k, operand in enumerate(operands)
             if operand in self.copies and self.kernels.can_read(name, k, self.copies[operand][0])
         }
-        fields: list[Expr] = []
+        fields: list[rx.Expr] = []
         for k, operand in enumerate(operands):
             fields += self.copies[operand][1] if k in views else (operand,)
-        kernel = self.kernels.reading(name, views) if views else GlobalVar(name)
+        kernel = self.kernels.reading(name, views) if views else rx.GlobalVar(name)
         if kernel.name_hint in self.kernels.views and binding.var is not None:
             self.copies[binding.var] = kernel.name_hint, tuple(fields)
         if not views:
             return None
-        assert isinstance(call, Call)
-        args = (kernel, Tuple(tuple(fields)), *call.args[2:])
+        assert isinstance(call, rx.Call)
+        args = (kernel, rx.Tuple(tuple(fields)), *call.args[2:])
         return replace(binding, value=rebuild(call, args=args))
 
 
-def _called(value: Expr) -> tuple[str, tuple[Expr, ...]] | None:
+def _called(value: rx.Expr) -> tuple[str, tuple[rx.Expr, ...]] | None:
     """The kernel that a call allocates outputs for, and its operands."""
-    if not is_call_of(value, "relax.call_tir"):
+    if not rx.is_call_of(value, "relax.call_tir"):
         return None
     kernel, operands = value.args[:2]
-    if not isinstance(kernel, GlobalVar) or not isinstance(operands, Tuple):
+    if not isinstance(kernel, rx.GlobalVar) or not isinstance(operands, rx.Tuple):
         return None
     return kernel.name_hint, operands.fields
 

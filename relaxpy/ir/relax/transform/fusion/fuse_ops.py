@@ -9,25 +9,15 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, is_row_wise, multiplies_batches
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.analysis.variables import occurring_vars
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    GlobalVar,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.transform.fusion.cost import RULE_OPTION, FusionRule
-from relaxpy.ir.relax.transform.fusion.grouping import KERNEL_CALLS, FunctionGroup, group_bindings
+from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings, is_kernel_call
 from relaxpy.ir.relax.transform.fusion.partition import GraphNode, partition
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
@@ -55,57 +45,8 @@ class FuseOps(Pass):
     attention. The option `relax.FuseOps.rule` is another rule in its place. FuseTIR makes one
     kernel of each function.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @T.prim_func(private=True)
-            def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-                T.func_attr({"op_pattern": 0})
-                for i in range(4):
-                    with T.block("B"):
-                        vi = T.axis.spatial(4, i)
-                        b[vi] = a[vi] * T.float32(2)
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                cls = Before
-                with R.dataflow():
-                    y = R.call_tir(cls.double, (x,), R.Tensor((4,), "float32"))
-                    z = R.call_tir(cls.double, (y,), R.Tensor((4,), "float32"))
-                    R.output(z)
-                return z
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-                T.func_attr({"op_pattern": 0})
-                for i in range(4):
-                    with T.block("B"):
-                        vi = T.axis.spatial(4, i)
-                        b[vi] = a[vi] * T.float32(2)
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                cls = After
-                with R.dataflow():
-                    z = cls.fused_double_double(x)
-                    R.output(z)
-                return z
-
-            @R.function(private=True)
-            def fused_double_double(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                R.func_attr({"Primitive": True})
-                cls = After
-                with R.dataflow():
-                    y = R.call_tir(cls.double, (x,), R.Tensor((4,), "float32"))
-                    z = R.call_tir(cls.double, (y,), R.Tensor((4,), "float32"))
-                    R.output(z)
-                return z
-
     Errors:
         MisuseError (also TypeError): the level is not an integer, or the rule not a function.
-
     """
 
     fuse_opt_level: int = -1
@@ -136,7 +77,7 @@ class FuseOps(Pass):
 
 def _check_rule(rule: object) -> None:
     """Errors: MisuseError (also TypeError) unless a rule is None or a function."""
-    if rule is not None and not callable(rule):
+    if rule is not None and not is_function(rule):
         raise MisuseError(
             f"a rule is a function of a kernel and its user, found {rule!r:.60}", about=rule
         )
@@ -197,7 +138,9 @@ def _kind_of(func: PrimFunc) -> OpPatternKind:
     return OpPatternKind.OPAQUE
 
 
-def _groups(block: DataflowBlock, kernels: _Kernels, limit: int) -> Mapping[Binding, FunctionGroup]:
+def _groups(
+    block: rx.DataflowBlock, kernels: _Kernels, limit: int
+) -> Mapping[rx.Binding, FunctionGroup]:
     """The groups of two and more bindings of a block."""
     if len(block.bindings) < 2:
         return {}
@@ -206,7 +149,7 @@ def _groups(block: DataflowBlock, kernels: _Kernels, limit: int) -> Mapping[Bind
     nodes: list[GraphNode] = []
     for k, binding in enumerate(block.bindings):
         kind = kernels.kinds[called[k]] if called[k] else _kind(binding, index)
-        leaves = not isinstance(binding.var, DataflowVar)
+        leaves = not isinstance(binding.var, rx.DataflowVar)
         nodes.append(
             GraphNode(
                 kind,
@@ -225,20 +168,20 @@ def _groups(block: DataflowBlock, kernels: _Kernels, limit: int) -> Mapping[Bind
     return {binding: table[root] for binding, root in bound if root in table}
 
 
-def _kernel_of(binding: Binding, kernels: _Kernels) -> str:
+def _kernel_of(binding: rx.Binding, kernels: _Kernels) -> str:
     """The name of the kernel that a binding calls, or ""."""
     value = binding.value
-    if not isinstance(binding, VarBinding) or not is_call_of(value, *KERNEL_CALLS):
+    if not isinstance(binding, rx.VarBinding) or not is_kernel_call(value):
         return ""
     kernel, operands = value.args[:2]
-    if not isinstance(kernel, GlobalVar) or not isinstance(operands, Tuple):
+    if not isinstance(kernel, rx.GlobalVar) or not isinstance(operands, rx.Tuple):
         return ""
     return kernel.name_hint if kernel.name_hint in kernels.by_name else ""
 
 
-def _kind(binding: Binding, index: Mapping[Var, int]) -> OpPatternKind:
+def _kind(binding: rx.Binding, index: Mapping[rx.Var, int]) -> OpPatternKind:
     """The kind of a binding that calls no kernel."""
-    value: Expr = binding.value
-    if not isinstance(binding, VarBinding) or not isinstance(value, TupleGetItem):
+    value: rx.Expr = binding.value
+    if not isinstance(binding, rx.VarBinding) or not isinstance(value, rx.TupleGetItem):
         return OpPatternKind.OPAQUE
     return OpPatternKind.INJECTIVE if value.tuple_value in index else OpPatternKind.OPAQUE

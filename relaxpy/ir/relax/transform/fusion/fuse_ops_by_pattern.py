@@ -34,44 +34,11 @@ class FuseOpsByPattern(Pass):
     name of the pattern up to the first dot, for RunCodegen. Only `entry_functions` are searched if
     there are any.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.abs(x)
-                    z = R.sqrt(y)
-                    R.output(z)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = After
-                with R.dataflow():
-                    z = cls.fused_relax_abs_relax_sqrt(x)
-                    R.output(z)
-                return z
-
-            @R.function(private=True)
-            def fused_relax_abs_relax_sqrt(x: R.Tensor((4,), "float32")):
-                R.func_attr({"Composite": "mine.root", "Primitive": True})
-                with R.dataflow():
-                    y = R.abs(x)
-                    z = R.sqrt(y)
-                    R.output(z)
-                return z
-
-        FuseOpsByPattern([("mine.root", is_op("relax.sqrt")(is_op("relax.abs")(wildcard())))])
-
     Errors:
         MisuseError (also TypeError): an item is not a FusionPattern, or a tuple of its fields.
         UnknownNameError (also KeyError): the module has no function of an entry's name.
         TransformError: the name of a pattern has no dot, with `annotate_codegen`; or the bindings
             of a match cannot be computed together, since another one needs some and others need it.
-
     """
 
     patterns: Sequence[FusionPattern | tuple[Any, ...]]

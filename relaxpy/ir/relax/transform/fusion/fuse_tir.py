@@ -12,24 +12,9 @@ from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import mentioned_globals
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    ShapeExpr,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import canonical_module
@@ -46,56 +31,6 @@ class FuseTIR(Pass):
     scalars, and tuples their fields. A function that does more than call kernels on tensors of
     known shapes stays as it is, and so does one that is used otherwise than by calls, or that is
     public and not called. Private kernels that are not called any more are removed.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @T.prim_func(private=True)
-            def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    with T.block("B"):
-                        vi = T.axis.spatial(4, i)
-                        b[vi] = a[vi] * T.float32(2)
-
-            @R.function(private=True)
-            def fused(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                R.func_attr({"Primitive": True})
-                cls = Before
-                with R.dataflow():
-                    y = R.call_tir(cls.double, (x,), R.Tensor((4,), "float32"))
-                    z = R.call_tir(cls.double, (y,), R.Tensor((4,), "float32"))
-                    R.output(z)
-                return z
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                cls = Before
-                y = cls.fused(x)
-                return y
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def fused(
-                x: T.Buffer((T.int64(4),), "float32"), z: T.Buffer((T.int64(4),), "float32")
-            ):
-                T.func_attr({"tir.noalias": True})
-                y = T.alloc_buffer((T.int64(4),), "float32")
-                for i in range(4):
-                    with T.block("B"):
-                        vi = T.axis.spatial(4, i)
-                        y[vi] = x[vi] * T.float32(2)
-                for i in range(4):
-                    with T.block("B"):
-                        vi = T.axis.spatial(4, i)
-                        z[vi] = y[vi] * T.float32(2)
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                cls = After
-                y = R.call_tir(cls.fused, (x,), R.Tensor((4,), "float32"))
-                return y
-
     """
 
     @override
@@ -105,7 +40,7 @@ class FuseTIR(Pass):
         primitive = {
             name: func
             for name, func in functions.items()
-            if isinstance(func, Function) and func.attrs.get("Primitive")
+            if isinstance(func, rx.Function) and func.attrs.get("Primitive")
         }
         if not primitive:
             return before
@@ -125,44 +60,44 @@ class FuseTIR(Pass):
         for var, func in before.items():
             if var.name_hint in kernels:
                 result[var] = kernels[var.name_hint].func
-            elif isinstance(func, Function):
+            elif isinstance(func, rx.Function):
                 result[var] = _Caller(kernels).expr(func)
         _remove_unused_kernels(result)
         return canonical_module(result, refuse_contradictions=False)
 
 
-def _otherwise_used(func: BaseFunc, kernels: Mapping[str, FusedKernel]) -> set[str]:
+def _otherwise_used(func: rx.BaseFunc, kernels: Mapping[str, FusedKernel]) -> set[str]:
     """The functions that a function mentions otherwise than in calls that can be rewritten."""
     names: set[str] = set()
     if kernels.keys().isdisjoint(mentioned_globals(func)):
         return names
     for node in walk(func):
         operands = list(children(node))
-        if isinstance(node, Call) and isinstance(node.op, GlobalVar):
+        if isinstance(node, rx.Call) and isinstance(node.op, rx.GlobalVar):
             kernel = kernels.get(node.op.name_hint)
             if kernel is not None and _is_callable(kernel, node):
                 operands = list(node.args)
-        names |= {operand.name_hint for operand in operands if isinstance(operand, GlobalVar)}
+        names |= {operand.name_hint for operand in operands if isinstance(operand, rx.GlobalVar)}
     return names & kernels.keys()
 
 
-def _is_callable(kernel: FusedKernel, call: Call) -> bool:
+def _is_callable(kernel: FusedKernel, call: rx.Call) -> bool:
     """Whether the struct info of a call and its arguments says what a call of the kernel takes."""
     sinfo = call.struct_info
-    outputs = sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,)
+    outputs = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
     return all(
-        isinstance(output, TensorStructInfo)
-        and isinstance(output.shape, ShapeExpr)
+        isinstance(output, rx.TensorStructInfo)
+        and isinstance(output.shape, rx.ShapeExpr)
         and not output.dtype.is_void
         for output in outputs
     ) and all(len(_sizes(call.args[param])) > axis for param, axis in kernel.scalars)
 
 
-def _sizes(arg: Expr) -> tuple[tir.PrimExpr, ...]:
+def _sizes(arg: rx.Expr) -> tuple[tir.PrimExpr, ...]:
     sinfo = arg.struct_info
-    if isinstance(arg, ShapeExpr):
+    if isinstance(arg, rx.ShapeExpr):
         return arg.values
-    return (sinfo.values or ()) if isinstance(sinfo, ShapeStructInfo) else ()
+    return (sinfo.values or ()) if isinstance(sinfo, rx.ShapeStructInfo) else ()
 
 
 class _Caller(BindingRewriter):
@@ -173,9 +108,9 @@ class _Caller(BindingRewriter):
         self.kernels = kernels
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
+        if not isinstance(call, rx.Call) or not isinstance(call.op, rx.GlobalVar):
             return None
         kernel = self.kernels.get(call.op.name_hint)
         if kernel is None:
@@ -183,10 +118,10 @@ class _Caller(BindingRewriter):
         fields = _Fields(binding, block)
         operands = [fields.at(param, path) for param, path in kernel.operands]
         sizes = [_sizes(call.args[param])[axis] for param, axis in kernel.scalars]
-        assert isinstance(call.struct_info, StructInfo)
-        new = Call(
+        assert isinstance(call.struct_info, rx.StructInfo)
+        new = rx.Call(
             Op.get("relax.call_tir_inplace" if kernel.inplace_indices else "relax.call_tir"),
-            (call.op, Tuple(tuple(operands)), *([ShapeExpr(tuple(sizes))] if sizes else [])),
+            (call.op, rx.Tuple(tuple(operands)), *([rx.ShapeExpr(tuple(sizes))] if sizes else [])),
             Attrs({"inplace_indices": kernel.inplace_indices} if kernel.inplace_indices else {}),
             (call.struct_info,),
             span=call.span,
@@ -197,23 +132,23 @@ class _Caller(BindingRewriter):
 class _Fields(PrecedingBindings):
     """Arguments of a call and their fields, which `bindings` get from them, each once."""
 
-    def __init__(self, binding: Binding, block: BindingBlock) -> None:
+    def __init__(self, binding: rx.Binding, block: rx.BindingBlock) -> None:
         super().__init__(binding, block)
-        assert isinstance(binding.value, Call)
+        assert isinstance(binding.value, rx.Call)
         self.call = binding.value
-        self._known: dict[tuple[int, tuple[int, ...]], Expr] = {}
+        self._known: dict[tuple[int, tuple[int, ...]], rx.Expr] = {}
 
-    def at(self, param: int, path: tuple[int, ...]) -> Expr:
+    def at(self, param: int, path: tuple[int, ...]) -> rx.Expr:
         if not path:
             return self.call.args[param]
         if (param, path) not in self._known:
             self._known[param, path] = self._field(self.at(param, path[:-1]), path[-1])
         return self._known[param, path]
 
-    def _field(self, whole: Expr, index: int) -> Expr:
-        if isinstance(whole, Tuple):
+    def _field(self, whole: rx.Expr, index: int) -> rx.Expr:
+        if isinstance(whole, rx.Tuple):
             return whole.fields[index]
-        return self.bound(TupleGetItem(whole, index))
+        return self.bound(rx.TupleGetItem(whole, index))
 
 
 def _remove_unused_kernels(mod: IRModule) -> None:

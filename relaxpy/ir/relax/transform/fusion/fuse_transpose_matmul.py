@@ -9,18 +9,9 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    is_call_of,
-)
 from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
@@ -41,53 +32,13 @@ class FuseTransposeMatmul(Pass):
 
     It is applied before LegalizeOps, to products of tensors of known shape and datatype. The
     transposed matrix is removed if nothing else uses it.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((3, 4), "float32")):
-                with R.dataflow():
-                    transposed = R.permute_dims(w, axes=[1, 0])
-                    y = R.matmul(x, transposed)
-                    R.output(y)
-                return y
-
-        l, m, n = (T.int64(size) for size in (2, 3, 4))
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def NT_matmul(
-                x: T.Buffer((l, n), "float32"),
-                w: T.Buffer((m, n), "float32"),
-                y: T.Buffer((l, m), "float32"),
-            ):
-                T.func_attr({"tir.noalias": True})
-                for i, j, k in T.grid(l, m, n):
-                    with T.block("NT_matmul"):
-                        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                        T.reads(x[vi, vk], w[vj, vk])
-                        T.writes(y[vi, vj])
-                        with T.init():
-                            y[vi, vj] = T.float32(0)
-                        y[vi, vj] = y[vi, vj] + x[vi, vk] * w[vj, vk]
-
-            @R.function
-            def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((3, 4), "float32")):
-                cls = After
-                with R.dataflow():
-                    y = R.call_tir(cls.NT_matmul, (x, w), R.Tensor((2, 3), "float32"))
-                    R.output(y)
-                return y
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
 
-        def fused(func: Function, builder: BlockBuilder) -> Function:
+        def fused(func: rx.Function, builder: BlockBuilder) -> rx.Function:
             after = _Fusing(builder).expr(func)
             return func if after is func else remove_all_unused(after)
 
@@ -103,13 +54,13 @@ class _Fusing(BindingRewriter):
         self._builder = builder
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = _call_of("relax.matmul", binding.value)
-        if call is None or not isinstance(block, DataflowBlock):
+        if call is None or not isinstance(block, rx.DataflowBlock):
             return None
         x, second = call.args
         turned = _call_of("relax.permute_dims", self.value_of(second))
-        if turned is None or not isinstance(second, DataflowVar) or not is_transposition(turned):
+        if turned is None or not isinstance(second, rx.DataflowVar) or not is_transposition(turned):
             return None
         [w] = turned.args
         sinfo = tensor_sinfo(call)
@@ -124,15 +75,15 @@ class _Fusing(BindingRewriter):
         return replace(kernel, span=call.span)
 
 
-def _last_size(tensor: Expr) -> PrimExpr:
+def _last_size(tensor: rx.Expr) -> PrimExpr:
     shape = shape_of(tensor)
     assert shape is not None
     return shape[-1]
 
 
-def _call_of(name: str, value: Expr | None) -> Call | None:
+def _call_of(name: str, value: rx.Expr | None) -> rx.Call | None:
     """The value if it is a call of an operator."""
-    return value if is_call_of(value, name) else None
+    return value if rx.is_call_of(value, name) else None
 
 
 def _product(x: Tensor, w: Tensor, out_dtype: str | None, dtype: str) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from operator import is_
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 from typing_extensions import override
 
@@ -15,6 +15,7 @@ from relaxpy.ir.core.node import Attr, Attrs, Node
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.analysis.symbolic import (
     defined_symbolic_vars,
@@ -25,45 +26,29 @@ from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occ
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.call_graph import strongly_connected
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    GlobalVar,
-    MatchCast,
-    SeqExpr,
-    ShapeExpr,
-    ShapeStructInfo,
-    StructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 
-KERNEL_CALLS: Final = frozenset(("relax.call_tir", "relax.call_tir_inplace"))
 MAX_NAMES: Final = 16
 """How many names of kernels the name of a function consists of at most."""
 
 
+def is_kernel_call(expr: rx.Expr) -> TypeGuard[rx.Call]:
+    """Whether this is a `call_tir` or `call_tir_inplace`."""
+    calls = expr.op.record.calls if isinstance(expr, rx.Call) and isinstance(expr.op, Op) else None
+    return calls is not None and calls.is_kernel
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FunctionGroup:
-    """Bindings that become a function with these attributes; each group is one of its own."""
+    """Bindings that become a function with these attributes; groups are compared by identity."""
 
     attrs: Mapping[str, Attr] = field(default_factory=dict)
 
 
-Unit: TypeAlias = Binding | FunctionGroup
+Unit: TypeAlias = rx.Binding | FunctionGroup
 _Needs: TypeAlias = dict[Unit, dict[Unit, None]]
-Grouping: TypeAlias = Callable[[DataflowBlock], Mapping[Binding, FunctionGroup]]
+Grouping: TypeAlias = Callable[[rx.DataflowBlock], Mapping[rx.Binding, FunctionGroup]]
 
 
 def group_bindings(
@@ -90,7 +75,7 @@ def group_bindings(
     table = FunctionTable(result, lambda name, sinfo: None)
     changed = False
     for var, func in before.items():
-        if not isinstance(func, Function) or _is_grouped(func):
+        if not isinstance(func, rx.Function) or _is_grouped(func):
             continue
         if entries and var.name_hint not in entries:
             continue
@@ -101,7 +86,7 @@ def group_bindings(
     return normalize_module(result) if changed else before
 
 
-def _is_grouped(func: Function) -> bool:
+def _is_grouped(func: rx.Function) -> bool:
     return any(func.attrs.get(name) for name in ("Primitive", "Composite", "Codegen"))
 
 
@@ -118,23 +103,23 @@ class _Grouper(BindingRewriter):
         self.refuses_cycles = refuses_cycles
 
     @override
-    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
         return [
-            self._grouped(new) if isinstance(new, DataflowBlock) else new
+            self._grouped(new) if isinstance(new, rx.DataflowBlock) else new
             for new in super().block(block)
         ]
 
-    def _grouped(self, block: DataflowBlock) -> DataflowBlock:
+    def _grouped(self, block: rx.DataflowBlock) -> rx.DataflowBlock:
         groups = dict(self.groups_of(block))
         _leave_out_items_of_others(block, groups)
         order = _order(block, groups, refuses_cycles=self.refuses_cycles)
         if not groups:
             return block
-        members: dict[FunctionGroup, list[Binding]] = {}
+        members: dict[FunctionGroup, list[rx.Binding]] = {}
         for binding, group in groups.items():
             members.setdefault(group, []).append(binding)
         outputs = _outputs(block, groups)
-        bindings: list[Binding] = []
+        bindings: list[rx.Binding] = []
         for unit in order:
             if isinstance(unit, FunctionGroup):
                 bindings += self._call(unit, members[unit], outputs[unit])
@@ -143,8 +128,8 @@ class _Grouper(BindingRewriter):
         return replace(block, bindings=tuple(bindings))
 
     def _call(
-        self, group: FunctionGroup, bindings: list[Binding], outputs: list[Var]
-    ) -> Sequence[Binding]:
+        self, group: FunctionGroup, bindings: list[rx.Binding], outputs: list[rx.Var]
+    ) -> Sequence[rx.Binding]:
         """The call of the function of a group, and the bindings of its outputs."""
         if not outputs:
             return bindings if any(map(mutates, bindings)) else ()
@@ -155,33 +140,35 @@ class _Grouper(BindingRewriter):
         func, arguments = built
         name = self.table.add(func, creator.name)
         span = bindings[-1].value.span
-        call = Call(name, tuple(arguments), span=span)
+        call = rx.Call(name, tuple(arguments), span=span)
         if len(outputs) == 1:
-            return [VarBinding(outputs[0], call, bindings[-1].span)]
-        whole = DataflowVar("lv", TupleStructInfo(_sinfos(outputs)))
-        values: list[tuple[Var, Expr]] = [(whole, call)]
+            return [rx.VarBinding(outputs[0], call, bindings[-1].span)]
+        whole = rx.DataflowVar("lv", rx.TupleStructInfo(_sinfos(outputs)))
+        values: list[tuple[rx.Var, rx.Expr]] = [(whole, call)]
         for binding in bindings:
             if binding.var in outputs:
-                item = TupleGetItem(whole, outputs.index(binding.var), span=span)
+                item = rx.TupleGetItem(whole, outputs.index(binding.var), span=span)
                 values.append((binding.var, item))
-        return [VarBinding(var, value, bindings[-1].span) for var, value in values]
+        return [rx.VarBinding(var, value, bindings[-1].span) for var, value in values]
 
 
-def _sinfos(variables: Sequence[Var]) -> tuple[StructInfo, ...]:
+def _sinfos(variables: Sequence[rx.Var]) -> tuple[rx.StructInfo, ...]:
     sinfos = (var.struct_info for var in variables)
     return tuple(sinfo for sinfo in sinfos if sinfo is not None)
 
 
-def _leave_out_items_of_others(block: DataflowBlock, groups: dict[Binding, FunctionGroup]) -> None:
+def _leave_out_items_of_others(
+    block: rx.DataflowBlock, groups: dict[rx.Binding, FunctionGroup]
+) -> None:
     """Take out of each group the fields of tuples that it does not compute: it receives these."""
-    group_of: dict[Expr | None, FunctionGroup] = {b.var: group for b, group in groups.items()}
+    group_of: dict[rx.Expr | None, FunctionGroup] = {b.var: group for b, group in groups.items()}
     size: dict[FunctionGroup, int] = {}
     for binding in block.bindings:
         group = groups.get(binding)
         if group is None:
             continue
         value = binding.value
-        if isinstance(value, TupleGetItem) and group_of.get(value.tuple_value) is not group:
+        if isinstance(value, rx.TupleGetItem) and group_of.get(value.tuple_value) is not group:
             del groups[binding], group_of[binding.var]
         else:
             size[group] = size.get(group, 0) + 1
@@ -191,7 +178,7 @@ def _leave_out_items_of_others(block: DataflowBlock, groups: dict[Binding, Funct
 
 
 def _order(
-    block: DataflowBlock, groups: dict[Binding, FunctionGroup], *, refuses_cycles: bool
+    block: rx.DataflowBlock, groups: dict[rx.Binding, FunctionGroup], *, refuses_cycles: bool
 ) -> list[Unit]:
     """The groups and the other bindings, each after what it depends on.
 
@@ -210,7 +197,9 @@ def _order(
                 del groups[binding]
 
 
-def _cycle_error(cycle: Sequence[Unit], groups: Mapping[Binding, FunctionGroup]) -> TransformError:
+def _cycle_error(
+    cycle: Sequence[Unit], groups: Mapping[rx.Binding, FunctionGroup]
+) -> TransformError:
     """The error for groups and other bindings that depend on each other."""
     fused = [binding for binding, group in groups.items() if group in cycle]
     others = [unit for unit in cycle if not isinstance(unit, FunctionGroup)]
@@ -226,18 +215,18 @@ def _cycle_error(cycle: Sequence[Unit], groups: Mapping[Binding, FunctionGroup])
     )
 
 
-def _names(bindings: Iterable[Binding]) -> str:
+def _names(bindings: Iterable[rx.Binding]) -> str:
     return ", ".join("a cast" if b.var is None else b.var.name_hint for b in bindings)
 
 
-def _needs(block: DataflowBlock, groups: Mapping[Binding, FunctionGroup]) -> _Needs:
+def _needs(block: rx.DataflowBlock, groups: Mapping[rx.Binding, FunctionGroup]) -> _Needs:
     """What each group and each other binding depends on, in order.
 
     A mutation stays after everything before it, and before everything after it (OPT-2).
     """
     needs: _Needs = {}
     homes: dict[Node, Unit] = {}
-    casts = any(isinstance(binding, MatchCast) for binding in block.bindings)
+    casts = any(isinstance(binding, rx.MatchCast) for binding in block.bindings)
     last_mutation: Unit | None = None
     since: list[Unit] = []
     for binding in block.bindings:
@@ -256,7 +245,7 @@ def _needs(block: DataflowBlock, groups: Mapping[Binding, FunctionGroup]) -> _Ne
     return needs
 
 
-def _uses(binding: Binding, *, shape_vars: bool) -> Iterator[Node]:
+def _uses(binding: rx.Binding, *, shape_vars: bool) -> Iterator[Node]:
     """The variables that a binding uses, and the shape variables."""
     for operand in binding_operands(binding):
         yield from occurring_vars(operand)
@@ -264,10 +253,10 @@ def _uses(binding: Binding, *, shape_vars: bool) -> Iterator[Node]:
             yield from used_shape_vars(operand, of_variables=False)
 
 
-def _definitions(binding: Binding) -> Iterator[Node]:
+def _definitions(binding: rx.Binding) -> Iterator[Node]:
     if binding.var is not None:
         yield binding.var
-    if isinstance(binding, MatchCast):
+    if isinstance(binding, rx.MatchCast):
         yield from definable_shape_vars(binding.struct_info)
 
 
@@ -291,17 +280,17 @@ def _in_order(needs: _Needs) -> list[Unit]:
 
 
 def _outputs(
-    block: DataflowBlock, groups: Mapping[Binding, FunctionGroup]
-) -> dict[FunctionGroup, list[Var]]:
+    block: rx.DataflowBlock, groups: Mapping[rx.Binding, FunctionGroup]
+) -> dict[FunctionGroup, list[rx.Var]]:
     """The variables of each group that others use: first those that are visible after the block."""
     group_of = {b.var: group for b, group in groups.items() if b.var is not None}
-    outputs: dict[FunctionGroup, dict[Var, None]] = {group: {} for group in groups.values()}
+    outputs: dict[FunctionGroup, dict[rx.Var, None]] = {group: {} for group in groups.values()}
     for var, group in group_of.items():
-        if not isinstance(var, DataflowVar):
+        if not isinstance(var, rx.DataflowVar):
             outputs[group][var] = None
     for binding in block.bindings:
         for used in _uses(binding, shape_vars=False):
-            if not isinstance(used, Var) or used not in group_of:
+            if not isinstance(used, rx.Var) or used not in group_of:
                 continue
             if group_of[used] is not groups.get(binding):
                 outputs[group_of[used]][used] = None
@@ -312,7 +301,7 @@ class _FunctionOf:
     """A function of bindings: its parameters are what they use, its result their outputs."""
 
     def __init__(
-        self, bindings: Sequence[Binding], outputs: Sequence[Var], *, lift_constants: bool
+        self, bindings: Sequence[rx.Binding], outputs: Sequence[rx.Var], *, lift_constants: bool
     ) -> None:
         self.bindings, self.outputs = bindings, outputs
         self.lift_constants = lift_constants
@@ -320,71 +309,71 @@ class _FunctionOf:
         more = [f"and_{len(names) - MAX_NAMES}_more"] if len(names) > MAX_NAMES else []
         self.name = "_".join(["fused", *names[:MAX_NAMES], *more])
         self._defined = {binding.var for binding in bindings if binding.var is not None}
-        self._params: dict[Expr, Var] = {}
+        self._params: dict[rx.Expr, rx.Var] = {}
 
-    def build(self, attrs: Mapping[str, Attr]) -> tuple[Function, list[Expr]] | None:
+    def build(self, attrs: Mapping[str, Attr]) -> tuple[rx.Function, list[rx.Expr]] | None:
         """The function and the arguments for it; None if a shape is a variable that it lacks."""
         inside = [replace(b, value=self._value(b.value)) for b in self.bindings]
-        table = {arg: p for arg, p in self._params.items() if isinstance(arg, Var)}
+        table = {arg: p for arg, p in self._params.items() if isinstance(arg, rx.Var)}
         for var in self._defined:
-            kind = Var if var in self.outputs else DataflowVar
+            kind = rx.Var if var in self.outputs else rx.DataflowVar
             table[var] = kind(var.name_hint, var.struct_info, var.span)
         results = tuple(self.outputs)
-        func = Function(
+        func = rx.Function(
             tuple(self._params.values()),
-            SeqExpr(
-                (DataflowBlock(tuple(inside)),),
-                results[0] if len(results) == 1 else Tuple(results),
+            rx.SeqExpr(
+                (rx.DataflowBlock(tuple(inside)),),
+                results[0] if len(results) == 1 else rx.Tuple(results),
             ),
             attrs=Attrs({**attrs, "Primitive": True}),
         )
-        sizes = ShapeExpr(tuple(free_symbolic_vars(func)))
+        sizes = rx.ShapeExpr(tuple(free_symbolic_vars(func)))
         arguments = list(self._params)
         if sizes.values:
-            param = Var("tir_vars", ShapeStructInfo(sizes.values))
+            param = rx.Var("tir_vars", rx.ShapeStructInfo(sizes.values))
             func = rebuild(func, params=(*func.params, param))
             arguments.append(sizes)
         if not table.keys() >= set(free_vars(func)):
             return None
         return rename(func, _with_new_shape_vars(table, func)), arguments
 
-    def _value(self, value: Expr) -> Expr:
-        """A value with parameters in place of what is not a variable and is passed."""
-        if isinstance(value, Call):
+    def _value(self, value: rx.Expr) -> rx.Expr:
+        """A value whose operands that are passed, but are not variables, are parameters."""
+        if isinstance(value, rx.Call):
             args = tuple(self._operand(arg) for arg in value.args)
             if not all(map(is_, args, value.args)):
                 return replace(value, args=args)
-        elif isinstance(value, TupleGetItem):
+        elif isinstance(value, rx.TupleGetItem):
             self._operand(value.tuple_value)
         return value
 
-    def _operand(self, arg: Expr) -> Expr:
+    def _operand(self, arg: rx.Expr) -> rx.Expr:
         match arg:
-            case Tuple(fields=fields):
+            case rx.Tuple(fields=fields):
                 new = tuple(map(self._operand, fields))
                 return arg if all(map(is_, new, fields)) else replace(arg, fields=new)
-            case Var():
+            case rx.Var():
                 if arg not in self._defined:
                     self._param(arg, arg.name_hint)
                 return arg
-            case Constant() if self.lift_constants:
+            case rx.Constant() if self.lift_constants:
                 return self._param(arg, f"param_{len(self._params)}")
             case _:
                 return arg
 
-    def _param(self, arg: Expr, name: str) -> Var:
+    def _param(self, arg: rx.Expr, name: str) -> rx.Var:
         if arg not in self._params:
-            self._params[arg] = Var(name, arg.struct_info)
+            self._params[arg] = rx.Var(name, arg.struct_info)
         return self._params[arg]
 
 
-def _with_new_shape_vars(table: Mapping[Var, Var], func: Function) -> dict[Node, Node]:
+def _with_new_shape_vars(table: Mapping[rx.Var, rx.Var], func: rx.Function) -> dict[Node, Node]:
     """The table that also renames the shape variables of a function, in struct info too (SC-9)."""
     shape_vars = {var: var.renamed(var.name) for var in defined_symbolic_vars(func)}
     renamed: dict[Node, Node] = dict(table.items())
     if shape_vars:
         variables = dict.fromkeys((*table.values(), *func.params))
-        copies = rename(Tuple(tuple(variables)), shape_vars).fields
+        copies = rename(rx.Tuple(tuple(variables)), shape_vars).fields
         images = dict(zip(variables, copies, strict=True))
         renamed.update((old, images[new]) for old, new in table.items())
         renamed.update(images.items())
@@ -392,16 +381,15 @@ def _with_new_shape_vars(table: Mapping[Var, Var], func: Function) -> dict[Node,
     return renamed
 
 
-def _callee_of(binding: Binding) -> str:
+def _callee_of(binding: rx.Binding) -> str:
     """The name of what a binding calls, for the name of the function; "" if it calls nothing."""
     call = binding.value
-    if not isinstance(call, Call):
+    if not isinstance(call, rx.Call):
         return ""
-    if isinstance(call.op, GlobalVar):
+    if isinstance(call.op, rx.GlobalVar):
         return call.op.name_hint.removeprefix("fused_")
     if isinstance(call.op, Op):
-        first = call.args[0] if call.args else None
-        if call.op.name in KERNEL_CALLS and isinstance(first, GlobalVar):
-            return first.name_hint
+        if is_kernel_call(call) and isinstance(call.args[0], rx.GlobalVar):
+            return call.args[0].name_hint
         return call.op.name.replace(".", "_")
     return ""

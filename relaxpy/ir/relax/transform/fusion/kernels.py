@@ -9,23 +9,7 @@ from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rename, rewrite, walk
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    PrimValue,
-    ShapeExpr,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    VarBinding,
-    is_call_of,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -53,7 +37,7 @@ class NotFusable(Exception):  # noqa: N818
     """A function that is not a sequence of calls of kernels with known shapes."""
 
 
-def fused_kernel(func: Function, functions: Mapping[str, BaseFunc]) -> FusedKernel | None:
+def fused_kernel(func: rx.Function, functions: Mapping[str, rx.BaseFunc]) -> FusedKernel | None:
     """The kernel that computes what `func` does; None if there is none.
 
     Every value is a tensor of known shape and datatype, and every computation a call of a kernel
@@ -77,9 +61,9 @@ class _Operand:
 
 
 class _Fusion:
-    def __init__(self, func: Function, functions: Mapping[str, BaseFunc]) -> None:
+    def __init__(self, func: rx.Function, functions: Mapping[str, rx.BaseFunc]) -> None:
         self.func, self.functions = func, functions
-        self.values: dict[Expr, tuple[Buffer, ...]] = {}
+        self.values: dict[rx.Expr, tuple[Buffer, ...]] = {}
         self.operands: dict[Buffer, _Operand] = {}
         self.allocated: dict[Buffer, None] = {}
         self.local: list[Buffer] = []
@@ -90,7 +74,7 @@ class _Fusion:
         scalars = self._enter_params()
         for block in self.func.body.blocks:
             for binding in block.bindings:
-                if not isinstance(binding, VarBinding):
+                if not isinstance(binding, rx.VarBinding):
                     raise NotFusable
                 self.values[binding.var] = self._value(binding.value)
         results = self._buffers(self.func.body.body)
@@ -130,14 +114,14 @@ class _Fusion:
         scalars: dict[tir.Var, tuple[int, int]] = {}
         for k, param in enumerate(self.func.params):
             sinfo = param.struct_info
-            if isinstance(sinfo, ShapeStructInfo):
+            if isinstance(sinfo, rx.ShapeStructInfo):
                 if sinfo.values is None:
                     raise NotFusable
                 for axis, size in enumerate(sinfo.values):
                     if isinstance(size, tir.Var):
                         scalars.setdefault(size, (k, axis))
                 continue
-            is_tuple = isinstance(sinfo, TupleStructInfo)
+            is_tuple = isinstance(sinfo, rx.TupleStructInfo)
             buffers = []
             for path, tensor in _leaves(sinfo):
                 name = "_".join([param.name_hint, *map(str, path)])
@@ -146,30 +130,30 @@ class _Fusion:
             self.values[param] = tuple(buffers)
         return scalars
 
-    def _value(self, value: Expr) -> tuple[Buffer, ...]:
-        if is_call_of(value, "relax.call_tir"):
+    def _value(self, value: rx.Expr) -> tuple[Buffer, ...]:
+        if rx.is_call_of(value, "relax.call_tir"):
             return self._call(value, ())
-        if is_call_of(value, "relax.call_tir_inplace"):
+        if rx.is_call_of(value, "relax.call_tir_inplace"):
             indices = value.attrs["inplace_indices"]
             assert isinstance(indices, tuple)
             return self._call(value, tuple(k for k in indices if isinstance(k, int)))
-        if isinstance(value, TupleGetItem):
+        if isinstance(value, rx.TupleGetItem):
             sinfo = value.tuple_value.struct_info
-            if not isinstance(sinfo, TupleStructInfo):
+            if not isinstance(sinfo, rx.TupleStructInfo):
                 raise NotFusable
             counts = [len(list(_leaves(field))) for field in sinfo.fields]
             first = sum(counts[: value.index])
             return self._of(value.tuple_value)[first : first + counts[value.index]]
-        return self._buffers(value) if isinstance(value, Tuple) else self._of(value)
+        return self._buffers(value) if isinstance(value, rx.Tuple) else self._of(value)
 
-    def _of(self, expr: Expr) -> tuple[Buffer, ...]:
-        if isinstance(expr, Tuple):
+    def _of(self, expr: rx.Expr) -> tuple[Buffer, ...]:
+        if isinstance(expr, rx.Tuple):
             return tuple(buffer for field in expr.fields for buffer in self._of(field))
         if expr not in self.values:
             raise NotFusable
         return self.values[expr]
 
-    def _buffers(self, expr: Expr) -> tuple[Buffer, ...]:
+    def _buffers(self, expr: rx.Expr) -> tuple[Buffer, ...]:
         """The buffers of an operand or a result, which are used then."""
         buffers = self._of(expr)
         for buffer in buffers:
@@ -177,16 +161,16 @@ class _Fusion:
                 self.operands[buffer].is_used = True
         return buffers
 
-    def _call(self, call: Call, inplace: tuple[int, ...]) -> tuple[Buffer, ...]:
+    def _call(self, call: rx.Call, inplace: tuple[int, ...]) -> tuple[Buffer, ...]:
         """Append the body of a called kernel; the buffers of its outputs."""
         name, inputs, *shapes = call.args
-        kernel = self.functions.get(name.name_hint) if isinstance(name, GlobalVar) else None
-        if not isinstance(kernel, PrimFunc) or not isinstance(inputs, Tuple):
+        kernel = self.functions.get(name.name_hint) if isinstance(name, rx.GlobalVar) else None
+        if not isinstance(kernel, PrimFunc) or not isinstance(inputs, rx.Tuple):
             raise NotFusable
         arguments: list[Buffer | tir.PrimExpr] = []
         for operand in inputs.fields:
             arguments += (
-                [operand.value] if isinstance(operand, PrimValue) else self._buffers(operand)
+                [operand.value] if isinstance(operand, rx.PrimValue) else self._buffers(operand)
             )
         outputs: list[Buffer] = []
         fresh: list[Buffer] = []
@@ -203,7 +187,7 @@ class _Fusion:
             outputs.append(fresh[-1] if overwritten is None else overwritten)
         scalars: list[tir.PrimExpr] = []
         for shape in shapes:
-            if not isinstance(shape, ShapeExpr):
+            if not isinstance(shape, rx.ShapeExpr):
                 raise NotFusable
             scalars += shape.values
         self.allocated.update(dict.fromkeys(fresh))
@@ -229,20 +213,20 @@ class _Fusion:
 
 
 def _leaves(
-    sinfo: StructInfo | None, path: tuple[int, ...] = ()
-) -> Iterator[tuple[tuple[int, ...], TensorStructInfo]]:
+    sinfo: rx.StructInfo | None, path: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[int, ...], rx.TensorStructInfo]]:
     """The tensors in a tuple, with the way to each."""
-    if isinstance(sinfo, TupleStructInfo):
+    if isinstance(sinfo, rx.TupleStructInfo):
         for k, member in enumerate(sinfo.fields):
             yield from _leaves(member, (*path, k))
-    elif isinstance(sinfo, TensorStructInfo) and isinstance(sinfo.shape, ShapeExpr):
+    elif isinstance(sinfo, rx.TensorStructInfo) and isinstance(sinfo.shape, rx.ShapeExpr):
         yield path, sinfo
     else:
         raise NotFusable
 
 
-def _buffer(sinfo: TensorStructInfo, name: str) -> Buffer:
-    if sinfo.dtype.is_void or not isinstance(sinfo.shape, ShapeExpr):
+def _buffer(sinfo: rx.TensorStructInfo, name: str) -> Buffer:
+    if sinfo.dtype.is_void or not isinstance(sinfo.shape, rx.ShapeExpr):
         raise NotFusable
     return decl_buffer(sinfo.shape.values, sinfo.dtype, name)
 

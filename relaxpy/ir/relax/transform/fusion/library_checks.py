@@ -10,18 +10,8 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.dpl.fusion import PatternCheckContext
-from relaxpy.ir.relax.nodes import (
-    Call,
-    DataflowVar,
-    Expr,
-    Function,
-    PrimValue,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    VarBinding,
-)
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.transform.lowering.allocate_workspace import AllocateWorkspace
 from relaxpy.ir.tir import expr as tir, ops
@@ -36,30 +26,30 @@ def has_leaking_intermediate_variables(context: PatternCheckContext) -> bool:
     """Whether a variable of the match, other than its result, may be used outside of it."""
     result = context.value_to_bound_var[context.matched_expr]
     return any(
-        not isinstance(var, DataflowVar)
+        not isinstance(var, rx.DataflowVar)
         or any(user not in context.matched_bindings for user in context.var_usages.get(var, ()))
         for var in context.matched_bindings
         if var is not result
     )
 
 
-def dtype_of(expr: Expr) -> str:
+def dtype_of(expr: rx.Expr) -> str:
     """The datatype of a tensor; "" if it is not known."""
     sinfo = expr.struct_info
-    return str(sinfo.dtype) if isinstance(sinfo, TensorStructInfo) else ""
+    return str(sinfo.dtype) if isinstance(sinfo, rx.TensorStructInfo) else ""
 
 
-def dims_of(expr: Expr) -> Dims | None:
+def dims_of(expr: rx.Expr) -> Dims | None:
     """The dimensions of a tensor, if they are known."""
     sinfo = expr.struct_info
-    shape = sinfo.shape if isinstance(sinfo, TensorStructInfo) else None
-    return shape.values if isinstance(shape, ShapeExpr) else None
+    shape = sinfo.shape if isinstance(sinfo, rx.TensorStructInfo) else None
+    return shape.values if isinstance(shape, rx.ShapeExpr) else None
 
 
-def rank_of(expr: Expr) -> int:
+def rank_of(expr: rx.Expr) -> int:
     """The rank of a tensor; -1 if it is not known."""
     sinfo = expr.struct_info
-    return sinfo.ndim if isinstance(sinfo, TensorStructInfo) else -1
+    return sinfo.ndim if isinstance(sinfo, rx.TensorStructInfo) else -1
 
 
 def is_multiple(dim: tir.PrimExpr, factor: int) -> bool:
@@ -88,11 +78,11 @@ def is_stacked_along(context: PatternCheckContext, axis: int) -> bool:
     if has_leaking_intermediate_variables(context) or rank_of(named["stacked_qkv"]) != axis + 1:
         return False
     if "split" in named:
-        split = with_all_attributes(cast("Call", named["split"]))
+        split = with_all_attributes(cast("rx.Call", named["split"]))
         return split.attrs["axis"] in (axis, -1)
     start = 0
     for name in ("query", "key", "value"):
-        _, *operands = cast("Call", named[f"strided_slice_{name}"]).args
+        _, *operands = cast("rx.Call", named[f"strided_slice_{name}"]).args
         axes, begin, end, strides = (_integers(operand) for operand in (*operands, None)[:4])
         if axes != [axis] or begin != [start] or strides not in ([1], []) or len(end) != 1:
             return False
@@ -100,17 +90,17 @@ def is_stacked_along(context: PatternCheckContext, axis: int) -> bool:
     return True
 
 
-def _integers(operand: Expr | None) -> list[int]:
+def _integers(operand: rx.Expr | None) -> list[int]:
     """The literals of a tuple; others are left out."""
-    fields = operand.fields if isinstance(operand, Tuple) else ()
-    values = [field.value for field in fields if isinstance(field, PrimValue)]
+    fields = operand.fields if isinstance(operand, rx.Tuple) else ()
+    values = [field.value for field in fields if isinstance(field, rx.PrimValue)]
     return [value.value for value in values if isinstance(value, tir.IntImm)]
 
 
 def with_workspaces(mod: IRModule, library: str) -> IRModule:
     """The module with a workspace for each function of a library that computes attention."""
 
-    def annotated(func: Function) -> Function:
+    def annotated(func: rx.Function) -> rx.Function:
         size = _workspace(func, library)
         if size is not None:
             return func.with_attr("WorkspaceSize", size)
@@ -119,25 +109,29 @@ def with_workspaces(mod: IRModule, library: str) -> IRModule:
         first, *others = func.body.blocks
         binding, *rest = first.bindings
         inner = binding.value
-        size = _workspace(inner, library) if isinstance(inner, Function) else None
-        if size is None or not isinstance(inner, Function) or not isinstance(binding, VarBinding):
+        size = _workspace(inner, library) if isinstance(inner, rx.Function) else None
+        if (
+            size is None
+            or not isinstance(inner, rx.Function)
+            or not isinstance(binding, rx.VarBinding)
+        ):
             return func
         binding = replace(binding, value=inner.with_attr("WorkspaceSize", size))
         blocks = (replace(first, bindings=(binding, *rest)), *others)
         body = rebuild(func.body, blocks=blocks)
         return rebuild(func, body=body).with_attr("WorkspaceSize", size)
 
-    return AllocateWorkspace()(map_functions(mod, Function, annotated))
+    return AllocateWorkspace()(map_functions(mod, rx.Function, annotated))
 
 
-def _workspace(func: Function, library: str) -> int | None:
+def _workspace(func: rx.Function, library: str) -> int | None:
     """The bytes that a composite function needs; None if it needs none."""
     name = func.attrs.get("Composite")
     if not isinstance(name, str) or "attention" not in name or not name.startswith(library):
         return None
     sinfo = func.body.struct_info
     dims = dims_of(func.body)
-    if dims is None or not isinstance(sinfo, TensorStructInfo):
+    if dims is None or not isinstance(sinfo, rx.TensorStructInfo):
         return SYMBOLIC_WORKSPACE
     size = product(dims)
     return size.value * sinfo.dtype.itemsize if isinstance(size, tir.IntImm) else SYMBOLIC_WORKSPACE

@@ -12,22 +12,10 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.traverse import rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import mentioned_globals
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    GlobalVar,
-    SeqExpr,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 from relaxpy.ir.relax.transform.fusion.codegen import codegen_name, without_primitive
 from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings
@@ -41,55 +29,8 @@ class MergeCompositeFunctions(Pass):
     them. The function that results has the attribute `Codegen`, the name of the back end, for
     RunCodegen; the composite functions are nested in it.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(private=True)
-            def fused_abs(x: R.Tensor((4,), "float32")):
-                R.func_attr({"Composite": "mine.abs", "Primitive": True})
-                with R.dataflow():
-                    y = R.abs(x)
-                    R.output(y)
-                return y
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = Before
-                with R.dataflow():
-                    y = cls.fused_abs(x)
-                    z = cls.fused_abs(y)
-                    R.output(z)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def fused_abs_abs_mine(x: R.Tensor((4,), "float32")):
-                R.func_attr({"Codegen": "mine"})
-
-                @R.function
-                def inner(x: R.Tensor((4,), "float32")):
-                    R.func_attr({"Composite": "mine.abs"})
-                    with R.dataflow():
-                        y = R.abs(x)
-                        R.output(y)
-                    return y
-
-                y = inner(x)
-                z = inner(y)
-                return z
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = After
-                with R.dataflow():
-                    z = cls.fused_abs_abs_mine(x)
-                    R.output(z)
-                return z
-
     Errors:
         TransformError: the name of a composite function has no dot.
-
     """
 
     @override
@@ -131,14 +72,16 @@ class _Merged:
         return root
 
 
-def _groups(block: DataflowBlock, backends: Mapping[str, str]) -> Mapping[Binding, FunctionGroup]:
+def _groups(
+    block: rx.DataflowBlock, backends: Mapping[str, str]
+) -> Mapping[rx.Binding, FunctionGroup]:
     """The calls of composite functions in a block, with the groups that they are merged into."""
-    home: dict[Var, _Merged] = {}
-    merged: dict[Binding, _Merged] = {}
+    home: dict[rx.Var, _Merged] = {}
+    merged: dict[rx.Binding, _Merged] = {}
     for position, binding in enumerate(block.bindings):
         call = binding.value
-        callee = call.op if isinstance(call, Call) else None
-        backend = backends.get(callee.name_hint) if isinstance(callee, GlobalVar) else None
+        callee = call.op if isinstance(call, rx.Call) else None
+        backend = backends.get(callee.name_hint) if isinstance(callee, rx.GlobalVar) else None
         operands = dict.fromkeys(home[var].root() for var in occurring_vars(call) if var in home)
         separated = reduce(or_, (operand.before for operand in operands), 0)
         joined = [
@@ -169,17 +112,17 @@ def _groups(block: DataflowBlock, backends: Mapping[str, str]) -> Mapping[Bindin
 def _with_nested_functions(mod: IRModule) -> IRModule:
     """The module with composite functions nested in the functions for a back end."""
     result = mod.clone()
-    renamed: dict[GlobalVar, GlobalVar] = {}
+    renamed: dict[rx.GlobalVar, rx.GlobalVar] = {}
     for var, func in mod.items():
-        if isinstance(func, Function) and "Codegen" in func.attrs and "Primitive" in func.attrs:
+        if isinstance(func, rx.Function) and "Codegen" in func.attrs and "Primitive" in func.attrs:
             name = f"{var.name_hint}_{func.attrs['Codegen']}"
-            renamed[var] = GlobalVar(name)
+            renamed[var] = rx.GlobalVar(name)
             del result[var]
             nested = without_primitive(_nested(func, mod))
             result[renamed[var]] = nested.with_attr("global_symbol", name)
     old_names = {old.name_hint for old in renamed}
     for var, func in result.items():
-        if isinstance(func, Function) and not old_names.isdisjoint(mentioned_globals(func)):
+        if isinstance(func, rx.Function) and not old_names.isdisjoint(mentioned_globals(func)):
             result[var] = rename(func, renamed)
     mentioned = {n for func in result.functions_by_name.values() for n in mentioned_globals(func)}
     for var, func in result.items():
@@ -188,29 +131,29 @@ def _with_nested_functions(mod: IRModule) -> IRModule:
     return normalize_module(result)
 
 
-def _nested(func: Function, mod: IRModule) -> Function:
+def _nested(func: rx.Function, mod: IRModule) -> rx.Function:
     """The function with a local function in place of each composite one that it calls."""
-    local: dict[str, Var] = {}
-    bindings: list[Binding] = []
-    table: dict[Expr, Var] = {}
+    local: dict[str, rx.Var] = {}
+    bindings: list[rx.Binding] = []
+    table: dict[rx.Expr, rx.Var] = {}
     for block in func.body.blocks:
         for binding in block.bindings:
             call = binding.value
-            assert isinstance(binding, VarBinding)
-            if isinstance(call, Call) and isinstance(call.op, GlobalVar):
+            assert isinstance(binding, rx.VarBinding)
+            if isinstance(call, rx.Call) and isinstance(call.op, rx.GlobalVar):
                 name = call.op.name_hint
                 callee = mod[name]
-                assert isinstance(callee, Function)
+                assert isinstance(callee, rx.Function)
                 if name not in local:
-                    local[name] = Var("lv")
+                    local[name] = rx.Var("lv")
                     inner = without_primitive(copy_with_new_vars(callee))
-                    bindings.append(VarBinding(local[name], inner, call.span))
-                call = Call(local[name], call.args, span=call.span)
+                    bindings.append(rx.VarBinding(local[name], inner, call.span))
+                call = rx.Call(local[name], call.args, span=call.span)
             var = binding.var
-            if isinstance(var, DataflowVar):
-                table[var] = Var(var.name_hint, var.struct_info, var.span)
-            bindings.append(VarBinding(var, call, binding.span))
-    body = SeqExpr((BindingBlock(tuple(bindings)),), func.body.body)
+            if isinstance(var, rx.DataflowVar):
+                table[var] = rx.Var(var.name_hint, var.struct_info, var.span)
+            bindings.append(rx.VarBinding(var, call, binding.span))
+    body = rx.SeqExpr((rx.BindingBlock(tuple(bindings)),), func.body.body)
     attrs = func.attrs
-    whole = Function(func.params, body, is_pure=func.is_pure, attrs=attrs, span=func.span)
+    whole = rx.Function(func.params, body, is_pure=func.is_pure, attrs=attrs, span=func.span)
     return rename(whole, table)

@@ -11,22 +11,9 @@ from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    StructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.fusion.cost import may_fail
 from relaxpy.ir.tir import expr as tir
@@ -41,69 +28,6 @@ class RemoveUnusedKernelOutputs(Pass):
 
     Kernels stay, and calls with other outputs get kernels of their own. A kernel that may fail at
     run time, and one whose other statements need an output, computes all of them.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @T.prim_func(private=True)
-            def both(
-                a: T.Buffer((4,), "float32"),
-                b: T.Buffer((4,), "float32"),
-                c: T.Buffer((4,), "float32"),
-            ):
-                for i in range(4):
-                    with T.block("b"):
-                        vi = T.axis.spatial(4, i)
-                        b[vi] = a[vi] * T.float32(2)
-                for i in range(4):
-                    with T.block("c"):
-                        vi = T.axis.spatial(4, i)
-                        c[vi] = a[vi] * T.float32(3)
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = Before
-                with R.dataflow():
-                    pair = R.call_tir(
-                        cls.both, (x,), [R.Tensor((4,), "float32"), R.Tensor((4,), "float32")]
-                    )
-                    y = pair[0]
-                    R.output(y)
-                return y
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def both(
-                a: T.Buffer((4,), "float32"),
-                b: T.Buffer((4,), "float32"),
-                c: T.Buffer((4,), "float32"),
-            ):
-                for i in range(4):
-                    with T.block("b"):
-                        vi = T.axis.spatial(4, i)
-                        b[vi] = a[vi] * T.float32(2)
-                for i in range(4):
-                    with T.block("c"):
-                        vi = T.axis.spatial(4, i)
-                        c[vi] = a[vi] * T.float32(3)
-
-            @T.prim_func(private=True)
-            def both1(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    with T.block("b"):
-                        vi = T.axis.spatial(4, i)
-                        b[vi] = a[vi] * T.float32(2)
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = After
-                with R.dataflow():
-                    pair = R.call_tir(cls.both1, (x,), R.Tensor((4,), "float32"))
-                    y = pair
-                    R.output(y)
-                return y
-
     """
 
     @override
@@ -111,36 +35,36 @@ class RemoveUnusedKernelOutputs(Pass):
         mod = normalize_module(mod)
         kernels = _Kernels(mod)
         for var, func in mod.items():
-            if isinstance(func, Function) and (used := _used_outputs(func)):
+            if isinstance(func, rx.Function) and (used := _used_outputs(func)):
                 kernels.result[var] = _Calls(kernels, used).expr(func)
         return normalize_module(kernels.result) if any(kernels.reduced.values()) else mod
 
 
-def _used_outputs(func: Function) -> dict[Expr, set[int]]:
+def _used_outputs(func: rx.Function) -> dict[rx.Expr, set[int]]:
     """The outputs that are used of the results of kernels that have others, too."""
     nodes = list(walk(func))
-    used: dict[Expr, set[int]] = {
+    used: dict[rx.Expr, set[int]] = {
         node.var: set()
         for node in nodes
-        if isinstance(node, VarBinding) and len(_outputs(node.value)) > 1
+        if isinstance(node, rx.VarBinding) and len(_outputs(node.value)) > 1
     }
     for node in nodes if used else ():
-        if isinstance(node, TupleGetItem) and node.tuple_value in used:
+        if isinstance(node, rx.TupleGetItem) and node.tuple_value in used:
             used[node.tuple_value].add(node.index)
             continue
-        for child in (node.value,) if isinstance(node, VarBinding) else children(node):
-            if isinstance(child, Expr) and child in used:
+        for child in (node.value,) if isinstance(node, rx.VarBinding) else children(node):
+            if isinstance(child, rx.Expr) and child in used:
                 del used[child]
     return {var: fields for var, fields in used.items() if fields}
 
 
-def _outputs(value: Expr) -> Sequence[StructInfo]:
+def _outputs(value: rx.Expr) -> Sequence[rx.StructInfo]:
     """The struct info of each field of a call of a kernel; () for any other value."""
-    if not is_call_of(value, "relax.call_tir") or len(value.sinfo_args) != 1:
+    if not rx.is_call_of(value, "relax.call_tir") or len(value.sinfo_args) != 1:
         return ()
     [result] = value.sinfo_args
-    is_plain = isinstance(value.args[0], GlobalVar) and isinstance(value.args[1], Tuple)
-    return result.fields if is_plain and isinstance(result, TupleStructInfo) else ()
+    is_plain = isinstance(value.args[0], rx.GlobalVar) and isinstance(value.args[1], rx.Tuple)
+    return result.fields if is_plain and isinstance(result, rx.TupleStructInfo) else ()
 
 
 class _Kernels:
@@ -149,10 +73,10 @@ class _Kernels:
     def __init__(self, mod: IRModule) -> None:
         self.result = mod.clone()
         self.by_name = mod.functions_by_name
-        self.reduced: dict[tuple[str, tuple[int, ...]], GlobalVar | None] = {}
+        self.reduced: dict[tuple[str, tuple[int, ...]], rx.GlobalVar | None] = {}
         self._table = FunctionTable(self.result, lambda name, sinfo: None)
 
-    def without(self, name: str, dropped: tuple[int, ...]) -> GlobalVar | None:
+    def without(self, name: str, dropped: tuple[int, ...]) -> rx.GlobalVar | None:
         """The kernel without parameters that are outputs; None if it needs all of them."""
         key = name, dropped
         if key not in self.reduced:
@@ -165,48 +89,50 @@ class _Kernels:
 class _Calls(BindingRewriter):
     """Calls kernels for the outputs that are used."""
 
-    def __init__(self, kernels: _Kernels, used: Mapping[Expr, Collection[int]]) -> None:
+    def __init__(self, kernels: _Kernels, used: Mapping[rx.Expr, Collection[int]]) -> None:
         super().__init__()
         self.kernels, self.used = kernels, used
-        self.fields: dict[Expr, Sequence[int]] = {}
-        self.original: Expr | None = None
+        self.fields: dict[rx.Expr, Sequence[int]] = {}
+        self.original: rx.Expr | None = None
 
     @override
-    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
+    def binding(
+        self, binding: rx.Binding, block: rx.BindingBlock
+    ) -> Iterable[rx.Binding | rx.BindingBlock]:
         self.original = binding.var
         return super().binding(binding, block)
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         value = binding.value
-        if isinstance(value, TupleGetItem) and value.tuple_value in self.fields:
+        if isinstance(value, rx.TupleGetItem) and value.tuple_value in self.fields:
             fields = self.fields[value.tuple_value]
             alone = len(fields) == 1
             return value.tuple_value if alone else rebuild(value, index=fields.index(value.index))
         outputs, original = _outputs(value), self.original
-        if not isinstance(binding, VarBinding) or not outputs or original is None:
+        if not isinstance(binding, rx.VarBinding) or not outputs or original is None:
             return None
         fields = sorted(self.used.get(original, range(len(outputs))))
         if len(fields) == len(outputs):
             return None
-        assert isinstance(value, Call)
+        assert isinstance(value, rx.Call)
         kernel, operands, *rest = value.args
-        assert isinstance(kernel, GlobalVar)
-        assert isinstance(operands, Tuple)
+        assert isinstance(kernel, rx.GlobalVar)
+        assert isinstance(operands, rx.Tuple)
         first = len(operands.fields)
         dropped = tuple(first + k for k in range(len(outputs)) if k not in fields)
         new = self.kernels.without(kernel.name_hint, dropped)
         if new is None:
             return None
         kept = [outputs[k] for k in fields]
-        sinfo = kept[0] if len(kept) == 1 else TupleStructInfo(tuple(kept))
-        call = Call(
+        sinfo = kept[0] if len(kept) == 1 else rx.TupleStructInfo(tuple(kept))
+        call = rx.Call(
             value.op, (new, operands, *rest), value.attrs, sinfo_args=(sinfo,), span=value.span
         )
         var = type(binding.var)(binding.var.name_hint, None, binding.var.span)
         self._images[binding.var] = var
         self.fields[var] = fields
-        return VarBinding(var, call, binding.span)
+        return rx.VarBinding(var, call, binding.span)
 
 
 def _without(kernel: PrimFunc, dropped: Collection[int]) -> PrimFunc | None:

@@ -15,16 +15,8 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    ExternFunc,
-    Function,
-    GlobalVar,
-)
 from relaxpy.ir.relax.nodes.python_function import compiled_function
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
@@ -44,37 +36,10 @@ class RunCodegen(Pass):
     removed, become calls of these Python functions. They belong to the calls: no name is registered
     for them, and a saved module does not contain them.
 
-    Example:
-        @relaxpy.register_func("relax.ext.example", override=True)
-        def compiled(functions, options, constant_names):
-            return {"double": lambda x: np.add(x, x)}
-
-        @I.ir_module
-        class Before:
-            @R.function
-            def double(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                R.func_attr({"Codegen": "example"})
-                y = R.add(x, x)
-                return y
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = Before
-                y = cls.double(x)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.call_pure_packed("double", x, sinfo_args=(R.Tensor((4,), "float32"),))
-                return y
-
     Errors:
         MisuseError (also TypeError): `target_options` is not a table of tables.
         UnknownPackedFuncError (also ValueError, KeyError): there is no such back end.
         TransformError: a back end returns no function for one of its functions, or that is impure.
-
     """
 
     target_options: Mapping[str, Mapping[str, object]] | None = field(default=None, hash=False)
@@ -96,14 +61,14 @@ class RunCodegen(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        by_target: dict[str, dict[str, Function]] = {}
+        by_target: dict[str, dict[str, rx.Function]] = {}
         for name, func in mod.functions_by_name.items():
-            target = func.attrs.get("Codegen") if isinstance(func, Function) else None
-            if isinstance(target, str) and isinstance(func, Function):
+            target = func.attrs.get("Codegen") if isinstance(func, rx.Function) else None
+            if isinstance(target, str) and isinstance(func, rx.Function):
                 by_target.setdefault(target, {})[name] = func
         if not by_target:
             return mod
-        packed: dict[str, ExternFunc] = {}
+        packed: dict[str, rx.ExternFunc] = {}
         for target, functions in by_target.items():
             options = (self.target_options or {}).get(target, {})
             packed |= _compiled(target, functions, options)
@@ -111,14 +76,14 @@ class RunCodegen(Pass):
         for name in packed:
             del result[name]
         for var, func in result.items():
-            if isinstance(func, Function):
+            if isinstance(func, rx.Function):
                 result[var] = _Caller(packed).expr(func)
         return DeadCodeElimination(self.entry_functions)(normalize_module(result))
 
 
 def _compiled(
-    target: str, functions: Mapping[str, Function], options: Mapping[str, object]
-) -> dict[str, ExternFunc]:
+    target: str, functions: Mapping[str, rx.Function], options: Mapping[str, object]
+) -> dict[str, rx.ExternFunc]:
     """What a back end provides for functions, by the names of the latter."""
     backend = hooks.call("packed_function", f"{_PREFIX}{target}")
     tables = backend(list(functions.values()), dict(options), _constant_names(functions, target))
@@ -130,7 +95,7 @@ def _compiled(
                 hint="it returns a table of functions by global_symbol, or a list of tables",
             )
         found |= table
-    packed: dict[str, ExternFunc] = {}
+    packed: dict[str, rx.ExternFunc] = {}
     for name, func in functions.items():
         symbol = str(func.attrs.get("global_symbol", name))
         if not func.is_pure:
@@ -143,10 +108,10 @@ def _compiled(
     return packed
 
 
-def _constant_names(functions: Mapping[str, Function], target: str) -> dict[Constant, str]:
-    names: dict[Constant, str] = {}
+def _constant_names(functions: Mapping[str, rx.Function], target: str) -> dict[rx.Constant, str]:
+    names: dict[rx.Constant, str] = {}
     for name, func in functions.items():
-        constants = [node for node in walk(func) if isinstance(node, Constant)]
+        constants = [node for node in walk(func) if isinstance(node, rx.Constant)]
         for constant in constants:
             names.setdefault(constant, f"{name}_{target}_const_{len(names)}")
     return names
@@ -155,20 +120,20 @@ def _constant_names(functions: Mapping[str, Function], target: str) -> dict[Cons
 class _Caller(BindingRewriter):
     """Calls packed functions in place of functions of the module."""
 
-    def __init__(self, packed: Mapping[str, ExternFunc]) -> None:
+    def __init__(self, packed: Mapping[str, rx.ExternFunc]) -> None:
         super().__init__()
         self.packed = packed
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
+        if not isinstance(call, rx.Call) or not isinstance(call.op, rx.GlobalVar):
             return None
         callee = self.packed.get(call.op.name_hint)
         if callee is None:
             return None
         assert call.struct_info is not None
-        new = Call(
+        new = rx.Call(
             Op.get("relax.call_pure_packed"),
             (callee, *call.args),
             sinfo_args=(call.struct_info,),

@@ -9,28 +9,14 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import is_function
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    Var,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.nodes.python_function import compiled_function
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
@@ -60,71 +46,9 @@ class SplitCallTIRByPattern(Pass):
     is left of the kernel is `unfused_epilogue`. A kernel whose nests exchange more than this result
     stays as it is.
 
-    Example:
-        @I.ir_module
-        class Patterns:
-            @T.prim_func
-            def doubled(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    with T.block("y"):
-                        vi = T.axis.spatial(4, i)
-                        y[vi] = x[vi] * T.float32(2)
-
-        @I.ir_module
-        class Before:
-            @T.prim_func(private=True)
-            def kernel(
-                a: T.Buffer((4,), "float32"),
-                b: T.Buffer((4,), "float32"),
-                c: T.Buffer((4,), "float32"),
-            ):
-                t = T.alloc_buffer((4,), "float32")
-                for i in range(4):
-                    with T.block("t"):
-                        vi = T.axis.spatial(4, i)
-                        t[vi] = a[vi] * T.float32(2)
-                for i in range(4):
-                    with T.block("c"):
-                        vi = T.axis.spatial(4, i)
-                        c[vi] = t[vi] + b[vi]
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
-                z = R.call_tir(Before.kernel, (x, y), R.Tensor((4,), "float32"))
-                return z
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def unfused_epilogue(
-                t: T.Buffer((4,), "float32"),
-                b: T.Buffer((4,), "float32"),
-                c: T.Buffer((4,), "float32"),
-            ):
-                for i in range(4):
-                    with T.block("c"):
-                        vi = T.axis.spatial(4, i)
-                        c[vi] = t[vi] + b[vi]
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
-                cls = After
-                t = R.call_pure_packed("kernel", x, sinfo_args=(R.Tensor((4,), "float32"),))
-                z = R.call_tir(cls.unfused_epilogue, (t, y), R.Tensor((4,), "float32"))
-                return z
-
-        def twice(x):
-            return x + x
-
-        def codegen(matches):
-            return [twice, 1, [matches[0].matched_buffers[0]]]
-
-        SplitCallTIRByPattern([Patterns["doubled"]], codegen)
-
     Errors:
         MisuseError (also TypeError): a pattern is not a PrimFunc with one loop nest, or `fcodegen`
             is not a function or returns something else.
-
     """
 
     patterns: Sequence[PrimFunc]
@@ -139,8 +63,10 @@ class SplitCallTIRByPattern(Pass):
                     f"a pattern is a PrimFunc with one loop nest, found {pattern!r:.60}",
                     about=pattern,
                 )
-        if not callable(self.fcodegen):
-            raise MisuseError(f"fcodegen is a function, found {self.fcodegen!r:.60}")
+        if not is_function(self.fcodegen):
+            raise MisuseError(
+                f"fcodegen is a function, found {self.fcodegen!r:.60}", about=self.fcodegen
+            )
         object.__setattr__(self, "patterns", patterns)
 
     @override
@@ -154,7 +80,7 @@ class SplitCallTIRByPattern(Pass):
         if not kernels:
             return mod
 
-        def split(func: Function, builder: BlockBuilder) -> Function:
+        def split(func: rx.Function, builder: BlockBuilder) -> rx.Function:
             return _Splitting(kernels, builder).expr(func)
 
         result = map_with_builder(mod, split)
@@ -207,7 +133,7 @@ class _Epilogue:
 class _Kernels:
     """A function of a back end, the positions of its operands, its result, and what is left."""
 
-    function: ExternFunc
+    function: rx.ExternFunc
     operands: list[int]
     result: Buffer
     epilogue: _Epilogue | None
@@ -276,22 +202,24 @@ class _Splitting(BindingRewriter):
         self.kernels, self.builder = kernels, builder
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not is_call_of(call, "relax.call_tir"):
+        if not rx.is_call_of(call, "relax.call_tir"):
             return None
         callee, operands, *scalars = call.args
-        kernel = self.kernels.get(callee.name_hint) if isinstance(callee, GlobalVar) else None
-        if kernel is None or scalars or not isinstance(call.sinfo_args[0], TensorStructInfo):
+        kernel = self.kernels.get(callee.name_hint) if isinstance(callee, rx.GlobalVar) else None
+        if kernel is None or scalars or not isinstance(call.sinfo_args[0], rx.TensorStructInfo):
             return None
-        fields = cast("Tuple", operands).fields
-        sinfo = TensorStructInfo(ShapeExpr(kernel.result.shape), kernel.result.dtype)
+        fields = cast("rx.Tuple", operands).fields
+        sinfo = rx.TensorStructInfo(rx.ShapeExpr(kernel.result.shape), kernel.result.dtype)
         args = (kernel.function, *(fields[k] for k in kernel.operands))
-        packed = Call(Op.get("relax.call_pure_packed"), args, sinfo_args=(sinfo,), span=call.span)
+        packed = rx.Call(
+            Op.get("relax.call_pure_packed"), args, sinfo_args=(sinfo,), span=call.span
+        )
         if kernel.epilogue is None:
             return replace(binding, value=packed)
-        kind = DataflowVar if isinstance(block, DataflowBlock) else Var
-        first = VarBinding(kind(kernel.result.name), packed, call.span)
+        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
+        first = rx.VarBinding(kind(kernel.result.name), packed, call.span)
         epilogue = self.builder.add_func(kernel.epilogue.func, "unfused_epilogue")
-        inputs = Tuple((first.var, *(fields[k] for k in kernel.epilogue.operands)))
+        inputs = rx.Tuple((first.var, *(fields[k] for k in kernel.epilogue.operands)))
         return [first, replace(binding, value=rebuild(call, args=(epilogue, inputs)))]

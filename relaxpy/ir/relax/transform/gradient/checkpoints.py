@@ -20,7 +20,7 @@ _END = Op("relax.grad.end_checkpoint")
 
 
 class Checkpoints:
-    """The bindings of a block without its checkpoints, and what is computed again because of them.
+    """The bindings of a block without its checkpoints, and the rematerialised ones.
 
     The result of `start_checkpoint` is not stored for the backward pass, and neither is anything
     that depends on it, up to the results of `end_checkpoint`. Such a result is stored if another

@@ -12,29 +12,10 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    Expr,
-    Function,
-    GlobalVar,
-    MatchCast,
-    PrimValue,
-    ShapeExpr,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.op.definition.registry import R, find
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
@@ -59,39 +40,6 @@ class Gradient(Pass):
     casts, and `call_tir_with_grad`. What lies between `R.grad.start_checkpoint` and
     `R.grad.end_checkpoint` is computed again instead of stored.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((3, 3), "float32")) -> R.Tensor((), "float32"):
-                with R.dataflow():
-                    gv = R.sum(R.exp(x))
-                    R.output(gv)
-                return gv
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((3, 3), "float32")) -> R.Tensor((), "float32"):
-                with R.dataflow():
-                    gv = R.sum(R.exp(x))
-                    R.output(gv)
-                return gv
-
-            @R.function
-            def main_adjoint(x: R.Tensor((3, 3), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    gv = R.sum(y)
-                    gv_adjoint = R.ones((), "float32")
-                    y_adjoint = R.broadcast_to(gv_adjoint, (3, 3))
-                    x_adjoint = R.multiply(y_adjoint, y)
-                    x_adjoint_out = x_adjoint
-                    R.output(gv, x_adjoint_out)
-                return (gv, (x_adjoint_out,))
-
-        Gradient("main")
-
     Errors:
         UnknownNameError (also KeyError, ValueError): the module has no such function.
         MisuseError (also TypeError, ValueError): `require_grads` are not different variables of
@@ -99,19 +47,20 @@ class Gradient(Pass):
         TransformError: the body of the function has another form, the target is not a float of
             rank 0, a required variable is not made of floats, or something that the target depends
             on has no gradient.
-
     """
 
-    func_name: str | GlobalVar
-    require_grads: Var | Sequence[Var] | None = None
+    func_name: str | rx.GlobalVar
+    require_grads: rx.Var | Sequence[rx.Var] | None = None
     target_index: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "func_name", name_of_function(self.func_name))
         grads: object = self.require_grads
         if grads is not None:
-            grads = (grads,) if isinstance(grads, Var) else grads
-            if not isinstance(grads, (list, tuple)) or not all(isinstance(v, Var) for v in grads):
+            grads = (grads,) if isinstance(grads, rx.Var) else grads
+            if not isinstance(grads, (list, tuple)) or not all(
+                isinstance(v, rx.Var) for v in grads
+            ):
                 raise MisuseError(
                     f"require_grads are variables of the function, found {grads!r:.60}", about=grads
                 )
@@ -127,7 +76,7 @@ class Gradient(Pass):
         name, func = find_function(mod, self.func_name, "Gradient")
         return _Differentiation(mod, name, func, self.target_index).run(self._required(func))
 
-    def _required(self, func: Function) -> Sequence[Var]:
+    def _required(self, func: rx.Function) -> Sequence[rx.Var]:
         if self.require_grads is None:
             return func.params
         assert isinstance(self.require_grads, tuple)
@@ -150,7 +99,7 @@ class Gradient(Pass):
 class _Differentiation:
     """The construction of the adjoint of one function."""
 
-    def __init__(self, mod: IRModule, name: str, func: Function, target_index: int) -> None:
+    def __init__(self, mod: IRModule, name: str, func: rx.Function, target_index: int) -> None:
         self.name = name
         self.original = func
         self.func = copy_with_new_vars(func)
@@ -158,7 +107,7 @@ class _Differentiation:
         self.builder = BlockBuilder(mod, suppress_warnings=True)
         self.adjoints = Adjoints(self.builder)
 
-    def run(self, required: Sequence[Var]) -> IRModule:
+    def run(self, required: Sequence[rx.Var]) -> IRModule:
         """The module with the adjoint, which returns gradients by variables of the original."""
         block = self._block()
         target = self._target()
@@ -194,17 +143,17 @@ class _Differentiation:
                     )
                     for var in wanted
                 )
-            gvar = builder.emit_func_output(Tuple((func.body.body, Tuple(results))))
+            gvar = builder.emit_func_output(rx.Tuple((func.body.body, rx.Tuple(results))))
         result = builder.get()
         adjoint = result[gvar]
-        assert isinstance(adjoint, Function)
+        assert isinstance(adjoint, rx.Function)
         result[gvar] = _with_spans(remove_all_unused(simplified(adjoint)))
         return normalize_module(result)
 
-    def _block(self) -> DataflowBlock:
+    def _block(self) -> rx.DataflowBlock:
         """The dataflow block that is the body of the function."""
         blocks = self.func.body.blocks
-        if len(blocks) == 1 and isinstance(blocks[0], DataflowBlock):
+        if len(blocks) == 1 and isinstance(blocks[0], rx.DataflowBlock):
             return blocks[0]
         raise TransformError(
             f"Gradient: the body of {self.name} is not one DataflowBlock",
@@ -212,10 +161,10 @@ class _Differentiation:
             about=self.original,
         )
 
-    def _target(self) -> Var:
+    def _target(self) -> rx.Var:
         """The variable whose gradient is computed."""
         index, result = self.target_index, self.func.body.body
-        results = list(result.fields) if isinstance(result, Tuple) else [result]
+        results = list(result.fields) if isinstance(result, rx.Tuple) else [result]
         if not 0 <= index < len(results):
             raise TransformError(
                 f"Gradient: {self.name} has {counted(len(results), 'result')}, so target_index is "
@@ -226,8 +175,8 @@ class _Differentiation:
         target = results[index]
         sinfo = target.struct_info
         if (
-            isinstance(target, Var)
-            and isinstance(sinfo, TensorStructInfo)
+            isinstance(target, rx.Var)
+            and isinstance(sinfo, rx.TensorStructInfo)
             and sinfo.ndim == 0
             and sinfo.dtype.is_float
         ):
@@ -239,7 +188,7 @@ class _Differentiation:
             about=self.original,
         )
 
-    def _copies(self) -> dict[Var, Var]:
+    def _copies(self) -> dict[rx.Var, rx.Var]:
         """The variable of the copy for each variable of the original function."""
         pairs = list(zip(self.original.params, self.func.params, strict=True))
         for old, new in zip(self.original.body.blocks, self.func.body.blocks, strict=True):
@@ -248,14 +197,14 @@ class _Differentiation:
                     pairs.append((a.var, b.var))
         return dict(pairs)
 
-    def _forward(self, binding: Binding) -> None:
+    def _forward(self, binding: rx.Binding) -> None:
         """Bind the value of a binding again; operands that were checkpoints are replaced."""
-        if isinstance(binding, VarBinding):
+        if isinstance(binding, rx.VarBinding):
             self.builder.emit(binding.value, var=binding.var, span=binding.span)
         else:
             self.builder.emit_normalized(binding)
 
-    def _backward(self, binding: Binding, checkpoints: Checkpoints) -> None:
+    def _backward(self, binding: rx.Binding, checkpoints: Checkpoints) -> None:
         """Add the gradients of the operands of a binding to their adjoints."""
         var = binding.var
         adjoint = None if var is None else self.adjoints.get(var)
@@ -263,20 +212,20 @@ class _Differentiation:
             return
         self.adjoints.span = binding.value.span or binding.span
         match binding.value:
-            case Call() as call:
+            case rx.Call() as call:
                 self._through_call(var, call, adjoint, checkpoints)
-            case TupleGetItem(tuple_value=value, index=index):
+            case rx.TupleGetItem(tuple_value=value, index=index):
                 self.adjoints.add_field(value, index, adjoint)
-            case Var() | Tuple() as value:
-                if isinstance(binding, MatchCast):
+            case rx.Var() | rx.Tuple() as value:
+                if isinstance(binding, rx.MatchCast):
                     adjoint = self._of_source(value, adjoint)
                 self.adjoints.add(value, adjoint)
-            case Constant() | PrimValue() | ShapeExpr():
+            case rx.Constant() | rx.PrimValue() | rx.ShapeExpr():
                 pass
             case value:
                 raise self._without_gradient(f"the {type(value).__name__}", var, value)
 
-    def _of_source(self, value: Expr, adjoint: Var) -> Var:
+    def _of_source(self, value: rx.Expr, adjoint: rx.Var) -> rx.Var:
         """The adjoint of the result of a cast, with the sizes that the source has."""
         before, after = value.struct_info, adjoint.struct_info
         if before is None or after is None or is_base_of(before, after):
@@ -285,7 +234,9 @@ class _Differentiation:
         assert cast is not None
         return cast
 
-    def _through_call(self, var: Var, call: Call, gradient: Var, checkpoints: Checkpoints) -> None:
+    def _through_call(
+        self, var: rx.Var, call: rx.Call, gradient: rx.Var, checkpoints: Checkpoints
+    ) -> None:
         operator = find(call.op) if isinstance(call.op, Op) else None
         if operator is None or operator.gradient is None:
             raise self._without_gradient(f"the call of {_callee(call)}", var, call)
@@ -293,7 +244,7 @@ class _Differentiation:
         stored = checkpoints.stored(call, builder)
         if stored is not call:
             value = builder.normalize(stored)
-            assert isinstance(value, Call)
+            assert isinstance(value, rx.Call)
             stored = value
         result = checkpoints.stored(var, builder)
         try:
@@ -307,17 +258,17 @@ class _Differentiation:
         for operand, partial in zip(call.args, gradients, strict=True):
             self.adjoints.add(operand, partial)
 
-    def _normal(self, partial: Expr) -> Expr:
+    def _normal(self, partial: rx.Expr) -> rx.Expr:
         """The normal form of a gradient; the fields of a tuple are bound where they are added."""
-        if isinstance(partial, Tuple):
-            return Tuple(tuple(self._normal(field) for field in partial.fields))
+        if isinstance(partial, rx.Tuple):
+            return rx.Tuple(tuple(self._normal(field) for field in partial.fields))
         return self.builder.normalize(partial)
 
-    def _without_gradient(self, what: str, var: Var, value: Expr) -> TransformError:
-        callee = value.op if isinstance(value, Call) else None
+    def _without_gradient(self, what: str, var: rx.Var, value: rx.Expr) -> TransformError:
+        callee = value.op if isinstance(value, rx.Call) else None
         if callee == Op("relax.call_tir"):
             hint = "differentiate before LegalizeOps, or use call_tir_with_grad"
-        elif isinstance(callee, GlobalVar):
+        elif isinstance(callee, rx.GlobalVar):
             hint = "apply relax.transform.InlinePrivateFunctions before, if the function is private"
         elif isinstance(callee, Op) and not callee.name.startswith("relax.call_"):
             hint = f'register it: relax.op.register_gradient("{callee.name}", ...)'
@@ -331,17 +282,17 @@ class _Differentiation:
         )
 
 
-def _with_spans(func: Function) -> Function:
+def _with_spans(func: rx.Function) -> rx.Function:
     """The adjoint with the span of the next binding that has one, where there is none."""
     span: Span | None = None
-    spans: dict[Binding, Span | None] = {}
+    spans: dict[rx.Binding, Span | None] = {}
     for block in reversed(func.body.blocks):
         for binding in reversed(block.bindings):
             spans[binding] = span = binding.span or binding.value.span or span
 
-    def step(binding: Binding, block: BindingBlock) -> Binding:
+    def step(binding: rx.Binding, block: rx.BindingBlock) -> rx.Binding:
         span, value = spans.get(binding), binding.value
-        if isinstance(value, Call) and value.span is None and span is not None:
+        if isinstance(value, rx.Call) and value.span is None and span is not None:
             value = replace(value, span=span)
         if value is binding.value and binding.span is not None:
             return binding
@@ -350,26 +301,26 @@ def _with_spans(func: Function) -> Function:
     return map_bindings(func, step)
 
 
-def _callee(call: Call) -> str:
+def _callee(call: rx.Call) -> str:
     callee = call.op
     return callee.name if isinstance(callee, Op) else getattr(callee, "name_hint", str(callee))
 
 
-def _dtype(target: Var) -> DataType:
-    assert isinstance(target.struct_info, TensorStructInfo)
+def _dtype(target: rx.Var) -> DataType:
+    assert isinstance(target.struct_info, rx.TensorStructInfo)
     return target.struct_info.dtype
 
 
-def _is_float(sinfo: StructInfo | None) -> bool:
+def _is_float(sinfo: rx.StructInfo | None) -> bool:
     """Whether a value is a tensor of floats, or a tuple of such values."""
-    if isinstance(sinfo, TupleStructInfo):
+    if isinstance(sinfo, rx.TupleStructInfo):
         return all(map(_is_float, sinfo.fields))
-    return isinstance(sinfo, TensorStructInfo) and (sinfo.dtype.is_float or sinfo.dtype.is_void)
+    return isinstance(sinfo, rx.TensorStructInfo) and (sinfo.dtype.is_float or sinfo.dtype.is_void)
 
 
-def _dependents(bindings: Iterable[Binding], sources: Iterable[Var]) -> set[Var | None]:
+def _dependents(bindings: Iterable[rx.Binding], sources: Iterable[rx.Var]) -> set[rx.Var | None]:
     """The variables that depend on one of the sources, these included."""
-    result: set[Var | None] = set(sources)
+    result: set[rx.Var | None] = set(sources)
     for binding in bindings:
         if any(var in result for var in occurring_vars(binding.value)):
             result.add(binding.var)

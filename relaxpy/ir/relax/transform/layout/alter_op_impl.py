@@ -14,25 +14,9 @@ from relaxpy.errors import MisuseError, RelaxpyError, StructInfoError, Transform
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    Expr,
-    Function,
-    GlobalVar,
-    ShapeExpr,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape
 from relaxpy.ir.relax.op.layouts import of_sizes
@@ -66,61 +50,10 @@ class AlterOpImpl(Pass):
     separators of a buffer and of what it is transformed from are passed to `layout_transform`;
     of a pair, as `IndexMap.from_func_with_separators` returns it, only the map is used.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @T.prim_func(private=True)
-            def exp(a: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32")):
-                T.func_attr({"operator_name": "relax.exp"})
-                for i in range(16):
-                    b[i] = T.exp(a[i])
-
-            @R.function
-            def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-                with R.dataflow():
-                    y = R.call_tir(Before.exp, (x,), R.Tensor((16,), "float32"))
-                    R.output(y)
-                return y
-
-        @T.prim_func(private=True)
-        def exp_in_rows(a: T.Buffer((4, 4), "float32"), b: T.Buffer((4, 4), "float32")):
-            for i, j in T.grid(4, 4):
-                b[i, j] = T.exp(a[i, j])
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def exp(a: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32")):
-                T.func_attr({"operator_name": "relax.exp"})
-                for i in range(16):
-                    b[i] = T.exp(a[i])
-
-            @T.prim_func(private=True)
-            def relax_exp_replacement(
-                a: T.Buffer((4, 4), "float32"), b: T.Buffer((4, 4), "float32")
-            ):
-                T.func_attr({"operator_name": "relax.exp"})
-                for i, j in T.grid(4, 4):
-                    b[i, j] = T.exp(a[i, j])
-
-            @R.function
-            def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-                cls = After
-                with R.dataflow():
-                    rows = R.layout_transform(x, lambda i: (i // 4, i % 4))
-                    out = R.Tensor((4, 4), "float32")
-                    result = R.call_tir(cls.relax_exp_replacement, (rows,), out)
-                    y = R.layout_transform(result, lambda i, j: (i * 4 + j,))
-                    R.output(y)
-                return y
-
-        AlterOpImpl({"relax.exp": exp_in_rows}, {"relax.exp": [lambda i: (i // 4, i % 4)] * 2})
-
     Errors:
         MisuseError: an argument is of another kind.
         TransformError: the PrimFuncs have different numbers of parameters, there is not one map
             for each of them, or a map does not fit a tensor.
-
     """
 
     op_impl_map: Mapping[str, PrimFunc]
@@ -154,7 +87,7 @@ class AlterOpImpl(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
 
-        def altered(func: Function, builder: BlockBuilder) -> Function:
+        def altered(func: rx.Function, builder: BlockBuilder) -> rx.Function:
             return _Altering(self, mod, builder).expr(func)
 
         return normalize_module(map_with_builder(mod, altered))
@@ -168,7 +101,7 @@ class _Transform:
     separators: tuple[int, ...]
     input_separators: tuple[int, ...]
 
-    def of(self, x: Expr, index_map: IndexMap) -> Call:
+    def of(self, x: rx.Expr, index_map: IndexMap) -> rx.Call:
         """The call that transforms a tensor by a map."""
         call = R.layout_transform(
             x,
@@ -176,7 +109,7 @@ class _Transform:
             axis_separators=self.separators,
             input_axis_separators=self.input_separators,
         )
-        return cast("Call", call)
+        return cast("rx.Call", call)
 
 
 class _Altering(BindingRewriter):
@@ -187,11 +120,11 @@ class _Altering(BindingRewriter):
         self.options, self.mod, self.builder = options, mod, builder
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(binding, VarBinding) or not is_call_of(call, "relax.call_tir"):
+        if not isinstance(binding, rx.VarBinding) or not rx.is_call_of(call, "relax.call_tir"):
             return None
-        if not isinstance(call.args[0], GlobalVar):
+        if not isinstance(call.args[0], rx.GlobalVar):
             return None
         old = self.mod[call.args[0].name_hint]
         name = old.attrs.get(OPERATOR_NAME)
@@ -213,7 +146,7 @@ class _Altering(BindingRewriter):
         transforms = self.transforms(operator, old, call)
         return _Replacement(binding, block, self, operator).bindings_of(gvar, transforms)
 
-    def transforms(self, operator: str, old: PrimFunc, call: Call) -> list[_Transform | None]:
+    def transforms(self, operator: str, old: PrimFunc, call: rx.Call) -> list[_Transform | None]:
         """The transform of each buffer; none if all buffers stay as they are."""
         maps = self.options.op_buffer_transforms.get(operator)
         if not maps:
@@ -244,7 +177,7 @@ class _Altering(BindingRewriter):
             result.append(_Transform(index_map, *separators))
         return result
 
-    def remove_pad(self, rank: int, dtype: DataType) -> GlobalVar:
+    def remove_pad(self, rank: int, dtype: DataType) -> rx.GlobalVar:
         """The kernel that returns the leading elements of a tensor."""
         padded, shape = (
             [tir.Var(f"{letter}{axis}", "int64") for axis in range(rank)] for letter in "pi"
@@ -274,7 +207,7 @@ def _listed(lists: Sequence[Sequence[int]] | None, index: int) -> tuple[int, ...
     return tuple(lists[index]) if lists is not None and index < len(lists) else ()
 
 
-def _refused(operator: str, message: str, call: Call) -> TransformError:
+def _refused(operator: str, message: str, call: rx.Call) -> TransformError:
     return TransformError(f"AlterOpImpl, {operator}: {message}", span=call.span, about=call)
 
 
@@ -282,49 +215,51 @@ class _Replacement(PrecedingBindings):
     """The bindings that replace that of one call."""
 
     def __init__(
-        self, binding: VarBinding, block: BindingBlock, altering: _Altering, operator: str
+        self, binding: rx.VarBinding, block: rx.BindingBlock, altering: _Altering, operator: str
     ) -> None:
         super().__init__(binding, block)
         self.altering, self.operator = altering, operator
 
     def bindings_of(
-        self, gvar: GlobalVar, transforms: Sequence[_Transform | None]
-    ) -> list[Binding]:
+        self, gvar: rx.GlobalVar, transforms: Sequence[_Transform | None]
+    ) -> list[rx.Binding]:
         """The call of the new PrimFunc between the transforms of operands and results."""
-        call = cast("Call", self.binding.value)
-        old_operands = cast("Tuple", call.args[1]).fields
+        call = cast("rx.Call", self.binding.value)
+        old_operands = cast("rx.Tuple", call.args[1]).fields
         [declared] = call.sinfo_args
-        outputs = declared.fields if isinstance(declared, TupleStructInfo) else (declared,)
+        outputs = declared.fields if isinstance(declared, rx.TupleStructInfo) else (declared,)
         args = [self.operand(x, t) for x, t in zip(old_operands, transforms, strict=False)]
         results = list(zip(outputs, transforms[len(transforms) - len(outputs) :], strict=True))
         sinfos = [self.output(sinfo, transform) for sinfo, transform in results]
         whole = (
-            TupleStructInfo(tuple(sinfos)) if isinstance(declared, TupleStructInfo) else sinfos[0]
+            rx.TupleStructInfo(tuple(sinfos))
+            if isinstance(declared, rx.TupleStructInfo)
+            else sinfos[0]
         )
-        operands = (gvar, Tuple(tuple(args)), *call.args[2:])
-        value: Expr = Call(call.op, operands, call.attrs, (whole,), span=call.span)
+        operands = (gvar, rx.Tuple(tuple(args)), *call.args[2:])
+        value: rx.Expr = rx.Call(call.op, operands, call.attrs, (whole,), span=call.span)
         if any(transform is not None for _, transform in results):
             source = self.bound(value)
-            if isinstance(declared, TupleStructInfo):
+            if isinstance(declared, rx.TupleStructInfo):
                 fields = []
                 for k, (sinfo, transform) in enumerate(results):
-                    item = self.bound(TupleGetItem(source, k))
+                    item = self.bound(rx.TupleGetItem(source, k))
                     fields.append(self.bound(self.original(item, sinfo, transform)))
-                value = Tuple(tuple(fields), span=self.binding.span)
+                value = rx.Tuple(tuple(fields), span=self.binding.span)
             else:
                 value = self.original(source, *results[0])
         return self.ended(value)
 
-    def operand(self, x: Expr, transform: _Transform | None) -> Expr:
+    def operand(self, x: rx.Expr, transform: _Transform | None) -> rx.Expr:
         """An operand as the new PrimFunc takes it; scalar literals stay."""
-        if transform is None or (isinstance(x, Constant) and not x.data.ndim):
+        if transform is None or (isinstance(x, rx.Constant) and not x.data.ndim):
             return x
         try:
             return self.bound(transform.of(x, transform.index_map))
         except StructInfoError as error:
             raise self.refused(error) from None
 
-    def output(self, sinfo: StructInfo, transform: _Transform | None) -> StructInfo:
+    def output(self, sinfo: rx.StructInfo, transform: _Transform | None) -> rx.StructInfo:
         """The struct info of what the new PrimFunc writes."""
         if transform is None:
             return sinfo
@@ -332,10 +267,10 @@ class _Replacement(PrecedingBindings):
             new = of_sizes(transform.index_map).map_shape(_shape(sinfo))
         except MisuseError as error:
             raise self.refused(error) from None
-        assert isinstance(sinfo, TensorStructInfo)
-        return TensorStructInfo(ShapeExpr(tuple(new)), sinfo.dtype, sinfo.vdevice)
+        assert isinstance(sinfo, rx.TensorStructInfo)
+        return rx.TensorStructInfo(rx.ShapeExpr(tuple(new)), sinfo.dtype, sinfo.vdevice)
 
-    def original(self, x: Expr, sinfo: StructInfo, transform: _Transform | None) -> Expr:
+    def original(self, x: rx.Expr, sinfo: rx.StructInfo, transform: _Transform | None) -> rx.Expr:
         """A result in the layout that the program expects."""
         if transform is None:
             return x
@@ -347,18 +282,18 @@ class _Replacement(PrecedingBindings):
         back = transform.of(x, inverse)
         if isinstance(padding, tir.IntImm) and not padding.value:
             return back
-        kernel = self.altering.remove_pad(len(shape), cast("TensorStructInfo", sinfo).dtype)
-        return cast("Expr", R.call_tir(kernel, (self.bound(back),), sinfo))
+        kernel = self.altering.remove_pad(len(shape), cast("rx.TensorStructInfo", sinfo).dtype)
+        return cast("rx.Expr", R.call_tir(kernel, (self.bound(back),), sinfo))
 
     def refused(self, error: RelaxpyError) -> TransformError:
         """The error of a map that does not fit a tensor of the call."""
         message = f"{self.name}: {error.diagnostic.message}"
-        return _refused(self.operator, message, cast("Call", self.binding.value))
+        return _refused(self.operator, message, cast("rx.Call", self.binding.value))
 
 
-def _shape(sinfo: StructInfo) -> Sizes:
+def _shape(sinfo: rx.StructInfo) -> Sizes:
     """The dimensions of an output. Errors: MisuseError if it is no tensor of known shape."""
-    shape = literal_shape(sinfo) if isinstance(sinfo, TensorStructInfo) else None
+    shape = literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
     if shape is None:
         raise MisuseError(f"expected a tensor of known shape, found {sinfo}")
     return shape

@@ -10,18 +10,9 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Constant,
-    Expr,
-    Function,
-    GlobalVar,
-    Tuple,
-    is_call_of,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
@@ -38,54 +29,13 @@ class AttachAttrLayoutFreeBuffers(Pass):
     The weights of a function are its parameters from the number `num_input` on, which is an
     attribute. The attribute `layout_free_buffers` has the positions of such operands. PrimFuncs
     that are not called any more are removed, as by DeadCodeElimination.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @T.prim_func(private=True)
-            def scale(
-                x: T.Buffer((4,), "float32"),
-                w: T.Buffer((4,), "float32"),
-                y: T.Buffer((4,), "float32"),
-            ):
-                for i in range(4):
-                    y[i] = x[i] * w[i]
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-                R.func_attr({"num_input": 1})
-                with R.dataflow():
-                    y = R.call_tir(Before.scale, (x, w), R.Tensor((4,), "float32"))
-                    R.output(y)
-                return y
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def scale1(
-                x: T.Buffer((4,), "float32"),
-                w: T.Buffer((4,), "float32"),
-                y: T.Buffer((4,), "float32"),
-            ):
-                T.func_attr({"layout_free_buffers": [1]})
-                for i in range(4):
-                    y[i] = x[i] * w[i]
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-                R.func_attr({"num_input": 1})
-                with R.dataflow():
-                    y = R.call_tir(After.scale1, (x, w), R.Tensor((4,), "float32"))
-                    R.output(y)
-                return y
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
 
-        def attached(func: Function, builder: BlockBuilder) -> Function:
+        def attached(func: rx.Function, builder: BlockBuilder) -> rx.Function:
             return _Attaching(mod, builder, func).expr(func)
 
         result = map_with_builder(mod, attached)
@@ -95,29 +45,29 @@ class AttachAttrLayoutFreeBuffers(Pass):
 class _Attaching(BindingRewriter):
     """Replaces the callees of one function."""
 
-    def __init__(self, mod: IRModule, builder: BlockBuilder, func: Function) -> None:
+    def __init__(self, mod: IRModule, builder: BlockBuilder, func: rx.Function) -> None:
         super().__init__()
         self.mod, self.builder = mod, builder
         count = func.attrs.get("num_input")
         self.weights = frozenset(func.params[count:] if isinstance(count, int) else ())
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not is_call_of(call, "relax.call_tir"):
+        if not rx.is_call_of(call, "relax.call_tir"):
             return None
         callee = call.args[0]
-        func = self.mod[callee.name_hint] if isinstance(callee, GlobalVar) else None
-        operands = cast("Tuple", call.args[1]).fields
+        func = self.mod[callee.name_hint] if isinstance(callee, rx.GlobalVar) else None
+        operands = cast("rx.Tuple", call.args[1]).fields
         free = [k for k, arg in enumerate(operands) if self._is_free(arg)]
         if not free or not isinstance(func, PrimFunc) or _listed(func) == free:
             return None
         new = func.with_attr(LAYOUT_FREE, free).without_attr("global_symbol")
-        gvar = self.builder.add_func(new, cast("GlobalVar", callee).name_hint)
+        gvar = self.builder.add_func(new, cast("rx.GlobalVar", callee).name_hint)
         return rebuild(call, args=(gvar, *call.args[1:]))
 
-    def _is_free(self, arg: Expr) -> bool:
-        is_constant = isinstance(arg, Constant) or isinstance(self.value_of(arg), Constant)
+    def _is_free(self, arg: rx.Expr) -> bool:
+        is_constant = isinstance(arg, rx.Constant) or isinstance(self.value_of(arg), rx.Constant)
         return is_constant or arg in self.weights
 
 

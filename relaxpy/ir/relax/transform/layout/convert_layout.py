@@ -15,25 +15,9 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import apply_column, is_of_relaxpy
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    MatchCast,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.op.definition.layouts import (
     AttributeLayout,
     InferredLayouts,
@@ -66,35 +50,8 @@ class ConvertLayout(Pass):
     code outside the block, see the layouts of the program. Tensors are converted by
     `permute_dims`, and by `layout_transform` to and from blocks.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2, 3, 28, 28), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
-                with R.dataflow():
-                    y = R.nn.conv2d(x, w)
-                    z = R.nn.relu(y)
-                    R.output(z)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2, 3, 28, 28), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
-                with R.dataflow():
-                    x1 = R.permute_dims(x, (0, 2, 3, 1))
-                    w1 = R.permute_dims(w, (0, 2, 3, 1))
-                    y = R.nn.conv2d(x1, w1, data_layout="NHWC", kernel_layout="OHWI")
-                    z1 = R.nn.relu(y)
-                    z = R.permute_dims(z1, (0, 3, 1, 2))
-                    R.output(z)
-                return z
-
-        ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]})
-
     Errors:
         MisuseError: an operator is unknown or has no desired layout, or a layout has other axes.
-
     """
 
     desired_layouts: Mapping[str, Sequence[str]]
@@ -128,7 +85,7 @@ class ConvertLayout(Pass):
             _require_desirable(operator, layouts)
         desired = dict(self.desired_layouts)
         mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, Function, lambda f: _Blocks(desired).expr(f)))
+        return normalize_module(map_functions(mod, rx.Function, lambda f: _Blocks(desired).expr(f)))
 
 
 def _require_desirable(operator: OpDef, wanted: Sequence[str]) -> None:
@@ -179,8 +136,8 @@ class _Blocks(BindingRewriter):
         self.desired = desired
 
     @override
-    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
-        if not isinstance(block, DataflowBlock):
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
+        if not isinstance(block, rx.DataflowBlock):
             return super().block(block)
         converter = _Converter(self.desired)
         for binding in block.bindings:
@@ -199,35 +156,35 @@ class _Converter:
 
     def __init__(self, desired: Mapping[str, Sequence[str]]) -> None:
         self.desired = desired
-        self.bindings: list[Binding] = []
-        self.layouts: dict[Var, Layouts] = {}
-        self.images: dict[Var, Var] = {}
+        self.bindings: list[rx.Binding] = []
+        self.layouts: dict[rx.Var, Layouts] = {}
+        self.images: dict[rx.Var, rx.Var] = {}
         self.span: Span | None = None
 
-    def convert(self, binding: Binding) -> None:
+    def convert(self, binding: rx.Binding) -> None:
         """Add what replaces a binding."""
         self.span = binding.span
-        if isinstance(binding, MatchCast):
+        if isinstance(binding, rx.MatchCast):
             self._cast(binding)
             return
         match binding.value:
-            case Call(op=Op()) as call:
+            case rx.Call(op=Op()) as call:
                 self._call(binding, call)
-            case Tuple(fields=fields) as value:
-                known = self.layouts if isinstance(binding.var, DataflowVar) else {}
+            case rx.Tuple(fields=fields) as value:
+                known = self.layouts if isinstance(binding.var, rx.DataflowVar) else {}
                 items = [self._in_layout(item, layouts_of(item, known)) for item in fields]
                 self._bind(binding, _with(value, fields=items), layouts_of(value, known))
-            case TupleGetItem(tuple_value=value, index=index) as item:
+            case rx.TupleGetItem(tuple_value=value, index=index) as item:
                 layouts = layouts_of(value, self.layouts)
                 source = self._in_layout(value, layouts)
                 layout = layouts[index] if isinstance(layouts, tuple) else None
                 self._bind(binding, _with(item, tuple_value=source), layout)
-            case Var() as value:
+            case rx.Var() as value:
                 self._bind(binding, self.images.get(value, value), layouts_of(value, self.layouts))
             case value:
                 self.bindings.append(_with_value(binding, self._initial(value)))
 
-    def _call(self, binding: VarBinding, call: Call) -> None:
+    def _call(self, binding: rx.VarBinding, call: rx.Call) -> None:
         initial = initial_layouts(call.struct_info)
         completed = with_all_attributes(call)
         inferred = self._inferred(completed)
@@ -249,7 +206,7 @@ class _Converter:
             value = rebuild(value, attrs=inferred.attrs)
         self._bind(binding, value, inferred.result)
 
-    def _inferred(self, call: Call) -> InferredLayouts | None:
+    def _inferred(self, call: rx.Call) -> InferredLayouts | None:
         """The layouts of a call by the rule of its operator, if that applies.
 
         Errors:
@@ -275,7 +232,7 @@ class _Converter:
             about=inferred,
         )
 
-    def _bind(self, binding: VarBinding, value: Expr, layouts: Layouts) -> None:
+    def _bind(self, binding: rx.VarBinding, value: rx.Expr, layouts: Layouts) -> None:
         """Bind a value that is stored in some layouts.
 
         A variable has its initial layouts if it outlives the block, or if its struct info does not
@@ -286,42 +243,42 @@ class _Converter:
         if _agree(layouts, initial):
             self.bindings.append(_with_value(binding, value))
             return
-        image = DataflowVar(var.name_hint, span=var.span)
+        image = rx.DataflowVar(var.name_hint, span=var.span)
         self.bindings.append(replace(binding, var=image, value=value))
         self.layouts[var], self.images[var] = layouts, image
-        if not isinstance(var, DataflowVar) or initial_layouts(var.struct_info) != initial:
+        if not isinstance(var, rx.DataflowVar) or initial_layouts(var.struct_info) != initial:
             self.bindings.append(replace(binding, value=self._converted(image, layouts, initial)))
             del self.layouts[var], self.images[var]
 
-    def _cast(self, binding: MatchCast) -> None:
+    def _cast(self, binding: rx.MatchCast) -> None:
         """Cast a value in the layout that it has, if that only permutes the axes."""
         layout = layouts_of(binding.value, self.layouts)
         var, target = binding.var, binding.struct_info
         follows = (
             binding.value in self.layouts
-            and (var is None or isinstance(var, DataflowVar))
+            and (var is None or isinstance(var, rx.DataflowVar))
             and isinstance(layout, str)
             and not has_blocks(layout)
-            and isinstance(target, TensorStructInfo)
+            and isinstance(target, rx.TensorStructInfo)
             and target.ndim == len(layout)
-            and (target.shape is None or isinstance(target.shape, ShapeExpr))
+            and (target.shape is None or isinstance(target.shape, rx.ShapeExpr))
         )
         if not follows:
             self.bindings.append(_with_value(binding, self._initial(binding.value)))
             return
-        assert isinstance(target, TensorStructInfo)
+        assert isinstance(target, rx.TensorStructInfo)
         assert isinstance(layout, str)
-        if isinstance(target.shape, ShapeExpr):
+        if isinstance(target.shape, rx.ShapeExpr):
             sizes = [target.shape.values[ord(letter) - ord(_FIRST_AXIS)] for letter in layout]
-            target = replace(target, shape=ShapeExpr(tuple(sizes)))
+            target = replace(target, shape=rx.ShapeExpr(tuple(sizes)))
         value = self._in_layout(binding.value, layout)
         if var is not None:
-            image = DataflowVar(var.name_hint, span=var.span)
+            image = rx.DataflowVar(var.name_hint, span=var.span)
             self.layouts[var], self.images[var] = layout, image
             var = image
         self.bindings.append(replace(binding, var=var, value=value, struct_info=target))
 
-    def _initial(self, value: Expr) -> Expr:
+    def _initial(self, value: rx.Expr) -> rx.Expr:
         """A value whose variables are in their initial layouts."""
         table = {
             var: self._in_layout(var, initial_layouts(var.struct_info))
@@ -330,47 +287,47 @@ class _Converter:
         }
         return replace_variables(value, table) if table else value
 
-    def _in_layout(self, expr: Expr, target: Layouts) -> Expr:
+    def _in_layout(self, expr: rx.Expr, target: Layouts) -> rx.Expr:
         """An operand in a layout, after bindings that convert it."""
-        if isinstance(expr, Tuple):
+        if isinstance(expr, rx.Tuple):
             targets = target if isinstance(target, tuple) else (None,) * len(expr.fields)
             items = [self._in_layout(*pair) for pair in zip(expr.fields, targets, strict=True)]
             return _with(expr, fields=items)
-        source = self.images.get(expr, expr) if isinstance(expr, Var) else expr
+        source = self.images.get(expr, expr) if isinstance(expr, rx.Var) else expr
         return self._bound(self._converted(source, layouts_of(expr, self.layouts), target))
 
-    def _converted(self, source: Expr, layouts: Layouts, target: Layouts) -> Expr:
+    def _converted(self, source: rx.Expr, layouts: Layouts, target: Layouts) -> rx.Expr:
         """What converts a leaf; the fields of a tuple are bound."""
         if _agree(layouts, target):
             return source
         if isinstance(layouts, tuple) and isinstance(target, tuple):
             items = []
             for k, (old, new) in enumerate(zip(layouts, target, strict=True)):
-                item = self._bound(TupleGetItem(source, k, span=self.span))
+                item = self._bound(rx.TupleGetItem(source, k, span=self.span))
                 items.append(self._bound(self._converted(item, old, new)))
-            return Tuple(tuple(items), span=self.span)
+            return rx.Tuple(tuple(items), span=self.span)
         assert isinstance(layouts, str)
         assert isinstance(target, str)
         return replace(_conversion(source, layouts, target), span=self.span)
 
-    def _bound(self, value: Expr) -> Expr:
+    def _bound(self, value: rx.Expr) -> rx.Expr:
         """A variable of the value, or the value itself if it is a leaf."""
-        if not isinstance(value, (Call, TupleGetItem)):
+        if not isinstance(value, (rx.Call, rx.TupleGetItem)):
             return value
-        source = value.args[0] if isinstance(value, Call) else value.tuple_value
-        var = DataflowVar(source.name_hint if isinstance(source, Var) else "lv")
-        self.bindings.append(VarBinding(var, value, self.span))
+        source = value.args[0] if isinstance(value, rx.Call) else value.tuple_value
+        var = rx.DataflowVar(source.name_hint if isinstance(source, rx.Var) else "lv")
+        self.bindings.append(rx.VarBinding(var, value, self.span))
         return var
 
 
-def _conversion(source: Expr, layout: str, target: str) -> Call:
+def _conversion(source: rx.Expr, layout: str, target: str) -> rx.Call:
     """The call that converts a tensor from one layout to another."""
     axes = units(layout)
     if sorted(axes) == sorted(units(target)):
-        return cast("Call", R.permute_dims(source, tuple(map(axes.index, units(target)))))
+        return cast("rx.Call", R.permute_dims(source, tuple(map(axes.index, units(target)))))
     indices = tuple(tir.Var(f"i{k}", "int32") for k in range(len(axes)))
     final = BijectiveLayout(layout, target).forward_index(indices)
-    return cast("Call", R.layout_transform(source, IndexMap(indices, tuple(final))))
+    return cast("rx.Call", R.layout_transform(source, IndexMap(indices, tuple(final))))
 
 
 def _agree(layouts: Layouts, target: Layouts) -> bool:
@@ -387,21 +344,21 @@ def _of_one_kind(layouts: Layouts, initial: Layouts) -> bool:
     return type(layouts) is type(initial)
 
 
-def _has_unknown_rank(expr: Expr) -> bool:
+def _has_unknown_rank(expr: rx.Expr) -> bool:
     """Whether an operand is a tensor of unknown rank, or a tuple with one."""
     pending = [expr.struct_info]
     while pending:
         sinfo = pending.pop()
-        if isinstance(sinfo, TensorStructInfo) and initial_layouts(sinfo) is None:
+        if isinstance(sinfo, rx.TensorStructInfo) and initial_layouts(sinfo) is None:
             return True
-        if isinstance(sinfo, TupleStructInfo):
+        if isinstance(sinfo, rx.TupleStructInfo):
             pending += sinfo.fields
     return False
 
 
-def _with(expr: Expr, **fields: Expr | Iterable[Expr]) -> Expr:
+def _with(expr: rx.Expr, **fields: rx.Expr | Iterable[rx.Expr]) -> rx.Expr:
     """The expression with new operands; itself if they are the same."""
-    new = {name: v if isinstance(v, Expr) else tuple(v) for name, v in fields.items()}
+    new = {name: v if isinstance(v, rx.Expr) else tuple(v) for name, v in fields.items()}
     if all(_identical(getattr(expr, name), value) for name, value in new.items()):
         return expr
     return rebuild(expr, **new)
@@ -413,5 +370,5 @@ def _identical(old: object, new: object) -> bool:
     return old is new
 
 
-def _with_value(binding: Binding, value: Expr) -> Binding:
+def _with_value(binding: rx.Binding, value: rx.Expr) -> rx.Binding:
     return binding if value is binding.value else replace(binding, value=value)

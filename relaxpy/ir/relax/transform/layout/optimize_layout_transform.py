@@ -12,18 +12,8 @@ from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    StructInfo,
-    TensorStructInfo,
-    is_call_of,
-)
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape, same
 from relaxpy.ir.relax.op.layouts import of_sizes
@@ -45,41 +35,17 @@ class OptimizeLayoutTransform(Pass):
     without a `pad_value` then has the value that it had before. Functions in which a transform is
     removed are simplified as by EliminateCommonSubexpr and CanonicalizeBindings, so that a tensor
     is transformed only once for several kernels.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4, 4), "float32")):
-                with R.dataflow():
-                    rows = R.exp(x)
-                    flat = R.layout_transform(rows, lambda i, j: (i * 4 + j,))
-                    again = R.layout_transform(flat, lambda i: (i // 4, i % 4))
-                    y = R.tanh(again)
-                    R.output(y)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4, 4), "float32")):
-                with R.dataflow():
-                    rows = R.exp(x)
-                    y = R.tanh(rows)
-                    R.output(y)
-                return y
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
 
-        def optimized(func: Function) -> Function:
+        def optimized(func: rx.Function) -> rx.Function:
             after = _Optimizing(mod).expr(func)
             return func if after is func else remove_all_unused(after)
 
-        after = normalize_module(map_functions(mod, Function, optimized))
+        after = normalize_module(map_functions(mod, rx.Function, optimized))
         if after is mod:
             return mod
         simple = EliminateCommonSubexpr().transform(after, ctx)
@@ -99,7 +65,7 @@ class _Optimizing(BindingRewriter):
         self.mod = mod
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         second = _transform(binding.value)
         if second is None:
             return None
@@ -115,28 +81,28 @@ class _Optimizing(BindingRewriter):
             return None
         return source
 
-    def _unpadded(self, value: Expr | None) -> Any:
+    def _unpadded(self, value: rx.Expr | None) -> Any:
         """The call of a kernel that removes padding, if `value` is one."""
-        if not is_call_of(value, "relax.call_tir"):
+        if not rx.is_call_of(value, "relax.call_tir"):
             return None
         callee = value.args[0]
-        if not isinstance(callee, GlobalVar) or callee not in self.mod:
+        if not isinstance(callee, rx.GlobalVar) or callee not in self.mod:
             return None
         kernel = self.mod[callee.name_hint]
         return value if kernel.attrs.get(OPERATOR_NAME) == REMOVE_PAD else None
 
 
-def _transform(value: Expr | None) -> Call | None:
+def _transform(value: rx.Expr | None) -> rx.Call | None:
     """The value if it is a call of layout_transform."""
-    return with_all_attributes(value) if is_call_of(value, "relax.layout_transform") else None
+    return with_all_attributes(value) if rx.is_call_of(value, "relax.layout_transform") else None
 
 
-def _map(call: Call) -> IndexMap:
+def _map(call: rx.Call) -> IndexMap:
     return of_sizes(cast("IndexMap", call.attrs["index_map"]))
 
 
-def _shape(sinfo: StructInfo | None) -> Sizes | None:
-    return literal_shape(sinfo) if isinstance(sinfo, TensorStructInfo) else None
+def _shape(sinfo: rx.StructInfo | None) -> Sizes | None:
+    return literal_shape(sinfo) if isinstance(sinfo, rx.TensorStructInfo) else None
 
 
 def _is_inverse(first: IndexMap, second: IndexMap, shape: Sizes, between: Sizes | None) -> bool:

@@ -12,22 +12,9 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Function,
-    GlobalVar,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
@@ -50,67 +37,6 @@ class SplitLayoutRewritePreproc(Pass):
     operands to buffers of another layout, which all other blocks read instead. What is left is a
     call of `<name>_weight_prepack` on these operands, which need not be repeated, and one of
     `<name>_prepacked`. Functions that nothing calls are removed, as by DeadCodeElimination.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @T.prim_func(private=True)
-            def kernel(
-                x: T.Buffer((4,), "float32"),
-                w: T.Buffer((4,), "float32"),
-                y: T.Buffer((4,), "float32"),
-            ):
-                T.func_attr({"layout_free_buffers": [1]})
-                rows = T.alloc_buffer((2, 2), "float32")
-                for i in range(4):
-                    with T.block("rows"):
-                        vi = T.axis.spatial(4, i)
-                        T.block_attr({"meta_schedule.layout_rewrite_preproc": True})
-                        rows[vi // 2, vi % 2] = w[vi]
-                for i in range(4):
-                    with T.block("y"):
-                        vi = T.axis.spatial(4, i)
-                        y[vi] = x[vi] + rows[vi // 2, vi % 2]
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.call_tir(Before.kernel, (x, w), R.Tensor((4,), "float32"))
-                    R.output(y)
-                return y
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def kernel_prepacked(
-                x: T.Buffer((4,), "float32"),
-                rows: T.Buffer((2, 2), "float32"),
-                y: T.Buffer((4,), "float32"),
-            ):
-                for i in range(4):
-                    with T.block("y"):
-                        vi = T.axis.spatial(4, i)
-                        y[vi] = x[vi] + rows[vi // 2, vi % 2]
-
-            @T.prim_func(private=True)
-            def kernel_weight_prepack(
-                w: T.Buffer((4,), "float32"), rows: T.Buffer((2, 2), "float32")
-            ):
-                for i in range(4):
-                    with T.block("rows"):
-                        vi = T.axis.spatial(4, i)
-                        rows[vi // 2, vi % 2] = w[vi]
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-                cls = After
-                with R.dataflow():
-                    rows = R.call_tir(cls.kernel_weight_prepack, (w,), R.Tensor((2, 2), "float32"))
-                    z = R.call_tir(cls.kernel_prepacked, (x, rows), R.Tensor((4,), "float32"))
-                    y = z
-                    R.output(y)
-                return y
-
     """
 
     @override
@@ -124,7 +50,7 @@ class SplitLayoutRewritePreproc(Pass):
         if not kernels:
             return mod
 
-        def split(func: Function, builder: BlockBuilder) -> Function:
+        def split(func: rx.Function, builder: BlockBuilder) -> rx.Function:
             return _Splitting(kernels, builder).expr(func)
 
         result = map_with_builder(mod, split)
@@ -148,31 +74,33 @@ class _Splitting(BindingRewriter):
         self.kernels, self.builder = kernels, builder
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(binding, VarBinding) or not is_call_of(call, "relax.call_tir"):
+        if not isinstance(binding, rx.VarBinding) or not rx.is_call_of(call, "relax.call_tir"):
             return None
-        if not isinstance(call.args[0], GlobalVar):
+        if not isinstance(call.args[0], rx.GlobalVar):
             return None
         name = call.args[0].name_hint
         kernels = self.kernels.get(name)
-        operands = list(cast("Tuple", call.args[1]).fields)
+        operands = list(cast("rx.Tuple", call.args[1]).fields)
         if kernels is None or max(kernels.rewritten) >= len(operands):
             return None
         prepack = self.builder.add_func(kernels.prepack, f"{name}_weight_prepack")
         compute = self.builder.add_func(kernels.compute, f"{name}_prepacked")
         weights = tuple(operands[k] for k in kernels.rewritten)
-        sinfos = [TensorStructInfo(ShapeExpr(b.shape), b.dtype) for b in kernels.rewritten.values()]
-        whole = sinfos[0] if len(sinfos) == 1 else TupleStructInfo(tuple(sinfos))
+        sinfos = [
+            rx.TensorStructInfo(rx.ShapeExpr(b.shape), b.dtype) for b in kernels.rewritten.values()
+        ]
+        whole = sinfos[0] if len(sinfos) == 1 else rx.TupleStructInfo(tuple(sinfos))
         new = PrecedingBindings(binding, block)
         packed = new.bound(
-            Call(call.op, (prepack, Tuple(weights)), call.attrs, (whole,), span=call.span),
+            rx.Call(call.op, (prepack, rx.Tuple(weights)), call.attrs, (whole,), span=call.span),
             "_weight",
         )
         for k, position in enumerate(kernels.rewritten):
-            item = TupleGetItem(packed, k, span=call.span)
+            item = rx.TupleGetItem(packed, k, span=call.span)
             operands[position] = packed if len(sinfos) == 1 else new.bound(item, "_weight")
-        arguments = (compute, Tuple(tuple(operands)), *call.args[2:])
+        arguments = (compute, rx.Tuple(tuple(operands)), *call.args[2:])
         return new.ended(new.bound(rebuild(call, args=arguments), "_value"))
 
 

@@ -16,23 +16,8 @@ from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    DataTypeImm,
-    Function,
-    GlobalVar,
-    PrimValue,
-    ShapeExpr,
-    StringImm,
-    TensorStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.tir import ops
 
@@ -48,53 +33,18 @@ class AllocateWorkspace(Pass):
     parameter, and a new name if they are global. The workspace is as large as the largest that one
     of them needs. Other functions allocate it in each block that calls one.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def compiled(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                R.func_attr({"Codegen": "example", "WorkspaceSize": 64})
-                y = R.exp(x)
-                return y
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = Before
-                with R.dataflow():
-                    y = cls.compiled(x)
-                    R.output(y)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def compiled1(
-                x: R.Tensor((4,), "float32"), workspace: R.Tensor((64,), "uint8")
-            ) -> R.Tensor((4,), "float32"):
-                R.func_attr({"Codegen": "example"})
-                y = R.exp(x)
-                return y
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = After
-                with R.dataflow():
-                    workspace = R.builtin.alloc_tensor(R.shape([64]), "uint8", 0, "global")
-                    y = cls.compiled1(x, workspace)
-                    R.output(y)
-                return y
-
     Errors:
         TransformError: a size is not a number of bytes, or such a function is used as a value.
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        functions = [func for func in mod.functions.values() if isinstance(func, Function)]
+        functions = [func for func in mod.functions.values() if isinstance(func, rx.Function)]
         nodes = [node for func in functions for node in walk(func)]
-        needing = [node for node in nodes if isinstance(node, Function) and _needs_workspace(node)]
+        needing = [
+            node for node in nodes if isinstance(node, rx.Function) and _needs_workspace(node)
+        ]
         if not needing:
             return mod
         size, names = max(map(_size, needing)), _new_names(mod)
@@ -104,7 +54,7 @@ class AllocateWorkspace(Pass):
         for name in names:
             del result[name]
         for name, func in mod.functions_by_name.items():
-            if isinstance(func, Function):
+            if isinstance(func, rx.Function):
                 new = workspace.expr(func)
                 if name in names and "global_symbol" in func.attrs:
                     new = new.with_attr("global_symbol", names[name])
@@ -112,11 +62,11 @@ class AllocateWorkspace(Pass):
         return normalize_module(result)
 
 
-def _needs_workspace(func: Function) -> bool:
+def _needs_workspace(func: rx.Function) -> bool:
     return _SIZE in func.attrs and bool({"Codegen", "Composite"} & func.attrs.keys())
 
 
-def _size(func: Function) -> int:
+def _size(func: rx.Function) -> int:
     size = func.attrs[_SIZE]
     if not isinstance(size, int) or size < 0:
         raise TransformError(
@@ -130,20 +80,20 @@ def _require_calls(nodes: Sequence[Node], names: Container[str]) -> None:
     local = {
         node.var
         for node in nodes
-        if isinstance(node, VarBinding)
-        and isinstance(node.value, Function)
+        if isinstance(node, rx.VarBinding)
+        and isinstance(node.value, rx.Function)
         and _needs_workspace(node.value)
     }
     for node in nodes:
         match node:
-            case Call(args=args):
+            case rx.Call(args=args):
                 used: Iterable[Node] = args
-            case VarBinding(value=value):
+            case rx.VarBinding(value=value):
                 used = (value,)
             case _:
                 used = children(node)
         for operand in used:
-            is_global = isinstance(operand, GlobalVar) and operand.name_hint in names
+            is_global = isinstance(operand, rx.GlobalVar) and operand.name_hint in names
             if is_global or operand in local:
                 raise TransformError(
                     f"{operand} is used as a value; only calls of it can pass its workspace",
@@ -156,7 +106,7 @@ def _new_names(mod: IRModule) -> dict[str, str]:
     """The new names of the global functions that receive a workspace."""
     taken, names = set(mod.functions_by_name), {}
     for name, func in mod.functions_by_name.items():
-        if isinstance(func, Function) and _needs_workspace(func):
+        if isinstance(func, rx.Function) and _needs_workspace(func):
             new = next(f"{name}{k}" for k in count(1) if f"{name}{k}" not in taken)
             taken.add(new)
             names[name] = new
@@ -168,19 +118,19 @@ class _Workspace(BindingRewriter):
 
     def __init__(self, size: int, names: Mapping[str, str]) -> None:
         super().__init__()
-        self._shape = ShapeExpr((ops.const(size, INT64),))
+        self._shape = rx.ShapeExpr((ops.const(size, INT64),))
         self._names = names
         self._received: set[Node] = set()
-        self._workspace: Var | None = None
+        self._workspace: rx.Var | None = None
         self._is_parameter = False
 
     @override
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         outer = self._workspace, self._is_parameter
         receives = _needs_workspace(func)
         if receives:
-            sinfo = TensorStructInfo(self._shape, _BYTES)
-            self._workspace, self._is_parameter = Var("workspace", sinfo, func.span), True
+            sinfo = rx.TensorStructInfo(self._shape, _BYTES)
+            self._workspace, self._is_parameter = rx.Var("workspace", sinfo, func.span), True
             func = replace(func, params=(*func.params, self._workspace), struct_info=None)
         new = super().function(func)
         self._workspace, self._is_parameter = outer
@@ -190,7 +140,7 @@ class _Workspace(BindingRewriter):
         return new
 
     @override
-    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
         if self._is_parameter:
             return super().block(block)
         outer, self._workspace = self._workspace, None
@@ -198,28 +148,30 @@ class _Workspace(BindingRewriter):
         workspace, self._workspace = self._workspace, outer
         if workspace is None:
             return [first, *others]
-        args = (self._shape, DataTypeImm(_BYTES), PrimValue(ops.const(0, INT64)))
+        args = (self._shape, rx.DataTypeImm(_BYTES), rx.PrimValue(ops.const(0, INT64)))
         span = block.bindings[0].value.span
-        call = Call(Op.get("relax.builtin.alloc_tensor"), (*args, StringImm("global")), span=span)
-        allocation = VarBinding(workspace, call, span)
+        call = rx.Call(
+            Op.get("relax.builtin.alloc_tensor"), (*args, rx.StringImm("global")), span=span
+        )
+        allocation = rx.VarBinding(workspace, call, span)
         return [replace(first, bindings=(allocation, *first.bindings)), *others]
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         value = binding.value
-        if value in self._received and isinstance(binding, VarBinding):
+        if value in self._received and isinstance(binding, rx.VarBinding):
             var = type(binding.var)(binding.var.name_hint, None, binding.var.span)
             self._images[binding.var] = var
             self._received.add(var)
             return replace(binding, var=var)
-        if not isinstance(value, Call):
+        if not isinstance(value, rx.Call):
             return None
         callee = value.op
-        if isinstance(callee, GlobalVar) and callee.name_hint in self._names:
-            callee = GlobalVar(self._names[callee.name_hint])
+        if isinstance(callee, rx.GlobalVar) and callee.name_hint in self._names:
+            callee = rx.GlobalVar(self._names[callee.name_hint])
         elif callee not in self._received:
             return None
         if self._workspace is None:
-            kind = DataflowVar if isinstance(block, DataflowBlock) else Var
+            kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
             self._workspace = kind("workspace_main", None, value.span)
         return rebuild(value, op=callee, args=(*value.args, self._workspace))

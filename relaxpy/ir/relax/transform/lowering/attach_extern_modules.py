@@ -23,29 +23,9 @@ class AttachExternModules(Pass):
     An extern module is a table of Python functions by name, or an object whose method `load`
     returns one. The attribute `external_mods` of the module has the names.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.call_pure_packed("square", x, sinfo_args=R.Tensor((4,), "float32"))
-                return y
-
-        @I.ir_module
-        class After:
-            I.module_attrs({"external_mods": ["square"]})
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                y = R.call_pure_packed("square", x, sinfo_args=R.Tensor((4,), "float32"))
-                return y
-
-        AttachExternModules([{"square": np.square}])
-
     Errors:
         MisuseError (also TypeError): an item is neither a table of functions nor loads one.
         PackedFuncError (also ValueError): another function is registered under a name.
-
     """
 
     extern_modules: Sequence[Any]

@@ -9,30 +9,14 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataTypeImm,
-    Expr,
-    Function,
-    PrimValue,
-    StringImm,
-    StructInfo,
-    TensorStructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.op.call import operand_tuple
 from relaxpy.ir.relax.rewrite.map_bindings import Rewritten
 from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter
@@ -48,59 +32,27 @@ class CallTIRRewrite(Pass):
     Scalars of `tir_vars` are passed by `R.vm.call_tir_dyn`. Calls of functions that write into
     arguments return these arguments. A pure function that changes is declared pure by force.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @T.prim_func
-            def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    with T.block("double"):
-                        vi = T.axis.spatial(4, i)
-                        B[vi] = A[vi] * T.float32(2)
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                R.func_attr({"relax.force_pure": True})
-                y = R.call_tir(Before.double, (x,), out_sinfo=R.Tensor((4,), "float32"))
-                return y
-
-        @I.ir_module
-        class After:
-            @T.prim_func
-            def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    with T.block("double"):
-                        vi = T.axis.spatial(4, i)
-                        B[vi] = A[vi] * T.float32(2)
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                R.func_attr({"relax.force_pure": True})
-                alloc = R.builtin.alloc_tensor(R.shape([4]), "float32", 0, "global")
-                _ = After.double(x, alloc)
-                y = alloc
-                return y
-
     Errors:
         TransformError: a call is in a dataflow block, where impure calls are not allowed (PU-10).
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, Function, lambda func: _Explicit().expr(func)))
+        return normalize_module(
+            map_functions(mod, rx.Function, lambda func: _Explicit().expr(func))
+        )
 
 
 class _Explicit(LoweringRewriter):
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, Call) or not isinstance(call.op, Op):
+        if not isinstance(call, rx.Call) or not isinstance(call.op, Op):
             return None
         if call.op.record.calls not in _KINDS:
             return None
-        if isinstance(block, DataflowBlock):
+        if isinstance(block, rx.DataflowBlock):
             raise TransformError(
                 f"CallTIRRewrite: {call.op.name} is in a dataflow block, where a direct call is "
                 "not allowed",
@@ -111,61 +63,62 @@ class _Explicit(LoweringRewriter):
         literals, inputs = _bound_literals(call)
         allocations, outputs = _outputs(call, inputs)
         new = [allocation.var for allocation in allocations]
-        direct = VarBinding(Var("_"), _direct_call(call, (*inputs, *new)), binding.span)
+        direct = rx.VarBinding(rx.Var("_"), _direct_call(call, (*inputs, *new)), binding.span)
         return [*literals, *allocations, direct, replace(binding, value=_result(call, outputs))]
 
 
-def _bound_literals(call: Call) -> tuple[list[VarBinding], list[Expr]]:
+def _bound_literals(call: rx.Call) -> tuple[list[rx.VarBinding], list[rx.Expr]]:
     """Bindings of literals that a call overwrites, which have one value each; and the operands."""
     inputs = list(operand_tuple(call.args[1]).fields)
-    literals: list[VarBinding] = []
+    literals: list[rx.VarBinding] = []
     indices = call.attrs.get("inplace_indices", ())
     assert isinstance(indices, tuple)
     for index in indices:
-        if index >= 0 and isinstance(literal := inputs[index], Constant):
-            literals.append(VarBinding(Var("literal"), literal, call.span))
+        if index >= 0 and isinstance(literal := inputs[index], rx.Constant):
+            literals.append(rx.VarBinding(rx.Var("literal"), literal, call.span))
             inputs[index] = literals[-1].var
     return literals, inputs
 
 
-def _outputs(call: Call, inputs: Sequence[Expr]) -> tuple[list[VarBinding], list[Expr]]:
+def _outputs(call: rx.Call, inputs: Sequence[rx.Expr]) -> tuple[list[rx.VarBinding], list[rx.Expr]]:
     """The allocations of the new outputs of a call, and all outputs."""
     indices = call.attrs.get("inplace_indices", ())
     assert isinstance(indices, tuple)
-    allocations: list[VarBinding] = []
-    outputs: list[Expr] = []
+    allocations: list[rx.VarBinding] = []
+    outputs: list[rx.Expr] = []
     for k, sinfo in enumerate(_output_sinfos(call)):
         if indices and indices[k] >= 0:
             outputs.append(inputs[indices[k]])
             continue
-        allocations.append(VarBinding(Var("alloc"), _allocation(sinfo, call), call.span))
+        allocations.append(rx.VarBinding(rx.Var("alloc"), _allocation(sinfo, call), call.span))
         outputs.append(allocations[-1].var)
     return allocations, outputs
 
 
-def _output_sinfos(call: Call) -> tuple[StructInfo, ...]:
+def _output_sinfos(call: rx.Call) -> tuple[rx.StructInfo, ...]:
     [sinfo] = call.sinfo_args
-    return sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,)
+    return sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
 
 
-def _allocation(sinfo: StructInfo, call: Call) -> Call:
-    assert isinstance(sinfo, TensorStructInfo)
+def _allocation(sinfo: rx.StructInfo, call: rx.Call) -> rx.Call:
+    assert isinstance(sinfo, rx.TensorStructInfo)
     assert sinfo.shape is not None
-    device = PrimValue(ops.const(0, INT64))
-    args = (sinfo.shape, DataTypeImm(sinfo.dtype), device, StringImm("global"))
-    return Call(Op.get("relax.builtin.alloc_tensor"), args, span=call.span)
+    device = rx.PrimValue(ops.const(0, INT64))
+    args = (sinfo.shape, rx.DataTypeImm(sinfo.dtype), device, rx.StringImm("global"))
+    attrs = EMPTY_ATTRS if sinfo.vdevice is None else Attrs({"vdevice": sinfo.vdevice})
+    return rx.Call(Op.get("relax.builtin.alloc_tensor"), args, attrs, span=call.span)
 
 
-def _direct_call(call: Call, args: tuple[Expr, ...]) -> Call:
+def _direct_call(call: rx.Call, args: tuple[rx.Expr, ...]) -> rx.Call:
     """The call of the callee of `call` with its outputs among the arguments."""
     callee, _, *scalars = call.args
     if scalars:
-        operands = Tuple((*args, *scalars))
-        return Call(Op.get("relax.vm.call_tir_dyn"), (callee, operands), span=call.span)
-    return Call(callee, args, span=call.span)
+        operands = rx.Tuple((*args, *scalars))
+        return rx.Call(Op.get("relax.vm.call_tir_dyn"), (callee, operands), span=call.span)
+    return rx.Call(callee, args, span=call.span)
 
 
-def _result(call: Call, outputs: Sequence[Expr]) -> Expr:
+def _result(call: rx.Call, outputs: Sequence[rx.Expr]) -> rx.Expr:
     """The value of a call with these outputs."""
-    several = isinstance(call.sinfo_args[0], TupleStructInfo)
-    return Tuple(tuple(outputs)) if several else outputs[0]
+    several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
+    return rx.Tuple(tuple(outputs)) if several else outputs[0]

@@ -14,20 +14,11 @@ from relaxpy.ir.core.traverse import rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.inplace import inplace_candidates
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    Function,
-    GlobalVar,
-    Tuple,
-    is_call_of,
-)
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -40,46 +31,6 @@ class DataflowUseInplaceCalls(Pass):
     The operand has the shape and the datatype of the result, the block has allocated it, and after
     the call nothing refers to its memory: no variable, tuple or view, and no function has had it.
     Operators are `add`, `subtract`, `multiply`, `divide`, `nn.relu` and `nn.silu`.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                with R.dataflow():
-                    y = R.exp(x)
-                    z = R.add(y, x)
-                    R.output(z)
-                return z
-
-        n = T.int64(4)
-
-        @I.ir_module
-        class After:
-            @T.prim_func(private=True)
-            def add_inplace(a: T.Buffer((n,), "float32"), b: T.Buffer((n,), "float32")):
-                T.func_attr({"tir.noalias": True})
-                for i in range(n):
-                    with T.block("T_add"):
-                        vi = T.axis.spatial(n, i)
-                        T.reads(a[vi], b[vi])
-                        T.writes(a[vi])
-                        a[vi] = a[vi] + b[vi]
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32")):
-                cls = After
-                with R.dataflow():
-                    y = R.exp(x)
-                    z = R.call_tir_inplace(
-                        cls.add_inplace,
-                        (y, x),
-                        inplace_indices=[0],
-                        out_sinfo=R.Tensor((4,), "float32"),
-                    )
-                    R.output(z)
-                return z
-
     """
 
     @override
@@ -89,7 +40,7 @@ class DataflowUseInplaceCalls(Pass):
         changed = {
             var: after
             for var, func in mod.items()
-            if isinstance(func, Function) and (after := rewriter.expr(func)) is not func
+            if isinstance(func, rx.Function) and (after := rewriter.expr(func)) is not func
         }
         if not changed:
             return mod
@@ -105,26 +56,26 @@ class _InplaceCalls(BindingRewriter):
     def __init__(self, mod: IRModule) -> None:
         super().__init__()
         self.builder = BlockBuilder(mod)
-        self._overwritten: dict[Binding, int] = {}
+        self._overwritten: dict[rx.Binding, int] = {}
 
     @override
-    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
-        if isinstance(block, DataflowBlock):
+    def block(self, block: rx.BindingBlock) -> Sequence[rx.BindingBlock]:
+        if isinstance(block, rx.DataflowBlock):
             found = inplace_candidates(block, ())
             self._overwritten |= {block.bindings[c.index]: c.same[0] for c in found if c.same}
         return super().block(block)
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         operand = self._overwritten.get(binding)
         if operand is None:
             return None
-        assert isinstance(binding.value, Call)
+        assert isinstance(binding.value, rx.Call)
         call = inplace_call(self.builder, binding.value, (operand,))
         return None if call is None else replace(binding, value=call)
 
 
-def inplace_call(builder: BlockBuilder, call: Call, indices: Sequence[int]) -> Call | None:
+def inplace_call(builder: BlockBuilder, call: rx.Call, indices: Sequence[int]) -> rx.Call | None:
     """The call of a kernel that writes the outputs of `call` into its operands at `indices`.
 
     The kernel is that of the operator's legalisation, with the operands' buffers in place of those
@@ -136,11 +87,11 @@ def inplace_call(builder: BlockBuilder, call: Call, indices: Sequence[int]) -> C
         return None
     kernels = BlockBuilder()
     legal = legalize(kernels, operator.signature.completed(call))
-    if not is_call_of(legal, "relax.call_tir"):
+    if not rx.is_call_of(legal, "relax.call_tir"):
         return None
     name, inputs, *scalars = legal.args
-    assert isinstance(name, GlobalVar)
-    assert isinstance(inputs, Tuple)
+    assert isinstance(name, rx.GlobalVar)
+    assert isinstance(inputs, rx.Tuple)
     kernel = kernels.get()[name]
     assert isinstance(kernel, PrimFunc)
     if any(call.args[index] not in inputs.fields for index in indices):
@@ -154,7 +105,7 @@ def inplace_call(builder: BlockBuilder, call: Call, indices: Sequence[int]) -> C
     ]
     overwriting = _overwriting(kernel, len(inputs.fields), positions)
     new = builder.add_func(overwriting, f"{name.name_hint}_inplace")
-    return Call(
+    return rx.Call(
         Op.get("relax.call_tir_inplace"),
         (new, inputs, *scalars),
         Attrs({"inplace_indices": tuple(positions)}),
@@ -184,8 +135,8 @@ def _overwriting(kernel: PrimFunc, count: int, indices: Sequence[int]) -> PrimFu
 
 @user_facing
 def dataflow_single_inplace_call(
-    mod: IRModule, call: Call, inplace_indices: Sequence[int]
-) -> tuple[Call, IRModule]:
+    mod: IRModule, call: rx.Call, inplace_indices: Sequence[int]
+) -> tuple[rx.Call, IRModule]:
     """`call` of an operator as a call that overwrites operands, and the module with its kernel.
 
     Whether something else still refers to these operands is for the caller to know.
@@ -195,7 +146,7 @@ def dataflow_single_inplace_call(
             operator with one kernel, or there is no operand for an index of its outputs.
     """
     expect(mod, IRModule)
-    expect(call, Call)
+    expect(call, rx.Call)
     count, found = len(call.args), inplace_indices
     if len(found) != 1 or not all(isinstance(k, int) and 0 <= k < count for k in found):
         raise MisuseError(
@@ -206,5 +157,5 @@ def dataflow_single_inplace_call(
     if result is None:
         raise MisuseError(f"{call.op} is not an operator that one kernel computes", about=call)
     normalized = builder.normalize(result)
-    assert isinstance(normalized, Call)
+    assert isinstance(normalized, rx.Call)
     return normalized, builder.get()

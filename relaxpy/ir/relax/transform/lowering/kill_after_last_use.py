@@ -12,19 +12,9 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    Function,
-    SeqExpr,
-    TensorStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.rewrite.map_bindings import Rewritten, with_bindings
 from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter
@@ -36,109 +26,85 @@ class KillAfterLastUse(Pass):
 
     Bindings of a variable to another one are removed. Values that the function returns, and those
     of dataflow blocks, are not released. A pure function that changes is declared pure by force.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(pure=False)
-            def main(x: R.Tensor((4,), "float32")):
-                storage = R.memory.alloc_storage(R.shape([16]), 0, "global", "uint8")
-                y = R.memory.alloc_tensor(storage, 0, R.shape([4]), "float32")
-                _ = R.call_packed("copy", x, y, sinfo_args=R.Tuple())
-                z = R.add(x, y)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function(pure=False)
-            def main(x: R.Tensor((4,), "float32")):
-                storage = R.memory.alloc_storage(R.shape([16]), 0, "global", "uint8")
-                y = R.memory.alloc_tensor(storage, 0, R.shape([4]), "float32")
-                _ = R.memory.kill_storage(storage)
-                _1 = R.call_packed("copy", x, y, sinfo_args=R.Tuple())
-                z = R.add(x, y)
-                _2 = R.memory.kill_tensor(y)
-                return z
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, Function, lambda func: _Kills().expr(func)))
+        return normalize_module(map_functions(mod, rx.Function, lambda func: _Kills().expr(func)))
 
 
 class _Kills(LoweringRewriter):
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         value = binding.value
-        if not isinstance(binding, VarBinding) or not isinstance(value, Var):
+        if not isinstance(binding, rx.VarBinding) or not isinstance(value, rx.Var):
             return None
         declared, known = binding.var.struct_info, value.struct_info
         precise = declared is None or (known is not None and is_base_of(declared, known))
         return value if precise else None
 
     @override
-    def sequence(self, seq: SeqExpr) -> SeqExpr:
+    def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         seq = super().sequence(seq)
         killers = _killers(seq)
         if not killers:
             return seq
-        blocks: list[BindingBlock] = []
+        blocks: list[rx.BindingBlock] = []
         for block in seq.blocks:
-            bindings: list[Binding] = []
-            kills: list[Binding] = []
+            bindings: list[rx.Binding] = []
+            kills: list[rx.Binding] = []
             for binding in block.bindings:
                 bindings.append(binding)
                 here = killers.get(_key(binding), ())
-                (kills if isinstance(block, DataflowBlock) else bindings).extend(here)
+                (kills if isinstance(block, rx.DataflowBlock) else bindings).extend(here)
             blocks.append(with_bindings(block, bindings))
             if kills:
-                blocks.append(BindingBlock(tuple(kills)))
+                blocks.append(rx.BindingBlock(tuple(kills)))
         return rebuild(seq, blocks=tuple(blocks))
 
 
-def _key(binding: Binding) -> object:
+def _key(binding: rx.Binding) -> object:
     """What identifies a binding: its variable, or else the cast itself."""
     return binding if binding.var is None else binding.var
 
 
-def _killers(seq: SeqExpr) -> dict[object, list[VarBinding]]:
+def _killers(seq: rx.SeqExpr) -> dict[object, list[rx.VarBinding]]:
     """The calls that release variables of a sequence, by the binding that uses these last."""
-    bound: dict[Var, str] = {}
-    last: dict[Var, object] = {}
+    bound: dict[rx.Var, str] = {}
+    last: dict[rx.Var, object] = {}
     for block in seq.blocks:
         for binding in block.bindings:
             for var in _used(binding):
                 if var in bound:
                     last[var] = _key(binding)
             value = binding.value
-            if isinstance(value, Call) and isinstance(value.op, Op) and value.op.record.releases:
+            if isinstance(value, rx.Call) and isinstance(value.op, Op) and value.op.record.releases:
                 for var in _used(binding):
                     bound.pop(var, None)
             killer = _killer(binding)
-            if killer and type(binding.var) is Var:
+            if killer and type(binding.var) is rx.Var:
                 bound[binding.var] = killer
     for var in occurring_vars(seq.body):
         bound.pop(var, None)
-    result: dict[object, list[VarBinding]] = {}
+    result: dict[object, list[rx.VarBinding]] = {}
     for var, key in last.items():
         if var in bound:
-            call = Call(Op.get(bound[var]), (var,), span=var.span)
-            result.setdefault(key, []).append(VarBinding(Var("_"), call, var.span))
+            call = rx.Call(Op.get(bound[var]), (var,), span=var.span)
+            result.setdefault(key, []).append(rx.VarBinding(rx.Var("_"), call, var.span))
     return result
 
 
-def _used(binding: Binding) -> Iterable[Var]:
+def _used(binding: rx.Binding) -> Iterable[rx.Var]:
     return {var: None for node in binding_operands(binding) for var in occurring_vars(node)}
 
 
-def _killer(binding: Binding) -> str | None:
+def _killer(binding: rx.Binding) -> str | None:
     """The operator that releases the value of a binding."""
     value, var = binding.value, binding.var
-    if isinstance(value, Call) and isinstance(value.op, Op):
+    if isinstance(value, rx.Call) and isinstance(value.op, Op):
         allocation = value.op.record.allocates
         if allocation is not None and allocation.storage:
             return allocation.killer
-    tensor = var is not None and isinstance(var.struct_info, TensorStructInfo)
+    tensor = var is not None and isinstance(var.struct_info, rx.TensorStructInfo)
     return "relax.memory.kill_tensor" if tensor else None

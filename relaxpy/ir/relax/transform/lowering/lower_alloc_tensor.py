@@ -10,20 +10,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    DataTypeImm,
-    Function,
-    ShapeExpr,
-    Var,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.lowering.storage import (
     ALLOC_TENSOR,
@@ -35,52 +23,34 @@ from relaxpy.ir.relax.transform.lowering.storage import (
 
 @dataclass(frozen=True)
 class LowerAllocTensor(Pass):
-    """Allocates storage for each tensor that memory planning has not put into a storage.
-
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2, "n"), "float32")):
-                n = T.int64()
-                y = R.builtin.alloc_tensor(R.shape([2, n]), "float32", 0)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2, "n"), "float32")):
-                n = T.int64()
-                storage = R.memory.alloc_storage(R.shape([8 * n]), 0, "global", "uint8")
-                y = R.memory.alloc_tensor(storage, 0, R.shape([2, n]), "float32")
-                return y
-
-    """
+    """Allocates storage for each tensor that memory planning has not put into a storage."""
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, Function, lambda func: _Storages().expr(func)))
+        return normalize_module(
+            map_functions(mod, rx.Function, lambda func: _Storages().expr(func))
+        )
 
 
 class _Storages(BindingRewriter):
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not is_call_of(call, ALLOC_TENSOR):
+        if not rx.is_call_of(call, ALLOC_TENSOR):
             return None
-        kind = DataflowVar if isinstance(block, DataflowBlock) else Var
+        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
         storage = kind("storage", span=binding.span)
-        value = VarBinding(storage, _storage(call), binding.span)
+        value = rx.VarBinding(storage, _storage(call), binding.span)
         return [value, replace(binding, value=tensor_call(call, storage))]
 
 
-def _storage(call: Call) -> Call:
+def _storage(call: rx.Call) -> rx.Call:
     """The allocation of storage for the tensor of `call`."""
     shape, dtype, device, scope = call.args
-    assert isinstance(dtype, DataTypeImm)
-    if isinstance(shape, ShapeExpr):
+    assert isinstance(dtype, rx.DataTypeImm)
+    if isinstance(shape, rx.ShapeExpr):
         return storage_call(call, byte_count(shape, dtype.value), DataType("uint8"))
     # The dimensions that a variable has count elements, in a shape of any rank.
     args = (shape, device, dtype, scope)
-    return Call(Op.get("relax.vm.alloc_storage"), args, span=call.span)
+    return rx.Call(Op.get("relax.vm.alloc_storage"), args, span=call.span)

@@ -14,22 +14,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataTypeImm,
-    Expr,
-    ExternFunc,
-    FuncStructInfo,
-    Function,
-    PrimValue,
-    ShapeExpr,
-    TensorStructInfo,
-    Tuple,
-)
 from relaxpy.ir.relax.op.call import operand_tuple
 from relaxpy.ir.relax.op.memory import VIEW_DERIVE
 from relaxpy.ir.relax.rewrite.map_bindings import Rewritten
@@ -46,49 +32,25 @@ class LowerRuntimeBuiltin(Pass):
     impure, except for those that create views, so RemovePurityChecking and ToNonDataflow come
     before; a pure function that gets impure calls is declared pure by force.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((4, 4), "float32"), shape: R.Shape(ndim=2)):
-                R.func_attr({"relax.force_pure": True})
-                storage = R.memory.alloc_storage(R.shape([64]), 0, "global", "float32")
-                y = R.memory.alloc_tensor(storage, 0, R.shape([4, 4]), "float32")
-                _ = R.memory.kill_storage(storage)
-                z = R.reshape(x, shape)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((4, 4), "float32"), shape: R.Shape(ndim=2)):
-                R.func_attr({"relax.force_pure": True})
-                storage = R.vm.alloc_storage(R.shape([64]), R.prim_value(0), "uint8", "global")
-                y = R.vm.alloc_tensor(storage, R.prim_value(0), R.shape([4, 4]), "float32")
-                _ = R.vm.kill_object(storage)
-                z = R.call_packed(
-                    "vm.builtin.reshape", x, shape, sinfo_args=R.Tensor(shape, "float32")
-                )
-                return z
-
     Errors:
         TransformError: a tensor is not in storage, or such an operator is in a dataflow block.
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, Function, lambda func: _Builtins().expr(func)))
+        return normalize_module(
+            map_functions(mod, rx.Function, lambda func: _Builtins().expr(func))
+        )
 
 
 class _Builtins(LoweringRewriter):
     adds_impurity = False
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not isinstance(call, Call) or not isinstance(call.op, Op):
+        if not isinstance(call, rx.Call) or not isinstance(call.op, Op):
             return None
         name = call.op.name
         if name == ALLOC_TENSOR:
@@ -102,7 +64,7 @@ class _Builtins(LoweringRewriter):
         lower = _LOWERINGS.get(name)
         if lower is None:
             return None
-        if isinstance(block, DataflowBlock):
+        if isinstance(block, rx.DataflowBlock):
             raise TransformError(
                 f"LowerRuntimeBuiltin: {name} is in a dataflow block, where a call of the runtime "
                 "is not allowed",
@@ -114,64 +76,64 @@ class _Builtins(LoweringRewriter):
         return lower(call)
 
 
-def _alloc_storage(call: Call) -> Call:
+def _alloc_storage(call: rx.Call) -> rx.Call:
     size, device, scope, dtype = call.args
-    if isinstance(size, ShapeExpr) and len(size.values) == 1:
-        dtype = DataTypeImm(DataType("uint8"))  # the size counts bytes
-    return Call(Op.get("relax.vm.alloc_storage"), (size, device, dtype, scope), span=call.span)
+    if isinstance(size, rx.ShapeExpr) and len(size.values) == 1:
+        dtype = rx.DataTypeImm(DataType("uint8"))  # the size counts bytes
+    return rx.Call(Op.get("relax.vm.alloc_storage"), (size, device, dtype, scope), span=call.span)
 
 
-def _view(call: Call) -> Call | None:
+def _view(call: rx.Call) -> rx.Call | None:
     """The pure call that creates a view, with all operands; None if one of them is not known."""
     data, shape, dtype, offset = call.args
     sinfo = data.struct_info
-    if not isinstance(sinfo, TensorStructInfo):
+    if not isinstance(sinfo, rx.TensorStructInfo):
         return None
-    if isinstance(shape, Tuple):
+    if isinstance(shape, rx.Tuple):
         if sinfo.shape is None:
             return None
         shape = sinfo.shape
-    if isinstance(dtype, Tuple):
+    if isinstance(dtype, rx.Tuple):
         if sinfo.dtype.is_void:
             return None
-        dtype = DataTypeImm(sinfo.dtype)
-    if isinstance(offset, Tuple):
-        offset = PrimValue(ops.const(0, INT64))
-    signature = FuncStructInfo.opaque_func(derive_func=VIEW_DERIVE, purity=True)
-    create = ExternFunc("runtime.TVMTensorCreateView", signature)
-    return Call(create, (data, shape, dtype, offset), span=call.span)
+        dtype = rx.DataTypeImm(sinfo.dtype)
+    if isinstance(offset, rx.Tuple):
+        offset = rx.PrimValue(ops.const(0, INT64))
+    signature = rx.FuncStructInfo.opaque_func(derive_func=VIEW_DERIVE, purity=True)
+    create = rx.ExternFunc("runtime.TVMTensorCreateView", signature)
+    return rx.Call(create, (data, shape, dtype, offset), span=call.span)
 
 
-def _as(name: str) -> Callable[[Call], Call]:
-    """The call of another operator with the same operands."""
-    return lambda call: Call(Op.get(name), call.args, span=call.span)
+def _as(name: str) -> Callable[[rx.Call], rx.Call]:
+    """The call of another operator with the same operands and attributes."""
+    return lambda call: rx.Call(Op.get(name), call.args, call.attrs, span=call.span)
 
 
-def _packed(name: str) -> Callable[[Call], Call]:
+def _packed(name: str) -> Callable[[rx.Call], rx.Call]:
     """The call of a packed function with the same operands."""
     return lambda call: _call_packed(name, call.args, call)
 
 
-def _call_packed(name: str, args: tuple[Expr, ...], call: Call) -> Call:
+def _call_packed(name: str, args: tuple[rx.Expr, ...], call: rx.Call) -> rx.Call:
     sinfo = call.struct_info
     sinfos = () if sinfo is None else (sinfo,)
-    return Call(ExternFunc(name), args, EMPTY_ATTRS, sinfos, span=call.span)
+    return rx.Call(rx.ExternFunc(name), args, EMPTY_ATTRS, sinfos, span=call.span)
 
 
-def _make_closure(call: Call) -> Call:
+def _make_closure(call: rx.Call) -> rx.Call:
     args = (call.args[0], *operand_tuple(call.args[1]).fields)
     return _call_packed("vm.builtin.make_closure", args, call)
 
 
-def _invoke_closure(call: Call) -> Call:
-    args = Tuple((call.args[0], *operand_tuple(call.args[1]).fields))
-    function = ExternFunc("vm.builtin.invoke_closure")
+def _invoke_closure(call: rx.Call) -> rx.Call:
+    args = rx.Tuple((call.args[0], *operand_tuple(call.args[1]).fields))
+    function = rx.ExternFunc("vm.builtin.invoke_closure")
     with_context = Op.get("relax.call_builtin_with_ctx")
     sinfos = call.sinfo_args or (() if call.struct_info is None else (call.struct_info,))
-    return Call(with_context, (function, args), EMPTY_ATTRS, sinfos, span=call.span)
+    return rx.Call(with_context, (function, args), EMPTY_ATTRS, sinfos, span=call.span)
 
 
-_LOWERINGS: dict[str, Callable[[Call], Call]] = {
+_LOWERINGS: dict[str, Callable[[rx.Call], rx.Call]] = {
     "relax.memory.alloc_storage": _alloc_storage,
     "relax.memory.alloc_tensor": _as("relax.vm.alloc_tensor"),
     "relax.memory.kill_storage": _as("relax.vm.kill_object"),

@@ -39,38 +39,6 @@ class SpecializePrimFuncBasedOnCallSite(Pass):
 
     A kernel stays as it is if one of its uses is not such a call or differs from another, if a call
     passes values of shape variables, or if the shape or datatype of a tensor is unknown.
-
-    Example:
-        @I.ir_module
-        class Before:
-            I.module_global_infos({"vdevice": [I.vdevice("opencl", 0, "global.texture")]})
-
-            @T.prim_func(private=True)
-            def relu(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
-                for i in range(4):
-                    y[i] = T.max(x[i], T.float32(0))
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32", "opencl:0")):
-                cls = Before
-                return R.call_tir(cls.relu, (x,), out_sinfo=R.Tensor((4,), "float32"))
-
-        @I.ir_module
-        class After:
-            I.module_global_infos({"vdevice": [I.vdevice("opencl", 0, "global.texture")]})
-
-            @T.prim_func(private=True)
-            def relu(x: T.handle, y: T.Buffer((4,), "float32")):
-                T.func_attr({"scoped": 1})
-                X = T.match_buffer(x, (4,), scope="global.texture")
-                for i in range(4):
-                    y[i] = T.max(X[i], T.float32(0))
-
-            @R.function
-            def main(x: R.Tensor((4,), "float32", "opencl:0")):
-                cls = After
-                return R.call_tir(cls.relu, (x,), out_sinfo=R.Tensor((4,), "float32"))
-
     """
 
     @override

@@ -11,19 +11,8 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataTypeImm,
-    Function,
-    SeqExpr,
-    ShapeExpr,
-    Var,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.transform.lowering.lifetimes import Lifetimes
 from relaxpy.ir.relax.transform.lowering.size_bounds import SizeBounds
@@ -48,35 +37,14 @@ class StaticPlanBlockMemory(Pass):
     keep their own allocation; with the attribute `relax.memory_plan_dynamic_func_output`, which
     is removed, those whose size has a bound get storage, which is not used again.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function(pure=False)
-            def main(x: R.Tensor((2, 4), "float32"), f: R.Tensor((4,), "float32")):
-                a = R.builtin.alloc_tensor(R.shape([8]), "float32", 0)
-                b = R.reshape(a, R.shape([2, 4]))
-                c = R.builtin.alloc_tensor(R.shape([4]), "float32", 0)
-                return f
-
-        @I.ir_module
-        class After:
-            @R.function(pure=False)
-            def main(x: R.Tensor((2, 4), "float32"), f: R.Tensor((4,), "float32")):
-                storage = R.memory.alloc_storage(R.shape([32]), 0, "global", "float32")
-                a = R.memory.alloc_tensor(storage, 0, R.shape([8]), "float32")
-                b = R.reshape(a, R.shape([2, 4]))
-                c = R.memory.alloc_tensor(storage, 0, R.shape([4]), "float32")
-                return f
-
     Errors:
         TransformError: an attribute with bounds is not a mapping from names to integers.
-
     """
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        planned = map_functions(mod, Function, lambda func: _Planner(mod).expr(func))
+        planned = map_functions(mod, rx.Function, lambda func: _Planner(mod).expr(func))
         return normalize_module(planned)
 
 
@@ -88,10 +56,10 @@ class _Planner(BindingRewriter):
         super().__init__()
         self._mod = mod
         self._bounds = SizeBounds()
-        self._body: SeqExpr | None = None
+        self._body: rx.SeqExpr | None = None
 
     @override
-    def function(self, func: Function) -> Function:
+    def function(self, func: rx.Function) -> rx.Function:
         outer = self._bounds, self._body
         plans_output = func.attrs.get(_PLANS_OUTPUT, False)
         self._bounds, self._body = SizeBounds.of(func), func.body if plans_output else None
@@ -100,7 +68,7 @@ class _Planner(BindingRewriter):
         return after.without_attr(_PLANS_OUTPUT) if _PLANS_OUTPUT in after.attrs else after
 
     @override
-    def sequence(self, seq: SeqExpr) -> SeqExpr:
+    def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         is_body = seq is self._body
         seq = super().sequence(seq)
         lifetimes = Lifetimes(seq, self._mod, self._bounded(seq) if is_body else ())
@@ -117,22 +85,22 @@ class _Planner(BindingRewriter):
         blocks = tuple(_in_storage(block, pool) for block in seq.blocks)
         return rebuild(seq, blocks=blocks)
 
-    def _size(self, call: Call) -> tir.PrimExpr:
+    def _size(self, call: rx.Call) -> tir.PrimExpr:
         """The size of an allocation in bytes."""
         shape, dtype = call.args[:2]
-        assert isinstance(shape, ShapeExpr)
-        assert isinstance(dtype, DataTypeImm)
+        assert isinstance(shape, rx.ShapeExpr)
+        assert isinstance(dtype, rx.DataTypeImm)
         return self._bounds.largest(byte_count(shape, dtype.value))
 
-    def _bounded(self, seq: SeqExpr) -> Iterator[Var]:
+    def _bounded(self, seq: rx.SeqExpr) -> Iterator[rx.Var]:
         """The tensors of symbolic shapes whose size has a constant bound."""
         for block in seq.blocks:
             for binding in block.bindings:
                 call = binding.value
-                if not is_call_of(call, ALLOC_TENSOR):
+                if not rx.is_call_of(call, ALLOC_TENSOR):
                     continue
                 shape = call.args[0]
-                if not isinstance(shape, ShapeExpr) or binding.var is None:
+                if not isinstance(shape, rx.ShapeExpr) or binding.var is None:
                     continue
                 if all(isinstance(dim, tir.IntImm) for dim in shape.values):
                     continue
@@ -140,18 +108,18 @@ class _Planner(BindingRewriter):
                     yield binding.var
 
 
-def _in_storage(block: BindingBlock, pool: StoragePool) -> BindingBlock:
+def _in_storage(block: rx.BindingBlock, pool: StoragePool) -> rx.BindingBlock:
     """The block with its tensors in storage, which is allocated with its first tensor."""
-    bindings: list[Binding] = []
+    bindings: list[rx.Binding] = []
     for binding in block.bindings:
         var, call = binding.var, binding.value
         storage = None if var is None else pool.storage_of.get(var)
         if storage is None:
             bindings.append(binding)
             continue
-        assert isinstance(call, Call)
+        assert isinstance(call, rx.Call)
         if storage.first is var:
             value = storage_call(call, storage.size, storage.dtype)
-            bindings.append(VarBinding(storage.var, value, binding.span))
+            bindings.append(rx.VarBinding(storage.var, value, binding.span))
         bindings.append(replace(binding, value=tensor_call(call, storage.var)))
     return with_bindings(block, bindings)

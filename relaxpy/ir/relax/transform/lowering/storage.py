@@ -34,4 +34,4 @@ def storage_call(call: Call, size: tir.PrimExpr, dtype: DataType) -> Call:
 def tensor_call(call: Call, storage: Expr) -> Call:
     """The tensor of `call`, a `builtin.alloc_tensor`, at the beginning of a storage."""
     args = (storage, PrimValue(ops.const(0, INT64)), call.args[0], call.args[1])
-    return Call(Op.get("relax.memory.alloc_tensor"), args, span=call.span)
+    return Call(Op.get("relax.memory.alloc_tensor"), args, call.attrs, span=call.span)

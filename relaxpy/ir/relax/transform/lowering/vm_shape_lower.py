@@ -36,44 +36,8 @@ class VMShapeLower(Pass):
     also stores the dimensions; kernels compute expressions over them; `vm.builtin.make_shape`
     creates shapes. With `emit_err_ctx`, checks know the function and the value that they are about.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor(("n", 2), "float32")) -> R.Shape(ndim=1):
-                R.func_attr({"relax.force_pure": True})
-                n = T.int64()
-                return R.shape([n])
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor(("n", 2), "float32")) -> R.Shape(ndim=1):
-                R.func_attr({"relax.force_pure": True})
-                heap = R.call_builtin_with_ctx(
-                    "vm.builtin.alloc_shape_heap", (R.prim_value(1),),
-                    sinfo_args=R.Tensor(ndim=1, dtype="int64"),
-                )
-                _ = R.call_packed(
-                    "vm.builtin.check_tensor_info", x, R.prim_value(2), R.dtype("float32"),
-                    R.str(""), sinfo_args=R.Tuple(),
-                )
-                _1 = R.call_packed(
-                    "vm.builtin.match_shape", x, heap, R.prim_value(2), R.prim_value(1),
-                    R.prim_value(0), R.prim_value(0), R.prim_value(2), R.str(""),
-                    sinfo_args=R.Tuple(),
-                )
-                s = R.call_packed(
-                    "vm.builtin.make_shape", heap, R.prim_value(1), R.prim_value(1),
-                    R.prim_value(0), sinfo_args=R.Shape(ndim=1),
-                )
-                return s
-
-        VMShapeLower(emit_err_ctx=False)
-
     Errors:
         TransformError: a dataflow block contains a cast or a symbolic shape.
-
     """
 
     emit_err_ctx: bool = True

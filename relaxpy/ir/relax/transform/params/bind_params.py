@@ -23,28 +23,10 @@ class BindParams(Pass):
     Values are expressions, arrays, numbers, or tuples of these. Arrays become constants, whose
     shapes determine shape variables.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor(("n",), "float32"), w: R.Tensor(("n",), "float32")):
-                y = R.multiply(x, w)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2,), "float32")):
-                y = R.multiply(x, R.const([1, 2], "float32"))
-                return y
-
-        BindParams("main", {"w": np.array([1, 2], "float32")})
-
     Errors:
         UnknownNameError (also KeyError, ValueError): there is no such function or parameter.
         MisuseError (also TypeError): a parameter is bound twice, or `params` is not a mapping.
         StructInfoError: a value does not fit its parameter.
-
     """
 
     func_name: str | GlobalVar

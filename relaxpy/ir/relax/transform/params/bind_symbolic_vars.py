@@ -26,28 +26,10 @@ class BindSymbolicVars(Pass):
     The keys are variables or their names. With `func_name` the function defines each of them, and
     otherwise one function of the module at least.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor(("n", "m"), "float32")):
-                y = R.exp(x)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((16, "m"), "float32")):
-                y = R.exp(x)
-                return y
-
-        BindSymbolicVars({"n": 16})
-
     Errors:
         UnknownNameError (also KeyError, ValueError): there is no such function or shape variable.
         MisuseError (also TypeError): a variable is bound twice, several have one name, or
             `binding_map` is not a mapping.
-
     """
 
     binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]

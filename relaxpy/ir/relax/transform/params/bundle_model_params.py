@@ -12,16 +12,8 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    Function,
-    ObjectStructInfo,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.transform.params.reading import ReadBeforeUse
 
 
@@ -32,40 +24,9 @@ class BundleModelParams(Pass):
     Functions without the attribute `num_input` stay as they are. A field is read before its first
     use. The tuple is named `param_tuple_name`, or else `model_params`.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(
-                x: R.Tensor((4,), "float32"),
-                v: R.Tensor((4,), "float32"),
-                w: R.Tensor((4,), "float32"),
-            ):
-                R.func_attr({"num_input": 1})
-                y = R.multiply(x, v)
-                z = R.add(y, w)
-                return z
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(
-                x: R.Tensor((4,), "float32"),
-                weights: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")),
-            ):
-                R.func_attr({"num_input": 1})
-                v = weights[0]
-                y = R.multiply(x, v)
-                w = weights[1]
-                z = R.add(y, w)
-                return z
-
-        BundleModelParams("weights")
-
     Errors:
         TransformError: `num_input` is not a number of parameters of its function.
         MisuseError (also TypeError): `param_tuple_name` is not a string.
-
     """
 
     param_tuple_name: str | None = None
@@ -81,10 +42,10 @@ class BundleModelParams(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         name = self.param_tuple_name or "model_params"
         mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, Function, lambda f: bundled(f, name)))
+        return normalize_module(map_functions(mod, rx.Function, lambda f: bundled(f, name)))
 
 
-def input_count(func: Function, pass_name: str) -> int | None:
+def input_count(func: rx.Function, pass_name: str) -> int | None:
     """The attribute `num_input` of a function: how many parameters are inputs, not weights.
 
     Errors:
@@ -102,23 +63,23 @@ def input_count(func: Function, pass_name: str) -> int | None:
     return count
 
 
-def bundled(func: Function, name: str) -> Function:
+def bundled(func: rx.Function, name: str) -> rx.Function:
     """The function with one tuple in place of the parameters after its inputs."""
     count = input_count(func, "BundleModelParams")
     if count is None:
         return func
     weights = func.params[count:]
-    sinfos = tuple(param.struct_info or ObjectStructInfo() for param in weights)
-    pack = Var(name, TupleStructInfo(sinfos), func.span)
+    sinfos = tuple(param.struct_info or rx.ObjectStructInfo() for param in weights)
+    pack = rx.Var(name, rx.TupleStructInfo(sinfos), func.span)
     body = _Fields(pack, weights).sequence(func.body)
     return rebuild(func, params=(*func.params[:count], pack), body=body)
 
 
 class _Fields(ReadBeforeUse):
-    def __init__(self, pack: Var, weights: Sequence[Var]) -> None:
+    def __init__(self, pack: rx.Var, weights: Sequence[rx.Var]) -> None:
         super().__init__(weights)
         self.pack = pack
 
     @override
-    def read(self, index: int, var: Var, kind: type[Var]) -> list[Binding]:
-        return [VarBinding(var, TupleGetItem(self.pack, index, span=var.span), var.span)]
+    def read(self, index: int, var: rx.Var, kind: type[rx.Var]) -> list[rx.Binding]:
+        return [rx.VarBinding(var, rx.TupleGetItem(self.pack, index, span=var.span), var.span)]

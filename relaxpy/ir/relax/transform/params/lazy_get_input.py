@@ -13,20 +13,8 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    Call,
-    FuncStructInfo,
-    Function,
-    MatchCast,
-    ObjectStructInfo,
-    PrimStructInfo,
-    PrimValue,
-    StringImm,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.relations.erase import erase_to_well_defined
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
@@ -35,7 +23,7 @@ from relaxpy.ir.relax.transform.params.reading import ReadBeforeUse
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
 
-Fetch: TypeAlias = Callable[[int, Var], Call]
+Fetch: TypeAlias = Callable[[int, rx.Var], rx.Call]
 """Returns the call that fetches a parameter by its index."""
 
 
@@ -48,31 +36,8 @@ class LazyGetInput(Pass):
     use, and the result is checked as an argument would be. A parameter that defines shape variables
     is fetched outside of branches and dataflow blocks. Functions that the module calls stay.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def transform_params(v: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-                y = R.exp(w)
-                z = R.multiply(v, y)
-                return (z, y)
-
-        @I.ir_module
-        class After:
-            @R.function
-            def transform_params(fget_param: R.Callable([R.Prim("int64"), R.Object], R.Object)):
-                R.func_attr({"num_input": 1})
-                w_untyped = fget_param(R.prim_value(1), R.str("w"))
-                w = R.match_cast(w_untyped, R.Tensor((4,), "float32"))
-                y = R.exp(w)
-                v_untyped = fget_param(R.prim_value(0), R.str("v"))
-                v = R.match_cast(v_untyped, R.Tensor((4,), "float32"))
-                z = R.multiply(v, y)
-                return (z, y)
-
     Errors:
         TransformError: `num_input` is not a number of parameters of its function.
-
     """
 
     @override
@@ -80,40 +45,44 @@ class LazyGetInput(Pass):
         return map_public(mod, _lazy)
 
 
-def map_public(mod: IRModule, step: Callable[[Function], Function]) -> IRModule:
+def map_public(mod: IRModule, step: Callable[[rx.Function], rx.Function]) -> IRModule:
     """The module with another function for each public one that the module does not call."""
     mod = normalize_module(mod)
     called = calls_of(mod)
 
-    def changed(func: Function) -> Function:
+    def changed(func: rx.Function) -> rx.Function:
         name = func.attrs.get("global_symbol")
         return func if name is None or name in called else step(func)
 
-    return normalize_module(map_functions(mod, Function, changed))
+    return normalize_module(map_functions(mod, rx.Function, changed))
 
 
-def _lazy(func: Function) -> Function:
+def _lazy(func: rx.Function) -> rx.Function:
     count = input_count(func, "LazyGetInput") or 0
     if len(func.params) == count:
         return func
-    sinfo = FuncStructInfo((PrimStructInfo(INT64), ObjectStructInfo()), ObjectStructInfo())
-    fget = Var("fget_param", sinfo, func.span)
+    sinfo = rx.FuncStructInfo(
+        (rx.PrimStructInfo(INT64), rx.ObjectStructInfo()), rx.ObjectStructInfo()
+    )
+    fget = rx.Var("fget_param", sinfo, func.span)
 
-    def fetch(index: int, var: Var) -> Call:
-        return Call(fget, (PrimValue(const(index, INT64)), StringImm(var.name_hint)), span=var.span)
+    def fetch(index: int, var: rx.Var) -> rx.Call:
+        return rx.Call(
+            fget, (rx.PrimValue(const(index, INT64)), rx.StringImm(var.name_hint)), span=var.span
+        )
 
     return rebuild(
         fetching(func, count, fetch, (fget,)), attrs=func.attrs.updated({"num_input": count + 1})
     )
 
 
-def fetching(func: Function, count: int, fetch: Fetch, more: Sequence[Var]) -> Function:
+def fetching(func: rx.Function, count: int, fetch: Fetch, more: Sequence[rx.Var]) -> rx.Function:
     """The function that fetches parameters after the first ones, and takes others instead."""
     inputs, weights = func.params[:count], func.params[count:]
     known = set(
-        definable_shape_vars(*(p.struct_info or ObjectStructInfo() for p in (*inputs, *more)))
+        definable_shape_vars(*(p.struct_info or rx.ObjectStructInfo() for p in (*inputs, *more)))
     )
-    sinfos = [p.struct_info or ObjectStructInfo() for p in weights]
+    sinfos = [p.struct_info or rx.ObjectStructInfo() for p in weights]
     sizes = [size for size in definable_shape_vars(*sinfos) if size not in known]
     body = _Fetching(weights, sizes, fetch).sequence(func.body)
     ret = func.ret_struct_info
@@ -122,21 +91,21 @@ def fetching(func: Function, count: int, fetch: Fetch, more: Sequence[Var]) -> F
     return rebuild(func, params=(*inputs, *more), body=body, ret_struct_info=ret)
 
 
-def _sizes(params: Sequence[Var]) -> Sequence[tir.Var]:
+def _sizes(params: Sequence[rx.Var]) -> Sequence[tir.Var]:
     """The shape variables that parameters define."""
-    return definable_shape_vars(*(p.struct_info or ObjectStructInfo() for p in params))
+    return definable_shape_vars(*(p.struct_info or rx.ObjectStructInfo() for p in params))
 
 
 class _Fetching(ReadBeforeUse):
-    def __init__(self, weights: Sequence[Var], sizes: Iterable[tir.Var], fetch: Fetch) -> None:
+    def __init__(self, weights: Sequence[rx.Var], sizes: Iterable[tir.Var], fetch: Fetch) -> None:
         super().__init__(weights, sizes)
         self.weights, self.fetch = weights, fetch
 
     @override
-    def read(self, index: int, var: Var, kind: type[Var]) -> list[Binding]:
+    def read(self, index: int, var: rx.Var, kind: type[rx.Var]) -> list[rx.Binding]:
         untyped = kind(f"{var.name_hint}_untyped", None, var.span)
-        sinfo = self.weights[index].struct_info or ObjectStructInfo()
+        sinfo = self.weights[index].struct_info or rx.ObjectStructInfo()
         return [
-            VarBinding(untyped, self.fetch(index, var), var.span),
-            MatchCast(var, untyped, sinfo, var.span),
+            rx.VarBinding(untyped, self.fetch(index, var), var.span),
+            rx.MatchCast(var, untyped, sinfo, var.span),
         ]

@@ -12,23 +12,7 @@ from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    Expr,
-    FuncStructInfo,
-    Function,
-    ObjectStructInfo,
-    PrimStructInfo,
-    PrimValue,
-    SeqExpr,
-    Tuple,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.rewrite.map_bindings import joined
 from relaxpy.ir.relax.transform.params.bundle_model_params import input_count
 from relaxpy.ir.relax.transform.params.lazy_get_input import map_public
@@ -44,31 +28,8 @@ class LazySetOutput(Pass):
     returned tuple, or with 0 and the result, if that is not a tuple, after the value is bound, but
     never in a dataflow block. Functions that the module calls stay.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def transform_params(x: R.Tensor((4,), "float32")):
-                y = R.exp(x)
-                z = R.multiply(x, y)
-                return (z, y)
-
-        @I.ir_module
-        class After:
-            @R.function(pure=False)
-            def transform_params(
-                x: R.Tensor((4,), "float32"),
-                fset_output: R.Callable([R.Prim("int64"), R.Object], R.Tuple(), purity=False),
-            ):
-                y = R.exp(x)
-                _: R.Tuple() = fset_output(R.prim_value(1), y)
-                z = R.multiply(x, y)
-                _1: R.Tuple() = fset_output(R.prim_value(0), z)
-                return R.tuple()
-
     Errors:
         TransformError: `num_input` is not a number of parameters of its function.
-
     """
 
     @override
@@ -76,21 +37,21 @@ class LazySetOutput(Pass):
         return map_public(mod, _lazy)
 
 
-UNIT = TupleStructInfo(())
+UNIT = rx.TupleStructInfo(())
 
 
-def _lazy(func: Function) -> Function:
+def _lazy(func: rx.Function) -> rx.Function:
     count = input_count(func, "LazySetOutput")
     result = func.body.body
-    if isinstance(result, Tuple) and not result.fields:
+    if isinstance(result, rx.Tuple) and not result.fields:
         return func
-    sinfo = FuncStructInfo((PrimStructInfo(INT64), ObjectStructInfo()), UNIT, purity=False)
-    fset = Var("fset_output", sinfo, func.span)
+    sinfo = rx.FuncStructInfo((rx.PrimStructInfo(INT64), rx.ObjectStructInfo()), UNIT, purity=False)
+    fset = rx.Var("fset_output", sinfo, func.span)
 
-    def store(index: int, value: Expr) -> Binding:
-        return VarBinding(
-            Var("_", UNIT),
-            Call(fset, (PrimValue(const(index, INT64)), value), span=func.span),
+    def store(index: int, value: rx.Expr) -> rx.Binding:
+        return rx.VarBinding(
+            rx.Var("_", UNIT),
+            rx.Call(fset, (rx.PrimValue(const(index, INT64)), value), span=func.span),
             func.span,
         )
 
@@ -106,36 +67,36 @@ def _lazy(func: Function) -> Function:
     )
 
 
-Store: TypeAlias = Callable[[int, Expr], Binding]
-"""Returns the binding of a call that takes a result with its index."""
+Store: TypeAlias = Callable[[int, rx.Expr], rx.Binding]
+"""Creates the call that stores a result under its index."""
 
 
-def storing(func: Function, store: Store) -> SeqExpr:
+def storing(func: rx.Function, store: Store) -> rx.SeqExpr:
     """The body of a function with calls that take its results, and no result itself."""
     result = func.body.body
-    fields = result.fields if isinstance(result, Tuple) else (result,)
-    indices: dict[Var, list[int]] = {}
+    fields = result.fields if isinstance(result, rx.Tuple) else (result,)
+    indices: dict[rx.Var, list[int]] = {}
     for index, value in enumerate(fields):
-        if isinstance(value, Var):
+        if isinstance(value, rx.Var):
             indices.setdefault(value, []).append(index)
 
-    def stores(var: Var | None) -> list[Binding]:
+    def stores(var: rx.Var | None) -> list[rx.Binding]:
         return [store(index, var) for index in indices.get(var, ())] if var is not None else []
 
     first = tuple(b for param in func.params for b in stores(param))
-    blocks = [BindingBlock(first)]
+    blocks = [rx.BindingBlock(first)]
     for block in func.body.blocks:
-        if isinstance(block, DataflowBlock):
+        if isinstance(block, rx.DataflowBlock):
             after = tuple(new for binding in block.bindings for new in stores(binding.var))
-            blocks += [block, BindingBlock(after)]
+            blocks += [block, rx.BindingBlock(after)]
         else:
-            blocks.append(BindingBlock(tuple(_followed(block.bindings, stores)), block.span))
-    others = [store(k, value) for k, value in enumerate(fields) if not isinstance(value, Var)]
-    blocks.append(BindingBlock(tuple(others)))
-    return rebuild(func.body, blocks=tuple(joined(blocks)), body=Tuple(()))
+            blocks.append(rx.BindingBlock(tuple(_followed(block.bindings, stores)), block.span))
+    others = [store(k, value) for k, value in enumerate(fields) if not isinstance(value, rx.Var)]
+    blocks.append(rx.BindingBlock(tuple(others)))
+    return rebuild(func.body, blocks=tuple(joined(blocks)), body=rx.Tuple(()))
 
 
 def _followed(
-    bindings: Sequence[Binding], stores: Callable[[Var | None], list[Binding]]
-) -> list[Binding]:
+    bindings: Sequence[rx.Binding], stores: Callable[[rx.Var | None], list[rx.Binding]]
+) -> list[rx.Binding]:
     return [new for binding in bindings for new in (binding, *stores(binding.var))]

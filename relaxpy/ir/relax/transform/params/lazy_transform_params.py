@@ -14,27 +14,10 @@ from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    Call,
-    Expr,
-    ExternFunc,
-    Function,
-    ObjectStructInfo,
-    PrimStructInfo,
-    PrimValue,
-    ShapeStructInfo,
-    StructInfo,
-    Tuple,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.replace import replace_variables
@@ -56,41 +39,15 @@ class LazyTransformParams(Pass):
     become parameters of the function. Shapes and numbers among the weights stay parameters, if the
     function uses shape variables. Functions that the module calls stay as they are.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def transform_params(
-                params: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")),
-            ):
-                w = params[1]
-                y = R.exp(w)
-                result = (y,)
-                return result
-
-        @I.ir_module
-        class After:
-            @R.function(pure=False)
-            def transform_params():
-                item = R.call_packed("get_item", R.prim_value(1), sinfo_args=R.Object)
-                checked = R.match_cast(item, R.Tensor((4,), "float32"))
-                w = checked
-                y = R.exp(w)
-                _: R.Tuple() = R.vm.kill_object(w)
-                _1 = R.call_packed("set_item", R.prim_value(0), y, sinfo_args=R.Object)
-                result: R.Tuple() = R.tuple()
-                return result
-
     Errors:
         MisuseError (also TypeError): an option has the wrong type.
         TransformError: `num_input` is not a number of parameters of its function.
-
     """
 
     fget_item: str = "get_item"
     fset_item: str | None = "set_item"
-    extra_get_item_params: Sequence[Var] | None = None
-    extra_set_item_params: Sequence[Var] | None = None
+    extra_get_item_params: Sequence[rx.Var] | None = None
+    extra_set_item_params: Sequence[rx.Var] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.fget_item, str) or not isinstance(self.fset_item, str | None):
@@ -102,7 +59,9 @@ class LazyTransformParams(Pass):
             extra = getattr(self, name)
             if extra is None:
                 continue
-            if not isinstance(extra, (list, tuple)) or not all(isinstance(v, Var) for v in extra):
+            if not isinstance(extra, (list, tuple)) or not all(
+                isinstance(v, rx.Var) for v in extra
+            ):
                 raise MisuseError(f"{name} is a list of variables, found {extra!r:.60}")
             object.__setattr__(self, name, tuple(extra))
 
@@ -112,20 +71,20 @@ class LazyTransformParams(Pass):
         called = calls_of(mod)
         result = mod
         for name, func in mod.functions_by_name.items():
-            if not isinstance(func, Function) or not name.endswith("transform_params"):
+            if not isinstance(func, rx.Function) or not name.endswith("transform_params"):
                 continue
             count = input_count(func, "LazyTransformParams") or 0
             if name not in called and len(func.params) > count:
                 result = result.clone() if result is mod else result
                 result[name] = func
                 ordinary = ToNonDataflow()(result).functions_by_name[name]
-                assert isinstance(ordinary, Function)
+                assert isinstance(ordinary, rx.Function)
                 result[name] = self._lazy(ordinary, count)
         return normalize_module(result)
 
-    def _lazy(self, func: Function, count: int) -> Function:
+    def _lazy(self, func: rx.Function, count: int) -> rx.Function:
         copies = {
-            var: Var(var.name_hint, var.struct_info, var.span)
+            var: rx.Var(var.name_hint, var.struct_info, var.span)
             for var in (*(self.extra_get_item_params or ()), *(self.extra_set_item_params or ()))
         }
         getting, setting = (
@@ -133,17 +92,17 @@ class LazyTransformParams(Pass):
             for extra in (self.extra_get_item_params, self.extra_set_item_params)
         )
         holders = [
-            Var("symbolic_var_holder", sinfo, param.span)
+            rx.Var("symbolic_var_holder", sinfo, param.span)
             for param in (func.params[count:] if defined_symbolic_vars(func) else ())
             for sinfo in _unpacked(param.struct_info)
-            if isinstance(sinfo, (PrimStructInfo, ShapeStructInfo))
+            if isinstance(sinfo, (rx.PrimStructInfo, rx.ShapeStructInfo))
         ]
         func, items = _with_items(func, count)
         if self.fset_item is not None:
             func = _storing(func, items, partial(_call, self.fset_item, setting))
 
-        def fetch(index: int, var: Var) -> Call:
-            return _call(self.fget_item, getting, PrimValue(const(index, INT64)), source=var)
+        def fetch(index: int, var: rx.Var) -> rx.Call:
+            return _call(self.fget_item, getting, rx.PrimValue(const(index, INT64)), source=var)
 
         return rebuild(
             fetching(func, count, fetch, (*copies.values(), *holders)),
@@ -153,27 +112,27 @@ class LazyTransformParams(Pass):
         )
 
 
-def _unpacked(sinfo: StructInfo | None) -> list[StructInfo]:
-    if isinstance(sinfo, TupleStructInfo):
+def _unpacked(sinfo: rx.StructInfo | None) -> list[rx.StructInfo]:
+    if isinstance(sinfo, rx.TupleStructInfo):
         return [leaf for field in sinfo.fields for leaf in _unpacked(field)]
     return [] if sinfo is None else [sinfo]
 
 
-def _call(name: str, extra: Sequence[Var], *args: Expr, source: Expr) -> Call:
+def _call(name: str, extra: Sequence[rx.Var], *args: rx.Expr, source: rx.Expr) -> rx.Call:
     """A call of a packed function, at the position of an expression."""
-    callee = ExternFunc(name)
-    return Call(callee, (*extra, *args), sinfo_args=(ObjectStructInfo(),), span=source.span)
+    callee = rx.ExternFunc(name)
+    return rx.Call(callee, (*extra, *args), sinfo_args=(rx.ObjectStructInfo(),), span=source.span)
 
 
-def _with_items(func: Function, count: int) -> tuple[Function, set[Var]]:
+def _with_items(func: rx.Function, count: int) -> tuple[rx.Function, set[rx.Var]]:
     """The function with fields of a tuple as its parameters, and the variables bound to these."""
     weights = func.params[count:]
     pack, sinfo = weights[0], weights[0].struct_info
-    if len(weights) > 1 or not isinstance(sinfo, TupleStructInfo):
+    if len(weights) > 1 or not isinstance(sinfo, rx.TupleStructInfo):
         return func, set()
-    fields = [Var(f"{pack.name_hint}_{k}", s, pack.span) for k, s in enumerate(sinfo.fields)]
+    fields = [rx.Var(f"{pack.name_hint}_{k}", s, pack.span) for k, s in enumerate(sinfo.fields)]
     items = _Items(pack, fields)
-    body = replace_variables(items.sequence(func.body), {pack: Tuple(tuple(fields))})
+    body = replace_variables(items.sequence(func.body), {pack: rx.Tuple(tuple(fields))})
     params = (*func.params[:count], *fields)
     return rebuild(func, params=params, body=body), items.variables
 
@@ -181,66 +140,69 @@ def _with_items(func: Function, count: int) -> tuple[Function, set[Var]]:
 class _Items(BindingRewriter):
     """Binds the fields of a tuple to the variables for them."""
 
-    def __init__(self, pack: Var, fields: Sequence[Var]) -> None:
+    def __init__(self, pack: rx.Var, fields: Sequence[rx.Var]) -> None:
         super().__init__()
         self.pack, self.fields = pack, fields
-        self.variables: set[Var] = set()
+        self.variables: set[rx.Var] = set()
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         match binding:
-            case VarBinding(var=var, value=TupleGetItem(tuple_value=self.pack, index=index)):
+            case rx.VarBinding(var=var, value=rx.TupleGetItem(tuple_value=self.pack, index=index)):
                 self.variables.add(var)
-                return VarBinding(var, self.fields[index], binding.span)
+                return rx.VarBinding(var, self.fields[index], binding.span)
             case _:
                 return None
 
 
-def _storing(func: Function, items: set[Var], call: Callable[..., Call]) -> Function:
+def _storing(func: rx.Function, items: set[rx.Var], call: Callable[..., rx.Call]) -> rx.Function:
     """The function with its results stored, and items released, after their last uses."""
     bindings = [binding for block in func.body.blocks for binding in block.bindings]
     result = func.body.body
     packed = next((k for k, b in enumerate(bindings) if b.var is result and _packs(b)), None)
     value = result if packed is None else bindings[packed].value
-    indices: dict[Expr, list[int]] = {}
-    for index, field in enumerate(value.fields if isinstance(value, Tuple) else (value,)):
+    indices: dict[rx.Expr, list[int]] = {}
+    for index, field in enumerate(value.fields if isinstance(value, rx.Tuple) else (value,)):
         indices.setdefault(field, []).append(index)
 
-    def stores(field: Expr, source: Expr) -> list[Binding]:
+    def stores(field: rx.Expr, source: rx.Expr) -> list[rx.Binding]:
         calls = [
-            call(PrimValue(const(k, INT64)), field, source=source) for k in indices.pop(field, ())
+            call(rx.PrimValue(const(k, INT64)), field, source=source)
+            for k in indices.pop(field, ())
         ]
-        return [VarBinding(Var("_"), value, value.span) for value in calls]
+        return [rx.VarBinding(rx.Var("_"), value, value.span) for value in calls]
 
     ended = _ended(bindings, packed)
     if packed is not None and any(result in occurring_vars(b.value) for b in bindings):
         packed = None  # the tuple has other uses
-    after: list[Binding] = []
+    after: list[rx.Binding] = []
     for k, binding in enumerate(bindings):
         if k == packed:
-            result = Var(binding.var.name_hint, None, binding.span) if binding.var else result
-            after.append(VarBinding(cast("Var", result), Tuple(()), binding.span))
+            result = rx.Var(binding.var.name_hint, None, binding.span) if binding.var else result
+            after.append(rx.VarBinding(cast("rx.Var", result), rx.Tuple(()), binding.span))
             continue
         after.append(binding)
         for var in ended[k]:
             after += stores(var, var)
             if var in items:
                 released = replace(R.vm.kill_object(var), span=var.span)
-                after.append(VarBinding(Var("_"), released, var.span))
+                after.append(rx.VarBinding(rx.Var("_"), released, var.span))
     after += [new for field in list(indices) for new in stores(field, func.params[-1])]
-    body = result if packed is not None else Tuple(())
-    return rebuild(func, body=rebuild(func.body, blocks=(BindingBlock(tuple(after)),), body=body))
+    body = result if packed is not None else rx.Tuple(())
+    return rebuild(
+        func, body=rebuild(func.body, blocks=(rx.BindingBlock(tuple(after)),), body=body)
+    )
 
 
-def _packs(binding: Binding) -> bool:
-    return isinstance(binding, VarBinding) and isinstance(binding.value, Tuple)
+def _packs(binding: rx.Binding) -> bool:
+    return isinstance(binding, rx.VarBinding) and isinstance(binding.value, rx.Tuple)
 
 
-def _ended(bindings: Sequence[Binding], packed: int | None) -> list[list[Var]]:
+def _ended(bindings: Sequence[rx.Binding], packed: int | None) -> list[list[rx.Var]]:
     """For each binding but that of the result, the variables that none after it uses."""
     bound = {binding.var for binding in bindings if binding.var is not None}
-    seen: set[Var] = set()
-    ended: list[list[Var]] = []
+    seen: set[rx.Var] = set()
+    ended: list[list[rx.Var]] = []
     for k in reversed(range(len(bindings))):
         used = [*occurring_vars(bindings[k].value), bindings[k].var]
         last = [] if k == packed else [v for v in used if v in bound and v not in seen]

@@ -14,17 +14,8 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    ExternFunc,
-    Function,
-    PrimValue,
-    TupleGetItem,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.arguments import in_place_of_parameters
 from relaxpy.ir.relax.rewrite.map_bindings import joined, with_bindings
@@ -62,45 +53,12 @@ class LiftTransformParams(Pass):
     fields of its tuple after reading them, which frees memory where tuples can change. relaxpy's
     tuples never do.
 
-    Example:
-        @I.ir_module
-        class Before:
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((4, 3), "float32")):
-                R.func_attr({"num_input": 1})
-                with R.dataflow():
-                    transposed = R.permute_dims(w)
-                    y = R.matmul(x, transposed)
-                    R.output(y)
-                return y
-
-        @I.ir_module
-        class After:
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32"), transposed: R.Tensor((3, 4), "float32")):
-                R.func_attr({"num_input": 1})
-                with R.dataflow():
-                    y = R.matmul(x, transposed)
-                    R.output(y)
-                return y
-
-            @R.function
-            def main_transform_params(model_params: R.Tuple(R.Tensor((4, 3), "float32"))):
-                R.func_attr({"num_input": 0})
-                with R.dataflow():
-                    w = model_params[0]
-                    transposed = R.permute_dims(w)
-                    result = (transposed,)
-                    R.output(result)
-                return result
-
     Errors:
         TransformError: the parameters of functions with a shared transformation differ, a function
             of the list is not a Relax function, lacks `num_input`, or is called by the module, or
             `num_input` is not a number of parameters.
         UnknownNameError (also KeyError, ValueError): the module has no function of the list.
         MisuseError (also TypeError): `shared_transform` is neither a bool nor a list of names.
-
     """
 
     shared_transform: bool | Sequence[str] = False
@@ -148,7 +106,7 @@ class LiftTransformParams(Pass):
         return sorted(
             name
             for name, func in mod.functions_by_name.items()
-            if isinstance(func, Function)
+            if isinstance(func, rx.Function)
             and input_count(func, "LiftTransformParams") is not None
             and not name.endswith(_SUFFIX)
             and name not in called
@@ -156,12 +114,12 @@ class LiftTransformParams(Pass):
 
     def _transformation(
         self, name: str, lifting: Lifting, mod: IRModule, ctx: PassContext
-    ) -> Function:
+    ) -> rx.Function:
         """The function that computes the new parameters, after the one that there was before."""
         func = bundled(copy_with_new_vars(lifting.transformation), "model_params")
         before = mod.functions_by_name.get(name)
         if before is not None:
-            if not isinstance(before, Function):
+            if not isinstance(before, rx.Function):
                 raise TransformError(
                     f"LiftTransformParams: {name} is not a Relax function", about=before
                 )
@@ -170,12 +128,12 @@ class LiftTransformParams(Pass):
         alone = mod.clone()
         alone[name] = func
         after = CanonicalizeBindings()(normalize_module(alone)).functions_by_name[name]
-        assert isinstance(after, Function)
+        assert isinstance(after, rx.Function)
         after = remove_all_unused(after)
         return _consuming(after) if (ctx.config or {}).get(_OPTION) else after
 
 
-def _composed(first: Function, second: Function) -> Function:
+def _composed(first: rx.Function, second: rx.Function) -> rx.Function:
     """The function that gives the result of one function to another one."""
     first = copy_with_new_vars(first)
     pairs = [(second.params[0], first.body.body)]
@@ -185,7 +143,7 @@ def _composed(first: Function, second: Function) -> Function:
     return rebuild(first, body=rebuild(rest, blocks=tuple(blocks)), ret_struct_info=None)
 
 
-def _consuming(func: Function) -> Function:
+def _consuming(func: rx.Function) -> rx.Function:
     """The function with each field of its tuple reset after it is read, if it is read once."""
     pack = func.params[-1]
     reads = Counter(n.index for n in walk(func.body) if _is_field(n, pack))
@@ -194,20 +152,20 @@ def _consuming(func: Function) -> Function:
         return func
     blocks = []
     for block in func.body.blocks:
-        bindings: list[Binding] = []
+        bindings: list[rx.Binding] = []
         for binding in block.bindings:
             bindings.append(binding)
             value = binding.value
             if _is_field(value, pack) and reads[value.index] == 1:
-                index = PrimValue(const(value.index, "int32"))
-                unit = TupleStructInfo(())
-                call = R.call_pure_packed(ExternFunc(_RESET), pack, index, sinfo_args=unit)
+                index = rx.PrimValue(const(value.index, "int32"))
+                unit = rx.TupleStructInfo(())
+                call = R.call_pure_packed(rx.ExternFunc(_RESET), pack, index, sinfo_args=unit)
                 assert binding.var is not None
                 var = type(binding.var)("_", unit)
-                bindings.append(VarBinding(var, replace(call, span=value.span), binding.span))
+                bindings.append(rx.VarBinding(var, replace(call, span=value.span), binding.span))
         blocks.append(with_bindings(block, bindings))
     return rebuild(func, body=rebuild(func.body, blocks=tuple(blocks)))
 
 
-def _is_field(node: Node, pack: Var) -> TypeGuard[TupleGetItem]:
-    return isinstance(node, TupleGetItem) and node.tuple_value is pack
+def _is_field(node: Node, pack: rx.Var) -> TypeGuard[rx.TupleGetItem]:
+    return isinstance(node, rx.TupleGetItem) and node.tuple_value is pack

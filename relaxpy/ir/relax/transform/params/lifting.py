@@ -14,29 +14,10 @@ from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects, computes
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
 from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    DataflowBlock,
-    Expr,
-    ExternFunc,
-    FuncStructInfo,
-    Function,
-    MatchCast,
-    ObjectStructInfo,
-    SeqExpr,
-    ShapeExpr,
-    ShapeStructInfo,
-    StructInfo,
-    Tuple,
-    TupleStructInfo,
-    Var,
-    VarBinding,
-    is_call_of,
-)
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -50,7 +31,7 @@ def lifting_of(mod: IRModule, names: Sequence[str]) -> Lifting:
     Errors:
         TransformError: their weights are not alike.
     """
-    members = [_Member(mod, cast("Function", mod[name])) for name in names]
+    members = [_Member(mod, cast("rx.Function", mod[name])) for name in names]
     first = members[0]
     for name, member in zip(names, members, strict=True):
         if not structural_equal(member.weight_info, first.weight_info, map_free_vars=True):
@@ -63,23 +44,23 @@ def lifting_of(mod: IRModule, names: Sequence[str]) -> Lifting:
     return Lifting(members)
 
 
-def _sinfo(expr: Expr) -> StructInfo:
-    return expr.struct_info or ObjectStructInfo()
+def _sinfo(expr: rx.Expr) -> rx.StructInfo:
+    return expr.struct_info or rx.ObjectStructInfo()
 
 
 class _Member:
     """A function: its weights, and the bindings that may be computed before it is called."""
 
-    def __init__(self, mod: IRModule, func: Function) -> None:
+    def __init__(self, mod: IRModule, func: rx.Function) -> None:
         self.func = func
         count = cast("int", func.attrs["num_input"])
         self.inputs, self.weights = func.params[:count], func.params[count:]
-        self.weight_info = TupleStructInfo(tuple(map(_sinfo, self.weights)))
+        self.weight_info = rx.TupleStructInfo(tuple(map(_sinfo, self.weights)))
         self.weight_sizes = definable_shape_vars(self.weight_info)
         self.input_sizes = set(definable_shape_vars(*map(_sinfo, self.inputs)))
-        self.candidates: list[Binding] = list(self._liftable(mod))
+        self.candidates: list[rx.Binding] = list(self._liftable(mod))
 
-    def _liftable(self, mod: IRModule) -> Iterator[Binding]:
+    def _liftable(self, mod: IRModule) -> Iterator[rx.Binding]:
         """Bindings of dataflow blocks that use only weights and what was yielded before."""
         effects = Effects(Context(), mod.functions_by_name, self.func)
         known, sizes = set(self.weights), set(self.weight_sizes)
@@ -87,7 +68,7 @@ class _Member:
         for block in self.func.body.blocks:
             for binding in block.bindings:
                 operands = set(occurring_vars(binding.value))
-                if not isinstance(block, DataflowBlock):
+                if not isinstance(block, rx.DataflowBlock):
                     if effects.is_barrier(binding) and not known.isdisjoint(operands):
                         return  # it may change a weight
                 elif (
@@ -98,26 +79,26 @@ class _Member:
                         s for n in binding_operands(binding) for s in used_shape_vars(n)
                     )
                 ):
-                    known.add(cast("Var", binding.var))
+                    known.add(cast("rx.Var", binding.var))
                     yield binding
 
 
-def _may_be_lifted(binding: Binding) -> bool:
+def _may_be_lifted(binding: rx.Binding) -> bool:
     value, var = binding.value, binding.var
-    if var is None or isinstance(var.struct_info, FuncStructInfo):
+    if var is None or isinstance(var.struct_info, rx.FuncStructInfo):
         return False
-    if is_call_of(value, "relax.builtin.stop_lift_params"):
+    if rx.is_call_of(value, "relax.builtin.stop_lift_params"):
         return False
-    return not isinstance(value, ExternFunc)
+    return not isinstance(value, rx.ExternFunc)
 
 
-def _exposed(seq: SeqExpr, effects: Effects) -> set[Var]:
+def _exposed(seq: rx.SeqExpr, effects: Effects) -> set[rx.Var]:
     """The variables whose values the caller or a call with effects gets, and may change."""
     exposed = set(occurring_vars(seq.body))
     for block in reversed(seq.blocks):
         for binding in reversed(block.bindings):
             aliases = not computes(binding.value) and binding.var in exposed
-            if aliases or (not isinstance(block, DataflowBlock) and effects.is_barrier(binding)):
+            if aliases or (not isinstance(block, rx.DataflowBlock) and effects.is_barrier(binding)):
                 exposed.update(occurring_vars(binding.value))
     return exposed
 
@@ -126,8 +107,8 @@ def _exposed(seq: SeqExpr, effects: Effects) -> set[Var]:
 class _Shared:
     """A binding in terms of the weights of the first function, and its variable in each one."""
 
-    binding: Binding
-    variables: list[list[Var]]
+    binding: rx.Binding
+    variables: list[list[rx.Var]]
 
 
 class Lifting:
@@ -137,10 +118,10 @@ class Lifting:
         self.members = members
         self.weights = members[0].weights
         self.lifted = self._shared_bindings()
-        depends: set[Var] = set(self.weights)
+        depends: set[rx.Var] = set(self.weights)
         for shared in self.lifted:
             if not depends.isdisjoint(free_vars(shared.binding.value)):
-                depends.add(cast("Var", shared.binding.var))
+                depends.add(cast("rx.Var", shared.binding.var))
         self.moved = [s for s in self.lifted if s.binding.var in depends]
         dropped = [{v for s in self.moved for v in s.variables[k]} for k in range(len(members))]
         self._rest = [_Rest(gone).expr(m.func) for gone, m in zip(dropped, members, strict=True)]
@@ -163,16 +144,16 @@ class Lifting:
                     shared = _Shared(here, [[] for _ in self.members])
                     same.append(shared)
                     ordered.append(shared)
-                shared.variables[k].append(cast("Var", binding.var))
+                shared.variables[k].append(cast("rx.Var", binding.var))
                 if binding.var is not shared.binding.var:
-                    images[cast("Var", binding.var)] = cast("Var", shared.binding.var)
+                    images[cast("rx.Var", binding.var)] = cast("rx.Var", shared.binding.var)
         return [shared for shared in ordered if all(shared.variables)]
 
     @late_property
-    def outputs(self) -> list[tuple[Var, list[list[Var]]]]:
+    def outputs(self) -> list[tuple[rx.Var, list[list[rx.Var]]]]:
         """The results of the transformation, and the variables in each function that have them."""
         weights = [(w, [[m.weights[k]] for m in self.members]) for k, w in enumerate(self.weights)]
-        moved = [(cast("Var", s.binding.var), s.variables) for s in self.moved]
+        moved = [(cast("rx.Var", s.binding.var), s.variables) for s in self.moved]
         return [
             (var, variables)
             for var, variables in (*weights, *moved)
@@ -206,25 +187,27 @@ class Lifting:
         }
 
     @property
-    def transformation(self) -> Function:
+    def transformation(self) -> rx.Function:
         """The function that computes the outputs from the weights."""
         func = self.members[0].func
-        fields: list[Expr] = [var for var, _ in self.outputs]
+        fields: list[rx.Expr] = [var for var, _ in self.outputs]
         if self.sizes:
-            fields.insert(0, ShapeExpr(tuple(self.members[0].weight_sizes[k] for k in self.sizes)))
-        value = Tuple(tuple(fields))
-        sinfo = TupleStructInfo(tuple(map(_sinfo, fields)))
+            fields.insert(
+                0, rx.ShapeExpr(tuple(self.members[0].weight_sizes[k] for k in self.sizes))
+            )
+        value = rx.Tuple(tuple(fields))
+        sinfo = rx.TupleStructInfo(tuple(map(_sinfo, fields)))
         if fields:
-            result = Var("result", sinfo, func.span)
-            bindings = (*(s.binding for s in self.lifted), VarBinding(result, value, func.span))
-            body = SeqExpr((DataflowBlock(bindings),), result)
+            result = rx.Var("result", sinfo, func.span)
+            bindings = (*(s.binding for s in self.lifted), rx.VarBinding(result, value, func.span))
+            body = rx.SeqExpr((rx.DataflowBlock(bindings),), result)
         else:
-            body = SeqExpr((), value)
+            body = rx.SeqExpr((), value)
         attrs = Attrs({"num_input": 0})
-        return Function(self.weights, body, sinfo, attrs=attrs, span=func.span)
+        return rx.Function(self.weights, body, sinfo, attrs=attrs, span=func.span)
 
     @property
-    def functions(self) -> list[Function]:
+    def functions(self) -> list[rx.Function]:
         """The functions that take the outputs in place of the weights."""
         return [self._after(k) for k in range(len(self.members))]
 
@@ -233,17 +216,17 @@ class Lifting:
         """Whether a function changes."""
         return any(a is not m.func for a, m in zip(self.functions, self.members, strict=True))
 
-    def _after(self, k: int) -> Function:
+    def _after(self, k: int) -> rx.Function:
         member, rest = self.members[k], self._rest[k]
         weights = set(member.weights)
-        images: dict[Var, Var] = {}
-        params: list[Var] = [*member.inputs]
+        images: dict[rx.Var, rx.Var] = {}
+        params: list[rx.Var] = [*member.inputs]
         if self.sizes:
-            sizes = ShapeStructInfo(tuple(member.weight_sizes[size] for size in self.sizes))
-            params.append(Var("vars_from_compile_time_params", sizes, member.func.span))
+            sizes = rx.ShapeStructInfo(tuple(member.weight_sizes[size] for size in self.sizes))
+            params.append(rx.Var("vars_from_compile_time_params", sizes, member.func.span))
         for _, variables in self.outputs:
             var, *others = variables[k]
-            new = var if var in weights else Var(var.name_hint, var.struct_info, var.span)
+            new = var if var in weights else rx.Var(var.name_hint, var.struct_info, var.span)
             params.append(new)
             images.update({v: new for v in (var, *others) if v is not new})
         if rest is member.func and tuple(params) == tuple(rest.params):
@@ -255,23 +238,23 @@ class Lifting:
 class _Rest(BindingRewriter):
     """Removes bindings of variables that become parameters, and marks of where lifting stops."""
 
-    def __init__(self, dropped: set[Var]) -> None:
+    def __init__(self, dropped: set[rx.Var]) -> None:
         super().__init__()
         self.dropped = dropped
 
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         value = binding.value
         if binding.var in self.dropped:
             return ()
-        if is_call_of(value, "relax.builtin.stop_lift_params"):
+        if rx.is_call_of(value, "relax.builtin.stop_lift_params"):
             return value.args[0]
         return None
 
 
-def _is_same(first: Binding, later: Binding) -> bool:
+def _is_same(first: rx.Binding, later: rx.Binding) -> bool:
     if type(first) is not type(later) or not structural_equal(first.value, later.value):
         return False
-    if isinstance(first, MatchCast) and isinstance(later, MatchCast):
+    if isinstance(first, rx.MatchCast) and isinstance(later, rx.MatchCast):
         return structural_equal(first.struct_info, later.struct_info)
     return True

@@ -1,0 +1,140 @@
+"""How runs are computed: the one place that chooses, which emission and tasks ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Literal, TypeAlias
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.nest.buffers import position_of
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.searches import searched_condition
+from relaxpy.exec.kernel.plan.tree import Run
+from relaxpy.exec.native.trees.lanes import lane_axis
+from relaxpy.exec.native.trees.product import Product, product_of
+from relaxpy.exec.native.trees.program import KernelProgram
+from relaxpy.exec.native.trees.recurrences import Recurrence, recurrence_of
+from relaxpy.exec.native.trees.short_rows import ShortRows, short_rows
+from relaxpy.exec.native.trees.transpose import Transpose, transpose_of
+from relaxpy.ir.arith.algebra.affine import affine
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import Call, PrimExpr
+
+SEARCHED = 64
+"""The elements that a search looks at together, one for each bit of an integer."""
+_LEAST_SWEPT = 16
+_LEAST_WIDE = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InOrder:
+    """A statement in each iteration, one after the other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """The iterations of an axis as lanes, inside which accumulations run.
+
+    Those that are swept go row by row in the order of memory, with the targets as sums. Those that
+    are wide compute several vectors of sums together, as each waits for its last result.
+    """
+
+    along: Axis
+    form: Literal["plain", "swept", "wide"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduction:
+    """Accumulations with the iterations of an axis as lanes, which are combined at the end."""
+
+    along: Axis
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Search:
+    """The first iteration of the only axis of accumulation in which the condition holds."""
+
+    condition: PrimExpr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Elements:
+    """One element after the other: no axis is suited to be lanes."""
+
+
+Strategy: TypeAlias = (
+    Product | ShortRows | Transpose | Recurrence | InOrder | Columns | Reduction | Search | Elements
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """What is known where a run is.
+
+    Fields:
+        whole: the axes of which others are blocks, by the start of these.
+        has_whole_rows: whether the strides of a buffer are those declared, also in a block of rows.
+        with_all_columns: a run over the columns that a mask shows as one over all of them.
+    """
+
+    whole: Mapping[PrimExpr, Axis] = field(default_factory=dict)
+    has_whole_rows: Callable[[Buffer], bool] = lambda _: True
+    with_all_columns: Callable[[Run], Run] = lambda run: run
+
+
+def strategy_of(run: Run, program: KernelProgram, context: Context | None = None) -> Strategy:
+    """How a run of `program` is computed."""
+    if run.is_scalar:
+        return recurrence_of(run, program.plan.root) or InOrder()
+    transpose = transpose_of(run, program.plan.root)
+    if transpose is not None:
+        return transpose
+    context = Context() if context is None else context
+    rows = short_rows(run, program)
+    if rows is not None and all(map(context.has_whole_rows, rows.written)):
+        return rows
+    product = product_of(context.with_all_columns(run))
+    if product is not None and all(context.has_whole_rows(o.buffer) for o in product.operands):
+        return product
+    along = lane_axis(run, context.whole)
+    if along is None:
+        return Elements()
+    if any(along is a for a in run.axes):
+        return Columns(
+            along, "swept" if is_swept(run) else "wide" if _is_wide(run, along) else "plain"
+        )
+    condition = _searched(run)
+    return Reduction(along) if condition is None else Search(condition)
+
+
+def _searched(run: Run) -> PrimExpr | None:
+    """The condition of which a run computes the first position along a long axis."""
+    [member, *_], [axis, *_] = run.assignments, run.over
+    is_long = axis.extent.constant is None or axis.extent.constant >= SEARCHED
+    if not is_long or member.guards or member.target.dtype != axis.var.dtype:
+        return None
+    return searched_condition(run)
+
+
+def _is_wide(run: Run, along: Axis) -> bool:
+    """Whether a run only adds up consecutive elements of several columns."""
+    extent = along.extent.constant
+    if not run.over or (extent is not None and extent < _LEAST_WIDE):
+        return False
+    if any(isinstance(node, Call) for m in run.assignments for node in walk(m.value)):
+        return False
+    positions = [position_of(*element) for m in run.assignments for element in m.elements()]
+    steps = [affine(position, {along.var}) for position in positions]
+    return all(step is not None and step.constant(along.var) in (0, 1) for step in steps)
+
+
+def is_swept(run: Run) -> bool:
+    """Whether accumulations over one axis may keep their sums in the targets."""
+    if len(run.over) != 1 or (run.over[0].extent.constant or _LEAST_SWEPT) < _LEAST_SWEPT:
+        return False
+    members = run.accumulations
+    return not run.is_serial and all(
+        not (m.target.dtype.is_float and m.target.dtype.bits < 32) for m in members
+    )

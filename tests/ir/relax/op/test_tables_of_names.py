@@ -1,0 +1,38 @@
+"""Facts about operators are columns of their records, not tables by name elsewhere."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import relaxpy
+from relaxpy.ir.relax.op.definition.registry import registered_ops
+
+ROOT = Path(relaxpy.__file__).parent
+#: Tables that say what a pass or an operator does, which is a fact about nothing else.
+ALLOWED = {
+    "ir/relax/op/op_attrs.py: _SHARED": "names of attribute classes of TVM",
+    "ir/relax/transform/algebra/fast_math_transform.py: _FAST": "the kernels of this pass",
+    "ir/relax/transform/distributed/lower_dist_ir.py: _NEEDED_BEFORE": "calls of earlier passes",
+    "ir/relax/transform/lowering/dispatch_sort_scan.py: _SCANS": "the calls of this pass",
+    "ir/relax/transform/lowering/dispatch_sort_scan.py: _SORTS": "the calls of this pass",
+    "ir/relax/transform/lowering/lower_runtime_builtin.py: _LOWERINGS": "the calls of this pass",
+    "ir/relax/transform/lowering/rewrite_cuda_graph.py: _BESIDE": "what a graph may not contain",
+}
+
+
+def tables(path: Path) -> Iterator[str]:
+    """The names of module variables with several operators by name."""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            continue
+        constants = (c.value for c in ast.walk(node.value) if isinstance(c, ast.Constant))
+        names = {name for name in constants if isinstance(name, str) and name in registered_ops()}
+        if len(names) > 1:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            yield f"{path.relative_to(ROOT).as_posix()}: {ast.unparse(target)}"
+
+
+def test_no_table_by_names_of_operators_is_outside_the_records() -> None:
+    files = (p for p in ROOT.rglob("*.py") if "relay" not in p.parts)
+    found = {table for path in files for table in tables(path)}
+    assert found == ALLOWED.keys()
