@@ -105,7 +105,8 @@ FLOORS = {
     """,
     "relaxpy/frontend": """
         shared onnx/view.py onnx/folding.py onnx/registry.py onnx/context.py onnx/strings.py
-        onnx/draws.py onnx/lists.py onnx/pictures.py onnx/ops onnx/importer.py onnx/api.py onnx/backend.py
+        onnx/draws.py onnx/lists.py onnx/pictures.py onnx/ops
+        onnx/importer.py onnx/api.py onnx/backend.py
     """,
     "relaxpy/cli": """
         usage.py show.py special_sizes.py imported.py programs.py watch.py passes.py inputs.py

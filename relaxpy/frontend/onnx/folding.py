@@ -187,17 +187,19 @@ for _name in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"):
 
 @_folded("Not")
 def _not(_: Mapping[str, Any], x: Array) -> Array:
-    return np.logical_not(x.astype(bool))
+    return ~x.astype(bool)
 
 
 @_folded("And")
 def _and(_: Mapping[str, Any], a: Array, b: Array) -> Array:
-    return np.logical_and(a.astype(bool), b.astype(bool))
+    result: Array = a.astype(bool) & b.astype(bool)
+    return result
 
 
 @_folded("Or")
 def _or(_: Mapping[str, Any], a: Array, b: Array) -> Array:
-    return np.logical_or(a.astype(bool), b.astype(bool))
+    result: Array = a.astype(bool) | b.astype(bool)
+    return result
 
 
 @_folded("Where")
@@ -334,5 +336,6 @@ def cast(x: Array, dtype: str) -> Array:
             lambda item: tir.Cast(dtype, item) if isinstance(item, PrimExpr) else float(item), x
         )
     if dtype == "bool":
-        return np.logical_not(_comparison("Equal")({}, x, np.zeros((), int)))
+        zero: Array = _comparison("Equal")({}, x, np.zeros((), int))
+        return ~zero
     raise UndecidedError

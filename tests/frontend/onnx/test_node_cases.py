@@ -17,7 +17,36 @@ _PARTS = 8
 _SAMPLE = 12
 _KINDS = ("Node", "Simple", "PyTorchConverted", "PyTorchOperator")
 #: Tests that relaxpy does not pass, and why.
-NOT_PASSED: dict[str, str] = {}
+NOT_PASSED = {
+    **dict.fromkeys(
+        (
+            *("test_bernoulli", "test_bernoulli_double", "test_bernoulli_seed"),
+            *("test_bernoulli_expanded", "test_bernoulli_double_expanded"),
+            "test_bernoulli_seed_expanded",
+        ),
+        "the expected values are draws of another generator",
+    ),
+    **dict.fromkeys(
+        ("test_dft_inverse", "test_dft_inverse_opset19"),
+        "rounding of a fast transform is expected where the exact value is 0",
+    ),
+    "test_attention_4d_causal_fp16_expanded": "two elements differ by one unit of float16",
+    **dict.fromkeys(
+        ("test_affine_grid_2d_expanded", "test_affine_grid_2d_align_corners_expanded"),
+        "the rank of a value depends on a branch whose condition is known when it runs",
+    ),
+    **dict.fromkeys(
+        ("test_sequence_map_extract_shapes", "test_sequence_map_extract_shapes_expanded"),
+        "the rank of the values of a sequence is not known",
+    ),
+    **dict.fromkeys(
+        (
+            "test_ai_onnx_ml_tree_ensemble_single_tree",
+            "test_ai_onnx_ml_tree_ensemble_set_membership",
+        ),
+        "TreeEnsemble of opset 5 has no converter",
+    ),
+}
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Pretrained models that packages ship: equal to ONNX Runtime at several sizes, by one executable."""
+"""Pretrained models of packages: equal to ONNX Runtime at several sizes, by one executable."""
 
 from __future__ import annotations
 

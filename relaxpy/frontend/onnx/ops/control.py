@@ -25,6 +25,7 @@ from relaxpy.frontend.onnx.view import Graph
 from relaxpy.frontend.shared.contents import Contents
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -75,7 +76,7 @@ def _scalar(cx: Context, value: Value, dtype: str) -> Expr:
     """The only element of a tensor as one of rank 0."""
     if isinstance(value, Contents) and not value.is_constant and dtype == "bool":
         [element] = value.elements
-        number = tir.Select(element, as_size(1), as_size(0))  # type: ignore[arg-type]
+        number = tir.Select(element, as_size(1), as_size(0))
         value = R.not_equal(cx.tensor(cx.contents([number], (), "int64")), const(0, "int64"))
     x = cx.tensor(value)
     if rank_of(x) == 0:
@@ -124,7 +125,8 @@ def branches(
     merged = [_merged(cx, a, b) for a, b in zip(*infos, strict=True)]
     if rest_differs and any(shape is not None and shape.sizes is None for shape in merged):
         raise RanksDifferError(cx, test, ways)
-    result = cx.builder.emit(If(test, *seqs))
+    then, otherwise = seqs
+    result = cx.builder.emit(If(test, then, otherwise))
     if len(merged) == 1:
         return [_cast(cx, result, merged[0])]
     return [_cast(cx, TupleGetItem(result, k), info) for k, info in enumerate(merged)]
@@ -196,7 +198,7 @@ class _Shape:
             known = [cx.new_size("d") if s is None else s for s in self.sizes]
             return tensor_of(known, self.dtype)
         if None in self.sizes:
-            return TensorStructInfo(dtype=self.dtype, ndim=len(self.sizes))
+            return TensorStructInfo(dtype=DataType(self.dtype), ndim=len(self.sizes))
         return tensor_of([s for s in self.sizes if s is not None], self.dtype)
 
 
@@ -351,14 +353,12 @@ def _unrolled(
     items: list[list[Expr]] = [[] for _ in range(loop.outputs)]
     for i in range(count):
         found = loop.step(cx.contents([i], (), "int64"), const(True), states)
-        if found.cond is not None:
-            goes_on = cx.array(found.cond)
-            if goes_on is None:
-                return None
+        if found.cond is not None and cx.array(found.cond) is None:
+            return None
         states = found.states
         for k, item in enumerate(found.items):
             items[k].append(cx.emit(cx.tensor(item)))
-        if found.cond is not None and not goes_on:
+        if found.cond is not None and not cx.array(found.cond):
             break
     stacked: list[Value] = []
     for k, parts in enumerate(items):
@@ -383,12 +383,13 @@ def _recursive(
         shapes, items, function = _function(
             cx, loop, initial, shapes, items, limit, dtype_of(begin), backwards
         )
-    empty = [_empty(cx, item) for item in items]
+    rows = items or []
+    empty = [_empty(cx, item) for item in rows]
     var, value = function
     bound = cx.builder.emit(value, var=var)
     result = cx.builder.emit(Call(bound, (begin, first, *initial, *empty)))
     found: list[Value] = []
-    for k, shape in enumerate([*shapes, *(_rows(cx, item, None) for item in items)]):
+    for k, shape in enumerate([*shapes, *(_rows(cx, item, None) for item in rows)]):
         found.append(_cast(cx, TupleGetItem(result, k), shape))
         if k < len(initial) and not shape.dtype:
             cx.importer.items[cx.tensor(found[-1])] = item_dtype(cx, initial[k])
@@ -400,8 +401,8 @@ def _state(cx: Context, value: Value) -> Expr:
     if _is_tensor(value):
         return cx.emit(cx.tensor(value))
     if value is None:
-        value = R.null_value()
-    return as_object(cx, value)
+        return as_object(cx, R.null_value())
+    return as_object(cx, cx.tensor(value))
 
 
 def _rows(cx: Context, item: _Shape, rows: Size | None) -> _Shape:
@@ -436,7 +437,7 @@ def _function(
     outputs = [Var(f"rows{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(rows)]
     params = [i, condition, *states, *outputs]
     returned = TupleStructInfo(tuple(s.info(cx, fresh=False) for s in (*shapes, *rows)))
-    signature = FuncStructInfo(tuple(p.struct_info for p in params), returned)
+    signature = FuncStructInfo(tuple(map(cx.builder.struct_info_of, params)), returned)
     itself = Var("loop", signature)
     with _scope(cx):
         cx.builder.declare(itself)
@@ -455,8 +456,8 @@ def _function(
                 next_items = [cx.emit(cx.tensor(value)) for value in found.items]
                 state_infos = [value.struct_info for value in next_states]
                 item_infos = [value.struct_info for value in next_items]
-                fits = items is not None
-                if fits:
+                then: SeqExpr | None = None
+                if items is not None:
                     is_first = cx.emit(R.equal(i, const(0, counter)))
                     fronts = backwards or [False] * len(outputs)
                     grown = [
@@ -470,7 +471,8 @@ def _function(
                     then = _closed(cx, [cx.builder.emit(Call(itself, tuple(again)))])
                 else:
                     cx.builder.end_scope()
-            if fits:
+            body: SeqExpr | None = None
+            if then is not None:
                 with _scope(cx):
                     done = Tuple((*states, *outputs))
                     otherwise = cx.builder.end_scope(done)
@@ -487,7 +489,7 @@ def _function(
     changed = any(_known(a) != _known(b) for a, b in zip(shapes, joined, strict=True)) or any(
         _known(a) != _known(b) for a, b in zip(items or now, now, strict=True)
     )
-    if not fits or changed:
+    if body is None or changed:
         return joined, now, None
     return shapes, now, (itself, Function(tuple(params), body, returned))
 

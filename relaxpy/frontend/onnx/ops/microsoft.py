@@ -307,7 +307,8 @@ def multi_head_attention(
 ) -> list[Expr]:
     parts = [query, key, value]
     if bias is not None:
-        begin, shifted = 0, []
+        begin = 0
+        shifted: list[Expr] = []
         for part in parts:
             width = shape_of(part)[-1]
             shifted.append(

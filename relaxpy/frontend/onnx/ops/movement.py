@@ -256,7 +256,7 @@ def split_13(
         sizes = cx.sizes_at_run_time(cx.tensor(split), count, "part")
     result, begin = [], cast(Size, 0)
     for size in sizes:
-        end = number(begin + size)  # type: ignore[operator]
+        end = number(begin + size)
         result.append(R.strided_slice(x, [at], [begin], [end]))
         begin = cast(Size, end)
     return result
@@ -498,7 +498,7 @@ def _padded_axis(
         def element(*index: Any) -> Any:
             at = index[axis] - begin
             if mode == "edge":
-                inner = tir.Max(tir.Min(at, size - 1), tir.IntImm("int64", 0))
+                inner: Any = tir.Max(tir.Min(at, size - 1), tir.IntImm("int64", 0))
             elif mode == "wrap":
                 inner = at % size
             elif mode == "reflect":
@@ -550,8 +550,8 @@ def pad(
         among = wrapped(R.astype(cx.tensor(axes), "int64"), rank)
         every = literal(np.zeros(2 * rank, np.int64))
         places = R.concat([among, R.add(among, _int(rank))])
-        pads = R.scatter_elements(every, places, cx.tensor(pads))
-        amounts = cx.sizes_at_run_time(pads, 2 * rank, "pad")
+        both = R.scatter_elements(every, places, cx.tensor(pads))
+        amounts = cx.sizes_at_run_time(both, 2 * rank, "pad")
     elif axes is not None:
         chosen = [axis % rank for axis in cx.numbers(axes, "axes")]
     if amounts is None:

@@ -209,7 +209,8 @@ def requantized(
 ) -> Expr:
     """Sums of products in int32, times the product of their scales, as quantised numbers."""
     value = R.multiply(R.astype(total, "float32"), scale)
-    return quantized(cx, value, _one(y_scale), _one(y_zero), code, 1, "float32")
+    one = R.reshape(y_scale, ()) if rank_of(y_scale) else y_scale
+    return quantized(cx, value, one, _one(y_zero), code, 1, "float32")
 
 
 def _one(p: Expr | None) -> Expr | None:

@@ -168,7 +168,8 @@ def split_to_sequence(
     known = [size for size in sizes if isinstance(size, int)]
     if is_scalar:
         known = [min(known[0], whole - k) for k in range(0, whole, known[0])]
-    parts, begin = [], 0
+    begin = 0
+    parts: list[Expr] = []
     for size in known:
         part = R.strided_slice(x, [place], [begin], [begin + size])
         begin += size

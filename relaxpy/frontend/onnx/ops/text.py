@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from relaxpy.frontend.onnx.context import Context, shape_of, tensor_of
+from relaxpy.frontend.onnx.context import Context, as_size, shape_of, tensor_of
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.strings import PREFIX
 from relaxpy.ir.relax.nodes import (
@@ -35,7 +35,7 @@ def _argument(value: Any) -> Any:
 
 def literal(texts: Sequence[str], shape: Sequence[int]) -> Expr:
     """An array of strings that is known at import."""
-    return call("literal", OBJECT, json.dumps(list(texts)), ShapeExpr(tuple(shape)))
+    return call("literal", OBJECT, json.dumps(list(texts)), ShapeExpr(tuple(map(as_size, shape))))
 
 
 def are_strings(x: Expr) -> bool:
@@ -95,7 +95,7 @@ def tf_idf_vectorizer(
         "max_skip_count": max_skip_count,
         "ngram_counts": list(ngram_counts),
         "ngram_indexes": list(ngram_indexes),
-        "pool": list(pool_int64s) or list(pool_strings),
+        "pool": list[Any](pool_int64s or pool_strings),
         "weights": list(weights),
     }
     info = tensor_of(None, "float32")
