@@ -1,9 +1,9 @@
-"""ONNX models beside ONNX Runtime: the light models of the package onnx, and pretrained ones.
+"""ONNX models beside ONNX Runtime: light ones of the package onnx, and pretrained ones.
 
 `PYTHONPATH=. python benchmarks/onnx_models.py [NAME]` prints, for each model, the times of import
-and compilation, the least time of ONNX Runtime with as many threads, the ratio of relaxpy's least time
-to it, and the largest difference of the results; then the geometric mean. Both are called in turn.
-`make pretrained` downloads the pretrained models.
+and compilation, the least time of ONNX Runtime with as many threads, the ratio of relaxpy's least
+time to it, and the largest difference of the results; then the geometric mean. Both are called in
+turn. `make pretrained` downloads the pretrained models.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def least(calls: list[Callable[[], Any]]) -> list[float]:
 def main(chosen: str = "") -> None:
     """Print a row for each model whose name contains `chosen`."""
     print(
-        f"{'model':34}{'nodes':>7}{'import s':>10}{'compile s':>10}{'ORT ms':>10}{'ratio':>8}  error"
+        f"{'model':34}{'nodes':>7}{'import s':>10}{'compile s':>10}{'ORT ms':>10}{'ratio':>8} error"
     )
     ratios = []
     for name, data in models():
