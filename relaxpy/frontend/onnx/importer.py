@@ -8,6 +8,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import field
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +252,11 @@ class Importer:
         if duplicates:
             raise FrontendError(f"{node.where} defines {duplicates[0]!r} for the second time")
         try:
-            results = self._call(node, operands, scope, opsets)
+            called = self._call(node, operands, scope, opsets)
+            results = [
+                self._named(value, name) if name else value
+                for name, value in zip_longest(node.outputs, called, fillvalue="")
+            ][: len(called)]
         except UnsupportedError as error:
             reason = str(error)
         except FrontendError:
@@ -261,9 +266,7 @@ class Importer:
         except (ValueError, TypeError, LookupError, ArithmeticError) as error:
             reason = f"its operands and attributes do not fit together: {error}"
         else:
-            for name, value in zip(node.outputs, results, strict=False):
-                if name:
-                    scope[name] = self._named(value, name)
+            scope.update((n, v) for n, v in zip(node.outputs, results, strict=False) if n)
             left = [name for name in node.outputs[len(results) :] if name]
             if not left:
                 return

@@ -1,4 +1,4 @@
-"""Shapes and movement: reshaping, joining, slicing, gathering, scattering, padding, creating."""
+"""Shapes and movement: reshaping, joining, slicing, gathering, scattering."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from relaxpy.frontend.onnx.context import (
     Context,
     Size,
-    as_size,
     dtype_of,
     literal,
     normal_axis,
@@ -20,16 +19,11 @@ from relaxpy.frontend.onnx.context import (
     shape_of,
     sizes_known,
 )
-from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.registry import Value, converter
-from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.contents import Contents, number
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.te.tensor import compute
-from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 _MAX_INT = (1 << 31) - 1
@@ -128,7 +122,7 @@ def squeeze_1(cx: Context, x: Expr, *, axes: Sequence[int] | None = None) -> Exp
 @converter("Squeeze", since=13)
 def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
     if axes is None:
-        return R.squeeze(x, [k for k, size in enumerate(shape_of(x)) if _is(size, 1)])
+        return R.squeeze(x, [k for k, size in enumerate(shape_of(x)) if is_size(size, 1)])
     if cx.array(axes) is not None:
         return R.squeeze(x, cx.numbers(axes, "axes"))
     among = axes_mask(cx, cx.tensor(axes), rank_of(x))
@@ -151,7 +145,8 @@ def kept_sizes(cx: Context, x: Expr, among: Expr, count: int) -> list[Size]:
     return cx.sizes_at_run_time(sizes, rank - count, "size")
 
 
-def _is(size: Size, value: int) -> bool:
+def is_size(size: Size, value: int) -> bool:
+    """Whether a size is known to be a number."""
     return isinstance(size, int) and size == value
 
 
@@ -166,13 +161,14 @@ def unsqueeze(cx: Context, x: Expr, axes: Value) -> Expr:
         return R.expand_dims(x, cx.numbers(axes, "axes"))
     rank = rank_of(x) + sizes_known(R.reshape(cx.tensor(axes), (-1,)))[0]
     among = axes_mask(cx, cx.tensor(axes), rank)
-    place = R.subtract(R.cumsum(R.where(among, _int(0), _int(1)), 0), _int(1))
+    place = R.subtract(R.cumsum(R.where(among, integer(0), integer(1)), 0), integer(1))
     sizes = cx.tensor(cx.contents([*shape_of(x), 1], [rank_of(x) + 1], "int64"))
-    old = R.take(sizes, R.maximum(place, _int(0)), 0)
-    return R.reshape(x, tuple(cx.sizes_at_run_time(R.where(among, _int(1), old), rank, "size")))
+    old = R.take(sizes, R.maximum(place, integer(0)), 0)
+    return R.reshape(x, tuple(cx.sizes_at_run_time(R.where(among, integer(1), old), rank, "size")))
 
 
-def _int(value: int) -> Expr:
+def integer(value: int) -> Expr:
+    """A constant of rank 0 in int64."""
     return const(value, "int64")
 
 
@@ -192,9 +188,9 @@ def expand(cx: Context, x: Value, shape: Value) -> Expr:
     rank = max(len(old), len(wanted))
     before = [1] * (rank - len(old)) + old
     after = [1] * (rank - len(wanted)) + list(wanted)
-    joint = [a if _is(b, 1) else b for a, b in zip(before, after, strict=True)]
+    joint = [a if is_size(b, 1) else b for a, b in zip(before, after, strict=True)]
     if all(
-        (isinstance(size, int) and size > 1) or _is(old_size, 1) or size is old_size
+        (isinstance(size, int) and size > 1) or is_size(old_size, 1) or size is old_size
         for size, old_size in zip(joint, before, strict=True)
     ):
         return R.broadcast_to(data, tuple(joint))
@@ -427,301 +423,3 @@ def scatter_nd(
     depth = sizes_known_last(indices)
     index = _tuples(cx, indices, shape_of(x)[:depth])
     return R.scatter_nd(x, index, updates, _REDUCTIONS[reduction])
-
-
-@converter("Tile", since=6)
-def tile(cx: Context, x: Expr, repeats: Value) -> Expr:
-    counts = cx.integers(repeats)
-    if counts is None:
-        vector = cx.tensor(repeats)
-        counts = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "repeat")
-    if all(isinstance(count, int) for count in counts):
-        return R.tile(x, counts)
-    for axis, count in enumerate(counts):
-        if not _is(count, 1):
-            sizes = shape_of(x)
-            wide = [*sizes[:axis], count, *sizes[axis:]]
-            flat = [*sizes[:axis], product([count, sizes[axis]]), *sizes[axis + 1 :]]
-            x = R.reshape(R.broadcast_to(R.expand_dims(x, [axis]), tuple(wide)), tuple(flat))
-    return x
-
-
-@converter("Tile")
-def tile_1(cx: Context, x: Expr, tiles: Value, axis: Value) -> Expr:
-    repeats = [1] * rank_of(x)
-    repeats[cx.numbers(axis, "axis")[0]] = cx.numbers(tiles, "tiles")[0]
-    return R.tile(x, repeats)
-
-
-_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
-
-
-def padded(
-    cx: Context, x: Expr, pads: Sequence[Size], mode: str, value: Expr | float | None
-) -> Expr:
-    """`x` with `pads` (befores, then afters); negative ones crop."""
-    rank = rank_of(x)
-    sizes = shape_of(x)
-    begins, ends = list(pads[:rank]), list(pads[rank:])
-    crop = [k for k in range(rank) if _negative(begins[k]) or _negative(ends[k])]
-    if crop:
-        first = [-begins[k] if _negative(begins[k]) else 0 for k in crop]
-        last = [number(sizes[k] + ends[k]) if _negative(ends[k]) else sizes[k] for k in crop]
-        x = R.strided_slice(x, crop, first, last)
-        begins = [0 if _negative(item) else item for item in begins]
-        ends = [0 if _negative(item) else item for item in ends]
-    if all(_is(item, 0) for item in (*begins, *ends)):
-        return x
-    if all(isinstance(item, int) for item in (*begins, *ends)):
-        flat = [item for pair in zip(begins, ends, strict=True) for item in pair]
-        if mode != "constant":
-            return R.nn.pad(x, flat, _PAD_MODES[mode])
-        if isinstance(value, (int, float)) or value is None:
-            return R.nn.pad(x, flat, "constant", float(value or 0))
-    fill = cx.tensor(value) if isinstance(value, Expr) else scalar(value or 0, x)
-    for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        if not (_is(begin, 0) and _is(end, 0)):
-            x = _padded_axis(cx, x, axis, begin, end, mode, R.reshape(fill, ()))
-    return x
-
-
-def _padded_axis(
-    cx: Context, x: Expr, axis: int, begin: Size, end: Size, mode: str, fill: Expr
-) -> Expr:
-    """`x` with elements before and after along one axis, whose numbers are expressions."""
-    size = cast(Any, shape_of(x)[axis])
-
-    def kernel(t: Any, value: Any) -> Any:
-        shape = [*t.shape]
-        shape[axis] = shape[axis] + begin + end
-
-        def element(*index: Any) -> Any:
-            at = index[axis] - begin
-            if mode == "edge":
-                inner: Any = tir.Max(tir.Min(at, size - 1), tir.IntImm("int64", 0))
-            elif mode == "wrap":
-                inner = at % size
-            elif mode == "reflect":
-                period = tir.Max(as_size(2 * size - 2), tir.IntImm("int64", 1))
-                turned = at % period
-                inner = tir.Min(turned, period - turned)
-            else:
-                inside = tir.And(at >= 0, at < size)
-                place = (*index[:axis], at, *index[axis + 1 :])
-                return if_then_else(inside, t(*place), value())
-            return t(*index[:axis], inner, *index[axis + 1 :])
-
-        return compute(shape, element, "pad")
-
-    return cx.te(kernel, x, fill, name=f"pad_{mode}")
-
-
-def _negative(size: Size) -> bool:
-    return isinstance(size, int) and size < 0
-
-
-@converter("Pad")
-def pad_1(
-    cx: Context,
-    x: Expr,
-    *,
-    pads: Sequence[int] | None = None,
-    paddings: Sequence[int] | None = None,
-    mode: str = "constant",
-    value: float = 0.0,
-) -> Expr:
-    return padded(cx, x, pads or paddings or (), mode, value)
-
-
-@converter("Pad", since=11)
-def pad(
-    cx: Context,
-    x: Expr,
-    pads: Value,
-    constant_value: Value = None,
-    axes: Value = None,
-    *,
-    mode: str = "constant",
-) -> Expr:
-    rank = rank_of(x)
-    amounts = cx.integers(pads)
-    chosen = list(range(rank))
-    if axes is not None and cx.array(axes) is None:
-        among = wrapped(R.astype(cx.tensor(axes), "int64"), rank)
-        every = literal(np.zeros(2 * rank, np.int64))
-        places = R.concat([among, R.add(among, _int(rank))])
-        both = R.scatter_elements(every, places, cx.tensor(pads))
-        amounts = cx.sizes_at_run_time(both, 2 * rank, "pad")
-    elif axes is not None:
-        chosen = [axis % rank for axis in cx.numbers(axes, "axes")]
-    if amounts is None:
-        vector = cx.tensor(pads)
-        amounts = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "pad")
-    full: list[Size] = [0] * (2 * rank)
-    for k, axis in enumerate(chosen):
-        full[axis], full[rank + axis] = amounts[k], amounts[k + len(chosen)]
-    value: Expr | float | None = None
-    if constant_value is not None:
-        array = cx.array(constant_value)
-        value = cx.tensor(constant_value) if array is None else array.item()
-    return padded(cx, x, full, mode, value)
-
-
-@converter("Trilu")
-def trilu(cx: Context, x: Expr, k: Value = None, *, upper: int = 1) -> Expr:
-    found: list[Size] | None = [0] if k is None else cx.integers(k)
-    if found is not None:
-        return R.triu(x, found[0]) if upper else R.tril(x, found[0])
-    *_, rows, columns = shape_of(x)
-    row = R.reshape(R.arange(0, rows, 1, "int64"), (rows, 1))
-    diagonal = R.subtract(R.arange(0, columns, 1, "int64"), R.reshape(cx.tensor(k), ()))
-    kept = R.greater_equal(diagonal, row) if upper else R.less_equal(diagonal, row)
-    return R.where(kept, x, scalar(0, x))
-
-
-@converter("EyeLike")
-def eye_like(cx: Context, x: Expr, *, dtype: int | None = None, k: int = 0) -> Expr:
-    return R.eye_like(x, k, dtype_of(x) if dtype is None else dtype_of_code(dtype))
-
-
-@converter("Range", ignored=["stash_type"])
-def range_(cx: Context, start: Value, limit: Value, delta: Value) -> Expr:
-    found = [cx.elements(value) for value in (start, limit, delta)]
-    tensors = [cx.tensor(value) for value in (start, limit, delta)]
-    dtype = dtype_of(tensors[0])
-    if all(items is not None for items in found):
-        first, last, step = (items[0] for items in found if items is not None)
-        if all(not isinstance(item, PrimExpr) for item in (first, last, step)):
-            array = np.arange(first, last, step)  # type: ignore[arg-type]
-            return const(array.astype(dtype), dtype)
-        if "int" in dtype:
-            return R.arange(first, last, step, dtype)
-    length = R.ceil(
-        R.divide(
-            *(R.astype(t, "float64") for t in (R.subtract(tensors[1], tensors[0]), tensors[2]))
-        )
-    )
-    count = R.reshape(R.maximum(R.astype(length, "int64"), const(0, "int64")), (1,))
-    (size,) = cx.sizes_at_run_time(count, 1, "length")
-    position = R.astype(R.arange(0, size, 1, "int64"), dtype)
-    return R.add(R.reshape(tensors[0], ()), R.multiply(position, R.reshape(tensors[2], ())))
-
-
-@converter("ConstantOfShape")
-def constant_of_shape(cx: Context, shape: Value, *, value: Any = None) -> Expr:
-    fill = np.zeros(1, np.float32) if value is None else np.asarray(value)
-    sizes = cx.integers(shape)
-    if sizes is None:
-        vector = cx.tensor(shape)
-        sizes = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "size")
-    return R.full(tuple(sizes), literal(fill.reshape(())), str(fill.dtype))
-
-
-@converter("Constant")
-def constant(
-    cx: Context,
-    *,
-    value: Any = None,
-    value_int: int | None = None,
-    value_ints: Sequence[int] | None = None,
-    value_float: float | None = None,
-    value_floats: Sequence[float] | None = None,
-    value_string: str | None = None,
-    value_strings: Sequence[str] | None = None,
-) -> Expr:
-    if value is not None:
-        if value.dtype == object:
-            return text.literal([str(item) for item in value.reshape(-1)], value.shape)
-        return literal(value)
-    if value_string is not None:
-        return text.literal([value_string], ())
-    if value_strings is not None:
-        return text.literal(value_strings, [len(value_strings)])
-    integers = value_int if value_int is not None else value_ints
-    if integers is not None:
-        return literal(np.array(integers, np.int64))
-    return literal(np.array(value_float if value_float is not None else value_floats, np.float32))
-
-
-@converter("OneHot")
-def one_hot(cx: Context, indices: Expr, depth: Value, values: Expr, *, axis: int = -1) -> Expr:
-    sizes = cx.integers(depth)
-    if sizes is None:
-        sizes = cx.sizes_at_run_time(R.reshape(cx.tensor(depth), (1,)), 1, "depth")
-    size = sizes[0]
-    rank = rank_of(indices) + 1
-    at = normal_axis(axis, rank)
-    shape: list[Size] = [1] * rank
-    shape[at] = size
-    whole = R.astype(indices, "int64")
-    position = R.reshape(R.arange(0, size, 1, "int64"), tuple(shape))
-    hit = R.equal(R.expand_dims(wrapped(whole, size), [at]), position)
-    off, on = (R.reshape(R.take(values, const([k], "int64"), 0), ()) for k in (0, 1))
-    return R.where(hit, on, off)
-
-
-@converter("DepthToSpace")
-def depth_to_space(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
-    n, c, h, w = shape_of(x)
-    b = blocksize
-    depth = number(c // (b * b))
-    if mode == "DCR":
-        wide = R.permute_dims(R.reshape(x, (n, b, b, depth, h, w)), [0, 3, 4, 1, 5, 2])
-    else:
-        wide = R.permute_dims(R.reshape(x, (n, depth, b, b, h, w)), [0, 1, 4, 2, 5, 3])
-    return R.reshape(wide, (n, depth, number(h * b), number(w * b)))
-
-
-@converter("SpaceToDepth")
-def space_to_depth(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
-    n, c, h, w = shape_of(x)
-    b = blocksize
-    high, wide = number(h // b), number(w // b)
-    parts = R.reshape(x, (n, c, high, b, wide, b))
-    order = [0, 3, 5, 1, 2, 4] if mode == "DCR" else [0, 1, 3, 5, 2, 4]
-    return R.reshape(R.permute_dims(parts, order), (n, number(c * (b * b)), high, wide))
-
-
-@converter("ReverseSequence")
-def reverse_sequence(
-    cx: Context, x: Expr, lengths: Expr, *, batch_axis: int = 1, time_axis: int = 0
-) -> Expr:
-    return R.reverse_sequence(x, R.astype(lengths, "int64"), time_axis, batch_axis)
-
-
-@converter("NonZero")
-def non_zero(cx: Context, x: Expr) -> Expr:
-    return cx.match(R.nonzero(x), [rank_of(x), cx.new_size("count")], "int64")
-
-
-@converter("Compress")
-def compress(cx: Context, x: Expr, condition: Expr, *, axis: int | None = None) -> Expr:
-    data = R.reshape(x, (product(shape_of(x)),)) if axis is None else x
-    places = cx.match(R.nonzero(condition), [1, cx.new_size("count")], "int64")
-    return R.take(data, R.squeeze(places, [0]), 0 if axis is None else axis)
-
-
-@converter("Unique")
-def unique(cx: Context, x: Expr, *, axis: int | None = None, sorted: int = 1) -> list[Expr]:
-    found = cx.builder.emit(
-        R.unique(
-            x,
-            sorted=bool(sorted),
-            return_index=True,
-            return_inverse=True,
-            return_counts=True,
-            axis=axis,
-        )
-    )
-    parts = [TupleGetItem(found, k) for k in range(4)]
-    count = cx.new_size("count")
-    sizes = [count] if axis is None else [*shape_of(x)]
-    if axis is not None:
-        sizes[axis] = count
-    total = product(shape_of(x)) if axis is None else shape_of(x)[axis]
-    return [
-        cx.match(parts[0], sizes, dtype_of(x)),
-        cx.match(parts[1], [count], "int64"),
-        cx.match(parts[2], [total], "int64"),
-        cx.match(parts[3], [count], "int64"),
-    ]

@@ -1,0 +1,189 @@
+"""Tensors that are made, and rearranged in blocks or by conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxpy.frontend.onnx.context import (
+    Context,
+    Size,
+    dtype_of,
+    literal,
+    normal_axis,
+    product,
+    rank_of,
+    scalar,
+    shape_of,
+    sizes_known,
+)
+from relaxpy.frontend.onnx.ops import text
+from relaxpy.frontend.onnx.ops.movement import wrapped
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.shared.contents import number
+from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+
+@converter("Trilu")
+def trilu(cx: Context, x: Expr, k: Value = None, *, upper: int = 1) -> Expr:
+    found: list[Size] | None = [0] if k is None else cx.integers(k)
+    if found is not None:
+        return R.triu(x, found[0]) if upper else R.tril(x, found[0])
+    *_, rows, columns = shape_of(x)
+    row = R.reshape(R.arange(0, rows, 1, "int64"), (rows, 1))
+    diagonal = R.subtract(R.arange(0, columns, 1, "int64"), R.reshape(cx.tensor(k), ()))
+    kept = R.greater_equal(diagonal, row) if upper else R.less_equal(diagonal, row)
+    return R.where(kept, x, scalar(0, x))
+
+
+@converter("EyeLike")
+def eye_like(cx: Context, x: Expr, *, dtype: int | None = None, k: int = 0) -> Expr:
+    return R.eye_like(x, k, dtype_of(x) if dtype is None else dtype_of_code(dtype))
+
+
+@converter("Range", ignored=["stash_type"])
+def range_(cx: Context, start: Value, limit: Value, delta: Value) -> Expr:
+    found = [cx.elements(value) for value in (start, limit, delta)]
+    tensors = [cx.tensor(value) for value in (start, limit, delta)]
+    dtype = dtype_of(tensors[0])
+    if all(items is not None for items in found):
+        first, last, step = (items[0] for items in found if items is not None)
+        if all(not isinstance(item, PrimExpr) for item in (first, last, step)):
+            array = np.arange(first, last, step)  # type: ignore[arg-type]
+            return const(array.astype(dtype), dtype)
+        if "int" in dtype:
+            return R.arange(first, last, step, dtype)
+    length = R.ceil(
+        R.divide(
+            *(R.astype(t, "float64") for t in (R.subtract(tensors[1], tensors[0]), tensors[2]))
+        )
+    )
+    count = R.reshape(R.maximum(R.astype(length, "int64"), const(0, "int64")), (1,))
+    (size,) = cx.sizes_at_run_time(count, 1, "length")
+    position = R.astype(R.arange(0, size, 1, "int64"), dtype)
+    return R.add(R.reshape(tensors[0], ()), R.multiply(position, R.reshape(tensors[2], ())))
+
+
+@converter("ConstantOfShape")
+def constant_of_shape(cx: Context, shape: Value, *, value: Any = None) -> Expr:
+    fill = np.zeros(1, np.float32) if value is None else np.asarray(value)
+    sizes = cx.integers(shape)
+    if sizes is None:
+        vector = cx.tensor(shape)
+        sizes = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "size")
+    return R.full(tuple(sizes), literal(fill.reshape(())), str(fill.dtype))
+
+
+@converter("Constant")
+def constant(
+    cx: Context,
+    *,
+    value: Any = None,
+    value_int: int | None = None,
+    value_ints: Sequence[int] | None = None,
+    value_float: float | None = None,
+    value_floats: Sequence[float] | None = None,
+    value_string: str | None = None,
+    value_strings: Sequence[str] | None = None,
+) -> Expr:
+    if value is not None:
+        if value.dtype == object:
+            return text.literal([str(item) for item in value.reshape(-1)], value.shape)
+        return literal(value)
+    if value_string is not None:
+        return text.literal([value_string], ())
+    if value_strings is not None:
+        return text.literal(value_strings, [len(value_strings)])
+    integers = value_int if value_int is not None else value_ints
+    if integers is not None:
+        return literal(np.array(integers, np.int64))
+    return literal(np.array(value_float if value_float is not None else value_floats, np.float32))
+
+
+@converter("OneHot")
+def one_hot(cx: Context, indices: Expr, depth: Value, values: Expr, *, axis: int = -1) -> Expr:
+    sizes = cx.integers(depth)
+    if sizes is None:
+        sizes = cx.sizes_at_run_time(R.reshape(cx.tensor(depth), (1,)), 1, "depth")
+    size = sizes[0]
+    rank = rank_of(indices) + 1
+    at = normal_axis(axis, rank)
+    shape: list[Size] = [1] * rank
+    shape[at] = size
+    whole = R.astype(indices, "int64")
+    position = R.reshape(R.arange(0, size, 1, "int64"), tuple(shape))
+    hit = R.equal(R.expand_dims(wrapped(whole, size), [at]), position)
+    off, on = (R.reshape(R.take(values, const([k], "int64"), 0), ()) for k in (0, 1))
+    return R.where(hit, on, off)
+
+
+@converter("DepthToSpace")
+def depth_to_space(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
+    n, c, h, w = shape_of(x)
+    b = blocksize
+    depth = number(c // (b * b))
+    if mode == "DCR":
+        wide = R.permute_dims(R.reshape(x, (n, b, b, depth, h, w)), [0, 3, 4, 1, 5, 2])
+    else:
+        wide = R.permute_dims(R.reshape(x, (n, depth, b, b, h, w)), [0, 1, 4, 2, 5, 3])
+    return R.reshape(wide, (n, depth, number(h * b), number(w * b)))
+
+
+@converter("SpaceToDepth")
+def space_to_depth(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
+    n, c, h, w = shape_of(x)
+    b = blocksize
+    high, wide = number(h // b), number(w // b)
+    parts = R.reshape(x, (n, c, high, b, wide, b))
+    order = [0, 3, 5, 1, 2, 4] if mode == "DCR" else [0, 1, 3, 5, 2, 4]
+    return R.reshape(R.permute_dims(parts, order), (n, number(c * (b * b)), high, wide))
+
+
+@converter("ReverseSequence")
+def reverse_sequence(
+    cx: Context, x: Expr, lengths: Expr, *, batch_axis: int = 1, time_axis: int = 0
+) -> Expr:
+    return R.reverse_sequence(x, R.astype(lengths, "int64"), time_axis, batch_axis)
+
+
+@converter("NonZero")
+def non_zero(cx: Context, x: Expr) -> Expr:
+    return cx.match(R.nonzero(x), [rank_of(x), cx.new_size("count")], "int64")
+
+
+@converter("Compress")
+def compress(cx: Context, x: Expr, condition: Expr, *, axis: int | None = None) -> Expr:
+    data = R.reshape(x, (product(shape_of(x)),)) if axis is None else x
+    places = cx.match(R.nonzero(condition), [1, cx.new_size("count")], "int64")
+    return R.take(data, R.squeeze(places, [0]), 0 if axis is None else axis)
+
+
+@converter("Unique")
+def unique(cx: Context, x: Expr, *, axis: int | None = None, sorted: int = 1) -> list[Expr]:
+    found = cx.builder.emit(
+        R.unique(
+            x,
+            sorted=bool(sorted),
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
+            axis=axis,
+        )
+    )
+    parts = [TupleGetItem(found, k) for k in range(4)]
+    count = cx.new_size("count")
+    sizes = [count] if axis is None else [*shape_of(x)]
+    if axis is not None:
+        sizes[axis] = count
+    total = product(shape_of(x)) if axis is None else shape_of(x)[axis]
+    return [
+        cx.match(parts[0], sizes, dtype_of(x)),
+        cx.match(parts[1], [count], "int64"),
+        cx.match(parts[2], [total], "int64"),
+        cx.match(parts[3], [count], "int64"),
+    ]
