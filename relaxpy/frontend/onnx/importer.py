@@ -8,7 +8,6 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import field
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -253,10 +252,11 @@ class Importer:
             raise FrontendError(f"{node.where} defines {duplicates[0]!r} for the second time")
         try:
             called = self._call(node, operands, scope, opsets)
+            names = [*node.outputs, *[""] * len(called)]
             results = [
                 self._named(value, name) if name else value
-                for name, value in zip_longest(node.outputs, called, fillvalue="")
-            ][: len(called)]
+                for name, value in zip(names, called, strict=False)
+            ]
         except UnsupportedError as error:
             reason = str(error)
         except FrontendError:
