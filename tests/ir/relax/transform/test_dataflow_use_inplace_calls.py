@@ -147,7 +147,7 @@ w = cls.same(v)
 m = R.exp(x)
 n = R.abs(x)
 t = (m, n)
-a = R.call_pure_packed("f", t, sinfo_args=R.Tuple(R.Tensor, R.Tensor))
+a = R.call_pure_packed("test.passed_on", t, sinfo_args=R.Tuple(R.Tensor, R.Tensor))
 z = a[1]
 """,
         f"x: {VECTOR}",
@@ -278,7 +278,7 @@ def test_memory_that_something_else_refers_to_is_not_overwritten(
     body: str, expected: list[str]
 ) -> None:
     mod = parse(body.replace("R.relu", "R.nn.relu"))
-    relaxpy.register_func("f", lambda x: x, override=True, pure=True)
+    relaxpy.register_func("test.passed_on", lambda x: x, override=True, pure=True)
     assert in_place(mod) == expected
     for target in ("reference", "numpy"):
         before, after = (
