@@ -266,7 +266,10 @@ def flat_sum(call: rx.Call) -> rx.Call:
         ("a = R.exp(x)\nb = R.reshape(a, (4,))\nz = R.add(a, b)", []),
         ("a = R.exp(x)\nb = R.reshape(a, (4,))\nz = R.add(b, x)", ["z"]),
         ("a = R.grad.no_grad(x)\nz = R.add(a, a)", []),
-        ("a = R.call_pure_packed('f', x, sinfo_args=R.Tensor((4,), 'float32'))\nz = R.relu(a)", []),
+        (
+            "a = R.call_pure_packed('test.passed_on', x, sinfo_args=R.Tensor((4,), 'float32'))\nz = R.relu(a)",
+            [],
+        ),
         ("a = R.exp(x)\nb = R.match_cast(a, R.Tensor((4,), 'float32'))\nz = R.add(a, b)", []),
         ("a = R.exp(x)\nb = R.match_cast(a, R.Tensor((4,), 'float32'))\nz = R.add(b, x)", ["z"]),
         ("a = R.exp(x)\nz = R.add(a, R.const(1.0))", ["z"]),
