@@ -12,7 +12,15 @@ import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.registry import Value
-from relaxpy.frontend.shared.contents import LIMIT, Contents, Element, number, objects, to_integer
+from relaxpy.frontend.shared.contents import (
+    LIMIT,
+    Contents,
+    Element,
+    number,
+    objects,
+    ratio_of,
+    to_integer,
+)
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -124,6 +132,12 @@ def product(sizes: Sequence[Size]) -> Size:
     return result if isinstance(result, PrimExpr) else int(result)
 
 
+def reshaped(x: Expr, sizes: Sequence[Element]) -> Expr:
+    """`x` in another shape, in which a size of 0 is a size of 0."""
+    result: Expr = R.reshape(x, ShapeExpr(tuple(map(as_size, sizes))))
+    return result
+
+
 def normal_axis(axis: int, rank: int) -> int:
     """The axis counted from the front.
 
@@ -216,12 +230,18 @@ class Context:
         elements = contents.elements
         if contents.is_constant:
             return const(np.array(elements).reshape(contents.array.shape), contents.dtype)
-        whole = [to_integer(element) for element in elements]
-        if any(element is None for element in whole) or "int" not in contents.dtype:
-            raise UnsupportedError("floats that are computed from sizes are not tensors yet")
-        flat = R.shape_to_tensor(ShapeExpr(tuple(as_size(e) for e in whole if e is not None)))
-        shaped = flat if contents.array.ndim == 1 else R.reshape(flat, contents.array.shape)
-        result = shaped if contents.dtype == "int64" else R.astype(shaped, contents.dtype)
+        ratios = [ratio_of(element) for element in elements]
+        known = [ratio for ratio in ratios if ratio is not None]
+        if len(known) < len(ratios) or contents.dtype == "bool":
+            raise UnsupportedError("its value depends on sizes in a way that has no expression")
+        shape = contents.array.shape
+        flat = R.shape_to_tensor(ShapeExpr(tuple(as_size(above) for above, _ in known)))
+        result = flat if len(shape) == 1 else reshaped(flat, shape)
+        if contents.dtype != "int64":
+            result = R.astype(result, contents.dtype)
+        if any(below != 1 for _, below in known):
+            below = const(np.array([below for _, below in known]).reshape(shape), contents.dtype)
+            result = R.divide(result, below)
         return self.emit(result, "sizes")
 
     def array(self, value: Value) -> Array | None:

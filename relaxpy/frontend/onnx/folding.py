@@ -238,7 +238,7 @@ def _slice(attributes: Mapping[str, Any], x: Array, *operands: Array) -> Array:
         stop: int | None = end
         if step < 0 and end < -size:
             stop = None
-        index[axis] = slice(start, stop, step)
+        index[axis] = slice(max(start, -size) if step < 0 else start, stop, step)
     return x[tuple(index)]
 
 

@@ -153,7 +153,10 @@ class Importer:
         values = self.convert(graph, {**scope, **texts}, self.model.opsets)
         refuse_nodes(self.unsupported, "ONNX")
         place = Context(self, _OUTPUT, 0, {})
-        exprs = [place.tensor(value) for value in values]
+        try:
+            exprs = [place.tensor(value) for value in values]
+        except UnsupportedError as error:
+            raise FrontendError(f"an output of the graph cannot be imported: {error}") from None
         return exprs[0] if len(exprs) == 1 else Tuple(tuple(exprs))
 
     def convert(
@@ -163,7 +166,10 @@ class Importer:
         inner: ChainMap[str, Any] = ChainMap({}, scope)  # type: ignore[arg-type]
         if self._depth:
             for name, initializer in graph.initializers.items():
-                inner[name] = literal(initializer.array)
+                try:
+                    inner[name] = literal(initializer.array)
+                except UnsupportedError as error:
+                    raise FrontendError(f"the initializer {name!r}: {error}") from None
         self._depth += 1
         if self._depth > _MAX_INLINED:
             raise FrontendError("the functions of the model call each other without end")

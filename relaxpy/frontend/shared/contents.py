@@ -74,15 +74,15 @@ def to_integer(element: Element) -> Element | None:
     if not isinstance(element, PrimExpr):
         value = float(element)
         return int(value) if np.isfinite(value) else None
-    ratio = _ratio(element)
+    ratio = ratio_of(element)
     if ratio is None:
         return None
     above, below = ratio
     return number(above if below == 1 else above // below)
 
 
-def _ratio(element: Element) -> tuple[Any, int] | None:
-    """The numerator and the denominator of an expression."""
+def ratio_of(element: Element) -> tuple[Any, int] | None:
+    """The numerator and the denominator of an expression; None if it is no ratio of integers."""
     if not isinstance(element, PrimExpr):
         exact = Fraction(float(element)).limit_denominator(1 << 16)
         return exact.numerator, exact.denominator
@@ -90,27 +90,27 @@ def _ratio(element: Element) -> tuple[Any, int] | None:
         return element if str(element.dtype) == "int64" else tir.Cast("int64", element), 1
     match element:
         case tir.FloatImm(value=value):
-            return _ratio(value)
+            return ratio_of(value)
         case tir.Cast(value=value):
-            return _ratio(value)
+            return ratio_of(value)
         case tir.Add(a=a, b=b) | tir.Sub(a=a, b=b):
-            left, right = _ratio(a), _ratio(b)
+            left, right = ratio_of(a), ratio_of(b)
             if left is None or right is None:
                 return None
             sign = 1 if isinstance(element, tir.Add) else -1
             return left[0] * right[1] + sign * right[0] * left[1], left[1] * right[1]
         case tir.Mul(a=a, b=b):
-            left, right = _ratio(a), _ratio(b)
+            left, right = ratio_of(a), ratio_of(b)
             if left is None or right is None:
                 return None
             return left[0] * right[0], left[1] * right[1]
         case tir.Div(a=a, b=b):
-            left, right = _ratio(a), _ratio(b)
+            left, right = ratio_of(a), ratio_of(b)
             if left is None or right is None or not isinstance(right[0], int) or right[0] <= 0:
                 return None
             return left[0] * right[1], left[1] * right[0]
         case tir.Call(op=Op(name="tir.floor" | "tir.ceil" as op), args=args):
-            inner = _ratio(args[0])
+            inner = ratio_of(args[0])
             if inner is None:
                 return None
             above, below = inner

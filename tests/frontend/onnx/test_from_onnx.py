@@ -220,6 +220,48 @@ def test_shapes_and_axes_are_constants_or_known_at_run_time(
     np.testing.assert_allclose(found, expected(x), rtol=1e-5)
 
 
+@pytest.mark.parametrize("symbolic", [True, False])
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize(
+    ("op", "x", "operands", "expected"),
+    [
+        ("Tile", np.zeros((3, 0), "float32"), {"repeats": np.array([0, 1])}, np.zeros((0, 0))),
+        ("Reshape", np.zeros((0, 1), "float32"), {"shape": np.array([1, -1])}, np.zeros((1, 0))),
+        (
+            "Slice",
+            np.arange(3, dtype="float32"),
+            {
+                "starts": np.array([-4]),
+                "ends": np.array([-(2**63)]),
+                "axes": np.array([0]),
+                "steps": np.array([-2]),
+            },
+            np.zeros(1),
+        ),
+        ("Hardmax", np.zeros((3, 0), "float32"), {}, np.zeros((3, 0))),
+        ("ReduceLogSumExp", np.array([3, 3], "int32"), {"axes": np.array([0])}, np.array([3])),
+    ],
+)
+def test_sizes_of_zero_and_indices_beyond_the_ends(
+    op: str,
+    x: Array,
+    operands: dict[str, Array],
+    expected: Array,
+    symbolic: bool,
+    constant: bool,
+) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    names = [f"n{k}" for k in range(x.ndim)] if symbolic else list(x.shape)
+    inputs = [value("x", names, kind)]
+    if not constant:
+        inputs += [value(k, a.shape, TensorProto.INT64) for k, a in operands.items()]
+    node = helper.make_node(op, ["x", *operands], ["y"])
+    proto = model([node], inputs, ["y"], operands if constant else None)
+    found = run(proto, x, *([] if constant else operands.values()))
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_functions_of_the_model_are_inlined_with_their_attributes() -> None:
     scaled = helper.make_function(
         "own",
@@ -257,6 +299,18 @@ def test_an_operator_means_what_it_does_in_its_opset(
     x = RNG.standard_normal((2, 3, 4)).astype("float32")
     found = run(model(nodes, [value("x", [2, 3, 4])], ["y"], opset=opset), x)
     np.testing.assert_allclose(found, expected(np.exp(x)), rtol=1e-5)
+
+
+def test_sizes_are_tensors_where_a_model_returns_them() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["f", "four"], ["y"]),
+    ]
+    proto = model(nodes, [value("x", ["n", 3])], ["s", "y"], {"four": np.array(4, "float32")})
+    sizes, quarters = run(proto, np.zeros((2, 3), "float32"))
+    np.testing.assert_array_equal(sizes, [2, 3])
+    np.testing.assert_array_equal(quarters, np.array([0.5, 0.75], "float32"))
 
 
 def test_all_nodes_that_cannot_be_imported_are_in_one_error() -> None:

@@ -13,6 +13,7 @@ from relaxpy.frontend.onnx.context import (
     normal_axis,
     product,
     rank_of,
+    reshaped,
     scalar,
     shape_of,
 )
@@ -38,7 +39,7 @@ def _heads(cx: Context, x: Expr, count: int | None) -> Expr:
     if not count:
         raise UnsupportedError("operands of rank 3 need q_num_heads and kv_num_heads")
     batch, length, width = shape_of(x)
-    return cx.emit(R.reshape(x, (batch, length, count, simple(width // count))))
+    return cx.emit(reshaped(x, (batch, length, count, simple(width // count))))
 
 
 def _state(cx: Context, x: Expr, count: int | None, past: Expr | None) -> tuple[Expr, Expr]:
@@ -100,7 +101,7 @@ def _allowed(
     terms: list[Expr] = []
     row = R.arange(0, keys, 1, "int64")
     if causal or left >= 0 or right >= 0:
-        column = R.reshape(R.arange(0, queries, 1, "int64"), (queries, 1))
+        column = reshaped(R.arange(0, queries, 1, "int64"), (queries, 1))
         if valid is not None:
             offset = R.subtract(R.reshape(valid, (-1, 1, 1, 1)), _number(cx, queries))
             column = R.add(column, offset)
@@ -197,7 +198,7 @@ def attention(
             nothing = R.permute_dims(_nothing(cx, bias), _HEADS_FIRST)
             y = cx.emit(R.where(nothing, scalar(0, q), y))
     if flat:
-        result = R.reshape(y, (batch, length, product(shape_of(y)[2:])))
+        result = reshaped(y, (batch, length, product(shape_of(y)[2:])))
     else:
         result = R.permute_dims(y, _HEADS_FIRST)
     return [cx.emit(result), present_key, present_value, shown]
@@ -227,9 +228,9 @@ def _step_by_step(
     root = scalar(math.sqrt(factor), query)
     # Heads of queries that share one of keys are rows of one matrix.
     rows = simple(length * (heads // shared))
-    matrix = R.reshape(R.multiply(query, root), (batch, shared, rows, width))
+    matrix = reshaped(R.multiply(query, root), (batch, shared, rows, width))
     scores = R.matmul(matrix, R.multiply(R.permute_dims(key, (0, 1, 3, 2)), root))
-    scores = cx.emit(R.reshape(scores, (batch, heads, length, total)), "scores")
+    scores = cx.emit(reshaped(scores, (batch, heads, length, total)), "scores")
     steps = [scores]
     if softcap:
         limit = scalar(softcap, query)
@@ -247,8 +248,8 @@ def _step_by_step(
     if bias is not None:
         weights = cx.emit(R.where(_nothing(cx, bias), scalar(0, query), weights))
     steps.append(weights)
-    y = R.matmul(R.reshape(weights, (batch, shared, rows, total)), value)
-    y = cx.emit(R.reshape(y, (batch, heads, length, shape_of(value)[3])))
+    y = R.matmul(reshaped(weights, (batch, shared, rows, total)), value)
+    y = cx.emit(reshaped(y, (batch, heads, length, shape_of(value)[3])))
     return cx.emit(R.permute_dims(y, _HEADS_FIRST)), steps[mode]
 
 
@@ -269,7 +270,7 @@ def rotary_embedding(
         if not num_heads:
             raise UnsupportedError("an operand of rank 3 needs num_heads")
         batch, length, hidden = shape
-        x = R.reshape(x, (batch, length, num_heads, simple(hidden // num_heads)))
+        x = reshaped(x, (batch, length, num_heads, simple(hidden // num_heads)))
     width = shape_of(x)[3]
     heads_at = 2 if len(shape) == 3 else 1
     turned = rotary_embedding_dim or width
@@ -295,12 +296,12 @@ def rotary_embedding(
     imaginary = R.add(R.multiply(sin, first), R.multiply(cos, second))
     if interleaved:
         sizes = [*shape_of(x)[:3], turned]
-        result = R.reshape(R.stack([real, imaginary], 4), tuple(sizes))
+        result = reshaped(R.stack([real, imaginary], 4), tuple(sizes))
     else:
         result = R.concat([real, imaginary], 3)
     if isinstance(width, int) and turned < width:
         result = R.concat([result, R.strided_slice(x, [3], [turned], [width])], 3)
-    return R.reshape(result, tuple(shape)) if len(shape) == 3 else result
+    return reshaped(result, tuple(shape)) if len(shape) == 3 else result
 
 
 @converter("TensorScatter")

@@ -6,7 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from relaxpy.frontend.onnx.context import Context, Size, product, rank_of, shape_of, sizes_known
+from relaxpy.frontend.onnx.context import (
+    Context,
+    Size,
+    product,
+    rank_of,
+    reshaped,
+    shape_of,
+    sizes_known,
+)
 from relaxpy.frontend.onnx.ops.windows import LAYOUTS, Windows, simple
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.unsupported import UnsupportedError
@@ -37,7 +45,7 @@ def with_bias(y: Expr, bias: Expr | None) -> Expr:
     """The result plus a number for each channel."""
     if bias is None:
         return y
-    return R.add(y, R.reshape(bias, (1, shape_of(bias)[0], *[1] * (rank_of(y) - 2))))
+    return R.add(y, reshaped(bias, (1, shape_of(bias)[0], *[1] * (rank_of(y) - 2))))
 
 
 def convolved(
@@ -168,9 +176,9 @@ def deform_conv(
     batch, channels, members, *out = shape_of(columns)
     outputs, _ = sizes_known(w)[:2]
     depth = product([channels, members]) // group
-    matrix = R.reshape(w, (group, outputs // group, depth))
-    y = R.matmul(matrix, R.reshape(columns, (batch, group, depth, product(out))))
-    return with_bias(cx.emit(R.reshape(cx.emit(y), (batch, outputs, *out))), b)
+    matrix = reshaped(w, (group, outputs // group, depth))
+    y = R.matmul(matrix, reshaped(columns, (batch, group, depth, product(out))))
+    return with_bias(cx.emit(reshaped(cx.emit(y), (batch, outputs, *out))), b)
 
 
 def _columns(windows: Windows, groups: int, x: Any, offset: Any, mask: Any = None) -> Any:

@@ -15,6 +15,7 @@ from relaxpy.frontend.onnx.context import (
     normal_axis,
     product,
     rank_of,
+    reshaped,
     scalar,
     shape_of,
     sizes_known,
@@ -35,7 +36,7 @@ def trilu(cx: Context, x: Expr, k: Value = None, *, upper: int = 1) -> Expr:
     if found is not None:
         return R.triu(x, found[0]) if upper else R.tril(x, found[0])
     *_, rows, columns = shape_of(x)
-    row = R.reshape(R.arange(0, rows, 1, "int64"), (rows, 1))
+    row = reshaped(R.arange(0, rows, 1, "int64"), (rows, 1))
     diagonal = R.subtract(R.arange(0, columns, 1, "int64"), R.reshape(cx.tensor(k), ()))
     kept = R.greater_equal(diagonal, row) if upper else R.less_equal(diagonal, row)
     return R.where(kept, x, scalar(0, x))
@@ -116,7 +117,7 @@ def one_hot(cx: Context, indices: Expr, depth: Value, values: Expr, *, axis: int
     shape: list[Size] = [1] * rank
     shape[at] = size
     whole = R.astype(indices, "int64")
-    position = R.reshape(R.arange(0, size, 1, "int64"), tuple(shape))
+    position = reshaped(R.arange(0, size, 1, "int64"), tuple(shape))
     hit = R.equal(R.expand_dims(wrapped(whole, size), [at]), position)
     off, on = (R.reshape(R.take(values, const([k], "int64"), 0), ()) for k in (0, 1))
     return R.where(hit, on, off)
@@ -128,10 +129,10 @@ def depth_to_space(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -
     b = blocksize
     depth = number(c // (b * b))
     if mode == "DCR":
-        wide = R.permute_dims(R.reshape(x, (n, b, b, depth, h, w)), [0, 3, 4, 1, 5, 2])
+        wide = R.permute_dims(reshaped(x, (n, b, b, depth, h, w)), [0, 3, 4, 1, 5, 2])
     else:
-        wide = R.permute_dims(R.reshape(x, (n, depth, b, b, h, w)), [0, 1, 4, 2, 5, 3])
-    return R.reshape(wide, (n, depth, number(h * b), number(w * b)))
+        wide = R.permute_dims(reshaped(x, (n, depth, b, b, h, w)), [0, 1, 4, 2, 5, 3])
+    return reshaped(wide, (n, depth, number(h * b), number(w * b)))
 
 
 @converter("SpaceToDepth")
@@ -139,9 +140,9 @@ def space_to_depth(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -
     n, c, h, w = shape_of(x)
     b = blocksize
     high, wide = number(h // b), number(w // b)
-    parts = R.reshape(x, (n, c, high, b, wide, b))
+    parts = reshaped(x, (n, c, high, b, wide, b))
     order = [0, 3, 5, 1, 2, 4] if mode == "DCR" else [0, 1, 3, 5, 2, 4]
-    return R.reshape(R.permute_dims(parts, order), (n, number(c * (b * b)), high, wide))
+    return reshaped(R.permute_dims(parts, order), (n, number(c * (b * b)), high, wide))
 
 
 @converter("ReverseSequence")
@@ -158,7 +159,7 @@ def non_zero(cx: Context, x: Expr) -> Expr:
 
 @converter("Compress")
 def compress(cx: Context, x: Expr, condition: Expr, *, axis: int | None = None) -> Expr:
-    data = R.reshape(x, (product(shape_of(x)),)) if axis is None else x
+    data = reshaped(x, (product(shape_of(x)),)) if axis is None else x
     places = cx.match(R.nonzero(condition), [1, cx.new_size("count")], "int64")
     return R.take(data, R.squeeze(places, [0]), 0 if axis is None else axis)
 

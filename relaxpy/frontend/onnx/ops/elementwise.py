@@ -18,6 +18,7 @@ from relaxpy.frontend.onnx.context import (
     normal_axis,
     product,
     rank_of,
+    reshaped,
     scalar,
     shape_of,
     tensor_info,
@@ -365,8 +366,8 @@ def _flat_at(cx: Context, x: Expr, axis: int, compute: Callable[[Expr], Expr]) -
     """`compute` on the matrix that `x` is when flattened at `axis`, in the shape of `x`."""
     sizes = shape_of(x)
     at = normal_axis(axis, len(sizes))
-    matrix = R.reshape(x, (product(sizes[:at]), product(sizes[at:])))
-    return R.reshape(compute(matrix), tuple(sizes))
+    matrix = reshaped(x, (product(sizes[:at]), product(sizes[at:])))
+    return reshaped(compute(matrix), tuple(sizes))
 
 
 def _hardmax(x: Expr, axis: int) -> Expr:
@@ -375,7 +376,7 @@ def _hardmax(x: Expr, axis: int) -> Expr:
     shape: list[Size] = [1] * rank_of(x)
     size = shape_of(x)[at]
     shape[at] = size
-    position = R.reshape(R.arange(0, size, 1, "int64"), tuple(shape))
+    position = reshaped(R.arange(0, size, 1, "int64"), tuple(shape))
     return R.astype(R.equal(R.astype(best, "int64"), position), dtype_of(x))
 
 

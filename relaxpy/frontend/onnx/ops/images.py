@@ -10,6 +10,7 @@ from relaxpy.frontend.onnx.context import (
     Size,
     dtype_of,
     rank_of,
+    reshaped,
     shape_of,
 )
 from relaxpy.frontend.onnx.ops.text import call
@@ -189,7 +190,7 @@ def _determinant(cx: Context, x: Expr, size: int, batch: int) -> Expr:
         left = size - k
         column = R.strided_slice(x, [batch + 1], [0], [1])
         best = R.argmax(R.abs(column), axis=batch, keepdims=True)
-        rows = R.reshape(R.arange(0, left, 1, "int64"), (left, 1))
+        rows = reshaped(R.arange(0, left, 1, "int64"), (left, 1))
         chosen = cx.emit(R.astype(R.equal(rows, R.astype(best, "int64")), dtype))
         row = cx.emit(R.sum(R.multiply(x, chosen), [batch], keepdims=True))
         pivot = cx.emit(R.strided_slice(row, [batch + 1], [0], [1]))

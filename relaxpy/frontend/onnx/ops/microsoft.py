@@ -6,7 +6,15 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from relaxpy.frontend.onnx.context import Context, dtype_of, product, rank_of, scalar, shape_of
+from relaxpy.frontend.onnx.context import (
+    Context,
+    dtype_of,
+    product,
+    rank_of,
+    reshaped,
+    scalar,
+    shape_of,
+)
 from relaxpy.frontend.onnx.ops.conv import conv
 from relaxpy.frontend.onnx.ops.quantized import dequantized, dynamic_quantize_linear, quantized
 from relaxpy.frontend.onnx.registry import converter
@@ -204,7 +212,7 @@ def _heads(cx: Context, x: Expr, heads: int) -> Expr:
     batch, length, width = shape_of(x)
     if not isinstance(width, int) or width % heads:
         raise UnsupportedError(f"a width of {width} is no multiple of {heads} heads")
-    return R.permute_dims(R.reshape(x, (batch, length, heads, width // heads)), [0, 2, 1, 3])
+    return R.permute_dims(reshaped(x, (batch, length, heads, width // heads)), [0, 2, 1, 3])
 
 
 def _attended(
@@ -241,7 +249,7 @@ def _attended(
         seen = R.greater_equal(R.expand_dims(rows, 1), columns)
         scores = R.where(seen, scores, scalar(filter_value, q))
     found = R.permute_dims(R.matmul(R.nn.softmax(scores, -1), v), [0, 2, 1, 3])
-    return R.reshape(found, (batch, length, product([heads, width])))
+    return reshaped(found, (batch, length, product([heads, width])))
 
 
 @converter("Attention", domain=DOMAIN)
@@ -380,16 +388,16 @@ def matmul_nbits(
             whole = R.reshape(both, (N, -1))
         return R.astype(R.strided_slice(cx.emit(whole), [1], [0], [row]), wide)
 
-    values = R.reshape(unpacked(b, blocks * block_size), (N, blocks, block_size))
+    values = reshaped(unpacked(b, blocks * block_size), (N, blocks, block_size))
     middle: Expr = scalar(1 << (bits - 1), a)
     if zero_points is not None:
         if dtype_of(zero_points) == "uint8":
             middle = unpacked(zero_points, blocks)
         else:
-            middle = R.reshape(zero_points, (N, blocks))
+            middle = reshaped(zero_points, (N, blocks))
         middle = R.expand_dims(middle, 2)
-    factors = R.reshape(scales, (N, blocks, 1))
-    weights = R.reshape(R.multiply(R.subtract(values, middle), factors), (N, blocks * block_size))
+    factors = reshaped(scales, (N, blocks, 1))
+    weights = reshaped(R.multiply(R.subtract(values, middle), factors), (N, blocks * block_size))
     result = R.matmul(a, R.permute_dims(R.strided_slice(cx.emit(weights), [1], [0], [K])))
     return result if bias is None else R.add(result, bias)
 

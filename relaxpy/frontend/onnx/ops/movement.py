@@ -15,6 +15,7 @@ from relaxpy.frontend.onnx.context import (
     normal_axis,
     product,
     rank_of,
+    reshaped,
     scalar,
     shape_of,
     sizes_known,
@@ -24,6 +25,7 @@ from relaxpy.frontend.shared.contents import Contents, number
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 _MAX_INT = (1 << 31) - 1
@@ -78,10 +80,10 @@ def reshape(cx: Context, x: Value, shape: Value, *, allowzero: int = 0) -> Expr:
     data = cx.tensor(x)
     wanted = cx.integers(shape)
     if wanted is not None:
-        return R.reshape(data, tuple(target_shape(cx, data, wanted, allowzero)))
+        return reshaped(data, tuple(target_shape(cx, data, wanted, allowzero)))
     vector = cx.tensor(shape)
     count = sizes_known(vector)[0]
-    return R.reshape(data, tuple(_run_time_shape(cx, data, vector, count, allowzero)))
+    return reshaped(data, tuple(_run_time_shape(cx, data, vector, count, allowzero)))
 
 
 def _run_time_shape(
@@ -104,14 +106,14 @@ def _run_time_shape(
 
 @converter("Reshape")
 def reshape_1(cx: Context, x: Expr, *, shape: Sequence[int]) -> Expr:
-    return R.reshape(x, tuple(target_shape(cx, x, shape, 0)))
+    return reshaped(x, tuple(target_shape(cx, x, shape, 0)))
 
 
 @converter("Flatten")
 def flatten(cx: Context, x: Expr, *, axis: int = 1) -> Expr:
     sizes = shape_of(x)
     at = axis + len(sizes) if axis < 0 else axis
-    return R.reshape(x, (product(sizes[:at]), product(sizes[at:])))
+    return reshaped(x, (product(sizes[:at]), product(sizes[at:])))
 
 
 @converter("Squeeze")
@@ -126,7 +128,7 @@ def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
     if cx.array(axes) is not None:
         return R.squeeze(x, cx.numbers(axes, "axes"))
     among = axes_mask(cx, cx.tensor(axes), rank_of(x))
-    return R.reshape(x, tuple(kept_sizes(cx, x, among, sizes_known(cx.tensor(axes))[0])))
+    return reshaped(x, tuple(kept_sizes(cx, x, among, sizes_known(cx.tensor(axes))[0])))
 
 
 def axes_mask(cx: Context, axes: Expr, rank: int) -> Expr:
@@ -164,7 +166,7 @@ def unsqueeze(cx: Context, x: Expr, axes: Value) -> Expr:
     place = R.subtract(R.cumsum(R.where(among, integer(0), integer(1)), 0), integer(1))
     sizes = cx.tensor(cx.contents([*shape_of(x), 1], [rank_of(x) + 1], "int64"))
     old = R.take(sizes, R.maximum(place, integer(0)), 0)
-    return R.reshape(x, tuple(cx.sizes_at_run_time(R.where(among, integer(1), old), rank, "size")))
+    return reshaped(x, tuple(cx.sizes_at_run_time(R.where(among, integer(1), old), rank, "size")))
 
 
 def integer(value: int) -> Expr:
@@ -283,9 +285,18 @@ def _sliced(
     begin, end = [], []
     for axis, start, stop, step in zip(chosen, starts, ends, strides, strict=True):
         size = sizes[axis]
-        begin.append(_index(start, size, step, last=False))
+        begin.append(_index(_clamped(start, size, step), size, step, last=False))
         end.append(_index(stop, size, step, last=True))
     return R.strided_slice(x, chosen, begin, end, strides)
+
+
+def _clamped(start: Size, size: Size, step: int) -> Size:
+    """A start below the first element is that element, also where a slice goes backwards."""
+    if step > 0 or not isinstance(start, int) or start >= 0:
+        return start
+    if isinstance(size, int):
+        return max(start, -size)
+    return tir.Max(size + start, tir.IntImm("int64", 0))
 
 
 def _index(index: Size, size: Size, step: int, *, last: bool) -> Size:
@@ -339,6 +350,9 @@ def _dynamic_slice(
     end = R.scatter_elements(sizes, index, R.astype(ends, "int64"))
     if steps is not None:
         strides = R.scatter_elements(strides, index, R.astype(cx.tensor(steps), "int64"))
+    backwards = R.less(strides, integer(0))
+    below = R.less(begin, R.negative(sizes))
+    begin = R.where(R.logical_and(backwards, below), integer(0), begin)
     sliced = cx.builder.emit(R.dynamic_strided_slice(x, begin, end, strides))
     out = [
         cx.new_size("length") if axis in chosen else size for axis, size in enumerate(shape_of(x))

@@ -14,6 +14,7 @@ from relaxpy.frontend.onnx.context import (
     literal,
     product,
     rank_of,
+    reshaped,
     scalar,
     shape_of,
     sizes_known,
@@ -41,7 +42,7 @@ def tile(cx: Context, x: Expr, repeats: Value) -> Expr:
             sizes = shape_of(x)
             wide = [*sizes[:axis], count, *sizes[axis:]]
             flat = [*sizes[:axis], product([count, sizes[axis]]), *sizes[axis + 1 :]]
-            x = R.reshape(R.broadcast_to(R.expand_dims(x, [axis]), tuple(wide)), tuple(flat))
+            x = reshaped(R.broadcast_to(R.expand_dims(x, [axis]), tuple(wide)), tuple(flat))
     return x
 
 

@@ -13,6 +13,7 @@ from relaxpy.frontend.onnx.context import (
     is_float,
     product,
     rank_of,
+    reshaped,
     scalar,
     shape_of,
 )
@@ -232,7 +233,7 @@ def max_unpool(
     count = product(shape)
     empty = R.zeros((count,), dtype_of(x))
     flat = R.scatter_elements(empty, R.reshape(indices, (-1,)), R.reshape(x, (-1,)), 0)
-    y: Expr = R.reshape(flat, tuple(shape))
+    y: Expr = reshaped(flat, tuple(shape))
     if output_shape is None:
         return y
     wanted = cx.integers(output_shape)

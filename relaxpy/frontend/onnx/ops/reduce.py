@@ -14,6 +14,7 @@ from relaxpy.frontend.onnx.context import (
     literal,
     normal_axis,
     rank_of,
+    reshaped,
     scalar,
     shape_of,
     sizes_known,
@@ -28,6 +29,8 @@ Reduce = Callable[[Expr, Any, bool], Expr]
 
 
 def _log_sum_exp(x: Expr, axes: Any, keep: bool) -> Expr:
+    if not is_float(x):
+        return R.astype(_log_sum_exp(R.astype(x, "float64"), axes, keep), dtype_of(x))
     peak = R.max(x, axes, True)
     finite = R.where(R.isfinite(peak), peak, R.zeros_like(peak))
     total = R.log(R.sum(R.exp(R.subtract(x, finite)), axes, keep))
@@ -119,10 +122,10 @@ def _at_run_time(cx: Context, compute: Reduce, x: Expr, axes: Expr, keep: bool) 
     kept = cx.sizes_at_run_time(R.where(among, one, sizes), rank, "kept")
     reduced = cx.sizes_at_run_time(R.where(among, sizes, one), rank, "reduced")
     pairs = [size for pair in zip(kept, reduced, strict=True) for size in pair]
-    result = compute(R.reshape(x, tuple(pairs)), list(range(1, 2 * rank, 2)), False)
+    result = compute(reshaped(x, tuple(pairs)), list(range(1, 2 * rank, 2)), False)
     if keep:
         return result
-    return R.reshape(result, tuple(kept_sizes(cx, x, among, count)))
+    return reshaped(result, tuple(kept_sizes(cx, x, among, count)))
 
 
 def _axes(cx: Context, x: Expr, axes: Value) -> list[int] | None:
@@ -212,10 +215,10 @@ def _scan_at_run_time(
     sizes, one = cx.tensor(cx.contents(shape_of(x), [rank], "int64")), const(1, "int64")
     parts = [R.prod(R.where(test(place, at), sizes, one)) for test in (R.less, R.equal, R.greater)]
     three = cx.sizes_at_run_time(R.stack(parts), 3, "part")
-    data = R.reshape(x, tuple(three))
+    data = reshaped(x, tuple(three))
     data = R.flip(data, 1) if reverse else data
     result = op(data, 1, dtype_of(x), bool(exclusive))
-    return R.reshape(R.flip(result, 1) if reverse else result, tuple(shape_of(x)))
+    return reshaped(R.flip(result, 1) if reverse else result, tuple(shape_of(x)))
 
 
 converter("CumSum")(_scan(R.cumsum))

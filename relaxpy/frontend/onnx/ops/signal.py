@@ -14,6 +14,7 @@ from relaxpy.frontend.onnx.context import (
     literal,
     normal_axis,
     rank_of,
+    reshaped,
     shape_of,
 )
 from relaxpy.frontend.onnx.ops.windows import simple, whole
@@ -180,8 +181,8 @@ def _transformed(
     order = [*others, axis, rank - 1]
     moved = x if order == list(range(rank)) else R.permute_dims(x, order)
     outer = [sizes[k] for k in others]
-    rows = R.reshape(moved, (*outer, simple(length * parts)))
-    y = R.reshape(cx.emit(R.matmul(rows, matrix)), (*outer, outputs, made))
+    rows = reshaped(moved, (*outer, simple(length * parts)))
+    y = reshaped(cx.emit(R.matmul(rows, matrix)), (*outer, outputs, made))
     if order == list(range(rank)):
         return y
     return R.permute_dims(y, [order.index(k) for k in range(rank)])
@@ -297,9 +298,9 @@ def stft(
     if window is not None:
         if shape_of(window)[0] is not length and str(shape_of(window)[0]) != str(length):
             window = cx.match(window, [length], dtype_of(window), "window")
-        values = R.reshape(window, (length, 1))
+        values = reshaped(window, (length, 1))
         wide = R.broadcast_to(values, (length, parts)) if parts == 2 else values
-        matrix = R.multiply(matrix, R.reshape(wide, (simple(length * parts), 1)))
+        matrix = R.multiply(matrix, reshaped(wide, (simple(length * parts), 1)))
 
     def framed(x: Tensor) -> Tensor:
         shape = as_sizes([batch, count, simple(length * parts)])
@@ -313,7 +314,7 @@ def stft(
         return computed(shape, element, "frames")
 
     frames = cx.te(framed, signal, name="frames")
-    return R.reshape(cx.emit(R.matmul(frames, matrix)), (batch, count, outputs, 2))
+    return reshaped(cx.emit(R.matmul(frames, matrix)), (batch, count, outputs, 2))
 
 
 @converter("MelWeightMatrix")
