@@ -23,6 +23,9 @@ _NO_LIBRARY = "no compiler and no library of kernels is called; relaxpy.doctor()
 _DEVICE = "relaxpy.device('metal') describes a device; programs run on the processor"
 _ONE_PROCESS = "programs run in this process, as its only worker"
 _TARGET = "write relaxpy.target.Target('native'), or omit the target"
+_TO_RELAX = (
+    "relay.to_relax makes a Relax module, which relaxpy.compile and the passes of Relax take"
+)
 _IMPORTER = (
     "there is no importer of it: export the model to ONNX (docs/onnx.md), or write it with "
     "relax.frontend.nn, "
@@ -59,10 +62,14 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("runtime", "String", "strings are those of Python"),
     ("runtime", "enabled system_lib load_static_library", _NO_LIBRARY),
     ("runtime", "num_threads", "the environment variable RELAXPY_NUM_THREADS decides it"),
+    ("relay", "build optimize build_config loops dataflow_pattern random", _TO_RELAX),
     (
-        "relay",
-        "build optimize build_config loops dataflow_pattern random",
-        "relay.to_relax makes a Relax module, which relaxpy.compile and the passes of Relax take",
+        "relay.transform",
+        "AlterOpLayout AnnotateTarget BackwardFoldScaleAxis CombineParallelBatchMatmul "
+        "CombineParallelConv2D CombineParallelDense ConvertLayout DynamicToStatic FoldScaleAxis "
+        "ForwardFoldScaleAxis Legalize ManifestLifetimes MergeCompilerRegions MergeComposite "
+        "PartitionGraph PlanDevices ToMixedPrecision",
+        _TO_RELAX,
     ),
     (
         "Executable",

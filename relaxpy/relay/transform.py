@@ -1,5 +1,6 @@
 """Passes over Relay modules."""
 
+from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.ir.relay.transform.common_subexpr import (
     EliminateCommonSubexpr as EliminateCommonSubexpr,
 )
@@ -36,3 +37,5 @@ from relaxpy.ir.relay.transform.simplify_expr import (
     SplitArgs as SplitArgs,
 )
 from relaxpy.ir.relay.transform.simplify_inference import SimplifyInference as SimplifyInference
+
+_hint_at_absent(globals())

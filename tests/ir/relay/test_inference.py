@@ -370,6 +370,10 @@ def test_an_operator_without_types_is_the_only_thing_reported() -> None:
     [
         ("argwhere(%x)", "Tensor[(?, 2), int64]"),
         ("argwhere(%images)", "Tensor[(?, 4), int64]"),
+        ("dyn.topk(%x, %n, axis=-1).1", "Tensor[(n, ?), int32]"),
+        ('dyn.topk(%x, %n, axis=0, ret_type="values")', "Tensor[(?, 5), float32]"),
+        ("dyn.one_hot(%size, %f, %f, %n, axis=0)", "Tensor[(?, 2), float32]"),
+        ("dyn.one_hot(%size, %f, %f, %n)", "Tensor[(2, ?), float32]"),
         ('dyn.image.resize2d(%images, %size, layout="NHWC")', "Tensor[(1, ?, ?, 8), float32]"),
         ("dyn.nn.upsampling(%images, %f, %f)", "Tensor[(1, 3, ?, ?), float32]"),
     ],

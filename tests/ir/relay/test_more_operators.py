@@ -18,7 +18,6 @@ DEEP = np.arange(32, dtype="float32").reshape(1, 8, 2, 2)
 Q = np.array([[-7, 3, 20], [0, 5, -128]], "int8")
 HALF, TWO = np.array(0.5, "float32"), np.array(2, "int32")
 ZERO, TENTH = np.array(0, "int32"), np.array(0.1, "float32")
-SPARSE = np.array([[0, 1], [2, 3]], "int32")
 
 
 def ints(*values: int) -> np.ndarray:
@@ -46,12 +45,6 @@ def space_to_depth(x: np.ndarray) -> np.ndarray:
 def dilated(x: np.ndarray) -> np.ndarray:
     result = np.zeros((5, 4), x.dtype)
     result[::2] = x
-    return result
-
-
-def dense(values: np.ndarray) -> np.ndarray:
-    result = np.full((3, 4), 9, "float32")
-    result[0, 1], result[2, 3] = values
     return result
 
 
@@ -250,6 +243,28 @@ CASES: list[tuple[str, tuple[Any, ...], Callable[..., Any]]] = [
         (np.array([1, 2, 7, -7, 100], "int32"),),
         lambda x: np.floor(x / 4 + 0.5),
     ),
+    ("vm.reshape_tensor", (M, ints(6, 2)), lambda x, s: x.reshape(6, 2)),
+    ("dyn.reshape", (X, ints(0, -1)), lambda x, s: x.reshape(2, 12)),
+    ("dyn.reshape", (X, ints(4, 6)), lambda x, s: x.reshape(4, 6)),
+    ("dyn.broadcast_to", (M, ints(2, 3, 4)), lambda x, s: np.broadcast_to(x, (2, 3, 4))),
+    ("dyn.tile", (M, ints(2, 1, 3)), lambda x, r: np.tile(x, (2, 1, 3))),
+    ("dyn.full(2f, %0)", (ints(2, 3),), lambda s: np.full((2, 3), 2)),
+    ("dyn.zeros", (ints(2, 3),), lambda s: np.zeros((2, 3))),
+    ('dyn.ones(%0, dtype="int32")', (ints(2),), lambda s: np.ones(2)),
+    ("dyn.one_hot(%0, 1, 0, %1)", (LENGTHS, np.array(4, "int32")), lambda i, d: np.eye(4)[i]),
+    (
+        "dyn.strided_slice",
+        (X, ints(0, 1), ints(2, 3), ints(1, 1)),
+        lambda x, b, e, s: x[0:2, 1:3],
+    ),
+    ("dyn.topk(%0, %1).0", (M, np.array(2, "int32")), lambda x, k: -np.sort(-x, -1)[:, :2]),
+    (
+        "dyn.nn.pad(%0, %1, 7f)",
+        (M, np.array([[1, 0], [0, 2]], "int64")),
+        lambda x, w: np.pad(x, ((1, 0), (0, 2)), constant_values=7),
+    ),
+    ("dyn.expand_dims(%0, %1)", (M, np.array(1, "int64")), lambda x, a: x[:, None]),
+    ("dyn.squeeze(%0, %1)", (M[:, None], ints(1)), lambda x, a: x[:, 0]),
     ("vm.shape_of", (M,), lambda x: np.array(x.shape)),
     ("annotation.stop_fusion", (M,), lambda x: x),
     ('annotation.compiler_begin(%0, compiler="dnnl")', (M,), lambda x: x),

@@ -307,6 +307,20 @@ def test_a_pass_of_a_function_and_a_sequence() -> None:
 # test_analysis_*, test_call_graph, test_pass_mac_count, test_pass_unmatched_cases
 
 
+def test_analyses_of_expressions() -> None:
+    x, y = relay.var("x", shape=(2, 3)), relay.var("y", shape=(4, 3))
+    net = relay.nn.relu(relay.nn.dense(x, y))
+    assert relay.analysis.free_vars(net) == [x, y]
+    assert relay.analysis.check_constant(relay.Tuple([relay.const(1), relay.const(2)]))
+    assert not relay.analysis.check_constant(net)
+    shared = relay.exp(x)
+    branches = relay.If(relay.const(True), shared, shared + shared)
+    assert not relay.analysis.check_basic_block_normal_form(relay.Function([x], branches))
+    form = run_opt_pass(relay.Function([x], branches), transform.ToBasicBlockNormalForm())
+    assert relay.analysis.check_basic_block_normal_form(form)
+    assert relay.analysis.well_formed(form)
+
+
 def test_intermediate_expressions_are_extracted() -> None:
     mod = relay.parse("fn(%x: Tensor[(2,), float32]) { exp(log(%x)) }")
     texts = []

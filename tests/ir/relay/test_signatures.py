@@ -275,7 +275,7 @@ X = np.arange(12, dtype="float32").reshape(3, 4)
         (lambda x: relay.arange(relay.const(3.0)), np.arange(3.0)),
         (lambda x: x.astype("int8"), X.astype("int8")),
         (lambda x: relay.nn.global_avg_pool1d(relay.expand_dims(x, 0)), X.mean(1)[None, :, None]),
-                        (lambda x: relay.reshape(x, relay.const([4, 3])), X.reshape(4, 3)),
+        (lambda x: relay.reshape(x, relay.const([4, 3])), X.reshape(4, 3)),
         (lambda x: relay.reshape(x, relay.shape_of(relay.transpose(x))), X.reshape(4, 3)),
         (lambda x: relay.topk(x, relay.ndarray_size(relay.const([1, 1])), ret_type="values"),
          X[:, :1:-1]),
@@ -285,7 +285,7 @@ X = np.arange(12, dtype="float32").reshape(3, 4)
                                         "nearest_neighbor", "asymmetric"),
          X.repeat(2, 0).repeat(2, 1)[None, None]),
         (lambda x: relay.unravel_index(relay.const([5]), relay.shape_of(x)), np.array([[1], [1]])),
-            ],
+    ],
 )  # fmt: skip
 def test_functions_compute_what_numpy_computes(build: Any, expected: np.ndarray) -> None:
     x = relay.var("x", shape=X.shape)

@@ -17,7 +17,7 @@ def _calls(function: Callable[..., Any], names: str = "") -> Callable[..., Any]:
     return lambda attrs, *operands: function(*operands, **options(attrs, names))
 
 
-# Sequences and sparse positions
+# Sequences and positions
 
 define_te(
     "sequence_mask",

@@ -10,7 +10,7 @@ import numpy as np
 from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relay.op.registry import Emit, KnownDims, Op, OpRecord, Results, Translate
+from relaxpy.ir.relay.op.registry import KnownDims, Op, OpRecord, Results, Translate
 from relaxpy.ir.relay.op.relations import RELATIONS, RelationError, identity_of_tensors
 from relaxpy.ir.relay.op.struct_info import struct_info_relation
 from relaxpy.ir.relay.ty import Type
@@ -79,24 +79,6 @@ def define_te(
         attributes=attributes or {},
         maker_defaults=makers or {},
         compute=tensors,
-    )
-    Op.enter(replace(record, relation=struct_info_relation(record)))
-
-
-def define_emit(
-    name: str,
-    operands: str,
-    emit: Emit,
-    attributes: Mapping[str, object],
-    *,
-    results: Results = 1,
-) -> None:
-    """Register an operator whose Relax expression needs bindings, which `emit` gives to a builder.
-
-    Its type follows from that expression.
-    """
-    record = OpRecord(
-        name, tuple(operands.split()), attributes=attributes, emit=emit, results=results
     )
     Op.enter(replace(record, relation=struct_info_relation(record)))
 

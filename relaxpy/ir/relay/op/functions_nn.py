@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from relaxpy.errors import MisuseError
-from relaxpy.ir.relay.expr import Call, Constant, RelayExpr, TupleGetItem, const
+from relaxpy.ir.relay.expr import Call, RelayExpr, TupleGetItem, const
 from relaxpy.ir.relay.op.makers import build, public, public_signature
 
 Expr = RelayExpr
@@ -82,16 +80,6 @@ def conv2d_backward_weight(
         "out_dtype": out_dtype,
     }
     return build("nn.conv2d_backward_weight", grad, data, **attrs)
-
-
-# Sparse matrices
-
-
-def _components(matrix: Any) -> list[Expr]:
-    """Return the values, columns and bounds of rows, from attributes or a sequence."""
-    if hasattr(matrix, "indptr"):
-        matrix = matrix.data, matrix.indices, matrix.indptr
-    return [part if isinstance(part, RelayExpr) else Constant(np.asarray(part)) for part in matrix]
 
 
 # Functions that differ in the order, the names and the defaults of parameters only

@@ -149,9 +149,8 @@ def _attributes(rank: int, kernel_layout: str, **padding: object) -> dict[str, o
     }
 
 
-#: Attributes that the operators of quantised numbers and of transformed weights have, too.
+#: Attributes that the operators of quantised numbers have, too.
 CONVOLUTION_2D = _attributes(2, _KERNELS[2])
-CONVOLUTION_3D = _attributes(3, _KERNELS[3])
 CONVOLUTION_2D_TRANSPOSED = _attributes(2, _TRANSPOSED[2], output_padding=(0, 0))
 
 for _rank in (1, 2, 3):

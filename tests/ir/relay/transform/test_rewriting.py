@@ -191,9 +191,3 @@ def test_concatenations_are_split() -> None:
             transform.SplitArgs(2))  # fmt: skip
     with pytest.raises(MisuseError, match="max_function_args is an integer of at least 2"):
         transform.SplitArgs(1)
-
-
-CONV = (
-    "%x: Tensor[(1, 2, 4, 4), float32], %w: Tensor[(3, 2, 1, 1), float32], "
-    "%s: Tensor[(3, 1, 1), float32], %t: Tensor[(2, 1, 1), float32]"
-)

@@ -20,10 +20,6 @@ from relaxpy.relay import transform
 SIMPLIFY = transform.SimplifyExpr()
 TO_NHWC = 'src_layout="NCHW", dst_layout="NHWC"'
 TO_BLOCKS = 'src_layout="NCHW", dst_layout="NCHW2c"'
-IMAGES = "%x: Tensor[(1, 2, 5, 5), float32], %w: Tensor[(4, 2, 3, 3), float32]"
-CONV = "nn.conv2d(%x, %w, kernel_size=[3, 3])"
-BYTES = "%x: Tensor[(2, 3), int8], %w: Tensor[(4, 3), int8]"
-ONE = "reshape(Constant(2, (1,), int64), newshape=[1])"
 PROGRAMS = {
     "int64 in float64": (
         SIMPLIFY, "%x: Tensor[(5,), int64]",
@@ -35,9 +31,9 @@ PROGRAMS = {
         SIMPLIFY, "%x: Tensor[(2, 3, 4, 4), float32]",
         f"layout_transform(layout_transform(%x, {TO_BLOCKS}), "
         'src_layout="NCHW2c", dst_layout="NCHW")'),
-        "reciprocals that overflow": (
+    "reciprocals that overflow": (
         transform.DivToMul(), "%x: Tensor[(3,), float32]", "%x * 0f / 1e-42f"),
-                                }  # fmt: skip
+}  # fmt: skip
 
 
 @pytest.mark.rule("RLY-108")
@@ -63,8 +59,8 @@ def test_results_stay_where_a_rewrite_does_not_hold(name: str) -> None:
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "arguments": (lambda: transform.SplitArgs(2.5), "an integer of at least 2"),  # type: ignore[arg-type]
-        "a gradient": (lambda: transform.gradient(3), "expected a Relay expression"),  # type: ignore[arg-type]
-    }  # fmt: skip
+    "a gradient": (lambda: transform.gradient(3), "expected a Relay expression"),  # type: ignore[arg-type]
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
