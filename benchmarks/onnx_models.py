@@ -26,7 +26,10 @@ from relaxpy.frontend.onnx.api import from_onnx
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 PRETRAINED = Path(sys.prefix) / "pretrained"
 THREADS = len(os.sched_getaffinity(0))
-SECONDS = 2.0
+ROUNDS = 3
+SECONDS = 0.5
+PAUSE = 0.2
+"""Seconds after which no library's threads wait actively any longer."""
 SIZES = {"batch": 1, "sequence": 576, "sequence_length": 1}
 """Values of sizes that models leave open, by name."""
 
@@ -57,16 +60,15 @@ def drawn(name: str, tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def least(calls: list[Callable[[], Any]]) -> list[float]:
-    """The least time of each call, in seconds; they are made in turn."""
+    """The least time of each call, in seconds; they are made in turn, several at a time."""
     best = [float("inf")] * len(calls)
-    end = time.perf_counter() + SECONDS
-    rounds = 0
-    while time.perf_counter() < end or rounds < 3:
+    for _ in range(ROUNDS):
         for k, call in enumerate(calls):
-            start = time.perf_counter()
-            call()
-            best[k] = min(best[k], time.perf_counter() - start)
-        rounds += 1
+            time.sleep(PAUSE)
+            end = time.perf_counter() + SECONDS
+            while (start := time.perf_counter()) < end:
+                call()
+                best[k] = min(best[k], time.perf_counter() - start)
     return best
 
 
