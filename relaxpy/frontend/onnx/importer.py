@@ -202,6 +202,9 @@ class Importer:
                 self._splits += 1
                 try:
                     return possible(found.context, found.test, rest)
+                except UnsupportedError as error:
+                    self.unsupported.append(UnsupportedNode(node.where, node.op, str(error), ()))
+                    return [None] * len(outputs)
                 finally:
                     self._splits -= 1
         return [self._lookup(name, scope, f"output {name!r}") for name in outputs]

@@ -313,6 +313,37 @@ def test_sizes_are_tensors_where_a_model_returns_them() -> None:
     np.testing.assert_array_equal(quarters, np.array([0.5, 0.75], "float32"))
 
 
+def deciding_ranks(count: int) -> Any:
+    """A model in which so many branches each decide the rank of a value."""
+    nodes, name = [], "x"
+    for k in range(count):
+        then = helper.make_node("Unsqueeze", [name, "zero"], [f"t{k}"])
+        other = helper.make_node("Identity", [name], [f"e{k}"])
+        ways = {
+            f"{way}_branch": helper.make_graph([node], way, [], [onnx.ValueInfoProto(name=out)])
+            for way, node, out in (("then", then, f"t{k}"), ("else", other, f"e{k}"))
+        }
+        nodes.append(helper.make_node("If", [f"c{k}"], [f"y{k}"], **ways))
+        nodes.append(helper.make_node("ReduceSum", [f"y{k}"], [f"z{k}"]))
+        nodes.append(helper.make_node("Reshape", [f"z{k}", "one"], [f"r{k}"]))
+        name = f"r{k}"
+    inputs = [value("x", [3])] + [value(f"c{k}", [], TensorProto.BOOL) for k in range(count)]
+    return model(nodes, inputs, [name], {"zero": np.array([0]), "one": np.array([1])})
+
+
+@pytest.mark.parametrize("choices", [(True, False), (False, False), (True, True)])
+def test_branches_that_decide_ranks_lead_to_the_rest_of_the_graph(
+    choices: tuple[bool, ...],
+) -> None:
+    found = run(deciding_ranks(2), np.ones(3, "float32"), *map(np.array, choices))
+    np.testing.assert_array_equal(found, [3])
+
+
+def test_branches_that_decide_too_many_ranks_are_refused() -> None:
+    with pytest.raises(OpNotImplemented, match="the rank of an operand is not known"):
+        from_onnx(deciding_ranks(9))
+
+
 def test_all_nodes_that_cannot_be_imported_are_in_one_error() -> None:
     nodes = [
         helper.make_node("Nope", ["x"], ["a"], name="first"),

@@ -113,19 +113,34 @@ def branches(
     Errors:
         RanksDifferError: the ranks of values depend on the way, if `rest_differs`.
     """
-    seqs, infos = [], []
-    for way in ways:
-        with _scope(cx):
-            values = way()
-            if any(value is None for value in values):
-                raise UnsupportedError("one of its branches has no value for an output")
-            exprs = [cx.builder.normalize(cx.tensor(value)) for value in values]
-            infos.append([cx.builder.struct_info_of(e) for e in exprs])
-            seqs.append(_closed(cx, exprs))
-    merged = [_merged(cx, a, b) for a, b in zip(*infos, strict=True)]
-    if rest_differs and any(shape is not None and shape.sizes is None for shape in merged):
+    return _either(cx, test, [_closed_way(cx, way) for way in ways], ways if rest_differs else None)
+
+
+_Way = tuple[SeqExpr, list[StructInfo]]
+
+
+def _closed_way(cx: Context, way: Callable[[], Sequence[Value]]) -> _Way:
+    """One way as a sequence of its own, and the struct infos of its values."""
+    with _scope(cx):
+        values = way()
+        if any(value is None for value in values):
+            raise UnsupportedError("one of its branches has no value for an output")
+        exprs = [cx.builder.normalize(cx.tensor(value)) for value in values]
+        infos = [cx.builder.struct_info_of(expr) for expr in exprs]
+        return _closed(cx, exprs), infos
+
+
+def _either(
+    cx: Context,
+    test: Expr,
+    found: Sequence[_Way],
+    ways: Sequence[Callable[[], Sequence[Value]]] | None,
+) -> list[Value]:
+    """The values of one of two ways; if their ranks differ, `ways` are to go on."""
+    (then, first), (otherwise, second) = found
+    merged = [_merged(cx, a, b) for a, b in zip(first, second, strict=True)]
+    if ways and any(shape is not None and shape.sizes is None for shape in merged):
         raise RanksDifferError(cx, test, ways)
-    then, otherwise = seqs
     result = cx.builder.emit(If(test, then, otherwise))
     if len(merged) == 1:
         return [_cast(cx, result, merged[0])]
@@ -138,21 +153,18 @@ def possible(cx: Context, test: Expr, ways: Sequence[Callable[[], Sequence[Value
     Errors:
         UnsupportedError: neither way can be imported.
     """
-    failed: list[UnsupportedError | None] = []
+    found: list[_Way | UnsupportedError] = []
     for way in ways:
         try:
-            with _scope(cx):
-                way()
-                cx.builder.end_scope()
-            failed.append(None)
+            found.append(_closed_way(cx, way))
         except UnsupportedError as error:
-            failed.append(error)
-    if None not in failed:
-        assert failed[0] is not None
-        raise failed[0]
-    if failed == [None, None]:
-        return branches(cx, test, ways, rest_differs=False)
-    chosen = failed.index(None)
+            found.append(error)
+    closed = [way for way in found if not isinstance(way, UnsupportedError)]
+    if not closed:
+        raise next(way for way in found if isinstance(way, UnsupportedError))
+    if len(closed) == len(found):
+        return _either(cx, test, closed, None)
+    chosen = next(k for k, way in enumerate(found) if not isinstance(way, UnsupportedError))
     expected = R.equal(R.astype(test, "int64"), const(1 - chosen, "int64"))
     vector = cx.emit(R.reshape(R.astype(expected, "int64"), (1,)))
     shape = cx.builder.emit(R.tensor_to_shape(vector))
