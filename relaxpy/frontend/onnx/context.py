@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +20,18 @@ from relaxpy.frontend.shared.contents import (
     ratio_of,
     to_integer,
 )
+from relaxpy.frontend.shared.tensors import (
+    Array,
+    Size,
+    as_size,
+    dtype_of,
+    rank_of,
+    reshaped,
+    tensor_of,
+)
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
-    Constant,
     Expr,
     ShapeExpr,
     ShapeStructInfo,
@@ -35,118 +41,10 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.ops import const as number_literal
-from relaxpy.ir.tir.prim_expr import PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.frontend.onnx.importer import Importer
     from relaxpy.frontend.onnx.view import Graph, Node
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Size: TypeAlias = PrimExpr | int
-
-
-def tensor_info(x: Expr) -> TensorStructInfo:
-    """The struct info of a tensor.
-
-    Errors:
-        UnsupportedError: the value is something else.
-    """
-    info = x.struct_info
-    if not isinstance(info, TensorStructInfo):
-        raise UnsupportedError(f"expected a tensor, found {info}")
-    return info
-
-
-def as_size(size: Element) -> PrimExpr:
-    """The size as an expression of int64."""
-    return size if isinstance(size, PrimExpr) else number_literal(int(size), "int64")
-
-
-def tensor_of(sizes: Sequence[Size] | None, dtype: str) -> TensorStructInfo:
-    """The struct info of a tensor with these sizes; None: nothing is known of its shape."""
-    shape = None if sizes is None else ShapeExpr(tuple(map(as_size, sizes)))
-    return TensorStructInfo(shape, DataType(dtype))
-
-
-def dtype_of(x: Expr) -> str:
-    """The datatype of a tensor."""
-    return str(tensor_info(x).dtype)
-
-
-def is_float(x: Expr) -> bool:
-    """Whether the elements of a tensor are floats."""
-    return "float" in dtype_of(x)
-
-
-def rank_of(x: Expr) -> int:
-    """The rank of a tensor.
-
-    Errors:
-        UnsupportedError: it is not known.
-    """
-    ndim = tensor_info(x).ndim
-    if ndim < 0:
-        raise UnsupportedError("the rank of an operand is not known")
-    return ndim
-
-
-def shape_of(x: Expr) -> list[Size]:
-    """The sizes of a tensor: ints where they are numbers.
-
-    Errors:
-        UnsupportedError: its rank is not known.
-    """
-    info = tensor_info(x)
-    match info.shape:
-        case ShapeExpr(values=values):
-            return [int(v.value) if isinstance(v, tir.IntImm) else v for v in values]
-        case Expr() as shape if isinstance(shape.struct_info, ShapeStructInfo):
-            values_known = shape.struct_info.values
-            if values_known is not None:
-                return [int(v.value) if isinstance(v, tir.IntImm) else v for v in values_known]
-    rank_of(x)
-    raise UnsupportedError("the shape of an operand is not known")
-
-
-def sizes_known(x: Expr) -> list[int]:
-    """The sizes of a tensor, which have to be numbers.
-
-    Errors:
-        UnsupportedError: one is symbolic.
-    """
-    sizes = shape_of(x)
-    known = [size for size in sizes if isinstance(size, int)]
-    if len(known) < len(sizes):
-        raise UnsupportedError(f"expected a shape of numbers, found ({', '.join(map(str, sizes))})")
-    return known
-
-
-def product(sizes: Sequence[Size]) -> Size:
-    """The product of sizes, simplified."""
-    total: Any = math.prod(size for size in sizes if isinstance(size, int))
-    for size in sizes:
-        if not isinstance(size, int):
-            total = size * total
-    result = number(total)
-    return result if isinstance(result, PrimExpr) else int(result)
-
-
-def reshaped(x: Expr, sizes: Sequence[Element]) -> Expr:
-    """`x` in another shape, in which a size of 0 is a size of 0."""
-    result: Expr = R.reshape(x, ShapeExpr(tuple(map(as_size, sizes))))
-    return result
-
-
-def normal_axis(axis: int, rank: int) -> int:
-    """The axis counted from the front.
-
-    Errors:
-        UnsupportedError: there is no such axis.
-    """
-    if not -rank <= axis < max(rank, 1):
-        raise UnsupportedError(f"axis {axis} is not one of a tensor of rank {rank}")
-    return axis % max(rank, 1)
 
 
 class BranchesNeededError(Exception):
@@ -312,14 +210,3 @@ class RanksDifferError(Exception):
     ) -> None:
         super().__init__()
         self.context, self.test, self.ways = context, test, ways
-
-
-def scalar(value: float, x: Expr) -> Constant:
-    """A constant of rank 0 in the datatype of `x`."""
-    return const(value, dtype_of(x))
-
-
-def literal(array: Array) -> Constant:
-    """A constant of the array's own datatype."""
-    data = np.asarray(array)
-    return const(data, data.dtype.name)

@@ -17,14 +17,7 @@ import onnx
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.onnx import ops as ops, view as views
-from relaxpy.frontend.onnx.context import (
-    BranchesNeededError,
-    Context,
-    RanksDifferError,
-    literal,
-    shape_of,
-    tensor_of as tensor_info,
-)
+from relaxpy.frontend.onnx.context import BranchesNeededError, Context, RanksDifferError
 from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.ops.control import possible
@@ -40,6 +33,7 @@ from relaxpy.frontend.onnx.view import (
 )
 from relaxpy.frontend.shared.contents import LIMIT, Contents
 from relaxpy.frontend.shared.names import Names, identifier
+from relaxpy.frontend.shared.tensors import literal, shape_of, tensor_of as tensor_info
 from relaxpy.frontend.shared.unsupported import (
     FrontendError,
     UnsupportedError,

@@ -6,8 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from relaxpy.frontend.onnx.context import (
-    Context,
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.windows import simple, whole
+from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
     normal_axis,
@@ -17,9 +20,6 @@ from relaxpy.frontend.onnx.context import (
     scalar,
     shape_of,
 )
-from relaxpy.frontend.onnx.ops.windows import simple, whole
-from relaxpy.frontend.onnx.registry import converter
-from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from relaxpy.dataclass import dataclass
-from relaxpy.frontend.onnx.context import (
-    Context,
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops import text
+from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.shared.tensors import (
     dtype_of,
     is_float,
     literal,
@@ -19,8 +21,6 @@ from relaxpy.frontend.onnx.context import (
     shape_of,
     tensor_of,
 )
-from relaxpy.frontend.onnx.ops import text
-from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, StructInfo, Tuple, const
 from relaxpy.ir.relax.op.definition.registry import R

@@ -7,9 +7,12 @@ from contextlib import contextmanager
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
-from relaxpy.frontend.onnx.context import (
-    Context,
-    RanksDifferError,
+from relaxpy.frontend.onnx.context import Context, RanksDifferError
+from relaxpy.frontend.onnx.ops.sequences import as_object, item_dtype
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.onnx.view import Graph
+from relaxpy.frontend.shared.contents import Contents
+from relaxpy.frontend.shared.tensors import (
     Size,
     as_size,
     dtype_of,
@@ -19,10 +22,6 @@ from relaxpy.frontend.onnx.context import (
     tensor_info,
     tensor_of,
 )
-from relaxpy.frontend.onnx.ops.sequences import as_object, item_dtype
-from relaxpy.frontend.onnx.registry import Value, converter
-from relaxpy.frontend.onnx.view import Graph
-from relaxpy.frontend.shared.contents import Contents
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.core.dtype import DataType

@@ -6,17 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from relaxpy.frontend.onnx.context import (
-    Context,
-    Size,
-    product,
-    rank_of,
-    reshaped,
-    shape_of,
-    sizes_known,
-)
+from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.windows import LAYOUTS, Windows, simple
 from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.shared.tensors import Size, product, rank_of, reshaped, shape_of, sizes_known
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R

@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.frontend.onnx.context import (
-    Context,
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops import text
+from relaxpy.frontend.onnx.ops.movement import wrapped
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.shared.contents import number
+from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
     literal,
@@ -20,11 +25,6 @@ from relaxpy.frontend.onnx.context import (
     shape_of,
     sizes_known,
 )
-from relaxpy.frontend.onnx.ops import text
-from relaxpy.frontend.onnx.ops.movement import wrapped
-from relaxpy.frontend.onnx.registry import Value, converter
-from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
-from relaxpy.frontend.shared.contents import number
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir.prim_expr import PrimExpr

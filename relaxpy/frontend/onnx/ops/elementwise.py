@@ -10,8 +10,11 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
-from relaxpy.frontend.onnx.context import (
-    Context,
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops import text
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
+from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
     is_float,
@@ -24,9 +27,6 @@ from relaxpy.frontend.onnx.context import (
     tensor_info,
     tensor_of,
 )
-from relaxpy.frontend.onnx.ops import text
-from relaxpy.frontend.onnx.registry import Value, converter
-from relaxpy.frontend.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from relaxpy.frontend.onnx.context import Context, scalar
+from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.shared.tensors import scalar
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 

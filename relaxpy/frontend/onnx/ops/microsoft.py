@@ -6,19 +6,12 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from relaxpy.frontend.onnx.context import (
-    Context,
-    dtype_of,
-    product,
-    rank_of,
-    reshaped,
-    scalar,
-    shape_of,
-)
+from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.conv import conv
 from relaxpy.frontend.onnx.ops.quantized import dequantized, dynamic_quantize_linear, quantized
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.view import code_of
+from relaxpy.frontend.shared.tensors import dtype_of, product, rank_of, reshaped, scalar, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R

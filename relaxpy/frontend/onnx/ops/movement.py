@@ -7,8 +7,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from relaxpy.frontend.onnx.context import (
-    Context,
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.shared.contents import Contents, number
+from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
     literal,
@@ -20,8 +22,6 @@ from relaxpy.frontend.onnx.context import (
     shape_of,
     sizes_known,
 )
-from relaxpy.frontend.onnx.registry import Value, converter
-from relaxpy.frontend.shared.contents import Contents, number
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R

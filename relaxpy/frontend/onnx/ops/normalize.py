@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaxpy.frontend.onnx.context import (
-    Context,
-    Size,
-    dtype_of,
-    normal_axis,
-    rank_of,
-    scalar,
-    shape_of,
-)
+from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.shared.tensors import Size, dtype_of, normal_axis, rank_of, scalar, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem
 from relaxpy.ir.relax.op.definition.registry import R

@@ -7,8 +7,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from relaxpy.frontend.onnx.context import (
-    Context,
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.movement import integer, is_size, wrapped
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.shared.contents import number
+from relaxpy.frontend.shared.tensors import (
     Size,
     as_size,
     literal,
@@ -19,9 +22,6 @@ from relaxpy.frontend.onnx.context import (
     shape_of,
     sizes_known,
 )
-from relaxpy.frontend.onnx.ops.movement import integer, is_size, wrapped
-from relaxpy.frontend.onnx.registry import Value, converter
-from relaxpy.frontend.shared.contents import number
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.tensor import compute

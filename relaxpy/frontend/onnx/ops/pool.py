@@ -6,8 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from relaxpy.frontend.onnx.context import (
-    Context,
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.conv import spatial
+from relaxpy.frontend.onnx.ops.windows import LAYOUTS, Windows, simple
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
     is_float,
@@ -17,9 +20,6 @@ from relaxpy.frontend.onnx.context import (
     scalar,
     shape_of,
 )
-from relaxpy.frontend.onnx.ops.conv import spatial
-from relaxpy.frontend.onnx.ops.windows import LAYOUTS, Windows, simple
-from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-from relaxpy.frontend.onnx.context import (
-    Context,
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.conv import convolved, sizes_known_behind
+from relaxpy.frontend.onnx.ops.windows import Windows
+from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
+from relaxpy.frontend.shared.tensors import (
     dtype_of,
     is_float,
     normal_axis,
@@ -16,10 +20,6 @@ from relaxpy.frontend.onnx.context import (
     scalar,
     shape_of,
 )
-from relaxpy.frontend.onnx.ops.conv import convolved, sizes_known_behind
-from relaxpy.frontend.onnx.ops.windows import Windows
-from relaxpy.frontend.onnx.registry import converter
-from relaxpy.frontend.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 

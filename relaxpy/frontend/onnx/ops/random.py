@@ -8,18 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.frontend.onnx.context import (
-    Context,
-    as_size,
-    dtype_of,
-    is_float,
-    scalar,
-    shape_of,
-    tensor_of,
-)
+from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.draws import PREFIX
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.shared.tensors import as_size, dtype_of, is_float, scalar, shape_of, tensor_of
 from relaxpy.ir.relax.nodes import Expr, PrimValue, ShapeExpr, const
 from relaxpy.ir.relax.op.definition.registry import R
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from relaxpy.dataclass import dataclass
-from relaxpy.frontend.onnx.context import Context, Size, dtype_of, shape_of
+from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.shared.tensors import Size, dtype_of, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, Tuple, TupleGetItem
 from relaxpy.ir.relax.op.definition.registry import R

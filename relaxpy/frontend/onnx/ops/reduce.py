@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.frontend.onnx.context import (
-    Context,
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.movement import axes_mask, kept_sizes, wrapped
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.shared.tensors import (
     dtype_of,
     is_float,
     literal,
@@ -19,8 +21,6 @@ from relaxpy.frontend.onnx.context import (
     shape_of,
     sizes_known,
 )
-from relaxpy.frontend.onnx.ops.movement import axes_mask, kept_sizes, wrapped
-from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R

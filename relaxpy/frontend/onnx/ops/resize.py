@@ -11,16 +11,10 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.frontend.onnx.context import (
-    Context,
-    Size,
-    dtype_of,
-    literal,
-    rank_of,
-    shape_of,
-)
+from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.contents import number
+from relaxpy.frontend.shared.tensors import Size, dtype_of, literal, rank_of, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr, const

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxpy.frontend.onnx.context import (
-    Context,
-    dtype_of,
-    normal_axis,
-    rank_of,
-    shape_of,
-    tensor_of,
-)
+from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.lists import PREFIX
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import OptionalType, SequenceType, dtype_of as dtype_of_code
 from relaxpy.frontend.shared.contents import Contents
+from relaxpy.frontend.shared.tensors import dtype_of, normal_axis, rank_of, shape_of, tensor_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import (
     Expr,

@@ -6,9 +6,12 @@ import math
 
 import numpy as np
 
-from relaxpy.frontend.onnx.context import (
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.windows import simple, whole
+from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.shared.tensors import (
     Array,
-    Context,
     Size,
     dtype_of,
     literal,
@@ -17,9 +20,6 @@ from relaxpy.frontend.onnx.context import (
     reshaped,
     shape_of,
 )
-from relaxpy.frontend.onnx.ops.windows import simple, whole
-from relaxpy.frontend.onnx.registry import Value, converter
-from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R

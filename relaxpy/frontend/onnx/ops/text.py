@@ -6,9 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from relaxpy.frontend.onnx.context import Context, as_size, shape_of, tensor_of
+from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.strings import PREFIX
+from relaxpy.frontend.shared.tensors import as_size, shape_of, tensor_of
 from relaxpy.ir.relax.nodes import (
     Expr,
     ObjectStructInfo,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaxpy.frontend.onnx.context import Context, dtype_of, scalar
+from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.shared.tensors import dtype_of, scalar
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R

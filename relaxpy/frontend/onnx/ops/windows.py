@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from relaxpy.dataclass import dataclass
-from relaxpy.frontend.onnx.context import Context, Size, scalar, shape_of
+from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.shared.contents import number
+from relaxpy.frontend.shared.tensors import Size, scalar, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
