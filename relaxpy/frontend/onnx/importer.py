@@ -20,7 +20,7 @@ from relaxpy.frontend.onnx import ops as ops, view as views
 from relaxpy.frontend.onnx.context import BranchesNeededError, Context, RanksDifferError
 from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.frontend.onnx.ops import text
-from relaxpy.frontend.onnx.ops.control import possible
+from relaxpy.frontend.onnx.ops.branches import possible
 from relaxpy.frontend.onnx.registry import Value, find
 from relaxpy.frontend.onnx.view import (
     Graph,

@@ -2,13 +2,14 @@
 
 from relaxpy.frontend.onnx.ops import (
     attention as attention,
+    branches as branches,
     classical as classical,
-    control as control,
     conv as conv,
     creation as creation,
     elementwise as elementwise,
     images as images,
     linear as linear,
+    loops as loops,
     losses as losses,
     microsoft as microsoft,
     movement as movement,

@@ -1,20 +1,26 @@
-"""Branches as Relax branches; loops unrolled where they are short, else as recursive functions."""
+"""Loops and scans: unrolled where they are short, else recursive functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import RelaxpyError
-from relaxpy.frontend.onnx.context import Context, RanksDifferError
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.branches import (
+    Shape,
+    as_scalar,
+    cast_to,
+    closed_scope,
+    joined,
+    scope,
+    shape_seen,
+)
 from relaxpy.frontend.onnx.ops.sequences import as_object, item_dtype
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import Graph
 from relaxpy.frontend.shared.contents import Contents
 from relaxpy.frontend.shared.tensors import (
     Size,
-    as_size,
     dtype_of,
     normal_axis,
     rank_of,
@@ -23,18 +29,13 @@ from relaxpy.frontend.shared.tensors import (
     tensor_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.arith import Analyzer
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
     FuncStructInfo,
     Function,
     If,
-    ObjectStructInfo,
     SeqExpr,
-    ShapeStructInfo,
-    StructInfo,
     TensorStructInfo,
     Tuple,
     TupleGetItem,
@@ -43,8 +44,6 @@ from relaxpy.ir.relax.nodes import (
     const,
 )
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.relations.shape_vars import variables_of
-from relaxpy.ir.tir import expr as tir
 
 #: The number of nodes that an unrolled loop may have.
 _UNROLLED = 128
@@ -52,209 +51,6 @@ _UNROLLED = 128
 _UNROLLED_SEQUENCES = 256
 #: Counts from here on stand for "until the condition is false".
 _ENDLESS = 2**31 - 1
-
-
-@contextmanager
-def _scope(cx: Context, params: Sequence[Var] = ()) -> Iterator[None]:
-    """A scope of the builder, which is dropped when what stands in it cannot be imported."""
-    cx.builder.begin_scope(list(params))
-    try:
-        yield
-    except (UnsupportedError, RelaxpyError):
-        cx.builder.end_scope()
-        raise
-
-
-def _closed(cx: Context, values: Sequence[Value]) -> SeqExpr:
-    """The innermost scope with these results: the value itself if there is one."""
-    exprs = [cx.tensor(value) for value in values]
-    return cx.builder.end_scope(exprs[0] if len(exprs) == 1 else Tuple(tuple(exprs)))
-
-
-def _scalar(cx: Context, value: Value, dtype: str) -> Expr:
-    """The only element of a tensor as one of rank 0."""
-    if isinstance(value, Contents) and not value.is_constant and dtype == "bool":
-        [element] = value.elements
-        number = tir.Select(element, as_size(1), as_size(0))
-        value = R.not_equal(cx.tensor(cx.contents([number], (), "int64")), const(0, "int64"))
-    x = cx.tensor(value)
-    if rank_of(x) == 0:
-        return x
-    return cx.emit(R.reshape(x, ()))
-
-
-def _results(cx: Context, result: Expr, count: int) -> list[Value]:
-    """The parts of a result, with variables for the sizes that are not known."""
-    bound = cx.emit(result)
-    if count == 1:
-        return [bound]
-    return [cx.emit(TupleGetItem(bound, k)) for k in range(count)]
-
-
-@converter("If")
-def if_(cx: Context, cond: Value, *, then_branch: Graph, else_branch: Graph) -> list[Value]:
-    known = cx.array(cond)
-    if known is not None:
-        if known.size != 1:
-            raise UnsupportedError(f"the condition has {known.size} elements, expected one")
-        return cx.subgraph(then_branch if known.item() else else_branch, [])
-    cx.require_branches()
-    test = _scalar(cx, cond, "bool")
-    ways = [lambda graph=graph: cx.subgraph(graph, []) for graph in (then_branch, else_branch)]
-    return branches(cx, test, ways, rest_differs=cx.importer.may_split)
-
-
-def branches(
-    cx: Context, test: Expr, ways: Sequence[Callable[[], Sequence[Value]]], *, rest_differs: bool
-) -> list[Value]:
-    """The values that one of two ways to go on has, by a condition.
-
-    Errors:
-        RanksDifferError: the ranks of values depend on the way, if `rest_differs`.
-    """
-    return _either(cx, test, [_closed_way(cx, way) for way in ways], ways if rest_differs else None)
-
-
-_Way = tuple[SeqExpr, list[StructInfo]]
-
-
-def _closed_way(cx: Context, way: Callable[[], Sequence[Value]]) -> _Way:
-    """One way as a sequence of its own, and the struct infos of its values."""
-    with _scope(cx):
-        values = way()
-        if any(value is None for value in values):
-            raise UnsupportedError("one of its branches has no value for an output")
-        exprs = [cx.builder.normalize(cx.tensor(value)) for value in values]
-        infos = [cx.builder.struct_info_of(expr) for expr in exprs]
-        return _closed(cx, exprs), infos
-
-
-def _either(
-    cx: Context,
-    test: Expr,
-    found: Sequence[_Way],
-    ways: Sequence[Callable[[], Sequence[Value]]] | None,
-) -> list[Value]:
-    """The values of one of two ways; if their ranks differ, `ways` are to go on."""
-    (then, first), (otherwise, second) = found
-    merged = [_merged(cx, a, b) for a, b in zip(first, second, strict=True)]
-    if ways and any(shape is not None and shape.sizes is None for shape in merged):
-        raise RanksDifferError(cx, test, ways)
-    result = cx.builder.emit(If(test, then, otherwise))
-    if len(merged) == 1:
-        return [_cast(cx, result, merged[0])]
-    return [_cast(cx, TupleGetItem(result, k), info) for k, info in enumerate(merged)]
-
-
-def possible(cx: Context, test: Expr, ways: Sequence[Callable[[], Sequence[Value]]]) -> list[Value]:
-    """As `branches`, where one way may be one that cannot be imported: the program checks then.
-
-    Errors:
-        UnsupportedError: neither way can be imported.
-    """
-    found: list[_Way | UnsupportedError] = []
-    for way in ways:
-        try:
-            found.append(_closed_way(cx, way))
-        except UnsupportedError as error:
-            found.append(error)
-    closed = [way for way in found if not isinstance(way, UnsupportedError)]
-    if not closed:
-        raise next(way for way in found if isinstance(way, UnsupportedError))
-    if len(closed) == len(found):
-        return _either(cx, test, closed, None)
-    chosen = next(k for k, way in enumerate(found) if not isinstance(way, UnsupportedError))
-    expected = R.equal(R.astype(test, "int64"), const(1 - chosen, "int64"))
-    vector = cx.emit(R.reshape(R.astype(expected, "int64"), (1,)))
-    shape = cx.builder.emit(R.tensor_to_shape(vector))
-    cx.builder.match_cast(shape, ShapeStructInfo((as_size(1),)), "checked")
-    return list(ways[chosen]())
-
-
-def _visible(cx: Context, size: Size) -> bool:
-    return isinstance(size, int) or cx.builder.context.shape_vars.issuperset(variables_of(size))
-
-
-def _sizes(info: TensorStructInfo, rank: int) -> list[Size | None]:
-    """The sizes that a struct info states."""
-    try:
-        return [*shape_of(Var("x", info))]
-    except UnsupportedError:
-        return [None] * rank
-
-
-def _same(a: Size | None, b: Size | None) -> bool:
-    if isinstance(a, int) or isinstance(b, int) or a is None or b is None:
-        return isinstance(a, int) and isinstance(b, int) and a == b
-    return Analyzer().can_prove_equal(a, b)
-
-
-@dataclass(frozen=True, eq=False)
-class _Shape:
-    """What is known of a tensor: its datatype and sizes (None: not known), or not even its rank.
-
-    The datatype of a sequence, which is an object, is "".
-    """
-
-    dtype: str
-    sizes: tuple[Size | None, ...] | None
-
-    def info(self, cx: Context, *, fresh: bool) -> StructInfo:
-        """The struct info; with `fresh`, sizes that are not known are new variables."""
-        if not self.dtype:
-            return ObjectStructInfo()
-        if self.sizes is None:
-            return tensor_of(None, self.dtype)
-        if fresh:
-            known = [cx.new_size("d") if s is None else s for s in self.sizes]
-            return tensor_of(known, self.dtype)
-        if None in self.sizes:
-            return TensorStructInfo(dtype=DataType(self.dtype), ndim=len(self.sizes))
-        return tensor_of([s for s in self.sizes if s is not None], self.dtype)
-
-
-def _shape(cx: Context, info: StructInfo | None) -> _Shape:
-    """What a struct info says to this scope, without variables that are not visible here."""
-    if isinstance(info, ObjectStructInfo):
-        return _Shape("", None)
-    if not isinstance(info, TensorStructInfo):
-        raise UnsupportedError(f"expected a tensor, found {info}")
-    if info.ndim < 0:
-        return _Shape(str(info.dtype), None)
-    sizes = _sizes(info, info.ndim)
-    return _Shape(
-        str(info.dtype),
-        tuple(s if s is not None and _visible(cx, s) else None for s in sizes),
-    )
-
-
-def _joined(a: _Shape, b: _Shape) -> _Shape:
-    if a.dtype != b.dtype:
-        raise UnsupportedError(f"a value is {a.dtype} on one way and {b.dtype} on another")
-    if a.sizes is None or b.sizes is None or len(a.sizes) != len(b.sizes):
-        return _Shape(a.dtype, None)
-    pairs = zip(a.sizes, b.sizes, strict=True)
-    return _Shape(a.dtype, tuple(s if _same(s, t) else None for s, t in pairs))
-
-
-def _merged(cx: Context, a: StructInfo, b: StructInfo) -> _Shape | None:
-    """What two branches have in common; None for values that are no tensors."""
-    if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
-        return _joined(_shape(cx, a), _shape(cx, b))
-    return None
-
-
-def _cast(cx: Context, expr: Expr, shape: _Shape | None) -> Expr:
-    """A value with what is known of it, and new variables for the other sizes."""
-    var = cx.builder.emit(expr)
-    if shape is None or shape.sizes is None or None not in shape.sizes:
-        return var
-    cast = cx.builder.match_cast(var, shape.info(cx, fresh=True))
-    assert cast is not None
-    return cast
-
-
-# -- Loops ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,10 +180,10 @@ def _recursive(
     """The loop as a local function that calls itself in tail position."""
     cx.require_branches()
     initial = [_state(cx, value) for value in loop.initial]
-    shapes = [_shape(cx, value.struct_info) for value in initial]
-    items: list[_Shape] | None = None if loop.outputs else []
-    limit = None if loop.count is None else cx.emit(_scalar(cx, loop.count, "int64"))
-    first = const(True) if loop.cond is None else cx.emit(_scalar(cx, loop.cond, "bool"))
+    shapes = [shape_seen(cx, value.struct_info) for value in initial]
+    items: list[Shape] | None = None if loop.outputs else []
+    limit = None if loop.count is None else cx.emit(as_scalar(cx, loop.count, "int64"))
+    first = const(True) if loop.cond is None else cx.emit(as_scalar(cx, loop.cond, "bool"))
     begin = const(0, "int64") if limit is None else const(0, dtype_of(limit))
     function = None
     while function is None:
@@ -401,7 +197,7 @@ def _recursive(
     result = cx.builder.emit(Call(bound, (begin, first, *initial, *empty)))
     found: list[Value] = []
     for k, shape in enumerate([*shapes, *(_rows(cx, item, None) for item in rows)]):
-        found.append(_cast(cx, TupleGetItem(result, k), shape))
+        found.append(cast_to(cx, TupleGetItem(result, k), shape))
         if k < len(initial) and not shape.dtype:
             cx.importer.items[cx.tensor(found[-1])] = item_dtype(cx, initial[k])
     return found[: len(shapes)], found[len(shapes) :]
@@ -416,13 +212,13 @@ def _state(cx: Context, value: Value) -> Expr:
     return as_object(cx, cx.tensor(value))
 
 
-def _rows(cx: Context, item: _Shape, rows: Size | None) -> _Shape:
+def _rows(cx: Context, item: Shape, rows: Size | None) -> Shape:
     if item.sizes is None:
         raise UnsupportedError("the rank of an output of the body is not known")
-    return _Shape(item.dtype, (rows, *item.sizes))
+    return Shape(item.dtype, (rows, *item.sizes))
 
 
-def _empty(cx: Context, item: _Shape) -> Expr:
+def _empty(cx: Context, item: Shape) -> Expr:
     """No elements yet; where their sizes are not known, the first one decides."""
     sizes = [0 if size is None else size for size in item.sizes or ()]
     return cx.emit(R.zeros((0, *sizes), item.dtype))
@@ -432,12 +228,12 @@ def _function(
     cx: Context,
     loop: _Loop,
     initial: list[Expr],
-    shapes: list[_Shape],
-    items: list[_Shape] | None,
+    shapes: list[Shape],
+    items: list[Shape] | None,
     limit: Expr | None,
     counter: str,
     backwards: Sequence[bool],
-) -> tuple[list[_Shape], list[_Shape], tuple[Var, Function] | None]:
+) -> tuple[list[Shape], list[Shape], tuple[Var, Function] | None]:
     """The function for states and elements of these shapes; None if an iteration changes them."""
     i = Var("i", tensor_of((), counter))
     condition = Var("cond", tensor_of((), "bool"))
@@ -450,19 +246,19 @@ def _function(
     returned = TupleStructInfo(tuple(s.info(cx, fresh=False) for s in (*shapes, *rows)))
     signature = FuncStructInfo(tuple(map(cx.builder.struct_info_of, params)), returned)
     itself = Var("loop", signature)
-    with _scope(cx):
+    with scope(cx):
         cx.builder.declare(itself)
-        with _scope(cx, params):
+        with scope(cx, params):
             test: Expr = condition
             if limit is not None:
                 test = R.less(i, limit)
                 if loop.cond is not None or not loop.counts:
                     test = R.logical_and(test, condition)
             test = cx.emit(test)
-            with _scope(cx):
+            with scope(cx):
                 number = i if counter == "int64" else cx.emit(R.astype(i, "int64"))
                 found = loop.step(number, condition, list(states))
-                goes_on = const(True) if found.cond is None else _scalar(cx, found.cond, "bool")
+                goes_on = const(True) if found.cond is None else as_scalar(cx, found.cond, "bool")
                 next_states = [_state(cx, value) for value in found.states]
                 next_items = [cx.emit(cx.tensor(value)) for value in found.items]
                 state_infos = [value.struct_info for value in next_states]
@@ -479,12 +275,12 @@ def _function(
                     ]
                     one = const(1, counter)
                     again = [cx.emit(R.add(i, one)), goes_on, *next_states, *grown]
-                    then = _closed(cx, [cx.builder.emit(Call(itself, tuple(again)))])
+                    then = closed_scope(cx, [cx.builder.emit(Call(itself, tuple(again)))])
                 else:
                     cx.builder.end_scope()
             body: SeqExpr | None = None
             if then is not None:
-                with _scope(cx):
+                with scope(cx):
                     done = Tuple((*states, *outputs))
                     otherwise = cx.builder.end_scope(done)
                 # Both results are tuples, also of one value.
@@ -493,25 +289,25 @@ def _function(
             else:
                 cx.builder.end_scope()
         cx.builder.end_scope()
-    joined = [_joined(a, _shape(cx, b)) for a, b in zip(shapes, state_infos, strict=True)]
-    now = [_shape(cx, info) for info in item_infos]
+    states_now = [joined(a, shape_seen(cx, b)) for a, b in zip(shapes, state_infos, strict=True)]
+    now = [shape_seen(cx, info) for info in item_infos]
     if items is not None:
-        now = [_joined(a, b) for a, b in zip(items, now, strict=True)]
-    changed = any(_known(a) != _known(b) for a, b in zip(shapes, joined, strict=True)) or any(
+        now = [joined(a, b) for a, b in zip(items, now, strict=True)]
+    changed = any(_known(a) != _known(b) for a, b in zip(shapes, states_now, strict=True)) or any(
         _known(a) != _known(b) for a, b in zip(items or now, now, strict=True)
     )
     if body is None or changed:
-        return joined, now, None
+        return states_now, now, None
     return shapes, now, (itself, Function(tuple(params), body, returned))
 
 
-def _known(shape: _Shape) -> tuple[bool, ...] | None:
+def _known(shape: Shape) -> tuple[bool, ...] | None:
     """Which sizes are known: joining shapes only forgets some."""
     return None if shape.sizes is None else tuple(size is not None for size in shape.sizes)
 
 
 def _appended(
-    cx: Context, whole: Var, item: Expr, shape: _Shape, is_first: Expr, *, front: bool
+    cx: Context, whole: Var, item: Expr, shape: Shape, is_first: Expr, *, front: bool
 ) -> Expr:
     """The rows of an output with one more; where its sizes are not known, the first one decides."""
     row = cx.emit(R.expand_dims(item, 0))
@@ -522,14 +318,11 @@ def _appended(
 
     if None not in (shape.sizes or ()):
         return both(row)
-    with _scope(cx):
-        first = _closed(cx, [row])
-    with _scope(cx):
-        later = _closed(cx, [both(cx.match(row, [1, *sizes], shape.dtype))])
+    with scope(cx):
+        first = closed_scope(cx, [row])
+    with scope(cx):
+        later = closed_scope(cx, [both(cx.match(row, [1, *sizes], shape.dtype))])
     return cx.builder.emit(If(is_first, first, later))
-
-
-# -- Scans ------------------------------------------------------------------------------------
 
 
 def _scanned(
