@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.ops.windows import LAYOUTS, Windows, simple
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.tensors import Size, product, rank_of, reshaped, shape_of, sizes_known
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.frontend.shared.windows import LAYOUTS, Windows, simple, spatial
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.elementwise import computed
@@ -20,18 +20,6 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 
 _CONVOLUTIONS = {1: R.nn.conv1d, 2: R.nn.conv2d, 3: R.nn.conv3d}
 _TRANSPOSED = {1: R.nn.conv1d_transpose, 2: R.nn.conv2d_transpose, 3: R.nn.conv3d_transpose}
-
-
-def spatial(x: Expr) -> int:
-    """The number of spatial axes of images.
-
-    Errors:
-        UnsupportedError: there is none, or more than three.
-    """
-    count = rank_of(x) - 2
-    if count not in LAYOUTS:
-        raise UnsupportedError(f"images have 1 to 3 spatial axes, found {count}")
-    return count
 
 
 def with_bias(y: Expr, bias: Expr | None) -> Expr:

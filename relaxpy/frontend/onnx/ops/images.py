@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.text import call
-from relaxpy.frontend.onnx.ops.windows import simple, whole
 from relaxpy.frontend.onnx.pictures import FORMATS
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.tensors import Size, dtype_of, rank_of, reshaped, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.frontend.shared.windows import simple, whole
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.ops.conv import spatial
-from relaxpy.frontend.onnx.ops.windows import LAYOUTS, Windows, simple
 from relaxpy.frontend.onnx.registry import Value, converter
+from relaxpy.frontend.shared.pooling import (
+    MAXIMA,
+    MEANS,
+    is_same,
+    lowest,
+    max_indices,
+    mean_pooled,
+    pooled,
+)
 from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
-    is_float,
     product,
     rank_of,
     reshaped,
@@ -21,7 +26,7 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.frontend.shared.windows import Windows, simple
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
@@ -29,50 +34,8 @@ from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.interpolation import double
 from relaxpy.ir.te.topi.padding import pad
-from relaxpy.ir.te.topi.pooling import pool_selected
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
-
-_MAXIMA = {1: R.nn.max_pool1d, 2: R.nn.max_pool2d, 3: R.nn.max_pool3d}
-_MEANS = {1: R.nn.avg_pool1d, 2: R.nn.avg_pool2d, 3: R.nn.avg_pool3d}
-
-
-def _pooled(
-    cx: Context, operators: dict[int, Any], x: Expr, windows: Windows, *, ceil: bool, inside: bool
-) -> Expr:
-    """The reduced windows; `inside` says whether padding counts."""
-    y: Expr = operators[spatial(x)](
-        x, windows.kernel, windows.strides, windows.pads, windows.dilations, ceil, inside
-    )
-    return _begun(cx, y, windows) if ceil else y
-
-
-def _begun(cx: Context, y: Expr, windows: Windows) -> Expr:
-    """The result without the windows that would start in the padding behind."""
-    bound = cx.emit(y)
-    sizes, wanted = shape_of(bound)[2:], [windows.outputs(k) for k in range(windows.count)]
-    axes = [
-        k
-        for k, after in enumerate(windows.after)
-        if not isinstance(after, int)
-        or (after + windows.strides[k] > windows.span(k) and not _same(sizes[k], wanted[k]))
-    ]
-    if not axes:
-        return bound
-    begin: list[Size] = [0] * len(axes)
-    return R.strided_slice(bound, [k + 2 for k in axes], begin, [wanted[k] for k in axes])
-
-
-def _same(a: Size, b: Size) -> bool:
-    return isinstance(a, int) and isinstance(b, int) and a == b
-
-
-def _lowest(x: Expr) -> float:
-    """The least number of the datatype of a tensor."""
-    dtype = dtype_of(x)
-    if is_float(x):
-        return -math.inf
-    return float(ops.int_range(DataType(dtype))[0])
 
 
 @converter("MaxPool")
@@ -91,43 +54,13 @@ def max_pool(
     windows = Windows.of(x, kernel_shape, strides, dilations, pads, auto_pad)
     data, ceil = x, bool(ceil_mode)
     if not windows.is_fixed:
-        data, windows = windows.padded(cx, x, _lowest(x))
-    y = _pooled(cx, _MAXIMA, data, windows, ceil=ceil, inside=False)
+        data, windows = windows.padded(cx, x, lowest(x))
+    y = pooled(cx, MAXIMA, data, windows, ceil=ceil, inside=False)
     if len(cx.node.outputs) < 2:
         return [y]
     if data is not x:
         raise UnsupportedError("indices of windows whose padding depends on symbolic sizes")
-    order = "column" if storage_order else "row"
-    layout = LAYOUTS[spatial(x)]
-
-    def selected(t: Tensor) -> Tensor:
-        numbers = _numbered(t, by_columns=order == "column")
-        return pool_selected(
-            numbers,
-            t,
-            windows.kernel,
-            windows.strides,
-            windows.dilations,
-            windows.pads,
-            ceil,
-            layout,
-        )
-
-    indices = cx.te(selected, data, name="max_pool_indices")
-    return [y, _begun(cx, indices, windows) if ceil else indices]
-
-
-def _numbered(x: Tensor, *, by_columns: bool) -> Tensor:
-    """The number of each element of images; `by_columns` the first spatial axis varies first."""
-
-    def element(*index: PrimExpr) -> PrimExpr:
-        order = [0, 1, *(range(len(index) - 1, 1, -1) if by_columns else range(2, len(index)))]
-        total: PrimExpr = ops.const(0, "int64")
-        for axis in order:
-            total = ops.add(ops.mul(total, x.shape[axis]), index[axis])
-        return ops.cast_to(total, "int64")
-
-    return computed(x.shape, element, "numbers")
+    return [y, max_indices(cx, x, windows, ceil=ceil, by_columns=bool(storage_order))]
 
 
 @converter("AveragePool")
@@ -144,15 +77,7 @@ def average_pool(
     strides: Sequence[int] | None = None,
 ) -> Expr:
     windows = Windows.of(x, kernel_shape, strides, dilations, pads, auto_pad)
-    ceil, inside = bool(ceil_mode), bool(count_include_pad)
-    if windows.is_fixed:
-        return _pooled(cx, _MEANS, x, windows, ceil=ceil, inside=inside)
-    data, whole = windows.padded(cx, x, 0)
-    total = _pooled(cx, _MEANS, data, whole, ceil=ceil, inside=True)
-    if inside:
-        return total
-    ones, _ = windows.padded(cx, R.ones((1, 1, *windows.sizes), dtype_of(x)), 0)
-    return R.divide(total, _pooled(cx, _MEANS, ones, whole, ceil=ceil, inside=True))
+    return mean_pooled(cx, x, windows, ceil=bool(ceil_mode), inside=bool(count_include_pad))
 
 
 def _power(x: Expr, p: float) -> Expr:
@@ -183,7 +108,7 @@ def lp_pool(
 ) -> Expr:
     windows = Windows.of(x, kernel_shape, strides, dilations, pads, auto_pad)
     powers, whole = windows.padded(cx, cx.emit(_power(x, p)), 0, ceil=bool(ceil_mode))
-    means = _pooled(cx, _MEANS, powers, whole, ceil=False, inside=True)
+    means = pooled(cx, MEANS, powers, whole, ceil=False, inside=True)
     return _root(R.multiply(means, scalar(math.prod(whole.kernel), x)), p)
 
 
@@ -241,7 +166,8 @@ def max_unpool(
         wanted = cx.sizes_at_run_time(cx.tensor(output_shape), len(shape), "size")
     before = [0] * len(shape)
     after = [
-        0 if _same(new, old) else simple(new - old) for new, old in zip(wanted, shape, strict=True)
+        0 if is_same(new, old) else simple(new - old)
+        for new, old in zip(wanted, shape, strict=True)
     ]
     padded = cx.te(lambda t: pad(t, before, after), cx.emit(y), name="pad")
     return cx.match(padded, wanted, dtype_of(x))

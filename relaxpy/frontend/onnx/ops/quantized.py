@@ -9,7 +9,6 @@ import numpy as np
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.conv import convolved, sizes_known_behind
-from relaxpy.frontend.onnx.ops.windows import Windows
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.onnx.view import NARROW, code_of, dtype_of as dtype_of_code
 from relaxpy.frontend.shared.tensors import (
@@ -20,6 +19,7 @@ from relaxpy.frontend.shared.tensors import (
     scalar,
     shape_of,
 )
+from relaxpy.frontend.shared.windows import Windows
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 

@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.ops.windows import simple, whole
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
 from relaxpy.frontend.shared.tensors import (
@@ -21,6 +20,7 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.frontend.shared.windows import simple, whole
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from relaxpy.dataclass import dataclass
-from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.shared.contents import number
-from relaxpy.frontend.shared.tensors import Size, scalar, shape_of
+from relaxpy.frontend.shared.place import Place
+from relaxpy.frontend.shared.tensors import Size, rank_of, scalar, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
@@ -18,6 +18,18 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 
 #: The letters of the axes of images, by the number of spatial axes.
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+def spatial(x: Expr) -> int:
+    """The number of spatial axes of images.
+
+    Errors:
+        UnsupportedError: there is none, or more than three.
+    """
+    count = rank_of(x) - 2
+    if count not in LAYOUTS:
+        raise UnsupportedError(f"images have 1 to 3 spatial axes, found {count}")
+    return count
 
 
 def whole(size: Size) -> int:
@@ -131,7 +143,7 @@ class Windows:
         return simple(ops.minimum(total, begun))
 
     def padded(
-        self, cx: Context, x: Expr, fill: float, *, ceil: bool = False
+        self, cx: Place, x: Expr, fill: float, *, ceil: bool = False
     ) -> tuple[Expr, Windows]:
         """The operand with its padding, and windows that need none any more."""
         none = (0,) * self.count
