@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from relaxpy.dataclass import dataclass
+from relaxpy.errors import StructInfoError
 from relaxpy.frontend.onnx.registry import Value
 from relaxpy.frontend.shared.contents import (
     LIMIT,
@@ -20,6 +22,7 @@ from relaxpy.frontend.shared.contents import (
     ratio_of,
     to_integer,
 )
+from relaxpy.frontend.shared.names import identifier
 from relaxpy.frontend.shared.tensors import (
     Array,
     Size,
@@ -27,9 +30,11 @@ from relaxpy.frontend.shared.tensors import (
     dtype_of,
     rank_of,
     reshaped,
+    tensor_info,
     tensor_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Expr,
@@ -40,7 +45,10 @@ from relaxpy.ir.relax.nodes import (
     const,
 )
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.topi.shapes import broadcast_sizes
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.ops import const as number_literal
+from relaxpy.ir.tir.prim_expr import PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.frontend.onnx.importer import Importer
@@ -186,6 +194,52 @@ class Context:
             UnsupportedError: it is computed when the program runs, or of sizes.
         """
         return [int(item) for item in self.required_array(value, what).reshape(-1)]
+
+    def broadcast(self, op: Callable[..., Expr], *operands: Expr) -> Expr:
+        """`op` on operands that broadcast; what is known of each dimension stays known."""
+        result = op(*operands)
+        info = tensor_info(result)
+        shapes = [tensor_info(x).get_shape() for x in operands]
+        if info.shape is not None or info.ndim < 0 or any(shape is None for shape in shapes):
+            return result
+        name = identifier(self.node.outputs[0])
+        sizes: Sequence[PrimExpr] = ()
+        for shape in shapes:
+            sizes = broadcast_sizes(
+                sizes,
+                shape or (),
+                partial(self._joint_size, name),
+                lambda axis: StructInfoError(f"dimension {axis} does not broadcast"),
+            )
+        return self.match(result, sizes, str(info.dtype), name)
+
+    def _joint_size(self, name: str, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """The dimension that two broadcast to: the one that is never 1, else a new variable."""
+        one = number_literal(1, "int64")
+        for size in (a, b):
+            if prove_equal(size, one) is False:
+                return size
+        return self.new_size(name)
+
+    def unified(self, tensors: Sequence[Expr], skip: int) -> list[Expr]:
+        """Tensors whose dimensions have to be equal except along one axis, cast to one shape."""
+        shapes = [tensor_info(x).get_shape() for x in tensors]
+        known = [shape for shape in shapes if shape is not None]
+        if len(known) < len(shapes) or len(set(map(len, known))) > 1:
+            return list(tensors)
+        common = [
+            next((size for size in sizes if isinstance(size, tir.IntImm)), sizes[0])
+            for sizes in zip(*known, strict=True)
+        ]
+        result: list[Expr] = []
+        for x, shape in zip(tensors, known, strict=True):
+            wanted = [*common[:skip], shape[skip], *common[skip + 1 :]]
+            same = [prove_equal(a, b) for a, b in zip(shape, wanted, strict=True)]
+            if None in same and False not in same:
+                result.append(self.match(x, wanted, dtype_of(x)))
+            else:
+                result.append(x)
+        return result
 
     def sizes_at_run_time(self, tensor: Expr, count: int, name: str) -> list[Size]:
         """Variables for the `count` elements of a vector of integers that are not negative."""

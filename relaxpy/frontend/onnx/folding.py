@@ -153,19 +153,19 @@ def _compared(a: Element, b: Element, sign: str) -> bool:
         if not isinstance(differ, PrimExpr):
             return differ == 0
         analyzer = Analyzer()
-        if analyzer.can_prove(_sized(differ) > 0) or analyzer.can_prove(_sized(differ) < 0):
+        if analyzer.can_prove(sized(differ) > 0) or analyzer.can_prove(sized(differ) < 0):
             return False
         raise UndecidedError
     analyzer = Analyzer()
     condition: Any = compare[sign](a, b)
-    if analyzer.can_prove(_sized(condition)):
+    if analyzer.can_prove(sized(condition)):
         return True
-    if analyzer.can_prove(_sized(tir.Not(condition))):
+    if analyzer.can_prove(sized(tir.Not(condition))):
         return False
     raise UndecidedError
 
 
-def _sized(expr: PrimExpr) -> PrimExpr:
+def sized(expr: PrimExpr) -> PrimExpr:
     """The expression over variables that are known to be sizes: none is negative."""
     sizes = {node for node in walk(expr) if isinstance(node, tir.Var)}
     return substitute(expr, {var: tir.SizeVar(var.name, var.dtype) for var in sizes})

@@ -282,3 +282,95 @@ def test_windows_moved_by_offsets() -> None:
 def test_determinants(size: int) -> None:
     feeds = [{"x": rand(batch, size, size)} for batch in (1, 3)]
     check("Det", {"x": ["b", size, size]}, feeds, {}, {}, opset=11)
+
+
+def _sizes_of_output(
+    inputs: Mapping[str, Sequence[Any]], text: str, constants: Mapping[str, Array], opset: int = 18
+) -> tuple[Any, str]:
+    """The module of nodes in ONNX's textual syntax, and the shape that it infers for `y`."""
+    nodes = [onnx.parser.parse_node(line.strip()) for line in text.strip().splitlines()]
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info(n, FLOAT, shape) for n, shape in inputs.items()],
+        [onnx.ValueInfoProto(name="y")],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    imports = [helper.make_opsetid("", opset)]
+    mod = from_onnx(helper.make_model(graph, opset_imports=imports, ir_version=10))
+    return mod, str(mod["main"].struct_info.ret.shape)
+
+
+PYRAMID = """
+    wide = Resize <mode="nearest"> (x, none, scales)
+    joined = {op}
+    y = Conv (joined, w)
+"""
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "channels"),
+    [
+        ("Add(wide, lateral)", "R.shape([n, 2, h * 2, w * 2])", 4),
+        ("Concat <axis = 1> (wide, lateral)", "R.shape([n, 2, h * 2, w * 2])", 8),
+        ("Concat <axis = -3> (lateral, wide)", "R.shape([n, 2, a, b])", 8),
+        ("Where (seen, lateral, wide)", "R.shape([n, 2, h * 2, w * 2])", 4),
+        ("Mul (lateral, row)", "R.shape([n, 2, a, 7])", 4),
+    ],
+)
+def test_what_is_known_of_a_dimension_stays_known_beside_one_that_is_not(
+    op: str, shape: str, channels: int
+) -> None:
+    """Of sizes that no proof relates; one that is even is not the 1 that is broadcast."""
+    constants = {
+        "none": EMPTY,
+        "scales": np.array([1, 1, 2, 2], np.float32),
+        "w": rand(2, channels, 1, 1),
+        "seen": np.array(True),
+        "row": rand(7),
+    }
+    lateral = ["n", 4, "a", "b"]
+    mod, found = _sizes_of_output(
+        {"x": IMAGES, "lateral": lateral}, PYRAMID.format(op=op), constants
+    )
+    assert found == shape
+    x, other = rand(1, 4, 3, 2), rand(1, 4, 6, 7 if "row" in op else 4)
+    main = [relaxpy.compile(mod, target)["main"] for target in ("native", "reference")]
+    np.testing.assert_allclose(main[0](x, other), main[1](x, other), rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_that_have_to_be_equal_are_checked() -> None:
+    constants = {"none": EMPTY, "scales": np.array([1, 1, 2, 2], np.float32), "w": rand(2, 8, 1, 1)}
+    text = PYRAMID.format(op="Concat <axis = 1> (wide, lateral)")
+    mod, _ = _sizes_of_output({"x": IMAGES, "lateral": ["n", 4, "a", "b"]}, text, constants)
+    with pytest.raises(relaxpy.errors.MatchCastError):
+        relaxpy.compile(mod)["main"](rand(1, 4, 3, 2), rand(1, 4, 6, 3))
+
+
+@pytest.mark.parametrize(
+    ("first", "step", "sizes", "shape"),
+    [
+        (0.0, 1.0, [0, 5], "R.shape([w])"),
+        (0.0, 0.5, [0, 5], "R.shape([w * 2])"),
+        (2.0, 3.0, [0, 2, 7], None),
+    ],
+)
+def test_ranges_of_sizes_that_are_floats_have_known_lengths(
+    first: float, step: float, sizes: list[int], shape: str | None
+) -> None:
+    text = """
+        sizes = Shape (x)
+        size = Gather (sizes, three)
+        float = Cast <to = 1> (size)
+        y = Range (first, float, step)
+    """
+    constants = {"three": np.array(3), "first": np.float32(first), "step": np.float32(step)}
+    mod, found = _sizes_of_output(
+        {"x": IMAGES}, text, {k: np.array(v) for k, v in constants.items()}
+    )
+    assert "length" not in found
+    assert shape in (None, found)
+    main = relaxpy.compile(mod)["main"]
+    for size in sizes:
+        expected = np.arange(first, size, step, np.float32)
+        np.testing.assert_array_equal(main(np.zeros((1, 4, 1, size), np.float32)), expected)

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.folding import sized
 from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.ops.movement import wrapped
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
-from relaxpy.frontend.shared.contents import number
+from relaxpy.frontend.shared.contents import Element, number, ratio_of
 from relaxpy.frontend.shared.tensors import (
     Size,
+    as_size,
     dtype_of,
     literal,
     normal_axis,
@@ -25,8 +27,10 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
     sizes_known,
 )
+from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 
@@ -52,6 +56,7 @@ def range_(cx: Context, start: Value, limit: Value, delta: Value) -> Expr:
     found = [cx.elements(value) for value in (start, limit, delta)]
     tensors = [cx.tensor(value) for value in (start, limit, delta)]
     dtype = dtype_of(tensors[0])
+    size = None
     if all(items is not None for items in found):
         first, last, step = (items[0] for items in found if items is not None)
         if all(not isinstance(item, PrimExpr) for item in (first, last, step)):
@@ -59,15 +64,30 @@ def range_(cx: Context, start: Value, limit: Value, delta: Value) -> Expr:
             return const(array.astype(dtype), dtype)
         if "int" in dtype:
             return R.arange(first, last, step, dtype)
-    length = R.ceil(
-        R.divide(
-            *(R.astype(t, "float64") for t in (R.subtract(tensors[1], tensors[0]), tensors[2]))
+        size = _length(first, last, step)
+    if size is None:
+        length = R.ceil(
+            R.divide(
+                *(R.astype(t, "float64") for t in (R.subtract(tensors[1], tensors[0]), tensors[2]))
+            )
         )
-    )
-    count = R.reshape(R.maximum(R.astype(length, "int64"), const(0, "int64")), (1,))
-    (size,) = cx.sizes_at_run_time(count, 1, "length")
+        count = R.reshape(R.maximum(R.astype(length, "int64"), const(0, "int64")), (1,))
+        (size,) = cx.sizes_at_run_time(count, 1, "length")
     position = R.astype(R.arange(0, size, 1, "int64"), dtype)
     return R.add(R.reshape(tensors[0], ()), R.multiply(position, R.reshape(tensors[2], ())))
+
+
+def _length(first: Element, last: Element, step: Element) -> Size | None:
+    """The number of steps from `first` up to `last`; None if it is no expression of sizes."""
+    ratios = [ratio_of(item) for item in (first, last, step)]
+    if isinstance(step, PrimExpr) or step <= 0 or any(ratio is None for ratio in ratios):
+        return None
+    (a, p), (b, q), (c, r) = (ratio for ratio in ratios if ratio is not None)
+    below = p * q * c
+    length = number((b * p * r - a * q * r + (below - 1)) // below)
+    if not isinstance(length, PrimExpr) or not Analyzer().can_prove(sized(length) >= 0):
+        length = number(tir.Max(as_size(length), as_size(0)))
+    return length if isinstance(length, PrimExpr) else int(length)
 
 
 @converter("ConstantOfShape")

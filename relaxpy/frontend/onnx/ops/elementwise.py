@@ -70,8 +70,7 @@ def _aligned(x: Expr, y: Expr, broadcast: int, axis: int | None) -> Expr:
 
 def _binary(op: Any) -> Callable[..., Expr]:
     def convert(cx: Context, a: Expr, b: Expr) -> Expr:
-        result: Expr = op(a, b)
-        return result
+        return cx.broadcast(op, a, b)
 
     return convert
 
@@ -80,8 +79,7 @@ def _old_binary(op: Any) -> Callable[..., Expr]:
     def convert(
         cx: Context, a: Expr, b: Expr, *, broadcast: int = 0, axis: int | None = None
     ) -> Expr:
-        result: Expr = op(a, _aligned(a, b, broadcast, axis))
-        return result
+        return cx.broadcast(op, a, _aligned(a, b, broadcast, axis))
 
     return convert
 
@@ -153,7 +151,7 @@ def _fold(op: Any) -> Callable[..., Expr]:
     def convert(cx: Context, *data: Expr) -> Expr:
         if not data:
             raise UnsupportedError("it has no operands")
-        return functools.reduce(op, data)
+        return functools.reduce(functools.partial(cx.broadcast, op), data)
 
     return convert
 
@@ -164,7 +162,7 @@ for _name, _op in {"Max": R.maximum, "Min": R.minimum, "Sum": R.add}.items():
 
 @converter("Mean")
 def mean(cx: Context, *data: Expr) -> Expr:
-    total = functools.reduce(R.add, data)
+    total = functools.reduce(functools.partial(cx.broadcast, R.add), data)
     return R.divide(total, scalar(len(data), data[0]))
 
 
@@ -275,7 +273,7 @@ def leaky_relu(cx: Context, x: Expr, *, alpha: float = 0.01) -> Expr:
 
 @converter("PRelu", since=7)
 def prelu(cx: Context, x: Expr, slope: Expr) -> Expr:
-    return R.where(R.less(x, scalar(0, x)), R.multiply(x, slope), x)
+    return R.where(R.less(x, scalar(0, x)), cx.broadcast(R.multiply, x, slope), x)
 
 
 @converter("PRelu")
@@ -406,7 +404,7 @@ def dropout_1(cx: Context, x: Expr, *, ratio: float = 0.5, is_test: int = 0) -> 
 
 @converter("Where")
 def where(cx: Context, condition: Expr, x: Expr, y: Expr) -> Expr:
-    return R.where(condition, x, y)
+    return cx.broadcast(R.where, condition, x, y)
 
 
 @converter("Identity")

@@ -205,12 +205,13 @@ def expand(cx: Context, x: Value, shape: Value) -> Expr:
 
 @converter("Concat")
 def concat_1(cx: Context, *inputs: Expr, axis: int = 1) -> Expr:
-    return R.concat(list(inputs), axis)
+    return concat(cx, *inputs, axis=axis)
 
 
 @converter("Concat", since=4)
 def concat(cx: Context, *inputs: Expr, axis: int) -> Expr:
-    return R.concat(list(inputs), axis)
+    along = normal_axis(axis, rank_of(inputs[0]))
+    return R.concat(cx.unified(inputs, along), along)
 
 
 def _split(cx: Context, x: Expr, sizes: Sequence[int] | None, axis: int, count: int) -> list[Expr]:
