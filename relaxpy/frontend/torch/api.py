@@ -1,0 +1,72 @@
+"""`from_exported_program`: the importer as TVM has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.frontend.shared.unsupported import OpNotImplemented
+from relaxpy.frontend.torch.decompose import decompositions, functional, simpler
+from relaxpy.frontend.torch.importer import Importer, Options
+from relaxpy.frontend.torch.program import of_exported
+from relaxpy.ir.module import IRModule
+
+
+@user_facing
+def from_exported_program(
+    exported_program: torch.export.ExportedProgram,
+    *,
+    keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False,
+    no_bind_return_tuple: bool = False,
+    custom_convert_map: Mapping[str, Callable[[Any, Importer], Any]] | None = None,
+    run_ep_decomposition: bool = False,
+) -> IRModule:
+    """The module whose function `main` computes what an exported program does.
+
+    The parameters of `main` are the inputs of the program in the order of its signature, and with
+    `keep_params_as_input` its parameters, whose values are then the attribute `params`
+    (`detach_params` takes them out). Constants are over the memory of PyTorch's tensors. The result
+    is a tuple: the new values of buffers and inputs that the program changes, then what it returns;
+    with `unwrap_unit_return_tuple` a single one stands by itself. Sizes that the program names are
+    shape variables of these names.
+
+    `custom_convert_map` has converters of the caller's by the names of operators
+    (`"relu.default"`); each takes a node and the importer. With `run_ep_decomposition` the program
+    is first decomposed to Core ATen; otherwise only operators without a converter are.
+
+    Errors:
+        OpNotImplemented (also ValueError, NotImplementedError): nodes cannot be imported; the
+            message has each with the reason.
+        FrontendError (also ValueError): the program has objects that Relax does not have.
+    """
+    if not isinstance(exported_program, torch.export.ExportedProgram):
+        raise MisuseError(
+            f"expected an ExportedProgram, found {type(exported_program).__name__}",
+            about=exported_program,
+            hint="torch.export.export(model, example_args) gives one",
+        )
+    options = Options(
+        keep_params_as_input,
+        unwrap_unit_return_tuple,
+        no_bind_return_tuple,
+        dict(custom_convert_map or {}),
+    )
+    if run_ep_decomposition:
+        exported_program = exported_program.run_decompositions()
+    program = simpler(functional(exported_program), options.custom)
+    tried: set[Any] = set()
+    while True:
+        importer = Importer(of_exported(program), options)
+        try:
+            return importer.module()
+        except OpNotImplemented:
+            more = (importer.refused & decompositions().keys()) - tried
+            if not more:
+                raise
+        tried |= more
+        program = simpler(program, options.custom, tried)

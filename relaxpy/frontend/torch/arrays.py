@@ -1,0 +1,57 @@
+"""Tensors of PyTorch as constants over the same memory, and its datatypes by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.core.foreign_arrays import as_numpy
+from relaxpy.ir.relax.nodes import Constant
+
+_FLOATS = "float16 bfloat16 float32 float64 float8_e4m3fn float8_e4m3fnuz float8_e5m2".split()
+_NAMES = [
+    *_FLOATS,
+    *("float8_e5m2fnuz", "float8_e8m0fnu", "bool"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+]
+_DTYPES = {getattr(torch, name): name for name in _NAMES if hasattr(torch, name)}
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of a datatype of PyTorch.
+
+    Errors:
+        UnsupportedError: Relax has no such datatype: complex numbers, quantised tensors.
+    """
+    if dtype not in _DTYPES:
+        raise UnsupportedError(f"Relax has no datatype {str(dtype).removeprefix('torch.')}")
+    return _DTYPES[dtype]
+
+
+def constant(tensor: Any) -> Constant:
+    """A constant over the memory of a tensor, which is copied only where its strides are negative.
+
+    Errors:
+        UnsupportedError: its elements are not in main memory, or its datatype is none of Relax.
+    """
+    dtype_name(tensor.dtype)
+    if tensor.layout is not torch.strided:
+        raise UnsupportedError(f"a tensor in the layout {tensor.layout} has no form in Relax")
+    data = tensor.detach()
+    if data.is_conj() or data.is_neg():
+        data = data.resolve_conj().resolve_neg()
+    if data.device.type != "cpu":
+        raise UnsupportedError(f"a tensor is on {data.device}; model.cpu() is in main memory")
+    array = as_numpy(data)
+    base = array
+    while base is not None and hasattr(base, "flags"):
+        base.flags.writeable = False
+        base = base.base
+    return Constant(array)
+
+
+def identity(tensor: Any) -> tuple[object, ...]:
+    """What two tensors have in common that have the same elements in the same memory."""
+    return (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))

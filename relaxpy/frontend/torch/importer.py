@@ -1,0 +1,307 @@
+"""From the graphs of `torch.fx` with ATen operators to the bindings of Relax functions."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import torch
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import RelaxpyError
+from relaxpy.frontend.shared.names import Names, identifier
+from relaxpy.frontend.shared.tensors import dtype_of, tensor_of
+from relaxpy.frontend.shared.unsupported import (
+    UnsupportedError,
+    UnsupportedNode,
+    refuse_nodes,
+)
+from relaxpy.frontend.torch import ops as ops
+from relaxpy.frontend.torch.arrays import constant, dtype_name, identity
+from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.decompose import is_overload, names_of
+from relaxpy.frontend.torch.program import Input, Kind, Program
+from relaxpy.frontend.torch.registry import Value, find
+from relaxpy.frontend.torch.symbols import Symbols, is_symbolic
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import (
+    Constant,
+    Expr,
+    ShapeStructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+_LINE = re.compile(r'File "([^"]*)", line (\d+), in ')
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller of an importer decides."""
+
+    keep_params: bool = False
+    unwrap_unit_tuple: bool = False
+    no_bind_tuple: bool = False
+    custom: Mapping[str, Callable[[Any, Importer], Any]] = field(default_factory=dict)
+
+
+class _Missing:
+    """The value of a node that cannot be imported, or that needs one."""
+
+
+@dataclass(eq=False)
+class Importer:
+    """Builds one function of a module; `unsupported` gathers the nodes that cannot be imported.
+
+    A converter of the caller's takes a node and this object, of which it may use `env` (values by
+    node), `block_builder` and `retrieve_args`.
+    """
+
+    program: Program
+    options: Options = field(default_factory=Options)
+    builder: BlockBuilder = field(default_factory=BlockBuilder)
+    env: dict[Any, Any] = field(default_factory=dict)
+    symbols: Symbols = field(default_factory=Symbols)
+    unsupported: list[UnsupportedNode] = field(default_factory=list)
+    #: The operators of the nodes that cannot be imported.
+    refused: set[Any] = field(default_factory=set)
+    _constants: dict[tuple[object, ...], Constant] = field(default_factory=dict)
+    _names: Names = field(default_factory=lambda: Names(identifier))
+
+    @property
+    def block_builder(self) -> BlockBuilder:
+        """The builder of the module, by TVM's name."""
+        return self.builder
+
+    def module(self, name: str = "main") -> IRModule:
+        """The module with the function of this name.
+
+        Errors:
+            OpNotImplemented: nodes cannot be imported; the error lists all of them.
+        """
+        self.function(name)
+        return self.builder.finalize()
+
+    def function(self, name: str) -> None:
+        """Add the function to the builder's module.
+
+        Errors:
+            OpNotImplemented: nodes cannot be imported; the error lists all of them.
+        """
+        inputs, params = self._parameters()
+        attrs: dict[str, object] = {"num_input": len(inputs)}
+        if params:
+            attrs["params"] = [value.data for value in params.values()]
+        elif not self.options.keep_params:
+            attrs.clear()
+        with self.builder.function(name, [*inputs, *params], attrs or None):
+            if self.program.has_branches:
+                results = [self.builder.emit(self._result())]
+            else:
+                with self.builder.dataflow():
+                    result = self._result()
+                    if self.options.no_bind_tuple and isinstance(result, Tuple):
+                        results = [self.builder.emit_output(item) for item in result.fields]
+                    else:
+                        results = [self.builder.emit_output(result)]
+            is_tuple = self.options.no_bind_tuple and isinstance(result, Tuple)
+            self.builder.emit_func_output(Tuple(tuple(results)) if is_tuple else results[0])
+
+    def _parameters(self) -> tuple[list[Var], dict[Var, Constant]]:
+        """The variables of the inputs, and those of parameters with their values."""
+        users = [item for item in self.program.inputs if item.kind is Kind.INPUT]
+        self.symbols.define(
+            item.meta.shape if isinstance(item.meta, torch.Tensor) else (item.meta,)
+            for item in users
+            if isinstance(item.meta, torch.Tensor) or is_symbolic(item.meta)
+        )
+        inputs = [self._input(item) for item in users]
+        params: dict[Var, Constant] = {}
+        for item in self.program.inputs:
+            if item.kind is Kind.LITERAL:
+                self.env[item.node] = item.meta
+            elif item.kind is not Kind.INPUT:
+                value = self.constant(item.tensor)
+                self.env[item.node] = value
+                if item.kind is Kind.PARAMETER and self.options.keep_params:
+                    var = Var(self._names.new(item.name), value.struct_info)
+                    params[var] = value
+                    self.env[item.node] = var
+        return inputs, params
+
+    def _input(self, item: Input) -> Var:
+        if isinstance(item.meta, torch.Tensor):
+            info: Any = tensor_of(
+                [self.symbols.expr(size) for size in item.meta.shape], dtype_name(item.meta.dtype)
+            )
+            var = Var(self._names.new(item.name), info)
+            self.env[item.node] = var
+        else:
+            size = self.symbols.expr(item.meta)
+            var = Var(self._names.new(item.name), ShapeStructInfo((size,)))
+            self.env[item.node] = size
+        return var
+
+    def constant(self, tensor: Any) -> Constant:
+        """The constant of a tensor; tensors with the same elements in one memory are one."""
+        key = identity(tensor)
+        if key not in self._constants or not tensor.numel():
+            self._constants[key] = constant(tensor)
+        return self._constants[key]
+
+    def _result(self) -> Expr:
+        values = self.run(self.program.graph)
+        refuse_nodes(self.unsupported, "PyTorch")
+        context = Context(self, self.program.output)
+        exprs = [context.tensor(value) for value in _flat(values) if value is not None]
+        if len(exprs) == 1 and self.options.unwrap_unit_tuple:
+            return exprs[0]
+        return Tuple(tuple(exprs))
+
+    def run(self, graph: Any) -> Any:
+        """The values of the outputs of a graph whose inputs are in `env`, emitted here."""
+        for node in graph.nodes:
+            if node.op == "output":
+                return self._values(node.args[0])
+            if node.op == "get_attr":
+                self.env[node] = self._attribute(graph, node)
+            elif node.op == "call_function":
+                self._convert(node)
+        raise AssertionError("a graph of torch.fx ends with its output")
+
+    def inlined(self, module: Any, operands: Sequence[Value]) -> Any:
+        """The values of the outputs of a module of the graph for these inputs, emitted here."""
+        places = [node for node in module.graph.nodes if node.op == "placeholder"]
+        before = len(self.unsupported)
+        self.env.update(zip(places, operands, strict=True))
+        result = self.run(module.graph)
+        if len(self.unsupported) > before:
+            raise UnsupportedError("its graph has nodes that cannot be imported")
+        return result
+
+    def retrieve_args(self, node: Any) -> Any:
+        """The values of the arguments of a node."""
+        return self._values(node.args)
+
+    def _values(self, arguments: Any) -> Any:
+        return torch.fx.node.map_aggregate(arguments, self._value)  # type: ignore[attr-defined]
+
+    def _value(self, argument: Any) -> Any:
+        if isinstance(argument, torch.fx.Node):
+            return self.env.get(argument)
+        return self.symbols.expr(argument) if is_symbolic(argument) else argument
+
+    def _attribute(self, graph: Any, node: Any) -> Any:
+        value: Any = graph.owning_module
+        for name in node.target.split("."):
+            value = getattr(value, name)
+        return self.constant(value) if isinstance(value, torch.Tensor) else value
+
+    def _convert(self, node: Any) -> None:
+        if any(isinstance(self.env.get(operand), _Missing) for operand in node.all_input_nodes):
+            self.env[node] = _Missing()
+            return
+        try:
+            self.env[node] = self._bound(node, self._call(node))
+            return
+        except UnsupportedError as error:
+            reason = str(error)
+        except RelaxpyError as error:
+            reason = error.diagnostics[0].message
+        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+            reason = f"its arguments do not fit together: {error}"
+        self.env[node] = _Missing()
+        self.refused.add(node.target)
+        infos = tuple(_shown(operand, self.env.get(operand)) for operand in node.all_input_nodes)
+        self.unsupported.append(UnsupportedNode(_where(node), str(node.target), reason, infos))
+
+    def _call(self, node: Any) -> Any:
+        target, meta = node.target, node.meta.get("val")
+        custom = self._custom(target)
+        if custom is not None:
+            return custom(node, self)
+        if target is operator.getitem:
+            return self._item(*self._values(node.args))
+        if is_symbolic(meta) and not is_overload(target):
+            return self.symbols.expr(meta)
+        name = target.name() if isinstance(target, torch._ops.HigherOrderOperator) else None
+        if name is not None:
+            convert = ops.HIGHER_ORDER.get(name)
+            if convert is None:
+                raise UnsupportedError("there is no converter for it")
+            return convert(Context(self, node), *self._values(node.args), **node.kwargs)
+        if not is_overload(target):
+            values = self._values(node.args)
+            if any(isinstance(value, (Expr, PrimExpr)) for value in _flat(values)):
+                raise UnsupportedError("there is no converter for it")
+            return target(*values)
+        entry = find(target)
+        if entry is None:
+            raise UnsupportedError("there is no converter for it")
+        args, kwargs = self._values(node.args), self._values(node.kwargs)
+        positional, named = entry.arguments(target._schema, args, kwargs)
+        return entry.function(Context(self, node), *positional, **named)
+
+    def _custom(self, target: Any) -> Callable[[Any, Importer], Any] | None:
+        if not self.options.custom or not is_overload(target):
+            return None
+        custom = self.options.custom
+        return next((custom[name] for name in names_of(target) if name in custom), None)
+
+    def _item(self, value: Any, index: int) -> Any:
+        return TupleGetItem(value, index) if isinstance(value, Expr) else value[index]
+
+    def _bound(self, node: Any, value: Any) -> Any:
+        """The results of a node as variables, of the datatypes and shapes that PyTorch says."""
+        meta = node.meta.get("val")
+        if isinstance(value, (tuple, list)) and isinstance(meta, (tuple, list)):
+            pairs = zip(value, meta, strict=False)
+            return type(value)(
+                self._variable(f"{node.name}_{k}", item, m) for k, (item, m) in enumerate(pairs)
+            )
+        return self._variable(node.name, value, meta)
+
+    def _variable(self, name: str, value: Any, meta: Any) -> Any:
+        if not isinstance(value, Expr):
+            return value
+        if isinstance(meta, torch.Tensor) and isinstance(value.struct_info, TensorStructInfo):
+            dtype = dtype_name(meta.dtype)
+            if dtype_of(value) != dtype:
+                value = ops.cast(value, dtype)
+            unknown = [s for size in meta.shape for s in self.symbols.unknown(size)]
+            if unknown or value.struct_info.shape is None:
+                for symbol in unknown:
+                    self.symbols.known[symbol] = self.symbols.new(str(symbol))
+                sizes = [self.symbols.expr(size) for size in meta.shape]
+                return self.builder.match_cast(
+                    self.builder.emit(value, name), tensor_of(sizes, dtype), name
+                )
+        return value if isinstance(value, (Var, Constant)) else self.builder.emit(value, name)
+
+
+def _flat(values: Any) -> list[Any]:
+    if isinstance(values, (tuple, list)):
+        return [item for value in values for item in _flat(value)]
+    return [values]
+
+
+def _where(node: Any) -> str:
+    """The name of a node, and the line of the user's program that it comes from."""
+    lines = _LINE.findall(node.meta.get("stack_trace") or "")
+    if not lines:
+        return str(node.name)
+    file, line = lines[-1]
+    return f"{node.name} ({file}:{line})"
+
+
+def _shown(node: Any, value: Any) -> str:
+    info = value.struct_info if isinstance(value, Expr) else value
+    meta = node.meta.get("val") if isinstance(value, _Missing) else None
+    return f"{node.name}: {meta if meta is not None else info}"

@@ -1,0 +1,101 @@
+"""Tensors of given values, assertions, sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxpy.frontend.shared.tensors import Size, shape_of
+from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.op.definition.registry import R
+
+
+def filled(cx: Context, value: Value) -> Expr:
+    """A tensor of the result's shape and datatype with one value everywhere."""
+    dtype = cx.result_dtype()
+    return R.full(tuple(cx.result_shape()), cx.tensor(value, dtype), dtype)
+
+
+@converter("full", "new_full", "full_like", "fill", "scalar_tensor")
+def full(cx: Context, *args: Value) -> Expr:
+    at = 0 if "scalar_tensor" in str(cx.node.target) else 2 if "new_full" in str(cx.node.target) else 1
+    return filled(cx, args[at])
+
+
+@converter(
+    *("zeros", "zeros_like", "new_zeros", "empty", "empty_like", "new_empty", "empty_strided"),
+    *("empty_permuted", "new_empty_strided", "_efficientzerotensor"),
+)
+def zeros(cx: Context, *args: Value) -> Expr:
+    return filled(cx, 0)
+
+
+@converter("ones", "ones_like", "new_ones")
+def ones(cx: Context, *args: Value) -> Expr:
+    return filled(cx, 1)
+
+
+@converter("arange", "arange.start", "arange.start_step")
+def arange(cx: Context, *args: Any) -> Expr:
+    numbers = [arg for arg in args if arg is not None]
+    start, step = 0, 1
+    if len(numbers) == 1:
+        (end,) = numbers
+    else:
+        start, end, *rest = numbers
+        step = rest[0] if rest else 1
+    dtype = cx.result_dtype()
+    if "int" in dtype:
+        return R.arange(start, end, step, dtype)
+    count = cx.result_shape()[0]
+    places = R.astype(R.arange(0, count, 1, "int64"), dtype)
+    scaled = places if step == 1 else R.multiply(places, cx.tensor(step, dtype))
+    return scaled if start == 0 else R.add(scaled, cx.tensor(start, dtype))
+
+
+@converter("linspace")
+def linspace(cx: Context, start: Any, end: Any, count: Any) -> Expr:
+    dtype = cx.result_dtype()
+    wide = "float64"
+    places = R.astype(R.arange(0, count, 1, "int64"), wide)
+    first, last = cx.tensor(start, wide), cx.tensor(end, wide)
+    if isinstance(count, int) and count < 2:
+        return R.astype(R.add(R.multiply(places, const(0.0, wide)), first), dtype)
+    steps = R.subtract(cx.tensor(count, wide), const(1.0, wide))
+    step = R.divide(R.subtract(last, first), steps)
+    below = R.add(first, R.multiply(places, step))
+    above = R.subtract(last, R.multiply(R.subtract(steps, places), step))
+    is_below = R.less(places, R.divide(cx.tensor(count, wide), const(2.0, wide)))
+    return R.astype(R.where(is_below, below, above), dtype)
+
+
+@converter("eye", "eye.m")
+def eye(cx: Context, rows: Size, columns: Size | None = None) -> Expr:
+    return R.eye(rows, rows if columns is None else columns, 0, cx.result_dtype())
+
+
+@converter("tril_indices", "triu_indices")
+def triangle_indices(cx: Context, rows: int, columns: int, offset: int = 0) -> Expr:
+    import numpy as np  # noqa: PLC0415
+
+    make: Any = np.tril_indices if "tril" in str(cx.node.target) else np.triu_indices
+    return const(np.array(make(rows, offset, columns)), cx.result_dtype())
+
+
+@converter("sym_size.int")
+def sym_size(cx: Context, x: Expr, axis: int) -> Size:
+    return shape_of(x)[cx.axis(axis, x)]
+
+
+@converter("sym_numel", "sym_stride.int", "sym_storage_offset", "numel")
+def sym_value(cx: Context, x: Expr, *rest: Value) -> Any:
+    return cx.importer.symbols.expr(cx.meta())
+
+
+@converter(
+    *("_assert_async.msg", "_assert_scalar", "_assert_tensor_metadata", "_assert_async"),
+    *("sym_constrain_range", "sym_constrain_range_for_size", "_functional_assert_scalar.msg"),
+)
+def assertion(cx: Context, *args: Value) -> None:
+    return None

@@ -1,0 +1,425 @@
+"""Element by element: arithmetic, comparisons, logic, casts, activations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from relaxpy.frontend.shared.tensors import dtype_of, is_float, rank_of, reshaped, scalar
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.frontend.torch.arrays import dtype_name
+from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.op.definition.registry import R
+
+#: Functions of floats; integers become the default float first.
+_OF_FLOATS = {
+    **{name: getattr(R, name) for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh")},
+    **{name: getattr(R, name) for name in ("cos", "cosh", "erf", "exp", "log", "rsqrt", "sigmoid")},
+    **{name: getattr(R, name) for name in ("sin", "sinh", "sqrt", "tan", "tanh")},
+}
+#: Functions that keep the datatype.
+_SAME = {
+    **{name: getattr(R, name) for name in ("abs", "sign", "square")},
+    **{"neg": R.negative, "bitwise_not": R.bitwise_not, "sgn": R.sign, "relu": R.nn.relu},
+    **{"positive": lambda x: x, "clone": lambda x: x, "alias": lambda x: x, "detach": lambda x: x},
+    **{"lift_fresh_copy": lambda x: x, "contiguous": lambda x: x, "resolve_conj": lambda x: x},
+    **{"lift_fresh": lambda x: x, "resolve_neg": lambda x: x, "conj": lambda x: x, "real": lambda x: x},
+    **{"_conj": lambda x: x, "detach_": lambda x: x},
+}
+#: Functions that leave integers as they are.
+_OF_FRACTIONS = {name: getattr(R, name) for name in ("ceil", "floor", "trunc")}
+#: Questions about floats, which no integer answers with yes.
+_QUESTIONS = {name: getattr(R, name) for name in ("isinf", "isnan")}
+
+
+def floated(cx: Context, x: Expr) -> Expr:
+    """A tensor of floats: of the result's datatype if this one has integers."""
+    if is_float(x):
+        return x
+    dtype = cx.result_dtype()
+    return R.astype(x, dtype if "float" in dtype else "float32")
+
+
+def _register() -> None:
+    for name, op in _OF_FLOATS.items():
+        converter(name)(lambda cx, x, op=op: op(floated(cx, x)))
+    for name, op in _SAME.items():
+        converter(name)(lambda cx, x, op=op: op(x))
+    for name, op in _OF_FRACTIONS.items():
+        converter(name)(lambda cx, x, op=op: op(x) if is_float(x) else x)
+    for name, op in _QUESTIONS.items():
+        converter(name)(
+            lambda cx, x, op=op: op(x) if is_float(x) else R.not_equal(x, x)
+        )
+    for name, op in _COMPARISONS.items():
+        converter(name)(_binary(op))
+    for name, op in {"maximum": R.maximum, "minimum": R.minimum, "atan2": R.atan2, **_BITS}.items():
+        converter(name)(_binary(op))
+    for name, op in _LOGIC.items():
+        converter(name)(lambda cx, x, y, op=op: op(truth(cx, x), truth(cx, y)))
+    for name, op in {"mul": R.multiply}.items():
+        converter(name, "multiply")(_binary(op))
+    for name, (value, op) in _SUMS.items():
+        converter(name)(_scaled(op, value))
+
+
+_COMPARISONS = {
+    **{"eq": R.equal, "ne": R.not_equal, "lt": R.less, "le": R.less_equal},
+    **{"gt": R.greater, "ge": R.greater_equal},
+}
+_BITS = {
+    "bitwise_and": R.bitwise_and,
+    "bitwise_or": R.bitwise_or,
+    "bitwise_xor": R.bitwise_xor,
+    "bitwise_left_shift": R.left_shift,
+    "bitwise_right_shift": R.right_shift,
+    "__and__": R.bitwise_and,
+    "__or__": R.bitwise_or,
+    "__xor__": R.bitwise_xor,
+}
+_LOGIC = {
+    "logical_and": R.logical_and,
+    "logical_or": R.logical_or,
+    "logical_xor": R.logical_xor,
+}
+_SUMS = {"add": (1, R.add), "sub": (1, R.subtract)}
+
+
+def operands(cx: Context, x: Value, y: Value) -> tuple[Expr, Expr]:
+    """Two operands in the datatype that PyTorch promotes them to."""
+    dtype = cx.promoted(0, 1)
+    return cx.tensor(x, dtype), cx.tensor(y, dtype)
+
+
+def _binary(op: Any) -> Callable[..., Expr]:
+    def convert(cx: Context, x: Value, y: Value) -> Expr:
+        result: Expr = op(*operands(cx, x, y))
+        return result
+
+    return convert
+
+
+def _scaled(op: Any, one: float) -> Callable[..., Expr]:
+    def convert(cx: Context, x: Value, y: Value, *, alpha: Value = 1) -> Expr:
+        a, b = operands(cx, x, y)
+        if alpha != one:
+            b = R.multiply(b, cx.tensor(alpha, dtype_of(b)))
+        if dtype_of(a) == "bool":
+            return R.logical_or(a, b)
+        result: Expr = op(a, b)
+        return result
+
+    return convert
+
+
+def truth(cx: Context, x: Value) -> Expr:
+    """Whether elements are not zero."""
+    tensor = cx.tensor(x)
+    return tensor if dtype_of(tensor) == "bool" else R.not_equal(tensor, scalar(0, tensor))
+
+
+@converter("rsub")
+def rsub(cx: Context, x: Value, y: Value, alpha: Value = 1) -> Expr:
+    a, b = operands(cx, x, y)
+    scaled = a if alpha == 1 else R.multiply(a, cx.tensor(alpha, dtype_of(a)))
+    return R.subtract(b, scaled)
+
+
+@converter("logical_not")
+def logical_not(cx: Context, x: Expr) -> Expr:
+    return R.logical_not(truth(cx, x))
+
+
+@converter("div", "divide", "true_divide")
+def div(cx: Context, x: Value, y: Value, *, rounding_mode: str | None = None) -> Expr:
+    a, b = operands(cx, x, y)
+    if rounding_mode is None:
+        return R.divide(floated(cx, a), floated(cx, b))
+    if rounding_mode == "floor":
+        return R.floor_divide(a, b)
+    return truncated(a, b)
+
+
+@converter("floor_divide")
+def floor_divide(cx: Context, x: Value, y: Value) -> Expr:
+    return R.floor_divide(*operands(cx, x, y))
+
+
+def truncated(a: Expr, b: Expr) -> Expr:
+    """a / b rounded towards zero."""
+    if is_float(a):
+        return R.trunc(R.divide(a, b))
+    if dtype_of(a).startswith("uint"):
+        return R.floor_divide(a, b)
+    below = R.floor_divide(a, b)
+    inexact = R.not_equal(R.multiply(below, b), a)
+    negative = R.logical_xor(R.less(a, scalar(0, a)), R.less(b, scalar(0, b)))
+    return R.add(below, R.astype(R.logical_and(inexact, negative), dtype_of(a)))
+
+
+@converter("fmod")
+def fmod(cx: Context, x: Value, y: Value) -> Expr:
+    a, b = operands(cx, x, y)
+    return R.mod(a, b) if is_float(a) else R.subtract(a, R.multiply(truncated(a, b), b))
+
+
+@converter("remainder")
+def remainder(cx: Context, x: Value, y: Value) -> Expr:
+    return R.floor_mod(*operands(cx, x, y))
+
+
+@converter("pow", "float_power")
+def power(cx: Context, x: Value, y: Value) -> Expr:
+    dtype = cx.result_dtype()
+    a = cx.tensor(x, dtype)
+    if y == 2:
+        return R.multiply(a, a)
+    if y == 0.5:
+        return R.sqrt(a)
+    return R.power(a, cx.tensor(y, dtype))
+
+
+@converter("reciprocal")
+def reciprocal(cx: Context, x: Expr) -> Expr:
+    y = floated(cx, x)
+    return R.divide(scalar(1.0, y), y)
+
+
+@converter("exp2")
+def exp2(cx: Context, x: Expr) -> Expr:
+    y = floated(cx, x)
+    return R.power(scalar(2.0, y), y)
+
+
+def _log_of_base(base: float) -> Callable[[Context, Expr], Expr]:
+    def convert(cx: Context, x: Expr) -> Expr:
+        y = floated(cx, x)
+        wide = R.astype(y, "float64")
+        return R.astype(R.multiply(R.log(wide), const(1 / math.log(base), "float64")), dtype_of(y))
+
+    return convert
+
+
+converter("log2")(_log_of_base(2))
+converter("log10")(_log_of_base(10))
+
+
+@converter("log1p")
+def log1p(cx: Context, x: Expr) -> Expr:
+    y = floated(cx, x)
+    wide = R.astype(y, "float64")
+    above = R.add(const(1.0, "float64"), wide)
+    # Goldberg 1991, theorem 4: exact where 1 + x loses digits of x
+    ratio = R.divide(R.multiply(R.log(above), wide), R.subtract(above, const(1.0, "float64")))
+    small = R.equal(above, const(1.0, "float64"))
+    large = R.equal(above, const(math.inf, "float64"))
+    return R.astype(R.where(small, wide, R.where(large, above, ratio)), dtype_of(y))
+
+
+@converter("expm1")
+def expm1(cx: Context, x: Expr) -> Expr:
+    y = floated(cx, x)
+    wide = R.astype(y, "float64")
+    half = R.tanh(R.multiply(wide, const(0.5, "float64")))
+    # exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2)
+    near = R.divide(R.multiply(const(2.0, "float64"), half), R.subtract(const(1.0, "float64"), half))
+    is_near = R.less(R.abs(wide), const(1.0, "float64"))
+    far = R.subtract(R.exp(wide), const(1.0, "float64"))
+    return R.astype(R.where(is_near, near, far), dtype_of(y))
+
+
+@converter("round", "round.decimals")
+def rounded(cx: Context, x: Expr, *, decimals: int = 0) -> Expr:
+    if not is_float(x):
+        return x
+    if not decimals:
+        return R.round(x)
+    factor = const(10.0 ** abs(decimals), dtype_of(x))
+    if decimals > 0:
+        return R.divide(R.round(R.multiply(x, factor)), factor)
+    return R.multiply(R.round(R.divide(x, factor)), factor)
+
+
+@converter("isfinite")
+def isfinite(cx: Context, x: Expr) -> Expr:
+    return R.isfinite(x) if is_float(x) else R.equal(x, x)
+
+
+@converter("nan_to_num")
+def nan_to_num(
+    cx: Context,
+    x: Expr,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Expr:
+    if not is_float(x):
+        return x
+    import torch  # noqa: PLC0415
+
+    largest = torch.finfo(getattr(torch, dtype_of(x))).max
+    y = R.where(R.isnan(x), scalar(nan or 0.0, x), x)
+    above = scalar(largest if posinf is None else posinf, x)
+    below = scalar(-largest if neginf is None else neginf, x)
+    y = R.where(R.equal(x, scalar(math.inf, x)), above, y)
+    return R.where(R.equal(x, scalar(-math.inf, x)), below, y)
+
+
+@converter("where")
+def where(cx: Context, condition: Expr, x: Value, y: Value) -> Expr:
+    dtype = cx.result_dtype()
+    return R.where(truth(cx, condition), cx.tensor(x, dtype), cx.tensor(y, dtype))
+
+
+@converter("masked_fill")
+def masked_fill(cx: Context, x: Expr, mask: Expr, value: Value) -> Expr:
+    return R.where(truth(cx, mask), cx.tensor(value, dtype_of(x)), x)
+
+
+@converter("clamp", "clip")
+def clamp(cx: Context, x: Expr, low: Value = None, high: Value = None) -> Expr:
+    dtype = cx.result_dtype()
+    y = cx.tensor(x, dtype)
+    if low is not None:
+        y = R.maximum(y, cx.tensor(low, dtype))
+    return y if high is None else R.minimum(y, cx.tensor(high, dtype))
+
+
+@converter("clamp_min")
+def clamp_min(cx: Context, x: Expr, low: Value) -> Expr:
+    return clamp(cx, x, low)
+
+
+@converter("clamp_max")
+def clamp_max(cx: Context, x: Expr, high: Value) -> Expr:
+    return clamp(cx, x, None, high)
+
+
+@converter("hardtanh")
+def hardtanh(cx: Context, x: Expr, low: Value = -1.0, high: Value = 1.0) -> Expr:
+    return clamp(cx, x, low, high)
+
+
+@converter("relu6")
+def relu6(cx: Context, x: Expr) -> Expr:
+    return clamp(cx, x, 0, 6)
+
+
+@converter("leaky_relu")
+def leaky_relu(cx: Context, x: Expr, slope: float = 0.01) -> Expr:
+    if slope > 1 or slope < 0:
+        return R.where(R.greater(x, scalar(0.0, x)), x, R.multiply(x, scalar(slope, x)))
+    return R.nn.leakyrelu(x, float(slope))
+
+
+@converter("elu")
+def elu(cx: Context, x: Expr, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Expr:
+    scaled = x if inner == 1 else R.multiply(x, scalar(float(inner), x))
+    negative = R.multiply(expm1(cx, scaled), scalar(float(alpha) * float(scale), x))
+    positive = x if scale == 1 else R.multiply(x, scalar(float(scale), x))
+    return R.where(R.greater(x, scalar(0.0, x)), positive, negative)
+
+
+@converter("selu")
+def selu(cx: Context, x: Expr) -> Expr:
+    return R.nn.selu(x)
+
+
+@converter("gelu")
+def gelu(cx: Context, x: Expr, *, approximate: str = "none") -> Expr:
+    return R.nn.gelu_tanh(x) if approximate == "tanh" else R.nn.gelu(x)
+
+
+@converter("silu")
+def silu(cx: Context, x: Expr) -> Expr:
+    return R.nn.silu(x)
+
+
+@converter("softplus")
+def softplus(cx: Context, x: Expr, beta: float = 1.0, threshold: float = 20.0) -> Expr:
+    return R.nn.softplus(x, float(beta), float(threshold))
+
+
+@converter("hardsigmoid")
+def hardsigmoid(cx: Context, x: Expr) -> Expr:
+    raised = clamp(cx, R.add(x, scalar(3.0, x)), 0.0, 6.0)
+    return R.divide(raised, scalar(6.0, x))
+
+
+@converter("hardswish")
+def hardswish(cx: Context, x: Expr) -> Expr:
+    return R.multiply(x, hardsigmoid(cx, x))
+
+
+@converter("logit")
+def logit(cx: Context, x: Expr, eps: float | None = None) -> Expr:
+    y = floated(cx, x)
+    if eps is not None:
+        y = R.minimum(R.maximum(y, scalar(eps, y)), scalar(1 - eps, y))
+    return R.log(R.divide(y, R.subtract(scalar(1.0, y), y)))
+
+
+@converter("_prelu_kernel")
+def prelu_kernel(cx: Context, x: Expr, weight: Expr) -> Expr:
+    return R.where(R.greater(x, scalar(0.0, x)), x, R.multiply(x, weight))
+
+
+@converter("prelu")
+def prelu(cx: Context, x: Expr, weight: Expr) -> Expr:
+    rank = rank_of(x)
+    shape = [-1 if k == 1 else 1 for k in range(max(rank, 1))]
+    slope = R.reshape(weight, shape) if rank > 1 else weight
+    return prelu_kernel(cx, x, slope) if rank else reshaped(prelu_kernel(cx, x, slope), [])
+
+
+@converter("addcmul")
+def addcmul(cx: Context, x: Expr, a: Expr, b: Expr, *, value: Value = 1) -> Expr:
+    dtype = cx.result_dtype()
+    product = R.multiply(cx.tensor(a, dtype), cx.tensor(b, dtype))
+    scaled = product if value == 1 else R.multiply(product, cx.tensor(value, dtype))
+    return R.add(cx.tensor(x, dtype), scaled)
+
+
+@converter("addcdiv")
+def addcdiv(cx: Context, x: Expr, a: Expr, b: Expr, *, value: Value = 1) -> Expr:
+    dtype = cx.result_dtype()
+    above = cx.tensor(a, dtype)
+    above = above if value == 1 else R.multiply(above, cx.tensor(value, dtype))
+    return R.add(cx.tensor(x, dtype), R.divide(above, cx.tensor(b, dtype)))
+
+
+@converter("_to_copy", "to.dtype_layout")
+def to_copy(cx: Context, x: Expr, *, dtype: Any = None) -> Expr:
+    return x if dtype is None else cast(x, dtype_name(dtype))
+
+
+@converter("to.dtype", "_cast_Float", "type_as", "to.other", "to.device")
+def to_dtype(cx: Context, x: Expr, *rest: Value) -> Expr:
+    return cast(x, cx.result_dtype())
+
+
+def cast(x: Expr, dtype: str) -> Expr:
+    """A tensor in a datatype; of numbers as truth values, zero is false."""
+    if dtype_of(x) == dtype:
+        return x
+    if dtype == "bool":
+        return R.not_equal(x, scalar(0, x))
+    return R.astype(x, dtype)
+
+
+@converter("copy")
+def copied(cx: Context, x: Expr, source: Value) -> Expr:
+    return R.broadcast_to(cx.tensor(source, dtype_of(x)), tuple(cx.result_shape()))
+
+
+@converter("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+def dropout(cx: Context, x: Expr, p: float, train: bool) -> Expr:
+    if train and p:
+        raise UnsupportedError("it draws random numbers; model.eval() is exported without them")
+    return x
+
+
+_register()

@@ -1,0 +1,162 @@
+"""Products of matrices, linear layers, convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relaxpy.frontend.shared.tensors import dtype_of, rank_of, reshaped, scalar, shape_of
+from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+
+
+@converter("mm", "bmm", "mv", "dot", "vdot", "matmul", "linalg_matmul")
+def matmul(cx: Context, a: Expr, b: Expr) -> Expr:
+    if dtype_of(a) == "bool":
+        product = R.matmul(R.astype(a, "int32"), R.astype(b, "int32"))
+        return R.not_equal(product, scalar(0, product))
+    return R.matmul(a, b)
+
+
+@converter("linear")
+def linear(cx: Context, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
+    product = R.matmul(x, R.permute_dims(weight) if rank_of(weight) > 1 else weight)
+    return product if bias is None else R.add(product, bias)
+
+
+def _plus(cx: Context, x: Expr, product: Expr, beta: Any, alpha: Any) -> Expr:
+    """beta * x + alpha * product; where beta is 0, `x` may be NaN."""
+    scaled = product if alpha == 1 else R.multiply(product, cx.tensor(alpha, dtype_of(product)))
+    if beta == 0:
+        sizes = cx.result_shape()
+        return R.broadcast_to(scaled, tuple(sizes)) if shape_of(scaled) != sizes else scaled
+    added = x if beta == 1 else R.multiply(x, cx.tensor(beta, dtype_of(x)))
+    return R.add(scaled, added)
+
+
+@converter("addmm", "addmv", "baddbmm")
+def addmm(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Value = 1) -> Expr:
+    return _plus(cx, x, R.matmul(a, b), beta, alpha)
+
+
+@converter("addbmm")
+def addbmm(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Value = 1) -> Expr:
+    return _plus(cx, x, R.sum(R.matmul(a, b), [0]), beta, alpha)
+
+
+@converter("addr")
+def addr(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Value = 1) -> Expr:
+    return _plus(cx, x, outer(cx, a, b), beta, alpha)
+
+
+@converter("outer", "ger")
+def outer(cx: Context, a: Expr, b: Expr) -> Expr:
+    dtype = cx.result_dtype()
+    column = R.expand_dims(cx.tensor(a, dtype), 1)
+    return R.multiply(column, R.expand_dims(cx.tensor(b, dtype), 0))
+
+
+@converter("einsum")
+def einsum(cx: Context, equation: str, operands: Sequence[Expr]) -> Expr:
+    return R.einsum(list(operands), equation)
+
+
+_CONVOLUTIONS = {1: R.nn.conv1d, 2: R.nn.conv2d, 3: R.nn.conv3d}
+_TRANSPOSED = {1: R.nn.conv1d_transpose, 2: R.nn.conv2d_transpose, 3: R.nn.conv3d_transpose}
+
+
+def each(value: Any, count: int) -> list[int]:
+    """A number for each axis: PyTorch takes one for all."""
+    items = [value] if isinstance(value, int) else list(value)
+    return items * count if len(items) == 1 else items
+
+
+@converter("convolution")
+def convolution(
+    cx: Context,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Expr:
+    count = rank_of(weight) - 2
+    strides, dilations = each(stride, count), each(dilation, count)
+    pads = each(padding, count)
+    batched = x if rank_of(x) == count + 2 else R.expand_dims(x, 0)
+    if transposed:
+        more = each(output_padding, count)
+        y = _TRANSPOSED[count](batched, weight, strides, pads, more, dilations, groups)
+    else:
+        y = _CONVOLUTIONS[count](batched, weight, strides, pads, dilations, groups)
+    if bias is not None:
+        y = R.add(y, R.reshape(bias, [1, -1, *[1] * count]))
+    return y if batched is x else R.squeeze(y, [0])
+
+
+@converter("conv1d", "conv2d", "conv3d")
+def conv(
+    cx: Context,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Expr:
+    return convolution(cx, x, weight, bias, stride, padding, dilation, False, [0], groups)
+
+
+@converter("conv1d.padding", "conv2d.padding", "conv3d.padding")
+def conv_padding(
+    cx: Context,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    stride: Any = 1,
+    padding: str = "valid",
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Expr:
+    count = rank_of(weight) - 2
+    if padding == "valid":
+        return convolution(cx, x, weight, bias, stride, [0], dilation, False, [0], groups)
+    dilations = each(dilation, count)
+    totals = [
+        d * (int(size) - 1) for d, size in zip(dilations, shape_of(weight)[2:], strict=True)  # type: ignore[arg-type]
+    ]
+    pads = [[total // 2, total - total // 2] for total in totals]
+    before = [0] * (rank_of(x) - count)
+    x = R.nn.pad(x, [0] * (2 * len(before)) + [side for pair in pads for side in pair])
+    return convolution(cx, x, weight, bias, stride, [0], dilation, False, [0], groups)
+
+
+@converter("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input")
+def conv_transpose(
+    cx: Context,
+    x: Expr,
+    weight: Expr,
+    bias: Expr | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Expr:
+    return convolution(
+        cx, x, weight, bias, stride, padding, dilation, True, output_padding, groups
+    )
+
+
+def unbatched(x: Expr, count: int) -> tuple[Expr, bool]:
+    """Images with an axis of batches before their channels, and whether it was added."""
+    if rank_of(x) == count + 2:
+        return x, False
+    return reshaped(x, [1, *shape_of(x)]), True

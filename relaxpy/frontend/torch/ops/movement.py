@@ -1,0 +1,411 @@
+"""Shapes and movement: reshaping, transposing, joining, slicing, repeating, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxpy.frontend.shared.contents import number
+from relaxpy.frontend.shared.tensors import Size, dtype_of, product, rank_of, reshaped, shape_of
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.tensor import Tensor, compute
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.intrin import if_then_else
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+_END = (1 << 63) - 1
+
+
+@converter(
+    *("view", "reshape", "_unsafe_view", "flatten.using_ints", "unflatten.int", "view_copy"),
+    *("_reshape_alias", "_reshape_copy", "view_as", "reshape_as", "ravel"),
+)
+def reshape(cx: Context, x: Expr, *rest: Value) -> Expr:
+    return to_shape(cx, x, cx.result_shape())
+
+
+def to_shape(cx: Context, x: Expr, sizes: Sequence[Size]) -> Expr:
+    """`x` in this shape, unless it has it."""
+    old = shape_of(x)
+    same = len(old) == len(sizes) and all(map(cx.importer.symbols.equal, old, sizes))
+    return x if same else reshaped(x, sizes)
+
+
+@converter("view.dtype")
+def view_dtype(cx: Context, x: Expr, dtype: Any) -> Expr:
+    raise UnsupportedError("the bits of a tensor as elements of another datatype")
+
+
+@converter("permute", "permute_copy")
+def permute(cx: Context, x: Expr, axes: Sequence[int]) -> Expr:
+    order = [cx.axis(axis, x) for axis in axes] if rank_of(x) else []
+    return x if order == list(range(len(order))) else R.permute_dims(x, order)
+
+
+@converter("transpose.int", "transpose_copy.int", "swapaxes", "swapdims")
+def transpose(cx: Context, x: Expr, first: int, second: int) -> Expr:
+    order = list(range(rank_of(x)))
+    if order:
+        a, b = cx.axis(first, x), cx.axis(second, x)
+        order[a], order[b] = order[b], order[a]
+    return x if order == list(range(len(order))) else R.permute_dims(x, order)
+
+
+@converter("t", "t_copy", "numpy_T", "mT", "matrix_H", "mH")
+def transposed(cx: Context, x: Expr) -> Expr:
+    rank = rank_of(x)
+    if rank < 2:
+        return x
+    if "numpy_T" in str(cx.node.target):
+        return R.permute_dims(x)
+    return R.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+@converter("unsqueeze", "unsqueeze_copy")
+def unsqueeze(cx: Context, x: Expr, axis: int) -> Expr:
+    return R.expand_dims(x, axis % (rank_of(x) + 1))
+
+
+@converter("squeeze", "squeeze.dim", "squeeze.dims", "squeeze_copy")
+def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
+    return to_shape(cx, x, cx.result_shape())
+
+
+@converter("expand", "expand_copy", "expand_as", "broadcast_to")
+def expand(cx: Context, x: Expr, *rest: Value) -> Expr:
+    sizes = cx.result_shape()
+    old = shape_of(x)
+    same = len(old) == len(sizes) and all(map(cx.importer.symbols.equal, old, sizes))
+    return x if same else R.broadcast_to(x, tuple(sizes))
+
+
+@converter("repeat")
+def repeat(cx: Context, x: Expr, repeats: Sequence[Size]) -> Expr:
+    if all(isinstance(count, int) for count in repeats):
+        return R.tile(x, list(repeats))
+    old = [1] * (len(repeats) - rank_of(x)) + shape_of(x)
+    apart = reshaped(x, [part for size in old for part in (1, size)])
+    wide = [part for count, size in zip(repeats, old, strict=True) for part in (count, size)]
+    return reshaped(R.broadcast_to(apart, tuple(wide)), cx.result_shape())
+
+
+@converter("repeat_interleave.self_int")
+def repeat_interleave(cx: Context, x: Expr, repeats: Size, axis: int | None = None) -> Expr:
+    y = reshaped(x, [product(shape_of(x))]) if axis is None else x
+    at = cx.axis(axis or 0, y)
+    if isinstance(repeats, int):
+        return R.repeat(y, repeats, at)
+    sizes = shape_of(y)
+    apart = [*sizes[: at + 1], repeats, *sizes[at + 1 :]]
+    return reshaped(R.broadcast_to(R.expand_dims(y, at + 1), tuple(apart)), cx.result_shape())
+
+
+@converter("flip", "fliplr", "flipud")
+def flip(cx: Context, x: Expr, axes: Sequence[int]) -> Expr:
+    for axis in axes if rank_of(x) else ():
+        x = R.flip(x, cx.axis(axis, x))
+    return x
+
+
+@converter("roll")
+def roll(cx: Context, x: Expr, shifts: Any, axes: Sequence[int] = ()) -> Expr:
+    if not rank_of(x):
+        return x
+    given = [shifts] if isinstance(shifts, int) else list(shifts)
+    if not axes:
+        flat = R.roll(reshaped(x, [product(shape_of(x))]), given, [0])
+        return reshaped(flat, shape_of(x))
+    for shift, axis in zip(given, axes, strict=True):
+        x = R.roll(x, [shift], [cx.axis(axis, x)])
+    return x
+
+
+def bounds(cx: Context, size: Size, start: Any, end: Any) -> tuple[Size, Size]:
+    """The first and the last index of a slice with PyTorch's meaning, within 0 and the size."""
+    found: list[Any] = []
+    for value, default in ((start, 0), (end, size)):
+        if value is None or (isinstance(value, int) and value == _END):
+            found.append(default)
+            continue
+        if isinstance(value, int) and isinstance(size, int):
+            found.append(min(max(value + size if value < 0 else value, 0), size))
+            continue
+        negative = value < 0 if isinstance(value, int) else False
+        whole = value + size if negative else value
+        found.append(cx.simplify(ops.minimum(ops.maximum(whole, ops.const(0, "int64")), size)))
+    begin, stop = found
+    if isinstance(begin, int) and isinstance(stop, int):
+        return begin, max(begin, stop)
+    return begin, stop
+
+
+@converter("slice.Tensor", "slice_copy.Tensor")
+def slice_tensor(
+    cx: Context, x: Expr, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Expr:
+    at = cx.axis(axis, x)
+    size = shape_of(x)[at]
+    begin, stop = bounds(cx, size, start, end)
+    if cx.is_size(begin, 0) and cx.importer.symbols.equal(stop, size) and step == 1:
+        return x
+    return R.strided_slice(x, [at], [begin], [stop], [step])
+
+
+@converter("narrow", "narrow_copy")
+def narrow(cx: Context, x: Expr, axis: int, start: Any, length: Any) -> Expr:
+    if isinstance(start, Expr):
+        start = cx.number_of(start, "start")
+    at = cx.axis(axis, x)
+    begin, _ = bounds(cx, shape_of(x)[at], start, None)
+    return R.strided_slice(x, [at], [begin], [cx.simplify(begin + length)])
+
+
+@converter("select.int", "select_copy.int")
+def select(cx: Context, x: Expr, axis: int, index: Any) -> Expr:
+    at = cx.axis(axis, x)
+    size = shape_of(x)[at]
+    place = index + size if isinstance(index, int) and index < 0 else index
+    if not isinstance(index, int) and not cx.importer.symbols.analyzer.can_prove(index >= 0):
+        place = if_then_else(index < 0, index + size, index)
+    part = R.strided_slice(x, [at], [place], [cx.simplify(place + 1)])
+    return reshaped(part, cx.result_shape())
+
+
+@converter("cat", "concat", "concatenate")
+def cat(cx: Context, parts: Sequence[Expr], axis: int = 0) -> Expr:
+    dtype = cx.result_dtype()
+    rank = len(cx.meta().shape)
+    kept = [cx.tensor(part, dtype) for part in parts if rank == rank_of(part)]
+    if rank > 1:
+        kept = [part for part in kept if not (rank_of(part) == 1 and shape_of(part) == [0])]
+    if not kept:
+        return cx.tensor(parts[0], dtype)
+    return kept[0] if len(kept) == 1 else R.concat(kept, axis % rank)
+
+
+@converter("stack")
+def stack(cx: Context, parts: Sequence[Expr], axis: int = 0) -> Expr:
+    dtype = cx.result_dtype()
+    return R.stack([cx.tensor(part, dtype) for part in parts], axis % len(cx.meta().shape))
+
+
+def sections(cx: Context, x: Expr, axis: int, sizes: Sequence[Size]) -> list[Expr]:
+    """The parts of a tensor that have these sizes along an axis, one behind the other."""
+    if len(sizes) == 1:
+        return [x]
+    ends = np.cumsum(sizes).tolist() if all(isinstance(s, int) for s in sizes) else None
+    if ends is not None and 0 not in sizes:
+        whole = cx.emit(R.split(x, ends[:-1], axis))
+        return [cx.builder.emit(whole[k]) for k in range(len(sizes))]
+    parts: list[Expr] = []
+    begin: Any = 0
+    for size in sizes:
+        end = cx.simplify(begin + size)
+        parts.append(R.strided_slice(x, [axis], [begin], [end]))
+        begin = end
+    return parts
+
+
+@converter("split.Tensor", "split.sizes", "split_with_sizes", "chunk", "tensor_split.sections")
+def split(cx: Context, x: Expr, sizes: Value, axis: int = 0) -> list[Expr]:
+    at = cx.axis(axis, x)
+    return sections(cx, x, at, [cx.sizes(part.shape)[at] for part in cx.meta()])
+
+
+@converter("split_copy.Tensor", "split_with_sizes_copy", "unsafe_chunk", "unsafe_split.Tensor")
+def split_copy(cx: Context, x: Expr, sizes: Value, axis: int = 0) -> list[Expr]:
+    return split(cx, x, sizes, axis)
+
+
+@converter("unbind.int", "unbind_copy.int")
+def unbind(cx: Context, x: Expr, axis: int = 0) -> list[Expr]:
+    at = cx.axis(axis, x)
+    parts = sections(cx, x, at, [1] * len(cx.meta()))
+    return [R.squeeze(part, [at]) for part in parts]
+
+
+@converter("diagonal", "diagonal_copy")
+def diagonal(cx: Context, x: Expr, offset: int = 0, first: int = 0, second: int = 1) -> Expr:
+    a, b = cx.axis(first, x), cx.axis(second, x)
+    sizes = cx.result_shape()
+
+    def diagonal(t: Tensor) -> Tensor:
+        def element(*index: PrimExpr) -> PrimExpr:
+            *others, place = index
+            at: list[Any] = list(others)
+            for axis in sorted((a, b)):
+                at.insert(axis, place + (max(-offset, 0) if axis == a else max(offset, 0)))
+            return t[tuple(at)]
+
+        return compute(tuple(sizes), element)
+
+    return cx.te(diagonal, x)
+
+
+@converter("as_strided", "as_strided_copy")
+def as_strided(
+    cx: Context,
+    x: Expr,
+    size: Sequence[Any],
+    stride: Sequence[Any],
+    offset: Any = None,
+) -> Expr:
+    meta = cx.operand_meta(0)
+    order = sorted(range(rank_of(x)), key=lambda k: -meta.stride(k))
+    dense = R.permute_dims(x, order) if order != list(range(rank_of(x))) else x
+    if not meta.permute(order).is_contiguous():
+        raise UnsupportedError("a view by strides of a tensor with gaps in memory")
+    flat = reshaped(dense, [product(shape_of(x))])
+    begin = (offset or 0) - cx.importer.symbols.expr(meta.storage_offset())
+
+    def as_strided(t: Tensor) -> Tensor:
+        def element(*index: PrimExpr) -> PrimExpr:
+            place: Any = begin
+            for k, step in zip(index, stride, strict=True):
+                place = place + k * step
+            return t[place]
+
+        return compute(tuple(size), element)
+
+    return cx.te(as_strided, flat)
+
+
+@converter("unfold", "unfold_copy")
+def unfold(cx: Context, x: Expr, axis: int, size: int, step: int) -> Expr:
+    if not rank_of(x):
+        return reshaped(x, [size])
+    at = cx.axis(axis, x)
+    sizes = cx.result_shape()
+
+    def unfold(t: Tensor) -> Tensor:
+        def element(*index: PrimExpr) -> PrimExpr:
+            *outer, inner = index
+            return t[(*outer[:at], outer[at] * step + inner, *outer[at + 1 :])]
+
+        return compute(tuple(sizes), element)
+
+    return cx.te(unfold, x)
+
+
+_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate"}
+
+
+@converter("constant_pad_nd")
+def constant_pad(cx: Context, x: Expr, widths: Sequence[Any], value: Value = 0) -> Expr:
+    return padded(cx, x, widths, "constant", value)
+
+
+@converter("pad")
+def pad(
+    cx: Context, x: Expr, widths: Sequence[Any], mode: str = "constant", value: Value = None
+) -> Expr:
+    return padded(cx, x, widths, mode, value)
+
+
+@converter("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def reflection_pad(cx: Context, x: Expr, widths: Sequence[Any]) -> Expr:
+    return padded(cx, x, widths, "reflect", 0)
+
+
+@converter("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def replication_pad(cx: Context, x: Expr, widths: Sequence[Any]) -> Expr:
+    return padded(cx, x, widths, "replicate", 0)
+
+
+def padded(cx: Context, x: Expr, widths: Sequence[Any], mode: str, value: Value) -> Expr:
+    """Padded in front and behind; the widths are for the last axis first, negative ones crop."""
+    rank = rank_of(x)
+    pairs = [(widths[k], widths[k + 1]) for k in range(0, len(widths), 2)]
+    if mode == "circular":
+        return _wrapped(cx, x, pairs)
+    before: list[Any] = [0] * rank
+    after: list[Any] = [0] * rank
+    for k, (low, high) in enumerate(pairs):
+        before[rank - 1 - k], after[rank - 1 - k] = low, high
+    sizes = shape_of(x)
+    cropped = [k for k in range(rank) if _is_negative(before[k]) or _is_negative(after[k])]
+    if cropped:
+        begin = [-before[k] if _is_negative(before[k]) else 0 for k in cropped]
+        end = [sizes[k] + after[k] if _is_negative(after[k]) else sizes[k] for k in cropped]
+        x = R.strided_slice(x, cropped, begin, end)
+    grown = [part for low, high in zip(before, after, strict=True) for part in (low, high)]
+    grown = [0 if _is_negative(part) else part for part in grown]
+    if not any(not isinstance(part, int) or part for part in grown):
+        return x
+    if all(isinstance(part, int) for part in grown):
+        return R.nn.pad(x, grown, _MODES[mode], value or 0)
+    if mode != "constant":
+        raise UnsupportedError(f"padding in the mode {mode} by widths that depend on sizes")
+    return _joined(cx, x, grown, value or 0)
+
+
+def _is_negative(width: Any) -> bool:
+    return isinstance(width, int) and width < 0
+
+
+def _joined(cx: Context, x: Expr, widths: Sequence[Any], value: Value) -> Expr:
+    """Padded by joining constants, where a width is an expression."""
+    for axis in range(rank_of(x)):
+        parts: list[Expr] = [x]
+        for width, at in ((widths[2 * axis], 0), (widths[2 * axis + 1], len(parts))):
+            if not cx.is_size(width, 0):
+                sizes = shape_of(x)
+                sizes[axis] = width
+                parts.insert(at, R.full(tuple(sizes), cx.tensor(value, dtype_of(x)), dtype_of(x)))
+        if len(parts) > 1:
+            x = cx.emit(R.concat(parts, axis))
+    return x
+
+
+def _wrapped(cx: Context, x: Expr, pairs: Sequence[tuple[Any, Any]]) -> Expr:
+    rank = rank_of(x)
+    for k, (low, high) in enumerate(pairs):
+        axis = rank - 1 - k
+        size = shape_of(x)[axis]
+        parts = [x]
+        if low:
+            parts.insert(0, R.strided_slice(x, [axis], [size - low], [size]))
+        if high:
+            parts.append(R.strided_slice(x, [axis], [0], [high]))
+        x = cx.emit(R.concat(parts, axis)) if len(parts) > 1 else x
+    return x
+
+
+@converter("tril", "triu")
+def triangle(cx: Context, x: Expr, k: Any = 0) -> Expr:
+    return R.tril(x, k) if "tril" in str(cx.node.target) else R.triu(x, k)
+
+
+@converter("pixel_shuffle")
+def pixel_shuffle(cx: Context, x: Expr, factor: int) -> Expr:
+    return R.nn.pixel_shuffle(x, factor)
+
+
+@converter("pixel_unshuffle")
+def pixel_unshuffle(cx: Context, x: Expr, factor: int) -> Expr:
+    *outer, c, h, w = shape_of(x)
+    at = len(outer)
+    apart = reshaped(x, [*outer, c, number(h // factor), factor, number(w // factor), factor])
+    order = [*range(at), at, at + 2, at + 4, at + 1, at + 3]
+    return reshaped(R.permute_dims(apart, order), cx.result_shape())
+
+
+@converter("meshgrid", "meshgrid.indexing")
+def meshgrid(cx: Context, parts: Sequence[Expr], *, indexing: str = "ij") -> list[Expr]:
+    vectors = [part if rank_of(part) else reshaped(part, [1]) for part in parts]
+    grid = cx.emit(R.meshgrid(vectors, indexing))
+    return [grid[k] for k in range(len(parts))]
+
+
+@converter("one_hot")
+def one_hot(cx: Context, indices: Expr, classes: int = -1) -> Expr:
+    if classes < 0:
+        raise UnsupportedError("the number of classes depends on the elements")
+    numbers = const(np.arange(classes), "int64")
+    return R.astype(R.equal(R.expand_dims(indices, rank_of(indices)), numbers), "int64")

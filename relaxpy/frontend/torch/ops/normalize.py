@@ -1,0 +1,269 @@
+"""Normalisation and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relaxpy.frontend.shared.tensors import (
+    Size,
+    dtype_of,
+    product,
+    rank_of,
+    reshaped,
+    scalar,
+    shape_of,
+)
+from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+
+
+@converter("_softmax", "softmax.int", "special_softmax", "_log_softmax", "log_softmax.int")
+def softmax(cx: Context, x: Expr, axis: int, half_to_float: Value = None, *, dtype: Any = None) -> Expr:
+    y = cx.tensor(x, cx.result_dtype())
+    is_log = "log_softmax" in str(cx.node.target)
+    if not rank_of(x):
+        return R.multiply(y, scalar(0.0, y)) if is_log else R.exp(R.multiply(y, scalar(0.0, y)))
+    op = R.nn.log_softmax if is_log else R.nn.softmax
+    return op(y, cx.axis(axis, x))
+
+
+def _affine(x: Expr, weight: Expr | None, bias: Expr | None, shape: Sequence[Size]) -> Expr:
+    if weight is not None:
+        x = R.multiply(x, _cast(reshaped(weight, shape), x))
+    return x if bias is None else R.add(x, _cast(reshaped(bias, shape), x))
+
+
+def _cast(x: Expr, like: Expr) -> Expr:
+    return x if dtype_of(x) == dtype_of(like) else R.astype(x, dtype_of(like))
+
+
+def _ones(cx: Context, sizes: Sequence[Size], dtype: str, value: float) -> Expr:
+    return R.full(tuple(sizes), scalar(value, R.zeros((), dtype)), dtype)
+
+
+def _computed(x: Expr) -> str:
+    """The datatype in which statistics are computed."""
+    return "float64" if dtype_of(x) == "float64" else "float32"
+
+
+def _moments(x: Expr, axes: Sequence[int]) -> tuple[Expr, Expr]:
+    """The mean and the variance, with their axes kept, in the datatype of statistics."""
+    y = R.astype(x, _computed(x))
+    mean = R.mean(y, list(axes), True)
+    centred = R.subtract(y, mean)
+    return mean, R.mean(R.multiply(centred, centred), list(axes), True)
+
+
+@converter("layer_norm")
+def layer_norm(
+    cx: Context,
+    x: Expr,
+    shape: Sequence[Size],
+    weight: Expr | None = None,
+    bias: Expr | None = None,
+    eps: float = 1e-5,
+) -> Expr:
+    axes = list(range(rank_of(x) - len(shape), rank_of(x)))
+    sizes = shape_of(x)[axes[0] :]
+    gamma = weight if weight is not None else R.ones(tuple(sizes), dtype_of(x))
+    beta = bias if bias is not None else R.zeros(tuple(sizes), dtype_of(x))
+    return R.nn.layer_norm(
+        x, gamma, beta, axes, eps, center=bias is not None, scale=weight is not None
+    )
+
+
+@converter("native_layer_norm")
+def native_layer_norm(
+    cx: Context,
+    x: Expr,
+    shape: Sequence[Size],
+    weight: Expr | None,
+    bias: Expr | None,
+    eps: float,
+) -> tuple[Expr, Expr, Expr]:
+    axes = list(range(rank_of(x) - len(shape), rank_of(x)))
+    mean, variance = _moments(x, axes)
+    y = layer_norm(cx, x, shape, weight, bias, eps)
+    return y, mean, R.rsqrt(R.add(variance, scalar(eps, variance)))
+
+
+@converter("rms_norm", "_fused_rms_norm")
+def rms_norm(
+    cx: Context, x: Expr, shape: Sequence[Size], weight: Expr | None = None, eps: float | None = None
+) -> Any:
+    import torch  # noqa: PLC0415
+
+    epsilon = torch.finfo(getattr(torch, dtype_of(x))).eps if eps is None else eps
+    axes = list(range(rank_of(x) - len(shape), rank_of(x)))
+    gamma = weight if weight is not None else R.ones(tuple(shape_of(x)[axes[0] :]), dtype_of(x))
+    y = R.nn.rms_norm(x, gamma, axes, epsilon)
+    if "_fused" not in str(cx.node.target):
+        return y
+    wide = R.astype(x, _computed(x))
+    squares = R.mean(R.multiply(wide, wide), axes, True)
+    return y, R.rsqrt(R.add(squares, scalar(epsilon, squares)))
+
+
+@converter("group_norm")
+def group_norm(
+    cx: Context,
+    x: Expr,
+    groups: int,
+    weight: Expr | None = None,
+    bias: Expr | None = None,
+    eps: float = 1e-5,
+) -> Expr:
+    channels = shape_of(x)[1]
+    gamma = weight if weight is not None else R.ones((channels,), dtype_of(x))
+    beta = bias if bias is not None else R.zeros((channels,), dtype_of(x))
+    axes = list(range(2, rank_of(x)))
+    return R.nn.group_norm(
+        x, gamma, beta, groups, 1, axes, eps, center=bias is not None, scale=weight is not None
+    )
+
+
+@converter("native_group_norm")
+def native_group_norm(
+    cx: Context,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    batch: Size,
+    channels: Size,
+    spatial: Size,
+    groups: int,
+    eps: float,
+) -> tuple[Expr, Expr, Expr]:
+    apart = reshaped(x, [batch, groups, cx.simplify(product([channels, spatial]) // groups)])
+    mean, variance = _moments(apart, [2])
+    mean, variance = R.squeeze(mean, [2]), R.squeeze(variance, [2])
+    y = group_norm(cx, x, groups, weight, bias, eps)
+    return y, mean, R.rsqrt(R.add(variance, scalar(eps, variance)))
+
+
+def _channels(x: Expr, vector: Expr) -> Expr:
+    return R.reshape(vector, [1, -1, *[1] * (rank_of(x) - 2)])
+
+
+def _by_statistics(
+    x: Expr, mean: Expr, variance: Expr, weight: Expr | None, bias: Expr | None, eps: float
+) -> Expr:
+    """x normalised by a mean and a variance of its channels."""
+    wide = _computed(x)
+    factor = R.rsqrt(R.add(R.astype(variance, wide), scalar(eps, R.zeros((), wide))))
+    centred = R.subtract(R.astype(x, wide), _channels(x, R.astype(mean, wide)))
+    y = R.multiply(centred, _channels(x, factor))
+    shape: list[Size] = [1, -1, *[1] * (rank_of(x) - 2)]
+    if weight is not None:
+        y = R.multiply(y, R.reshape(_cast(weight, y), shape))
+    if bias is not None:
+        y = R.add(y, R.reshape(_cast(bias, y), shape))
+    return _cast(y, x)
+
+
+@converter("batch_norm")
+def batch_norm(
+    cx: Context,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    mean: Expr | None,
+    variance: Expr | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool,
+) -> Expr:
+    if training or mean is None or variance is None:
+        axes = [k for k in range(rank_of(x)) if k != 1]
+        m, v = _moments(x, axes)
+        return _by_statistics(x, R.squeeze(m, axes), R.squeeze(v, axes), weight, bias, eps)
+    return inference_norm(x, weight, bias, mean, variance, eps)
+
+
+def inference_norm(
+    x: Expr, weight: Expr | None, bias: Expr | None, mean: Expr, variance: Expr, eps: float
+) -> Expr:
+    """Batch normalisation by given statistics."""
+    channels = (shape_of(x)[1],)
+    gamma = weight if weight is not None else R.ones(channels, dtype_of(x))
+    beta = bias if bias is not None else R.zeros(channels, dtype_of(x))
+    if len({dtype_of(item) for item in (x, gamma, beta, mean, variance)}) > 1:
+        return _by_statistics(x, mean, variance, weight, bias, eps)
+    result = R.nn.batch_norm(
+        x,
+        gamma,
+        beta,
+        mean,
+        variance,
+        1,
+        eps,
+        center=bias is not None,
+        scale=weight is not None,
+        training=False,
+    )
+    return result[0]
+
+
+@converter("_native_batch_norm_legit_no_training")
+def batch_norm_inference(
+    cx: Context,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    mean: Expr,
+    variance: Expr,
+    momentum: float,
+    eps: float,
+) -> tuple[Expr, Expr, Expr]:
+    empty = R.zeros((0,), _computed(x))
+    return inference_norm(x, weight, bias, mean, variance, eps), empty, empty
+
+
+@converter("_native_batch_norm_legit_functional")
+def batch_norm_training(
+    cx: Context,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    mean: Expr,
+    variance: Expr,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Expr, ...]:
+    axes = [k for k in range(rank_of(x)) if k != 1]
+    if not training:
+        empty = R.zeros((0,), _computed(x))
+        return inference_norm(x, weight, bias, mean, variance, eps), empty, empty, mean, variance
+    m, v = (R.squeeze(item, axes) for item in _moments(x, axes))
+    count = cx.tensor(product([shape_of(x)[k] for k in axes]), dtype_of(v))
+    unbiased = R.multiply(v, R.divide(count, R.subtract(count, scalar(1.0, count))))
+    y = _by_statistics(x, m, v, weight, bias, eps)
+    running = [
+        R.add(
+            R.multiply(old, scalar(1 - momentum, old)),
+            R.multiply(_cast(new, old), scalar(momentum, old)),
+        )
+        for old, new in ((mean, m), (variance, unbiased))
+    ]
+    return y, m, R.rsqrt(R.add(v, scalar(eps, v))), *running
+
+
+@converter("_native_batch_norm_legit.no_stats")
+def batch_norm_no_stats(
+    cx: Context,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Expr, Expr, Expr]:
+    axes = [k for k in range(rank_of(x)) if k != 1]
+    m, v = (R.squeeze(item, axes) for item in _moments(x, axes))
+    y = _by_statistics(x, m, v, weight, bias, eps)
+    return y, m, R.rsqrt(R.add(v, scalar(eps, v)))

@@ -1,0 +1,177 @@
+"""Pools of windows and of regions, and images with other sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relaxpy.frontend.shared.pooling import MAXIMA, max_indices, mean_pooled, pooled
+from relaxpy.frontend.shared.tensors import rank_of, reshaped, scalar, shape_of
+from relaxpy.frontend.shared.windows import Windows
+from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.ops.linear import each
+from relaxpy.frontend.torch.registry import converter
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+
+Ints = int | Sequence[int]
+
+
+def _spatial(cx: Context) -> int:
+    """The number of spatial axes, by the name of the operator."""
+    return int(str(cx.node.target).partition("pool")[2][0])
+
+
+def _batched(x: Expr, count: int) -> Expr:
+    """Images with one axis before those of channels: all axes before them in one."""
+    outer = rank_of(x) - count - 1
+    return x if outer == 1 else reshaped(x, [1, *shape_of(x)]) if outer == 0 else x
+
+
+def _windows(
+    x: Expr, count: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
+) -> Windows:
+    pads = each(padding, count)
+    sizes = each(kernel, count)
+    strides = each(stride, count) if stride not in ([], ()) else sizes
+    return Windows.of(x, sizes, strides, each(dilation, count), [*pads, *pads], "NOTSET")
+
+
+@converter("max_pool1d", "max_pool2d", "max_pool3d")
+def max_pool(
+    cx: Context,
+    x: Expr,
+    kernel: Ints,
+    stride: Ints = (),
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil: bool = False,
+) -> Expr:
+    count = _spatial(cx)
+    data = _batched(x, count)
+    windows = _windows(data, count, kernel, stride, padding, dilation)
+    y = pooled(cx, MAXIMA, data, windows, ceil=ceil, inside=False)
+    return reshaped(y, cx.result_shape()) if data is not x else y
+
+
+@converter("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
+def max_pool_with_indices(
+    cx: Context,
+    x: Expr,
+    kernel: Ints,
+    stride: Ints = (),
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil: bool = False,
+) -> tuple[Expr, Expr]:
+    count = _spatial(cx)
+    data = _batched(x, count)
+    windows = _windows(data, count, kernel, stride, padding, dilation)
+    y = pooled(cx, MAXIMA, data, windows, ceil=ceil, inside=False)
+    if not any(user.args[1] == 1 for user in cx.node.users if len(user.args) > 1):
+        indices = R.zeros(tuple(cx.result_shape(1)), "int64")
+    else:
+        indices = max_indices(cx, data, windows, ceil=ceil, by_columns=False, by_channel=True)
+    if data is x:
+        return y, indices
+    return reshaped(y, cx.result_shape(0)), reshaped(indices, cx.result_shape(1))
+
+
+@converter("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def avg_pool(
+    cx: Context,
+    x: Expr,
+    kernel: Ints,
+    stride: Ints = (),
+    padding: Ints = 0,
+    ceil: bool = False,
+    inside: bool = True,
+    divisor: int | None = None,
+) -> Expr:
+    count = _spatial(cx)
+    data = _batched(x, count)
+    windows = _windows(data, count, kernel, stride, padding, 1)
+    if divisor is None:
+        y = mean_pooled(cx, data, windows, ceil=ceil, inside=inside)
+    else:
+        grown, whole = windows.padded(cx, data, 0, ceil=ceil)
+        means = mean_pooled(cx, grown, whole, ceil=False, inside=True)
+        elements = 1
+        for size in windows.kernel:
+            elements *= size
+        y = R.multiply(means, scalar(elements / divisor, x))
+    return reshaped(y, cx.result_shape()) if data is not x else y
+
+
+_ADAPTIVE = {1: R.nn.adaptive_avg_pool1d, 2: R.nn.adaptive_avg_pool2d, 3: R.nn.adaptive_avg_pool3d}
+
+
+@converter(
+    *("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"),
+    *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d"),
+)
+def adaptive_avg_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> Expr:
+    count = _spatial(cx)
+    data = _batched(x, count)
+    wanted = cx.result_shape()[-count:]
+    if all(cx.is_size(size, 1) for size in wanted):
+        axes = list(range(rank_of(x) - count, rank_of(x)))
+        return R.mean(x, axes, True)
+    y = _ADAPTIVE[count](data, list(wanted))
+    return reshaped(y, cx.result_shape()) if data is not x else y
+
+
+@converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+@converter("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
+def upsample_nearest(cx: Context, x: Expr, *rest: Any) -> Expr:
+    return _resized(cx, x, "nearest_neighbor", "asymmetric", "floor")
+
+
+def _resized(cx: Context, x: Expr, method: str, coordinates: str, rounding: str = "") -> Expr:
+    count = rank_of(x) - 2
+    wanted = cx.result_shape()[2:]
+    more = {"rounding_method": rounding} if rounding else {}
+    data = x
+    if count == 1:
+        data, wanted = R.expand_dims(x, 2), [1, *wanted]
+    op = R.image.resize3d if count == 3 else R.image.resize2d
+    y = op(
+        data,
+        tuple(wanted),
+        method=method,
+        coordinate_transformation_mode=coordinates,
+        **more,
+    )
+    return R.squeeze(y, [2]) if count == 1 else y
+
+
+@converter("upsample_linear1d", "upsample_linear1d.vec")
+@converter("upsample_bilinear2d", "upsample_bilinear2d.vec")
+@converter("upsample_trilinear3d", "upsample_trilinear3d.vec")
+def upsample_linear(cx: Context, x: Expr, size: Any, align_corners: bool, *rest: Any) -> Expr:
+    return _resized(cx, x, "linear", "align_corners" if align_corners else "half_pixel")
+
+
+@converter("upsample_bicubic2d", "upsample_bicubic2d.vec")
+def upsample_bicubic(cx: Context, x: Expr, size: Any, align_corners: bool, *rest: Any) -> Expr:
+    return _resized(cx, x, "cubic", "align_corners" if align_corners else "half_pixel")
+
+
+_GRID_METHODS = ("bilinear", "nearest", "bicubic")
+_GRID_PADDINGS = ("zeros", "border", "reflection")
+
+
+@converter("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def grid_sampler(
+    cx: Context, x: Expr, grid: Expr, method: int, padding: int, align_corners: bool
+) -> Expr:
+    rank = rank_of(x)
+    moved = R.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])
+    return R.image.grid_sample(
+        x,
+        moved,
+        _GRID_METHODS[method],
+        "NCHW" if rank == 4 else "NCDHW",
+        _GRID_PADDINGS[padding],
+        align_corners,
+    )

@@ -1,0 +1,193 @@
+"""Reductions along axes: sums, extremes, moments, norms, running sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from relaxpy.frontend.shared.tensors import (
+    dtype_of,
+    is_float,
+    product,
+    rank_of,
+    reshaped,
+    scalar,
+    shape_of,
+)
+from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.ops.elementwise import truth
+from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.op.definition.registry import R
+
+Axes = int | Sequence[int] | None
+
+
+@converter("sum", "sum.dim_IntList")
+def total(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    y = cx.tensor(x, cx.result_dtype())
+    return R.sum(y, cx.axes(axes, x), keepdim) if rank_of(x) else y
+
+
+@converter("mean", "mean.dim")
+def mean(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    y = cx.tensor(x, cx.result_dtype())
+    return R.mean(y, cx.axes(axes, x), keepdim) if rank_of(x) else y
+
+
+@converter("prod", "prod.dim_int")
+def prod(cx: Context, x: Expr, axis: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    y = cx.tensor(x, cx.result_dtype())
+    return R.prod(y, cx.axes(axis, x), keepdim) if rank_of(x) else y
+
+
+@converter("amax", "max")
+def amax(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False) -> Expr:
+    return _extreme(cx, R.max, x, axes, keepdim)
+
+
+@converter("amin", "min")
+def amin(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False) -> Expr:
+    return _extreme(cx, R.min, x, axes, keepdim)
+
+
+def _extreme(cx: Context, op: Any, x: Expr, axes: Axes, keepdim: bool) -> Expr:
+    if not rank_of(x):
+        return x
+    y = cx.tensor(x, "int8") if dtype_of(x) == "bool" else x
+    result: Expr = op(y, cx.axes(axes, x), keepdim)
+    return result
+
+
+@converter("any", "any.dim", "any.dims")
+def any_of(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False) -> Expr:
+    return R.not_equal(_extreme(cx, R.max, truth(cx, x), axes, keepdim), const(0, "int8")) if rank_of(x) else truth(cx, x)
+
+
+@converter("all", "all.dim", "all.dims")
+def all_of(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False) -> Expr:
+    return R.not_equal(_extreme(cx, R.min, truth(cx, x), axes, keepdim), const(0, "int8")) if rank_of(x) else truth(cx, x)
+
+
+@converter("argmax", "argmin")
+def argmax(cx: Context, x: Expr, axis: int | None = None, keepdim: bool = False) -> Expr:
+    op = R.argmax if "argmax" in str(cx.node.target) else R.argmin
+    y = cx.tensor(x, "int8") if dtype_of(x) == "bool" else x
+    if not rank_of(x):
+        return const(0, "int64")
+    if axis is not None:
+        return op(y, cx.axis(axis, x), keepdim)
+    flat = op(reshaped(y, [product(shape_of(y))]), 0, False)
+    return reshaped(flat, [1] * rank_of(x)) if keepdim else flat
+
+
+@converter("max.dim", "min.dim")
+def max_dim(cx: Context, x: Expr, axis: int, keepdim: bool = False) -> tuple[Expr, Expr]:
+    least = "min.dim" in str(cx.node.target)
+    if not rank_of(x):
+        return x, const(0, "int64")
+    y = cx.tensor(x, "int8") if dtype_of(x) == "bool" else x
+    at = cx.axis(axis, x)
+    values = (R.min if least else R.max)(y, [at], keepdim)
+    return values, (R.argmin if least else R.argmax)(y, at, keepdim)
+
+
+def _count(cx: Context, x: Expr, axes: Sequence[int]) -> Any:
+    sizes = shape_of(x)
+    return product([sizes[k] for k in axes])
+
+
+@converter("var.correction", "std.correction", "var_mean.correction", "std_mean.correction")
+def variance(
+    cx: Context, x: Expr, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    name = str(cx.node.target)
+    chosen = cx.axes(axes, x)
+    delta = 1 if correction is None else correction
+    mean_kept = R.mean(x, chosen, True) if chosen else x
+    centred = R.subtract(x, mean_kept)
+    squares = R.multiply(centred, centred)
+    above = R.sum(squares, chosen, keepdim) if chosen else squares
+    count = cx.tensor(_count(cx, x, chosen), dtype_of(x))
+    below = R.maximum(R.subtract(count, scalar(float(delta), x)), scalar(0.0, x))
+    result = R.divide(above, below)
+    if "std" in name:
+        result = R.sqrt(result)
+    if "_mean" not in name:
+        return result
+    return result, R.mean(x, chosen, keepdim) if chosen else x
+
+
+@converter("logsumexp")
+def logsumexp(cx: Context, x: Expr, axes: Axes, keepdim: bool = False) -> Expr:
+    y = cx.tensor(x, cx.result_dtype())
+    if not rank_of(x):
+        return y
+    chosen = cx.axes(axes, x)
+    top = R.max(y, chosen, True)
+    finite = R.where(R.isfinite(top), top, scalar(0.0, y))
+    total_ = R.log(R.sum(R.exp(R.subtract(y, finite)), chosen, True))
+    result = R.add(total_, finite)
+    return result if keepdim else R.squeeze(result, chosen)
+
+
+@converter("linalg_vector_norm")
+def vector_norm(cx: Context, x: Expr, order: float = 2, axes: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    y = R.abs(cx.tensor(x, cx.result_dtype()))
+    chosen = cx.axes(axes, x)
+    if not chosen:
+        return R.astype(R.not_equal(y, scalar(0.0, y)), dtype_of(y)) if order == 0 else y
+    if order in (math.inf, -math.inf):
+        return (R.max if order > 0 else R.min)(y, chosen, keepdim)
+    if order == 0:
+        return R.sum(R.astype(R.not_equal(y, scalar(0.0, y)), dtype_of(y)), chosen, keepdim)
+    if order == 1:
+        return R.sum(y, chosen, keepdim)
+    if order == 2:
+        return R.sqrt(R.sum(R.multiply(y, y), chosen, keepdim))
+    powers = R.sum(R.power(y, scalar(float(order), y)), chosen, keepdim)
+    return R.power(powers, scalar(1.0 / float(order), y))
+
+
+@converter("cumsum", "cumprod")
+def cumsum(cx: Context, x: Expr, axis: int, *, dtype: Any = None) -> Expr:
+    y = cx.tensor(x, cx.result_dtype())
+    if not rank_of(x):
+        return y
+    op = R.cumsum if "cumsum" in str(cx.node.target) else R.cumprod
+    return op(y, cx.axis(axis, x), dtype_of(y))
+
+
+@converter("topk")
+def topk(cx: Context, x: Expr, k: Any, axis: int = -1, largest: bool = True, is_sorted: bool = True) -> Any:
+    if not rank_of(x):
+        return x, const(0, "int64")
+    if not isinstance(k, int):
+        values, indices = sort(cx, x, axis, largest)
+        at = cx.axis(axis, x)
+        return tuple(R.strided_slice(item, [at], [0], [k]) for item in (values, indices))
+    both = cx.emit(R.topk(x, k, cx.axis(axis, x), "both", largest, "int64"))
+    return both[0], both[1]
+
+
+@converter("sort")
+def sort(cx: Context, x: Expr, axis: int = -1, descending: bool = False) -> tuple[Expr, Expr]:
+    if not rank_of(x):
+        return x, const(0, "int64")
+    y = cx.tensor(x, "int8") if dtype_of(x) == "bool" else x
+    at = cx.axis(axis, x)
+    order = cx.emit(R.argsort(y, at, descending, "int64"))
+    return R.gather_elements(x, order, at), order
+
+
+@converter("sort.stable")
+def stable_sort(cx: Context, x: Expr, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> tuple[Expr, Expr]:
+    return sort(cx, x, dim, descending)
+
+
+@converter("argsort")
+def argsort(cx: Context, x: Expr, axis: int = -1, descending: bool = False) -> Expr:
+    return sort(cx, x, axis, descending)[1]
+
+

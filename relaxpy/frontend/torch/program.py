@@ -1,0 +1,88 @@
+"""A graph of `torch.fx` with its inputs, whether exported, traced or captured while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import torch
+
+from relaxpy.dataclass import dataclass
+from relaxpy.frontend.shared.unsupported import FrontendError
+from relaxpy.frontend.torch.symbols import is_symbolic
+
+
+class Kind(Enum):
+    """What an input of a graph is."""
+
+    INPUT = "a parameter of the function"
+    PARAMETER = "a parameter of the model"
+    BOUND = "a buffer or a tensor of the program"
+    LITERAL = "a value that is known"
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """An input of a graph: its node, what is known of it, and the tensor that it stands for."""
+
+    kind: Kind
+    name: str
+    node: Any
+    meta: Any
+    tensor: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A graph of ATen operators, in which no operator changes its arguments."""
+
+    graph: Any
+    inputs: Sequence[Input]
+
+    @property
+    def output(self) -> Any:
+        """The node of the results."""
+        return next(iter(reversed(self.graph.nodes)))
+
+    @property
+    def has_branches(self) -> bool:
+        """Whether a node calls graphs, under a condition or in a loop."""
+        names = {"cond", "while_loop", "map_impl", "scan"}
+        return any(
+            isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() in names
+            for node in self.graph.nodes
+        )
+
+
+def of_exported(exported: Any) -> Program:
+    """The graph of an exported program.
+
+    Errors:
+        FrontendError: an input is an object that has no form in Relax.
+    """
+    signature = exported.graph_signature
+    nodes = {node.name: node for node in exported.graph.nodes if node.op == "placeholder"}
+    kinds = torch.export.graph_signature.InputKind
+    bound: list[Input] = []
+    for spec in signature.input_specs:
+        node = nodes[spec.arg.name]
+        meta = node.meta.get("val")
+        match spec.kind:
+            case kinds.PARAMETER:
+                tensor = exported.state_dict[spec.target]
+                bound.append(Input(Kind.PARAMETER, node.name, node, meta, tensor))
+            case kinds.BUFFER | kinds.CONSTANT_TENSOR:
+                tensor = exported.state_dict.get(spec.target)
+                if tensor is None:
+                    tensor = exported.constants[spec.target]
+                bound.append(Input(Kind.BOUND, node.name, node, meta, tensor))
+            case kinds.USER_INPUT:
+                literal = not isinstance(meta, torch.Tensor) and not is_symbolic(meta)
+                kind = Kind.LITERAL if literal else Kind.INPUT
+                bound.append(Input(kind, node.name, node, meta))
+            case _:
+                raise FrontendError(
+                    f"the input {node.name!r} is {spec.kind.name.lower()}, which Relax does not have"
+                )
+    return Program(exported.graph, bound)

@@ -1,0 +1,99 @@
+"""The table of converters: for each operator of PyTorch, or one of its overloads."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from relaxpy.dataclass import dataclass
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+#: What a node of a graph stands for: a tensor, a number, several of them, or nothing.
+Value: TypeAlias = (
+    Expr | PrimExpr | int | float | bool | None | Sequence[Any] | Mapping[str, Any] | str
+)
+Function: TypeAlias = Callable[..., Any]
+
+#: Arguments that decide where and how elements are stored, which values do not show.
+_OF_STORAGE = frozenset(
+    {"layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit"}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Converter:
+    """A function from the context and the arguments of an operator to its results."""
+
+    function: Function
+    #: How many positional arguments the function takes.
+    positional: int
+    keywords: frozenset[str]
+    #: Whether it takes all positional arguments, and what PyTorch knows of the result says the rest.
+    takes_all: bool
+
+    def arguments(
+        self, schema: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ) -> tuple[list[Value], dict[str, Value]]:
+        """The positional and the keyword arguments for the function, with the schema's defaults.
+
+        Errors:
+            UnsupportedError: an argument has a value that the function has no parameter for.
+        """
+        positional: list[Value] = []
+        named: dict[str, Value] = {}
+        for k, declared in enumerate(schema.arguments):
+            default = declared.default_value if declared.has_default_value() else None
+            if k < len(args):
+                value = args[k]
+            else:
+                value = kwargs.get(declared.name, default)
+            if declared.name in self.keywords:
+                named[declared.name] = value
+            elif not declared.kwarg_only and (self.takes_all or len(positional) < self.positional):
+                positional.append(value)
+            elif self.takes_all:
+                continue
+            elif value is not None and value != default and declared.name not in _OF_STORAGE:
+                raise UnsupportedError(f"its argument {declared.name} is {value}")
+        return positional, named
+
+
+#: Converters by `namespace.operator.overload` or, for all overloads, `namespace.operator`.
+CONVERTERS: dict[str, Converter] = {}
+
+
+def converter(*names: str, namespace: str = "aten") -> Callable[[Function], Function]:
+    """Register a function as the converter of operators: `add`, or one overload: `add.Tensor`.
+
+    Its first parameter is the `Context`; positional ones take the arguments in the order of the
+    operator's schema, keyword ones by their names. An argument without a parameter has to be at its
+    default, unless the function takes `*args`.
+    """
+
+    def register(function: Function) -> Function:
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        kinds = [parameter.kind for parameter in parameters]
+        keyword, variadic = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_POSITIONAL
+        entry = Converter(
+            function,
+            len(kinds) - kinds.count(keyword),
+            frozenset(p.name for p in parameters if p.kind is keyword),
+            variadic in kinds,
+        )
+        for name in names:
+            key = f"{namespace}.{name}"
+            assert key not in CONVERTERS, key
+            CONVERTERS[key] = entry
+        return function
+
+    return register
+
+
+def find(target: Any) -> Converter | None:
+    """The converter of an overload of an operator (`torch.ops.aten.add.Tensor`), or None."""
+    packet, _, overload = target.name().replace("::", ".").partition(".")[2].partition(".")
+    key = f"{target.namespace}.{packet}"
+    return CONVERTERS.get(f"{key}.{overload or 'default'}") or CONVERTERS.get(key)

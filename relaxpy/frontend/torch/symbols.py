@@ -1,0 +1,155 @@
+"""Sizes of PyTorch, which are expressions of sympy, as expressions of TIR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from typing import Any, TypeAlias
+
+import sympy
+import torch
+
+from relaxpy.dataclass import dataclass
+from relaxpy.frontend.shared.contents import number
+from relaxpy.frontend.shared.names import Names, identifier
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.arith import Analyzer
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.intrin import if_then_else
+from relaxpy.ir.tir.ops import const, maximum, minimum
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+Size: TypeAlias = PrimExpr | int
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def is_symbolic(value: object) -> bool:
+    """Whether a value is a number that depends on sizes."""
+    return isinstance(value, _SYMBOLIC)
+
+
+def sympy_of(value: Any) -> Any:
+    """The expression of sympy that a number is; a number of Python stays."""
+    return value.node.expr if is_symbolic(value) else value
+
+
+def _fold(operation: Callable[[Any, Any], Any], items: Sequence[Any]) -> Any:
+    result = items[0]
+    for item in items[1:]:
+        result = operation(result, item)
+    return result
+
+
+def _floor_div(a: Any, b: Any) -> Any:
+    return a // b
+
+
+#: Functions of sympy and of PyTorch, by the names of their classes.
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "Add": lambda *items: _fold(lambda a, b: a + b, items),
+    "Mul": lambda *items: _fold(lambda a, b: a * b, items),
+    "Max": lambda *items: _fold(maximum, items),
+    "Min": lambda *items: _fold(minimum, items),
+    "And": lambda *items: _fold(tir.And, items),
+    "Or": lambda *items: _fold(tir.Or, items),
+    "Not": tir.Not,
+    "FloorDiv": _floor_div,
+    "CleanDiv": _floor_div,
+    "IntTrueDiv": lambda a, b: tir.Div(tir.Cast("float64", a), tir.Cast("float64", b)),
+    "FloatTrueDiv": tir.Div,
+    "CeilDiv": lambda a, b: (a + b - 1) // b,
+    "Mod": lambda a, b: a % b,
+    "PythonMod": lambda a, b: a % b,
+    "ModularIndexing": lambda a, b, c: (a // b) % c,
+    "Where": if_then_else,
+    "Equality": tir.EQ,
+    "Unequality": tir.NE,
+    "LessThan": tir.LE,
+    "StrictLessThan": tir.LT,
+    "GreaterThan": tir.GE,
+    "StrictGreaterThan": tir.GT,
+    "ToFloat": lambda a: tir.Cast("float64", a),
+    "TruncToInt": lambda a: tir.Cast("int64", a),
+    "FloorToInt": lambda a: tir.Cast("int64", a),
+    "LShift": lambda a, b: tir.Mul(a, tir.Cast("int64", 1 << b)),
+    "Identity": lambda a: a,
+}
+
+
+@dataclass(eq=False)
+class Symbols:
+    """The variables that the symbols of a program are, which become known input by input."""
+
+    known: dict[Any, PrimExpr] = field(default_factory=dict)
+    analyzer: Analyzer = field(default_factory=Analyzer)
+    _names: Names = field(default_factory=lambda: Names(lambda name: identifier(name, "n")))
+
+    def new(self, name: str) -> tir.Var:
+        """A new variable for a size."""
+        return tir.Var(self._names.new(name), "int64")
+
+    def define(self, shapes: Iterable[Sequence[Any]]) -> None:
+        """Make variables of the symbols in the shapes of inputs, which define them.
+
+        A symbol that stands alone somewhere is a variable of its name. One that occurs in the form
+        `a * s + b` only is what the size, a variable, makes of it.
+        """
+        exprs = [expr for shape in shapes for expr in map(sympy_of, shape)]
+        for expr in exprs:
+            if isinstance(expr, sympy.Symbol) and expr not in self.known:
+                self.known[expr] = self.new(str(expr))
+        for expr in exprs:
+            unknown = self.unknown(expr)
+            if len(unknown) == 1 and expr.is_polynomial(*unknown):
+                (symbol,) = unknown
+                slope = expr.coeff(symbol, 1)
+                offset = sympy.expand(expr - slope * symbol)
+                if slope.is_Integer and slope > 0 and not offset.has(symbol):
+                    size = self.new(f"n_{symbol}")
+                    self.known[symbol] = (size - self.expr(offset)) // int(slope)
+
+    def equal(self, a: Any, b: Any) -> bool:
+        """Whether two sizes are known to be the same."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a == b
+        return a is b or self.analyzer.can_prove_equal(a, b)
+
+    def unknown(self, value: Any) -> list[Any]:
+        """The symbols of a number that have no variable yet."""
+        symbols = getattr(sympy_of(value), "free_symbols", ())
+        return sorted((s for s in symbols if s not in self.known), key=str)
+
+    def expr(self, value: Any) -> Any:
+        """A number of Python, of sympy or of PyTorch: itself, or an expression of int64.
+
+        Errors:
+            UnsupportedError: it has a symbol that nothing defines, or a function without a form.
+        """
+        found = self._expr(sympy_of(value))
+        return number(found, self.analyzer) if isinstance(found, PrimExpr) else found
+
+    def _expr(self, expr: Any) -> Any:
+        if isinstance(expr, (bool, int, float)):
+            return expr
+        if expr.is_Integer:
+            return int(expr)
+        if expr in (sympy.true, sympy.false):
+            return bool(expr)
+        if expr.is_Float or expr.is_Rational:
+            return float(expr)
+        if expr.is_Symbol:
+            if expr not in self.known:
+                raise UnsupportedError(f"the size {expr} is not known from the inputs")
+            return self.known[expr]
+        name = type(expr).__name__
+        if name in ("Pow", "PowByNatural") and expr.args[1].is_Integer and expr.args[1] > 0:
+            return _fold(lambda a, b: a * b, [self._expr(expr.args[0])] * int(expr.args[1]))
+        if name not in _FUNCTIONS:
+            raise UnsupportedError(f"the size {expr} has no form in TIR")
+        return _FUNCTIONS[name](*self._operands(expr))
+
+    def _operands(self, expr: Any) -> list[Any]:
+        items = [self._expr(item) for item in expr.args]
+        if all(not isinstance(item, PrimExpr) for item in items):
+            items[0] = const(items[0], "float64" if isinstance(items[0], float) else "int64")
+        return items
