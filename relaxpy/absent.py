@@ -34,7 +34,7 @@ _IMPORTER = (
 
 #: A module below `tvm`, or a class; its names; and what to use instead of all of them.
 ABSENT: tuple[tuple[str, str, str], ...] = (
-    ("relax.frontend", "torch stablehlo tflite", _IMPORTER),
+    ("relax.frontend", "stablehlo tflite", _IMPORTER),
     ("relax.frontend.nn", "llm", "there are no paged caches; nn.KVCache is one of fixed blocks"),
     ("tir", "Schedule ScheduleError ScheduleState StmtSRef TensorIntrin", _NO_SCHEDULE),
     ("tir.schedule", "Schedule ScheduleError Trace BlockRV LoopRV", _NO_SCHEDULE),

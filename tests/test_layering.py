@@ -55,7 +55,7 @@ INNER = {
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 #: What is there where a room is used: the plugin is loaded by pytest alone.
 LOADED_BY = {
-    "frontend": {"onnx", "google"},
+    "frontend": {"onnx", "google", "torch", "sympy"},
     "pytest_plugin": {"pytest"},
     "pytest_helpers": {"pytest"},
     "pytest_compare": {"pytest"},
@@ -107,6 +107,8 @@ FLOORS = {
         shared onnx/view.py onnx/folding.py onnx/registry.py onnx/context.py onnx/strings.py
         onnx/draws.py onnx/lists.py onnx/pictures.py onnx/ops
         onnx/importer.py onnx/api.py onnx/backend.py
+        torch/registry.py torch/symbols.py torch/arrays.py torch/context.py torch/ops
+        torch/decompose.py torch/program.py torch/importer.py torch/api.py
     """,
     "relaxpy/cli": """
         usage.py show.py special_sizes.py imported.py programs.py watch.py passes.py inputs.py
@@ -125,6 +127,7 @@ FACES = {
     *("relaxpy/script/__init__.py", "relaxpy/script/ir_builder/__init__.py"),
     *("relaxpy/ir/relay/__init__.py", "relaxpy/cli/__init__.py"),
     *("relaxpy/frontend/__init__.py", "relaxpy/frontend/onnx/__init__.py"),
+    "relaxpy/frontend/torch/__init__.py",
 }
 
 

@@ -1,3 +1,11 @@
 """The importer of PyTorch's programs: exported, traced, or captured while they run."""
 
-from relaxpy.frontend.torch.api import from_exported_program as from_exported_program
+try:
+    import torch as _torch
+except ImportError:
+    raise ImportError(
+        "the importer reads programs by the package torch: pip install 'relaxpy[torch]'",
+        name="torch",
+    ) from None
+
+del _torch

@@ -10,7 +10,7 @@ import torch
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.frontend.shared.unsupported import OpNotImplemented
-from relaxpy.frontend.torch.decompose import decompositions, functional, simpler
+from relaxpy.frontend.torch.decompose import decomposed, decompositions, functional, simpler
 from relaxpy.frontend.torch.importer import Importer, Options
 from relaxpy.frontend.torch.program import of_exported
 from relaxpy.ir.module import IRModule
@@ -57,7 +57,7 @@ def from_exported_program(
         dict(custom_convert_map or {}),
     )
     if run_ep_decomposition:
-        exported_program = exported_program.run_decompositions()
+        exported_program = decomposed(exported_program, None)
     program = simpler(functional(exported_program), options.custom)
     tried: set[Any] = set()
     while True:

@@ -10,10 +10,9 @@ from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.core.foreign_arrays import as_numpy
 from relaxpy.ir.relax.nodes import Constant
 
-_FLOATS = "float16 bfloat16 float32 float64 float8_e4m3fn float8_e4m3fnuz float8_e5m2".split()
 _NAMES = [
-    *_FLOATS,
-    *("float8_e5m2fnuz", "float8_e8m0fnu", "bool"),
+    *("float16", "bfloat16", "float32", "float64", "bool"),
+    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
 ]
 _DTYPES = {getattr(torch, name): name for name in _NAMES if hasattr(torch, name)}

@@ -113,7 +113,8 @@ class Context:
         if isinstance(value, PrimExpr):
             tensor = self.shape_tensor([value])
             scalar = reshaped(tensor, [])
-            return scalar if dtype in (None, "int64") else R.astype(scalar, dtype)
+            cast: Expr = scalar if dtype in (None, "int64") else R.astype(scalar, dtype)
+            return cast
         if isinstance(value, (bool, int, float)):
             if dtype is None:
                 kinds = {bool: "bool", int: "int64", float: dtype_name(torch.get_default_dtype())}
@@ -125,7 +126,8 @@ class Context:
         """A vector of int64 with these elements."""
         if all(isinstance(size, int) for size in sizes):
             return const(np.array(sizes, np.int64), "int64")
-        return R.shape_to_tensor(ShapeExpr(tuple(map(as_size, sizes))))
+        vector: Expr = R.shape_to_tensor(ShapeExpr(tuple(map(as_size, sizes))))
+        return vector
 
     def number_of(self, tensor: Expr, name: str) -> PrimExpr:
         """A variable for the element of a tensor of one integer, which is known when it runs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -49,13 +50,20 @@ def _changes_argument(node: Any) -> bool:
 
 def functional(program: Any) -> Any:
     """The program with operators that return what others change in place."""
-    return program.run_decompositions({}) if changes_memory(program.graph_module) else program
+    return decomposed(program, {}) if changes_memory(program.graph_module) else program
+
+
+def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
+    """The program after `run_decompositions`, without the warnings of PyTorch about itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return program.run_decompositions(table)
 
 
 @functools.cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
     """What PyTorch computes operators by, as functions of simpler ones."""
-    from torch._decomp import decomposition_table  # noqa: PLC0415  # fills on import
+    from torch._decomp import decomposition_table  # fills on import
 
     return {**decomposition_table, **torch.export.default_decompositions().materialize()}
 
@@ -79,5 +87,5 @@ def simpler(program: Any, custom: Mapping[str, Any], more: Iterable[Any] = ()) -
         table = {target: decompositions()[target] for target in missing & decompositions().keys()}
         if not table:
             return program
-        program = program.run_decompositions(table)
+        program = decomposed(program, table)
     return program

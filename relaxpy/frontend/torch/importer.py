@@ -103,16 +103,17 @@ class Importer:
             attrs.clear()
         with self.builder.function(name, [*inputs, *params], attrs or None):
             if self.program.has_branches:
-                results = [self.builder.emit(self._result())]
+                output: Expr = self.builder.emit(self._result())
             else:
                 with self.builder.dataflow():
-                    result = self._result()
-                    if self.options.no_bind_tuple and isinstance(result, Tuple):
-                        results = [self.builder.emit_output(item) for item in result.fields]
-                    else:
-                        results = [self.builder.emit_output(result)]
-            is_tuple = self.options.no_bind_tuple and isinstance(result, Tuple)
-            self.builder.emit_func_output(Tuple(tuple(results)) if is_tuple else results[0])
+                    output = self._output()
+            self.builder.emit_func_output(output)
+
+    def _output(self) -> Expr:
+        result = self._result()
+        if self.options.no_bind_tuple and isinstance(result, Tuple):
+            return Tuple(tuple(map(self.builder.emit_output, result.fields)))
+        return self.builder.emit_output(result)
 
     def _parameters(self) -> tuple[list[Var], dict[Var, Constant]]:
         """The variables of the inputs, and those of parameters with their values."""
@@ -191,7 +192,7 @@ class Importer:
         return self._values(node.args)
 
     def _values(self, arguments: Any) -> Any:
-        return torch.fx.node.map_aggregate(arguments, self._value)  # type: ignore[attr-defined]
+        return torch.fx.node.map_aggregate(arguments, self._value)
 
     def _value(self, argument: Any) -> Any:
         if isinstance(argument, torch.fx.Node):

@@ -83,6 +83,7 @@ def of_exported(exported: Any) -> Program:
                 bound.append(Input(kind, node.name, node, meta))
             case _:
                 raise FrontendError(
-                    f"the input {node.name!r} is {spec.kind.name.lower()}, which Relax does not have"
+                    f"the input {node.name!r} is a {spec.kind.name.lower()}, "
+                    "which Relax does not have"
                 )
     return Program(exported.graph, bound)

@@ -13,7 +13,7 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 
 #: What a node of a graph stands for: a tensor, a number, several of them, or nothing.
 Value: TypeAlias = (
-    Expr | PrimExpr | int | float | bool | None | Sequence[Any] | Mapping[str, Any] | str
+    Expr | PrimExpr | int | float | bool | Sequence[Any] | Mapping[str, Any] | str | None
 )
 Function: TypeAlias = Callable[..., Any]
 
@@ -31,7 +31,7 @@ class Converter:
     #: How many positional arguments the function takes.
     positional: int
     keywords: frozenset[str]
-    #: Whether it takes all positional arguments, and what PyTorch knows of the result says the rest.
+    #: Whether it takes all positional arguments, and the result that is known says the rest.
     takes_all: bool
 
     def arguments(
@@ -46,10 +46,7 @@ class Converter:
         named: dict[str, Value] = {}
         for k, declared in enumerate(schema.arguments):
             default = declared.default_value if declared.has_default_value() else None
-            if k < len(args):
-                value = args[k]
-            else:
-                value = kwargs.get(declared.name, default)
+            value = args[k] if k < len(args) else kwargs.get(declared.name, default)
             if declared.name in self.keywords:
                 named[declared.name] = value
             elif not declared.kwarg_only and (self.takes_all or len(positional) < self.positional):

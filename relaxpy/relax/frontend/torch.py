@@ -1,5 +1,3 @@
-"""The importer of PyTorch, which is absent: the import says what to use instead."""
+"""The importer of PyTorch's programs."""
 
-from relaxpy.absent import import_error
-
-raise import_error(__name__)
+from relaxpy.frontend.torch.api import from_exported_program as from_exported_program

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from relaxpy.frontend.shared.tensors import Size, shape_of
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value, converter
@@ -19,7 +21,13 @@ def filled(cx: Context, value: Value) -> Expr:
 
 @converter("full", "new_full", "full_like", "fill", "scalar_tensor")
 def full(cx: Context, *args: Value) -> Expr:
-    at = 0 if "scalar_tensor" in str(cx.node.target) else 2 if "new_full" in str(cx.node.target) else 1
+    at = (
+        0
+        if "scalar_tensor" in str(cx.node.target)
+        else 2
+        if "new_full" in str(cx.node.target)
+        else 1
+    )
     return filled(cx, args[at])
 
 
@@ -77,8 +85,6 @@ def eye(cx: Context, rows: Size, columns: Size | None = None) -> Expr:
 
 @converter("tril_indices", "triu_indices")
 def triangle_indices(cx: Context, rows: int, columns: int, offset: int = 0) -> Expr:
-    import numpy as np  # noqa: PLC0415
-
     make: Any = np.tril_indices if "tril" in str(cx.node.target) else np.triu_indices
     return const(np.array(make(rows, offset, columns)), cx.result_dtype())
 

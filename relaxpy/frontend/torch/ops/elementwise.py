@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from relaxpy.frontend.shared.tensors import dtype_of, is_float, rank_of, reshaped, scalar
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
@@ -23,11 +25,23 @@ _OF_FLOATS = {
 #: Functions that keep the datatype.
 _SAME = {
     **{name: getattr(R, name) for name in ("abs", "sign", "square")},
-    **{"neg": R.negative, "bitwise_not": R.bitwise_not, "sgn": R.sign, "relu": R.nn.relu},
-    **{"positive": lambda x: x, "clone": lambda x: x, "alias": lambda x: x, "detach": lambda x: x},
-    **{"lift_fresh_copy": lambda x: x, "contiguous": lambda x: x, "resolve_conj": lambda x: x},
-    **{"lift_fresh": lambda x: x, "resolve_neg": lambda x: x, "conj": lambda x: x, "real": lambda x: x},
-    **{"_conj": lambda x: x, "detach_": lambda x: x},
+    "neg": R.negative,
+    "bitwise_not": R.bitwise_not,
+    "sgn": R.sign,
+    "relu": R.nn.relu,
+    "positive": lambda x: x,
+    "clone": lambda x: x,
+    "alias": lambda x: x,
+    "detach": lambda x: x,
+    "lift_fresh_copy": lambda x: x,
+    "contiguous": lambda x: x,
+    "resolve_conj": lambda x: x,
+    "lift_fresh": lambda x: x,
+    "resolve_neg": lambda x: x,
+    "conj": lambda x: x,
+    "real": lambda x: x,
+    "_conj": lambda x: x,
+    "detach_": lambda x: x,
 }
 #: Functions that leave integers as they are.
 _OF_FRACTIONS = {name: getattr(R, name) for name in ("ceil", "floor", "trunc")}
@@ -51,9 +65,7 @@ def _register() -> None:
     for name, op in _OF_FRACTIONS.items():
         converter(name)(lambda cx, x, op=op: op(x) if is_float(x) else x)
     for name, op in _QUESTIONS.items():
-        converter(name)(
-            lambda cx, x, op=op: op(x) if is_float(x) else R.not_equal(x, x)
-        )
+        converter(name)(lambda cx, x, op=op: op(x) if is_float(x) else R.not_equal(x, x))
     for name, op in _COMPARISONS.items():
         converter(name)(_binary(op))
     for name, op in {"maximum": R.maximum, "minimum": R.minimum, "atan2": R.atan2, **_BITS}.items():
@@ -67,8 +79,12 @@ def _register() -> None:
 
 
 _COMPARISONS = {
-    **{"eq": R.equal, "ne": R.not_equal, "lt": R.less, "le": R.less_equal},
-    **{"gt": R.greater, "ge": R.greater_equal},
+    "eq": R.equal,
+    "ne": R.not_equal,
+    "lt": R.less,
+    "le": R.less_equal,
+    "gt": R.greater,
+    "ge": R.greater_equal,
 }
 _BITS = {
     "bitwise_and": R.bitwise_and,
@@ -223,11 +239,12 @@ def log1p(cx: Context, x: Expr) -> Expr:
 def expm1(cx: Context, x: Expr) -> Expr:
     y = floated(cx, x)
     wide = R.astype(y, "float64")
+    one = const(1.0, "float64")
     half = R.tanh(R.multiply(wide, const(0.5, "float64")))
     # exp(x) - 1 = 2 t / (1 - t) with t = tanh(x / 2)
-    near = R.divide(R.multiply(const(2.0, "float64"), half), R.subtract(const(1.0, "float64"), half))
-    is_near = R.less(R.abs(wide), const(1.0, "float64"))
-    far = R.subtract(R.exp(wide), const(1.0, "float64"))
+    near = R.divide(R.multiply(const(2.0, "float64"), half), R.subtract(one, half))
+    is_near = R.less(R.abs(wide), one)
+    far = R.subtract(R.exp(wide), one)
     return R.astype(R.where(is_near, near, far), dtype_of(y))
 
 
@@ -258,8 +275,6 @@ def nan_to_num(
 ) -> Expr:
     if not is_float(x):
         return x
-    import torch  # noqa: PLC0415
-
     largest = torch.finfo(getattr(torch, dtype_of(x))).max
     y = R.where(R.isnan(x), scalar(nan or 0.0, x), x)
     above = scalar(largest if posinf is None else posinf, x)

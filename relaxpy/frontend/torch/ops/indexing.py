@@ -12,6 +12,7 @@ from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.movement import bounds
 from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.frontend.torch.symbols import sympy_of
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, const
 from relaxpy.ir.relax.op.definition.registry import R
 
@@ -22,9 +23,7 @@ def wrapped(cx: Context, indices: Expr, size: Size) -> Expr:
     constant = cx.constant(indices)
     if constant is not None and (constant >= 0).all():
         return whole
-    return R.where(
-        R.less(whole, const(0, "int64")), R.add(whole, cx.tensor(size, "int64")), whole
-    )
+    return R.where(R.less(whole, const(0, "int64")), R.add(whole, cx.tensor(size, "int64")), whole)
 
 
 @converter("embedding")
@@ -124,10 +123,7 @@ def index_tensor(cx: Context, x: Expr, indices: Sequence[Expr | None]) -> Expr:
     if not chosen:
         return x
     joint = _joint(cx, chosen)
-    if len(chosen) == 1:
-        y = R.take(moved, chosen[0], 0)
-    else:
-        y = R.index_tensor(moved, chosen)
+    y = R.take(moved, chosen[0], 0) if len(chosen) == 1 else R.index_tensor(moved, chosen)
     if not at:
         return y
     outer, count = len(joint), len(cx.meta().shape)
@@ -272,9 +268,7 @@ def diagonal_scatter(
     a, b = cx.axis(first, x), cx.axis(second, x)
     sizes = shape_of(x)
     rows, columns = R.arange(0, sizes[a], 1, "int64"), R.arange(0, sizes[b], 1, "int64")
-    on = R.equal(
-        R.expand_dims(R.add(rows, const(offset, "int64")), 1), R.expand_dims(columns, 0)
-    )
+    on = R.equal(R.expand_dims(R.add(rows, const(offset, "int64")), 1), R.expand_dims(columns, 0))
     rest = [k for k in range(len(sizes)) if k not in (a, b)]
     length = shape_of(source)[-1]
     starts = const(np.array(max(-offset, 0)), "int64")
@@ -291,8 +285,6 @@ def diagonal_scatter(
 
 @converter("item", "_local_scalar_dense")
 def item(cx: Context, x: Expr) -> Any:
-    from relaxpy.frontend.torch.symbols import sympy_of  # noqa: PLC0415
-
     value = cx.meta()
     symbol = sympy_of(value)
     if "int" in dtype_of(x) and getattr(symbol, "is_Symbol", False):

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relaxpy.frontend.shared.tensors import dtype_of, rank_of, reshaped, scalar, shape_of
+from relaxpy.frontend.shared.tensors import (
+    dtype_of,
+    rank_of,
+    reshaped,
+    scalar,
+    shape_of,
+    sizes_known,
+)
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.ir.relax.nodes import Expr
@@ -129,9 +136,8 @@ def conv_padding(
     if padding == "valid":
         return convolution(cx, x, weight, bias, stride, [0], dilation, False, [0], groups)
     dilations = each(dilation, count)
-    totals = [
-        d * (int(size) - 1) for d, size in zip(dilations, shape_of(weight)[2:], strict=True)  # type: ignore[arg-type]
-    ]
+    sizes = sizes_known(weight)[2:]
+    totals = [d * (size - 1) for d, size in zip(dilations, sizes, strict=True)]
     pads = [[total // 2, total - total // 2] for total in totals]
     before = [0] * (rank_of(x) - count)
     x = R.nn.pad(x, [0] * (2 * len(before)) + [side for pair in pads for side in pair])
@@ -150,9 +156,7 @@ def conv_transpose(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Expr:
-    return convolution(
-        cx, x, weight, bias, stride, padding, dilation, True, output_padding, groups
-    )
+    return convolution(cx, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
 def unbatched(x: Expr, count: int) -> tuple[Expr, bool]:

@@ -199,7 +199,8 @@ def sections(cx: Context, x: Expr, axis: int, sizes: Sequence[Size]) -> list[Exp
     """The parts of a tensor that have these sizes along an axis, one behind the other."""
     if len(sizes) == 1:
         return [x]
-    ends = np.cumsum(sizes).tolist() if all(isinstance(s, int) for s in sizes) else None
+    known = [size for size in sizes if isinstance(size, int)]
+    ends = np.cumsum(known).tolist() if len(known) == len(sizes) else None
     if ends is not None and 0 not in sizes:
         whole = cx.emit(R.split(x, ends[:-1], axis))
         return [cx.builder.emit(whole[k]) for k in range(len(sizes))]
@@ -236,7 +237,7 @@ def diagonal(cx: Context, x: Expr, offset: int = 0, first: int = 0, second: int 
     sizes = cx.result_shape()
 
     def diagonal(t: Tensor) -> Tensor:
-        def element(*index: PrimExpr) -> PrimExpr:
+        def element(*index: PrimExpr) -> Any:
             *others, place = index
             at: list[Any] = list(others)
             for axis in sorted((a, b)):
@@ -265,7 +266,7 @@ def as_strided(
     begin = (offset or 0) - cx.importer.symbols.expr(meta.storage_offset())
 
     def as_strided(t: Tensor) -> Tensor:
-        def element(*index: PrimExpr) -> PrimExpr:
+        def element(*index: PrimExpr) -> Any:
             place: Any = begin
             for k, step in zip(index, stride, strict=True):
                 place = place + k * step
@@ -284,7 +285,7 @@ def unfold(cx: Context, x: Expr, axis: int, size: int, step: int) -> Expr:
     sizes = cx.result_shape()
 
     def unfold(t: Tensor) -> Tensor:
-        def element(*index: PrimExpr) -> PrimExpr:
+        def element(*index: PrimExpr) -> Any:
             *outer, inner = index
             return t[(*outer[:at], outer[at] * step + inner, *outer[at + 1 :])]
 

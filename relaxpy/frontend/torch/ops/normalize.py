@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
@@ -21,7 +23,9 @@ from relaxpy.ir.relax.op.definition.registry import R
 
 
 @converter("_softmax", "softmax.int", "special_softmax", "_log_softmax", "log_softmax.int")
-def softmax(cx: Context, x: Expr, axis: int, half_to_float: Value = None, *, dtype: Any = None) -> Expr:
+def softmax(
+    cx: Context, x: Expr, axis: int, half_to_float: Value = None, *, dtype: Any = None
+) -> Expr:
     y = cx.tensor(x, cx.result_dtype())
     is_log = "log_softmax" in str(cx.node.target)
     if not rank_of(x):
@@ -92,10 +96,12 @@ def native_layer_norm(
 
 @converter("rms_norm", "_fused_rms_norm")
 def rms_norm(
-    cx: Context, x: Expr, shape: Sequence[Size], weight: Expr | None = None, eps: float | None = None
+    cx: Context,
+    x: Expr,
+    shape: Sequence[Size],
+    weight: Expr | None = None,
+    eps: float | None = None,
 ) -> Any:
-    import torch  # noqa: PLC0415
-
     epsilon = torch.finfo(getattr(torch, dtype_of(x))).eps if eps is None else eps
     axes = list(range(rank_of(x) - len(shape), rank_of(x)))
     gamma = weight if weight is not None else R.ones(tuple(shape_of(x)[axes[0] :]), dtype_of(x))

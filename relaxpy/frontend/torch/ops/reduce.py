@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from relaxpy.frontend.shared.tensors import (
     dtype_of,
-    is_float,
     product,
     rank_of,
     reshaped,
@@ -17,57 +16,52 @@ from relaxpy.frontend.shared.tensors import (
 )
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.elementwise import truth
-from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 
 Axes = int | Sequence[int] | None
 
 
-@converter("sum", "sum.dim_IntList")
-def total(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
-    y = cx.tensor(x, cx.result_dtype())
-    return R.sum(y, cx.axes(axes, x), keepdim) if rank_of(x) else y
+def _reduction(op: Any) -> Callable[..., Expr]:
+    def convert(
+        cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False, *, dtype: Any = None
+    ) -> Expr:
+        y = cx.tensor(x, cx.result_dtype())
+        result: Expr = op(y, cx.axes(axes, x), keepdim) if rank_of(x) else y
+        return result
+
+    return convert
 
 
-@converter("mean", "mean.dim")
-def mean(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
-    y = cx.tensor(x, cx.result_dtype())
-    return R.mean(y, cx.axes(axes, x), keepdim) if rank_of(x) else y
+converter("sum", "sum.dim_IntList")(_reduction(R.sum))
+converter("mean", "mean.dim")(_reduction(R.mean))
+converter("prod", "prod.dim_int")(_reduction(R.prod))
 
 
-@converter("prod", "prod.dim_int")
-def prod(cx: Context, x: Expr, axis: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
-    y = cx.tensor(x, cx.result_dtype())
-    return R.prod(y, cx.axes(axis, x), keepdim) if rank_of(x) else y
+def _extreme(op: Any, among: Callable[[Context, Expr], Expr]) -> Callable[..., Expr]:
+    """A converter of the greatest or the least of the values that `among` makes of an operand."""
+
+    def convert(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False) -> Expr:
+        y = among(cx, x)
+        if not rank_of(x):
+            return y
+        if dtype_of(y) != "bool":
+            result: Expr = op(y, cx.axes(axes, x), keepdim)
+            return result
+        return R.not_equal(op(R.astype(y, "int8"), cx.axes(axes, x), keepdim), const(0, "int8"))
+
+    return convert
 
 
-@converter("amax", "max")
-def amax(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False) -> Expr:
-    return _extreme(cx, R.max, x, axes, keepdim)
+def _itself(cx: Context, x: Expr) -> Expr:
+    return x
 
 
-@converter("amin", "min")
-def amin(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False) -> Expr:
-    return _extreme(cx, R.min, x, axes, keepdim)
-
-
-def _extreme(cx: Context, op: Any, x: Expr, axes: Axes, keepdim: bool) -> Expr:
-    if not rank_of(x):
-        return x
-    y = cx.tensor(x, "int8") if dtype_of(x) == "bool" else x
-    result: Expr = op(y, cx.axes(axes, x), keepdim)
-    return result
-
-
-@converter("any", "any.dim", "any.dims")
-def any_of(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False) -> Expr:
-    return R.not_equal(_extreme(cx, R.max, truth(cx, x), axes, keepdim), const(0, "int8")) if rank_of(x) else truth(cx, x)
-
-
-@converter("all", "all.dim", "all.dims")
-def all_of(cx: Context, x: Expr, axes: Axes = None, keepdim: bool = False) -> Expr:
-    return R.not_equal(_extreme(cx, R.min, truth(cx, x), axes, keepdim), const(0, "int8")) if rank_of(x) else truth(cx, x)
+converter("amax", "max")(_extreme(R.max, _itself))
+converter("amin", "min")(_extreme(R.min, _itself))
+converter("any", "any.dim", "any.dims")(_extreme(R.max, truth))
+converter("all", "all.dim", "all.dims")(_extreme(R.min, truth))
 
 
 @converter("argmax", "argmin")
@@ -133,7 +127,15 @@ def logsumexp(cx: Context, x: Expr, axes: Axes, keepdim: bool = False) -> Expr:
 
 
 @converter("linalg_vector_norm")
-def vector_norm(cx: Context, x: Expr, order: float = 2, axes: Axes = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+def vector_norm(
+    cx: Context,
+    x: Expr,
+    order: float = 2,
+    axes: Axes = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Expr:
     y = R.abs(cx.tensor(x, cx.result_dtype()))
     chosen = cx.axes(axes, x)
     if not chosen:
@@ -160,7 +162,9 @@ def cumsum(cx: Context, x: Expr, axis: int, *, dtype: Any = None) -> Expr:
 
 
 @converter("topk")
-def topk(cx: Context, x: Expr, k: Any, axis: int = -1, largest: bool = True, is_sorted: bool = True) -> Any:
+def topk(
+    cx: Context, x: Expr, k: Any, axis: int = -1, largest: bool = True, is_sorted: bool = True
+) -> Any:
     if not rank_of(x):
         return x, const(0, "int64")
     if not isinstance(k, int):
@@ -182,12 +186,12 @@ def sort(cx: Context, x: Expr, axis: int = -1, descending: bool = False) -> tupl
 
 
 @converter("sort.stable")
-def stable_sort(cx: Context, x: Expr, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> tuple[Expr, Expr]:
+def stable_sort(
+    cx: Context, x: Expr, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[Expr, Expr]:
     return sort(cx, x, dim, descending)
 
 
 @converter("argsort")
 def argsort(cx: Context, x: Expr, axis: int = -1, descending: bool = False) -> Expr:
     return sort(cx, x, axis, descending)[1]
-
-

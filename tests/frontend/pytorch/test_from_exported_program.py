@@ -1,0 +1,81 @@
+"""Exported programs of PyTorch: parameters, sizes, mutation, results, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+
+torch: Any = pytest.importorskip("torch")
+from relaxpy.relax.frontend import detach_params  # noqa: E402
+from relaxpy.relax.frontend.torch import from_exported_program  # noqa: E402
+
+TARGETS = ["numpy", "native"]
+
+
+class Model(torch.nn.Module):  # type: ignore[misc]
+    """A linear layer whose calls are counted, with a part of its result written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 8)
+        self.register_buffer("calls", torch.zeros(1))
+        self.register_buffer("shift", torch.ones(8), persistent=False)
+
+    def forward(self, x: Any) -> Any:
+        self.calls.add_(1)
+        h = torch.relu_(self.linear(x)) + self.shift
+        h.view(-1)[0] = 3.0
+        return {"h": h, "n": x.shape[0]}
+
+
+def exported(model: Any, *args: Any, **sizes: Any) -> Any:
+    return torch.export.export(model.eval(), args, **sizes)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_results_are_the_new_buffers_and_then_what_the_model_returns(target: str) -> None:
+    torch.manual_seed(0)
+    model, batch = Model(), torch.export.Dim("batch", min=1, max=64)
+    program = exported(model, torch.randn(3, 4), dynamic_shapes={"x": {0: batch}})
+    mod = from_exported_program(program)
+    run = relaxpy.compile(mod, target=target)["main"]
+    for size in (1, 3, 5):
+        x = torch.randn(size, 4)
+        calls, h, n = run(x)
+        model.calls.zero_()
+        expected = model(x)
+        assert torch.equal(calls, model.calls)
+        torch.testing.assert_close(h, expected["h"].detach())
+        assert int(n) == size
+
+
+def test_parameters_are_inputs_when_asked_and_constants_over_their_memory_otherwise() -> None:
+    model = torch.nn.Linear(4, 2)
+    program = exported(model, torch.randn(3, 4))
+    mod, params = detach_params(from_exported_program(program, keep_params_as_input=True))
+    assert [p.name_hint for p in mod["main"].params] == ["input", "p_weight", "p_bias"]
+    assert mod["main"].attrs["num_input"] == 1
+    x = np.ones((3, 4), "float32")
+    (kept,) = relaxpy.compile(mod)["main"](x, *params["main"])
+    bound = from_exported_program(program, unwrap_unit_return_tuple=True)
+    np.testing.assert_allclose(relaxpy.compile(bound)["main"](x), kept, rtol=1e-6)
+    assert any(np.shares_memory(value, model.weight.detach().numpy()) for value in params["main"])
+
+
+def test_nodes_that_cannot_be_imported_are_listed_with_the_line_of_the_model() -> None:
+    class Complex(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return torch.linalg.eigvals(x)
+
+    program = exported(Complex(), torch.randn(3, 3))
+    with pytest.raises(NotImplementedError, match=r"test_from_exported_program.py:\d+.*eig"):
+        from_exported_program(program)
+
+
+def test_something_else_than_an_exported_program_is_refused() -> None:
+    with pytest.raises(TypeError, match="expected an ExportedProgram, found Linear"):
+        from_exported_program(torch.nn.Linear(2, 2))
