@@ -15,7 +15,7 @@ import mmap
 import os
 import stat
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
@@ -43,11 +43,14 @@ def is_container(start: bytes) -> bool:
     return start.startswith((_MAGIC, _OLDER))
 
 
-class Sections:
-    """Arrays to be stored; equal ones are stored once."""
+class Sections(Sequence[Array]):
+    """Arrays to be stored; equal ones are stored once.
+
+    Those of literals that do not keep them are computed each time that they are read.
+    """
 
     def __init__(self) -> None:
-        self.arrays: list[Array] = []
+        self._arrays: list[Callable[[], Array]] = []
         self.rows: list[tuple[str, tuple[int, ...], str]] = []
         self._numbers: dict[tuple[str, tuple[int, ...], str], int] = {}
 
@@ -57,8 +60,16 @@ class Sections:
         number = self._numbers.setdefault(row, len(self.rows))
         if number == len(self.rows):
             self.rows.append(row)
-            self.arrays.append(array)
+            self._arrays.append(getattr(array, "released", None) or (lambda: array))
         return number
+
+    @override
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    @override
+    def __getitem__(self, number: Any) -> Any:
+        return self._arrays[number]()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +94,7 @@ class Container:
             separators=(",", ":"),
             allow_nan=False,
         )
-        return cls(table, content, sections.arrays)
+        return cls(table, content, sections)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -253,16 +264,22 @@ def _elements(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def release(array: Array) -> None:
-    """Let the system drop the memory of an array in a file, which is mapped again if needed."""
+def release(array: Array) -> bool:
+    """Let the system drop the memory of an array in a file, which is mapped again if needed.
+
+    The result is whether the array is in a file.
+    """
     root = array
     while isinstance(root.base, np.ndarray):
         root = root.base
     file = root.base.obj if isinstance(root.base, memoryview) else None
-    if isinstance(file, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+    if not isinstance(file, mmap.mmap):
+        return False
+    if hasattr(mmap, "MADV_DONTNEED"):
         begin = array.ctypes.data - root.ctypes.data
         page = begin // mmap.PAGESIZE * mmap.PAGESIZE
         file.madvise(mmap.MADV_DONTNEED, page, max(begin + array.nbytes - page, 1))
+    return True
 
 
 def damaged(source: str, problem: str) -> MisuseError:

@@ -373,7 +373,7 @@ class Executable(CopiedByReference, StatefulCalls):
         functions = self._program.module.functions.values()
         kernels = sum(isinstance(func, PrimFunc) for func in functions)
         constants = [c for func in functions for c in walk(func) if isinstance(c, Constant)]
-        size = sum(constant.data.nbytes for constant in constants)
+        size = sum(constant.nbytes for constant in constants)
         return "\n".join(
             (
                 f"target: {self.target}",

@@ -68,7 +68,7 @@ def key_of_program(module: IRModule) -> str:
         return ""
     if any(isinstance(func, rx.ExternFunc) for func in module.functions.values()):
         return ""
-    if sum(data.nbytes for data in _constants(module)) > _LARGEST:
+    if sum(literal.nbytes for literal in _literals(module)) > _LARGEST:
         return ""
     sections = Sections()
     try:
@@ -88,14 +88,14 @@ def load_program(
         return None
     try:
         saved = Container.of_memory(stored, "the cache")
-        table, constants = saved.content, [*_constants(module), *saved.arrays]
+        table, literals = saved.content, [*_literals(module), *map(rx.Constant, saved.arrays)]
         exports = [name for entry in table["functions"] for name in entry["exports"]]
         library = link(saved.arrays[0].tobytes(), exports)
         functions = {
             entry["name"]: link_graph(
                 library,
                 entry["symbol"],
-                [Constant(constants[n], _packing(how)) for n, how in entry["constants"]],
+                [Constant(literals[n], _packing(how)) for n, how in entry["constants"]],
                 None if entry["entry"] is None else StaticEntry(*entry["entry"]),
                 fallback(entry["name"]),
             )
@@ -117,9 +117,10 @@ def store_program(
     private_names: Iterable[str],
 ) -> None:
     """Store what `module` was compiled to, if its constants are not too large."""
-    constants = _constants(module)
+    constants = [literal.data for literal in _literals(module)]
     sources = {_place(data): index for index, data in enumerate(constants)}
-    folded = [c.data for g in graphs for c in g.constants if _place(c.data) not in sources]
+    read = [c.literal.data for g in graphs for c in g.constants]
+    folded = [data for data in read if _place(data) not in sources]
     if sum(data.nbytes for data in folded) > _FOLDED:
         return
     sections = Sections()
@@ -138,7 +139,8 @@ def store_program(
                 "exports": graph.exports,
                 "entry": graph.entry and astuple(graph.entry),
                 "constants": [
-                    (number(c.data), c.packing and astuple(c.packing)) for c in graph.constants
+                    (number(c.literal.data), c.packing and astuple(c.packing))
+                    for c in graph.constants
                 ],
             }
             for graph in graphs
@@ -149,10 +151,10 @@ def store_program(
     disk_cache.store(key, Container.of(table, sections).to_bytes())
 
 
-def _constants(module: IRModule) -> list[np.ndarray[Any, Any]]:
-    """The constants of the functions of a program, in a fixed order."""
+def _literals(module: IRModule) -> list[rx.Constant]:
+    """The literals of the functions of a program, in a fixed order."""
     functions = [f for f in module.functions.values() if isinstance(f, rx.Function)]
-    return [node.data for f in functions for node in walk(f) if isinstance(node, rx.Constant)]
+    return [node for f in functions for node in walk(f) if isinstance(node, rx.Constant)]
 
 
 def _place(data: np.ndarray[Any, Any]) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -11,6 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
+from relaxpy.exec.container import release
 from relaxpy.exec.graph.emit import GraphEmitter, constants_name
 from relaxpy.exec.graph.program import Constant, Graph
 from relaxpy.exec.graph.read import GraphReader
@@ -128,21 +130,13 @@ def link_graph(
     Large constants are packed when it is first called: a program that is compiled to be saved needs
     no copy of them.
     """
-    packed = sum(constant.data.nbytes for constant in constants if constant.packing is not None)
-
-    def arrays() -> Sequence[tuple[np.ndarray[Any, Any], int]]:
-        if packed < _LARGE:
-            return [*map(_in_memory, constants)]
-        from concurrent.futures import ThreadPoolExecutor  # it is imported as slowly as NumPy
-
-        with ThreadPoolExecutor(native_threads()) as pool:
-            return [*pool.map(_in_memory, constants)]
+    packed = sum(c.literal.nbytes for c in constants if c.packing is not None)
 
     def linked() -> Callable[..., Any]:
-        kept: list[np.ndarray[Any, Any]] = []
+        kept = [*map(_in_memory, constants)] if packed < _LARGE else _large_in_memory(constants)
         table = library[constants_name(symbol)] if constants else 0
-        for index, (data, mark) in enumerate(arrays()):
-            kept.append(data)
+        for index, (constant, data) in enumerate(zip(constants, kept, strict=True)):
+            mark = 0 if constant.packing is None else MARK
             ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
         last = _Fallback(fallback, kept)
         make = partial(make_entry if entry is None else entry.builtin, library, symbol)
@@ -151,14 +145,46 @@ def link_graph(
     return linked() if packed < _LARGE else _Unlinked(Late(linked))
 
 
-def _in_memory(constant: Constant) -> tuple[np.ndarray[Any, Any], int]:
-    """The elements of a constant as the program reads them, and what is added to their address."""
-    data = np.require(constant.data, requirements=["C", "A"])
-    return (data, 0) if constant.packing is None else (constant.packing.shared(data), MARK)
+def _in_memory(constant: Constant, *, releases: bool = False) -> np.ndarray[Any, Any]:
+    """The elements of a constant as the program reads them.
+
+    If `releases` is set, and they are a packed copy, the literal does not keep its own.
+    """
+    literal, packing = constant.literal, constant.packing
+    data = np.require(literal.data, requirements=["C", "A"])
+    if packing is None:
+        return data
+    packed = packing.shared(data)
+    if not release(data) and releases and packing.has_all(data):
+        literal.release(partial(packing.unpacked, packed, data.shape, data.dtype))
+    return packed
+
+
+def _large_in_memory(constants: Sequence[Constant]) -> list[np.ndarray[Any, Any]]:
+    """The elements of constants, whose literals let go of those of which there are packed copies.
+
+    So many are packed at a time that no more than a few of their elements are in memory twice.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # it is imported as slowly as NumPy
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", int) if sys.platform == "linux" else int
+    unpacked = {constant.literal for constant in constants if constant.packing is None}
+
+    def in_memory(constant: Constant) -> np.ndarray[Any, Any]:
+        array = _in_memory(constant, releases=constant.literal not in unpacked)
+        trim(0)  # glibc keeps what is freed between arrays in use
+        return array
+
+    largest = max(constant.literal.nbytes for constant in constants)
+    share = sum(constant.literal.nbytes for constant in constants) // _AT_ONCE // largest
+    with ThreadPoolExecutor(min(native_threads(), max(share, 1))) as pool:
+        return [*pool.map(in_memory, constants)]
 
 
 _LARGE: Final = 1 << 24
 """Bytes of constants that are not packed before they are needed."""
+_AT_ONCE: Final = 20
+"""The share of the constants that is packed at a time, unless one is larger."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
-
-import numpy as np
+from typing import Literal, TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.calls.entry import Array, Param
@@ -51,7 +49,7 @@ Value: TypeAlias = "Tensor | tuple[Value, ...]"
 class Constant:
     """A constant of the program, packed for the kernel that reads it if `packing` is not None."""
 
-    data: np.ndarray[Any, Any]
+    literal: rx.Constant
     packing: Packing | None = None
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-import numpy as np
-
 from relaxpy.exec.graph.program import Constant, Graph, KernelCall, Memory, Tensor, Value
 from relaxpy.exec.lower.proof import Sizes, matching_sizes
 from relaxpy.exec.lower.scope import GlobalCallee
@@ -15,7 +13,6 @@ from relaxpy.exec.native.signature import KernelSignature
 from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.runtime.signatures import output_sinfos
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
@@ -47,7 +44,8 @@ class GraphReader:
         self._values: dict[rx.Var, Value] = {}
         self._variables: dict[tir.Var, str] = {}
         self._declared: dict[str, tir.PrimExpr] = {}
-        self._constants: list[Constant] = []
+        self._literals: dict[Memory, rx.Constant] = {}
+        self._constants: dict[tuple[rx.Constant, Packing | None], Memory] = {}
         self._calls: list[KernelCall] = []
         self._sizes: set[tir.PrimExpr] = set()
 
@@ -76,7 +74,7 @@ class GraphReader:
                 if not isinstance(binding, rx.VarBinding):
                     raise RefusedError("it casts a value")
                 self._values[binding.var] = self._value(binding.value)
-        result = self._value(func.body.body)
+        result = self._read(self._value(func.body.body))
         ret = func.ret_struct_info
         if ret is not None and not is_base_of(ret, _sinfo(result), self._variables):
             raise RefusedError("the struct info of its result is checked when it runs")
@@ -86,7 +84,7 @@ class GraphReader:
             self._declared,
             self._variables_limit(),
             tensors,
-            self._constants,
+            [Constant(*constant) for constant in self._constants],
             self._calls,
             result,
         )
@@ -156,10 +154,10 @@ class GraphReader:
         match expr:
             case rx.Var() if expr in self._values:
                 return self._values[expr]
-            case rx.Constant(data=data):
-                dtype = DataType(data.dtype.name)
-                memory = self._constant(Constant(np.asarray(data)))
-                return self._tensor(memory, rx.TensorStructInfo(rx.ShapeExpr(data.shape), dtype))
+            case rx.Constant():
+                memory = Memory("constant")
+                self._literals[memory] = expr
+                return self._tensor(memory, expr.data_sinfo)
             case rx.Tuple(fields=fields):
                 return tuple(map(self._value, fields))
             case rx.TupleGetItem(tuple_value=value, index=index):
@@ -174,9 +172,15 @@ class GraphReader:
             case _:
                 raise RefusedError(f"it has a {type(expr).__name__}")
 
-    def _constant(self, constant: Constant) -> Memory:
-        self._constants.append(constant)
-        return Memory("constant", len(self._constants) - 1)
+    def _read(self, value: Value, packing: Packing | None = None) -> Value:
+        """A value that the program reads, whose constants get numbers."""
+        if not isinstance(value, Tensor):
+            return tuple(map(self._read, value))
+        literal = self._literals.get(value.memory)
+        if literal is None:
+            return value
+        memory = Memory("constant", len(self._constants))
+        return Tensor(self._constants.setdefault((literal, packing), memory), value.sinfo)
 
     def _kernel(self, call: rx.Call) -> Value:
         callee = self._callee_of(call.args[0]) if isinstance(call.args[0], rx.GlobalVar) else None
@@ -221,10 +225,8 @@ class GraphReader:
         packings = self._packings.get(callee.name, {})
         for number, param in enumerate(signature.params):
             if isinstance(param, Array) and param.strides is None:
-                tensor, packing = next(arrays), packings.get(number)
-                if tensor.memory.origin == "constant" and packing is not None:
-                    source = self._constants[tensor.memory.index].data
-                    tensor = Tensor(self._constant(Constant(source, packing)), tensor.sinfo)
+                tensor = self._read(next(arrays), packings.get(number))
+                assert isinstance(tensor, Tensor)
                 arguments.append(tensor)
             elif isinstance(param, Integer):
                 scalar = next(numbers)

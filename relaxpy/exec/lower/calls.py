@@ -24,7 +24,6 @@ from relaxpy.exec.runtime.operands import OperatorCall
 from relaxpy.exec.runtime.signatures import output_sinfos, packed_keywords
 from relaxpy.exec.runtime.support import CompiledPackedCall
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
@@ -113,8 +112,8 @@ class CallLowering(ABC):
                 if isinstance(known, rx.TupleStructInfo) and index < len(known.fields):
                     return known.fields[index]
                 return OBJECT
-            case rx.Constant(data=data):
-                return rx.TensorStructInfo(rx.ShapeExpr(data.shape), DataType(data.dtype.name))
+            case rx.Constant():
+                return expr.data_sinfo
             case rx.ShapeExpr(values=values):
                 return rx.ShapeStructInfo(values)
             case rx.PrimValue(value=value):

@@ -314,8 +314,8 @@ class FunctionLowering(CallLowering):
                 return self._variable(expr)
             case rx.GlobalVar():
                 return self._module.function_value(expr)
-            case rx.Constant(data=data):
-                shared = self._module.share("const", data)
+            case rx.Constant():
+                shared = self._module.literal(expr)
                 return shared if expr in self._shared else py.call(py.attribute(shared, "copy"))
             case rx.PrimValue(value=scalar):
                 return self._sizes.prim_value(scalar)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import BuiltinFunctionType, SimpleNamespace
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from relaxpy.exec.runtime.signatures import closure_sinfo, signature_of
 from relaxpy.exec.runtime.support import InstrumentedPackedCall, invoke_instrumented
 from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
-from relaxpy.ir.core.fork_lock import ForkLock
+from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -33,6 +33,9 @@ from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.pysource import Names, load, render, spans_by_line
+
+_LARGE: Final = 1 << 20
+"""Bytes of a literal that a text does not keep before it runs: native code may have a copy."""
 
 
 class Backend(Protocol):
@@ -112,6 +115,7 @@ class ModuleLowering:
         self.dtypes: dict[str, str] = {}
         self.value_names: dict[str, str] = {}
         self._shared: dict[int, tuple[object, str]] = {}
+        self._literals: dict[rx.Constant, Late[np.ndarray[Any, Any]]] = {}
         self._without_checks: set[str] = set()
         self._reshapes: dict[str, bool] = {}
         self._overwritable: dict[str, frozenset[tuple[int, int]]] = {}
@@ -227,6 +231,13 @@ class ModuleLowering:
             entry = self._shared[id(value)] = value, self.names.fresh(hint)
             self.namespace[entry[1]] = np.asarray(value) if isinstance(value, Tensor) else value
         return py.path(entry[1])
+
+    def literal(self, expr: rx.Constant) -> ast.expr:
+        """The array of a literal; a large one is read when the text runs."""
+        if expr.nbytes < _LARGE:
+            return self.share("const", expr.data)
+        late = self._literals.setdefault(expr, Late(lambda: np.asarray(expr.data)))
+        return py.call(self.share("const", late))
 
     def dtype_name(self, dtype: str) -> str:
         """The global name of a datatype."""

@@ -49,6 +49,9 @@ class ModuleContext(Protocol):
     def python_callee(self, name: str) -> rx.ExternFunc:
         """The callee of `call_py_func`."""
 
+    def literal(self, expr: rx.Constant) -> ast.expr:
+        """The array of a literal; a large one is read when the text runs."""
+
     def packed_symbol(self, func: rx.ExternFunc) -> str:
         """The symbol of a packed function."""
 

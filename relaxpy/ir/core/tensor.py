@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -32,10 +32,13 @@ def check_device(device: Device | str | None) -> None:
 class Tensor(np.ndarray[Any, Any]):
     """A NumPy array with the methods of the tensors of TVM, over the same memory.
 
+    `released` computes the elements again, if they are those of a literal that does not keep them.
+
     Units: `byte_offset`, by which a view begins after the tensor that it is a view of, is in bytes.
     """
 
     byte_offset: int = 0
+    released: Callable[[], Tensor] | None = None
 
     @property
     @override

@@ -299,11 +299,12 @@ class ShortText:
         inline = self.small_constant(expr)
         if inline is not None:
             return inline
-        return f"<{expr.data.dtype.name} constant of shape {expr.data.shape}>"
+        sinfo = expr.data_sinfo
+        return f"<{sinfo.dtype} constant of shape {sinfo.get_shape()}>"
 
     def small_constant(self, expr: rx.Constant) -> Doc | None:
         """Return a small tensor literal in full, or None if it is large."""
-        if expr.data.size > _INLINE_CONSTANT:
+        if expr.size > _INLINE_CONSTANT:
             return None
         return call(f"{self.relax_prefix}.const", *constant_literal(expr.data))
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -11,11 +15,15 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import relax
 from relaxpy.errors import FunctionSignatureError
 from relaxpy.exec.graph import backend
 from relaxpy.exec.native.values import packing
 from relaxpy.exec.native.values.packing import Joined, Packing
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.equality.structural import structural_hash
 from relaxpy.ir.op import Op
+from relaxpy.ir.serialize import save_json
 from relaxpy.script import from_source
 from tests.exec.native.test_contract import graph, numbers
 from tests.guard_pages import guarded
@@ -231,9 +239,130 @@ def test_large_constants_are_packed_by_the_first_call(
     assert all((result == results[0]).all() for result in results)
 
 
+@pytest.mark.parametrize(
+    ("x", "w", "body", "dtype"),
+    [
+        ('(60, 300), "float32"', '(70, 300), "float32"', "R.linear(x, w)", "u4"),
+        ('("n", 2500), "float32"', '(2500, 70), "float32"', "R.matmul(x, w)", "u4"),
+        ('(9, 70), "uint8"', '(70, 200), "int8"', "R.matmul(x, w, 'int32')", "u1"),
+        ('(9, 70), "uint8"', '(70, 200), "uint8"', "R.matmul(x, w, 'int32')", "u1"),
+    ],
+)
+def test_literals_let_go_of_what_is_packed(
+    packed: list[Packing],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    x: str,
+    w: str,
+    body: str,
+    dtype: str,
+) -> None:
+    """Of which nothing can be seen: any bits are read again, by any number of threads at once."""
+    monkeypatch.setattr(backend, "_LARGE", 1)
+    function = from_source(graph(f"x: R.Tensor({x}), w: R.Tensor({w})", body))["main"]
+    dims = [tuple(getattr(n, "value", 60) for n in p.struct_info.shape) for p in function.params]
+    kind = str(function.params[1].struct_info.dtype)
+    bits = np.random.default_rng(5).integers(0, np.iinfo(dtype).max, dims[1], dtype, endpoint=True)
+    mine = bits.view(kind)
+    values = np.ones(dims[0], str(function.params[0].struct_info.dtype))
+    module = relaxpy.IRModule({"main": function.bind_params({"w": mine})})
+    before = structural_hash(module), module.script(show_meta=True), save_json(module)
+    main = relaxpy.compile(module, target="native")
+    expected = relaxpy.compile(module, target="numpy")["main"](values)
+    [literal] = (node for node in walk(module["main"]) if isinstance(node, relax.Constant))
+    kept = weakref.ref(literal.data)
+    with np.errstate(all="ignore"):
+        first = main["main"](values)
+    assert len(packed) == 1
+    assert kept() is None
+    assert (*literal.data_sinfo.get_shape(), literal.nbytes) == (*dims[1], mine.nbytes)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: literal.data, range(8)):
+            assert (found.view(dtype) == bits).all()
+            assert not found.flags.writeable
+            assert found.flags.c_contiguous
+    assert (mine.view(dtype) == bits).all()
+    assert mine.flags.writeable
+    assert before == (
+        structural_hash(module),
+        module.script(show_meta=True),
+        save_json(module),
+    )
+    main.save(tmp_path / "model.exe")
+    again = (
+        relaxpy.compile(module, target="native"),
+        relaxpy.load_executable(tmp_path / "model.exe"),
+    )
+    for executable in again:
+        np.testing.assert_array_equal(executable["main"](values), first)
+    np.testing.assert_allclose(first, expected, rtol=1e-3)
+
+
+def test_literals_keep_what_is_read_in_place_too(
+    packed: list[Packing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "_LARGE", 1)
+    shapes = parameters(x=(60, 600), w=(600, 600))
+    module = bound(graph(shapes, "(R.matmul(x, w), w)"), w=numbers((600, 600)))
+    [literal] = {node for node in walk(module["main"]) if isinstance(node, relax.Constant)}
+    kept = weakref.ref(literal.data)
+    relaxpy.compile(module, target="native")["main"](numbers((60, 600)))
+    assert len(packed) == 1
+    assert kept() is literal.data
+
+
+MEMORY = r"""
+import sys
+import numpy as np
+import relaxpy
+from relaxpy.script import from_source
+
+def rows(field):
+    with open("/proc/self/status") as file:
+        return int(next(line for line in file if line.startswith(field)).split()[1]) << 10
+
+def bound(count, n):
+    params = "".join(f", w{i}: R.Tensor(({n}, {n}), 'float32')" for i in range(count))
+    lines = "".join(f"    x = R.matmul(x, w{i})\n" for i in range(count))
+    head = f"@R.function\ndef main(x: R.Tensor(('m', {n}), 'float32'){params}):\n"
+    function = from_source(f"{head}{lines}    return x")
+    for i in range(count):
+        function = function.bind_params({f"w{i}": np.full((n, n), i, "float32")})
+    return relaxpy.IRModule({"main": function})
+
+def run(count, n):
+    executable = relaxpy.compile(bound(count, n), target="native")
+    executable["main"](np.zeros((64, n), "float32"))
+    return executable
+
+run(1, 128)
+before = rows("VmRSS")
+executable = run(20, 1280)
+after = rows("VmRSS")
+executable.save(sys.argv[1])
+assert executable.source
+print((after - before) >> 20, (rows("VmHWM") - before) >> 20)
+"""
+
+
+def test_memory_of_weights(tmp_path: Path) -> None:
+    """125 MiB of weights need as much after the first call, and before it a tenth more."""
+    environment = os.environ | {"RELAXPY_CACHE": "0", "RELAXPY_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", MEMORY, str(tmp_path / "model.exe")]
+    child = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    after, peak = map(int, child.stdout.split())
+    assert 100 < after < 1.1 * 125
+    assert peak < 1.25 * 125
+
+
 def test_order_of_the_elements() -> None:
     data = np.arange(3 * 2 * 5, dtype="float32").reshape(5, 3, 2)
-    packed = Packing(4, ((2, 1), (3, 2)), (5, 6)).packed(data)
+    how = Packing(4, ((2, 1), (3, 2)), (5, 6))
+    packed = how.packed(data)
+    assert how.has_all(data)
+    assert not how.has_all(data[:, :2])
+    assert not Packing(4, ((2, 1), (3, 1)), (5, 6)).has_all(data)
+    assert (how.unpacked(packed, data.shape, data.dtype) == data).all()
     assert packed.shape == (2, 2, 3, 4)
     assert packed.ctypes.data % 64 == 0
     for block, a, b, n in np.ndindex(*packed.shape):
@@ -245,7 +374,9 @@ def test_order_of_the_elements() -> None:
 def test_order_of_joined_elements(count: int, dtype: str, moved: int) -> None:
     data = np.arange(-60, 60, dtype="int8").reshape(5, 24)[::-1].T
     how = Joined(count, dtype, 6, moved)
-    packed = Packing(4, ((24, 1),), (5, 24), how).packed(np.ascontiguousarray(data.T))
+    packing = Packing(4, ((24, 1),), (5, 24), how)
+    packed = packing.packed(np.ascontiguousarray(data.T))
+    assert (packing.unpacked(packed, (5, 24), data.dtype) == data.T).all()
     groups = -(-6 // count)
     assert packed.shape == (2, 4, groups + bool(moved), 4, count)
     for block, stretch, group, n, k in np.ndindex(2, 4, groups, 4, count):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -10,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.container import digest, release
+from relaxpy.exec.container import digest
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _ALIGNMENT = 64
@@ -54,21 +56,43 @@ class Packing:
         found = _SHARED.get(key)
         if found is None:
             found = _SHARED.setdefault(key, self.packed(data))
-        release(data)
         return found
 
     def packed(self, data: Array) -> Array:
         """A copy of the elements of `data`, which is contiguous, in this order."""
-        axes = (*self.over, self.columns)
-        extents = [extent for extent, _ in axes]
-        strides = [stride * data.itemsize for _, stride in axes]
-        source = as_strided(data.reshape(-1), extents, strides, writeable=False)
+        source = self._ordered(data)
         count, width = self.columns[0], self.width
-        target = _zeros((-(-count // width), *extents[:-1], width), data.dtype)
+        target = _zeros((-(-count // width), *source.shape[:-1], width), data.dtype)
         for block, first in enumerate(range(0, count, width)):
             part = source[..., first : first + width]
             target[block, ..., : part.shape[-1]] = part
         return target if self.joined is None else _joined(target, self.joined)
+
+    def unpacked(self, packed: Array, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        """The contiguous array of this shape and datatype of which `packed` is a copy."""
+        data = np.empty(shape, dtype)
+        target, width = self._ordered(data), self.width
+        if self.joined is not None:
+            packed = _separated(packed, self.joined, dtype).reshape(-1, *target.shape[:-1], width)
+        for block, first in enumerate(range(0, self.columns[0], width)):
+            part = target[..., first : first + width]
+            part[...] = packed[block, ..., : part.shape[-1]]
+        return data
+
+    def has_all(self, data: Array) -> bool:
+        """Whether a packed copy of `data` has each of its elements, and once."""
+        size = 1
+        for extent, stride in sorted((*self.over, self.columns), key=itemgetter(1)):
+            if extent != 1 and stride != size:
+                return False
+            size *= extent
+        return size == data.size
+
+    def _ordered(self, data: Array) -> Array:
+        """A view of `data`, which is contiguous, with the axes of the sum before the columns."""
+        axes = (*self.over, self.columns)
+        strides = [stride * data.itemsize for _, stride in axes]
+        return as_strided(data.reshape(-1), [extent for extent, _ in axes], strides)
 
 
 _SHARED: Final[WeakValueDictionary[tuple[object, ...], Array]] = WeakValueDictionary()
@@ -88,6 +112,16 @@ def _joined(blocks: Array, how: Joined) -> Array:
         sums = stretches.sum(2, dtype=np.int32) * np.int32(how.moved)
         target[:, :, groups] = sums[..., None].view(target.dtype)
     return target
+
+
+def _separated(target: Array, how: Joined, dtype: np.dtype[Any]) -> Array:
+    """The blocks of columns of which `target` has the products joined."""
+    blocks, stretches, _, width, count = target.shape
+    plain = np.empty((blocks, stretches, how.depth, width), dtype)
+    for n in range(count):
+        every = plain[:, :, n::count]
+        every[...] = target[:, :, : every.shape[2], :, n]
+    return plain
 
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeGuard
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,9 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, counted, digits
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.foreign_arrays import read_array
+from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs, set_fields
+from relaxpy.ir.core.released import Released
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes.base import (
@@ -138,7 +141,8 @@ def is_masked(value: object) -> bool:
 class Constant(Expr):
     """A tensor literal (AST-6); the array is copied unless it is already read-only.
 
-    `data` is an array of NumPy that also has `numpy()`, as the tensors of TVM have.
+    `data` is an array of NumPy that also has `numpy()`, as the tensors of TVM have. After `release`
+    its slot is empty, and `_released` computes it.
     """
 
     _fields = ("data",)
@@ -146,6 +150,7 @@ class Constant(Expr):
     data: Array
     struct_info: StructInfo | None = None
     span: Span | None = None
+    _released: Released = field(init=False)
 
     def __post_init__(self) -> None:
         if is_masked(self.data):
@@ -170,6 +175,50 @@ class Constant(Expr):
         tensor = self.data if kept else data.view(Tensor)
         set_fields(self, data=tensor, struct_info=sinfo)
 
+    if not TYPE_CHECKING:  # it would make a type checker accept every name
+
+        def __getattr__(self, name):
+            if name == "data":
+                return self._released()
+            return Expr.__getattribute__(self, name)
+
+    def release(self, restore: Callable[[], Array]) -> None:
+        """Let go of the array, which `restore` computes again, bit by bit, when `data` is read."""
+        with _RELEASING:
+            if not self.is_released:
+                assert isinstance(self.data, Tensor)
+                set_fields(self, _released=Released(self.data, restore))
+                object.__delattr__(self, "data")
+
+    @property
+    def is_released(self) -> bool:
+        """Whether `data` is computed when it is read."""
+        return hasattr(self, "_released")
+
+    @property
+    def data_sinfo(self) -> TensorStructInfo:
+        """The datatype and the dimensions of `data`, which is not read."""
+        of = self._described
+        return TensorStructInfo(of.shape, DataType(of.dtype))  # type: ignore[arg-type]
+
+    @property
+    def size(self) -> int:
+        """The number of the elements of `data`, which is not read."""
+        return prod(self._described.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of `data`, which is not read.
+
+        Units: bytes
+        """
+        return self.size * self._described.dtype.itemsize
+
+    @property
+    def _described(self) -> Array | Released:
+        """What has the shape and the datatype of `data`."""
+        return self._released if self.is_released else self.data
+
     @property
     def distributed_sinfo(self) -> StructInfo | None:
         """The struct info of a literal that is distributed over several devices."""
@@ -179,6 +228,9 @@ class Constant(Expr):
     def data_and_placement(self) -> Array | tuple[Array, StructInfo]:
         """What structural equality compares: the data, and the struct info if it is distributed."""
         return self.data if self.distributed_sinfo is None else (self.data, self.distributed_sinfo)
+
+
+_RELEASING: Final = ForkLock()
 
 
 def _check_constant(actual: TensorStructInfo, declared: StructInfo) -> None:
