@@ -20,6 +20,8 @@ def pytest_configure() -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    # A third of the time of tables of operators went into searching their short-lived graphs.
+    gc.set_threshold(100_000, 50, 50)
     gc.enable()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import arguments, outcomes
 from tests.test_docs import python_of
 
 ROOT = Path(__file__).parents[1]
@@ -36,23 +37,24 @@ def change(folder: Path, fence: str) -> None:
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def run(page: str, relaxpy: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    program = folder / "program.py"
-    program.write_text(python_of(text_of(page)), encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, str(program)],
+def run(relaxpy: Path, folder: Path) -> dict[str, tuple[str, int]]:
+    """What the program of each page writes as an error, and its exit code."""
+    programs = [folder / f"{page}.py" for page in PAGES]
+    for page, program in zip(PAGES, programs, strict=True):
+        program.write_text(python_of(text_of(page)), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, *arguments(programs)],
         env={**os.environ, "PYTHONPATH": str(relaxpy)},
         cwd=folder,
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
+    return dict(zip(PAGES, outcomes(done.stderr), strict=True))
 
 
-@pytest.fixture(scope="module")
-def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def changed(folder: Path) -> Path:
     """A copy of relaxpy with the changes of all pages."""
-    folder = tmp_path_factory.mktemp("changed")
     skipped = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "relaxpy", folder / "relaxpy", ignore=skipped)
     for page in PAGES:
@@ -63,13 +65,11 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_program_of_a_page_runs_after_its_changes_and_not_before(
-    page: str, changed: Path, tmp_path: Path
-) -> None:
-    done = run(page, changed, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert run(page, ROOT, tmp_path).returncode == 1
+def test_the_program_of_a_page_runs_after_its_changes_and_not_before(tmp_path: Path) -> None:
+    found = run(changed(tmp_path / "changed"), tmp_path)
+    failed = {page: text for page, (text, code) in found.items() if code}
+    assert failed == {}
+    assert [code for _, code in run(ROOT, tmp_path).values()] == [1] * len(PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -2,14 +2,16 @@
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "relaxpy").rglob("*.py"))
+FILES = dict.fromkeys(
+    sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "relaxpy").rglob("*.py"))
+)
 
 ROOMS = {
     "frames": set(),
@@ -142,13 +144,17 @@ def floor_of(file: str) -> tuple[str, int] | None:
     return None
 
 
+def is_type_checking(node: ast.If) -> bool:
+    return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
 def exempt(file: str, tree: ast.AST) -> set[ast.AST]:
     """The nodes under `if TYPE_CHECKING`, and those in methods that a room above performs."""
     blocks = [
         node
         for node in ast.walk(tree)
-        if (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-        or (isinstance(node, ast.FunctionDef) and file in PERFORMED_ABOVE)
+        if isinstance(node, ast.If | ast.FunctionDef)
+        and (is_type_checking(node) if isinstance(node, ast.If) else file in PERFORMED_ABOVE)
     ]
     return {part for block in blocks for part in ast.walk(block)}
 
@@ -290,9 +296,10 @@ def test_every_module_has_a_floor() -> None:
     ]
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_imports_run_down(file: str) -> None:
-    assert arrows_up(file, (ROOT / file).read_text(encoding="utf-8")) == []
+@pytest.mark.parametrize("check", [arrows_up, faults])
+def test_imports_follow_the_architecture_and_run_down(check: Callable[..., list[str]]) -> None:
+    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in FILES}
+    assert [fault for file, text in texts.items() for fault in check(file, text)] == []
 
 
 @pytest.mark.parametrize(
@@ -307,11 +314,6 @@ def test_imports_run_down(file: str) -> None:
 def test_an_import_from_above_is_found(file: str, text: str) -> None:
     [found] = arrows_up(file, text)
     assert "from above" in found
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_imports_follow_the_architecture(file: str) -> None:
-    assert faults(file, (ROOT / file).read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("package", INNER)

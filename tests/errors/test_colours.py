@@ -14,6 +14,7 @@ from relaxpy import relax
 from relaxpy.errors import MisuseError
 from relaxpy.screen import coloured
 from relaxpy.script import from_source
+from tests.processes import arguments, outcomes
 
 pty = pytest.importorskip("pty")
 
@@ -144,22 +145,34 @@ def test_a_message_without_text_is_nowhere() -> None:
     assert coloured("RelaxpyError", [[("", "bold"), ("", "bold red")]], io.StringIO())
 
 
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
+    """What each program writes on a terminal and elsewhere."""
+    found = {}
+    # Newer Pythons have colours of their own, which they do without for this.
+    for programs, changes in ((PROGRAMS, {}), (PLAIN, {"PYTHON_COLORS": "0"})):
+        paths = [script(tmp_path_factory.mktemp("kind"), body) for body in programs.values()]
+        texts = on_terminal(*arguments(paths), **changes), elsewhere(*arguments(paths))
+        shown, plain = ([text for text, _ in outcomes(written)] for written in texts)
+        found |= dict(zip(programs, zip(shown, plain, strict=True), strict=True))
+    return found
+
+
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_what_nobody_caught_is_coloured_and_says_the_same(tmp_path: Path, kind: str) -> None:
-    path = script(tmp_path, PROGRAMS[kind])
-    plain = elsewhere(path)
+def test_what_nobody_caught_is_coloured_and_says_the_same(
+    both: dict[str, tuple[str, str]], kind: str
+) -> None:
+    shown, plain = both[kind]
     assert "\x1b" not in plain
     assert "relaxpy.errors." in plain
-    shown = on_terminal(path)
     assert "\x1b[1;31m" in shown
     assert Text.from_ansi(shown).plain.rstrip("\n") == plain.rstrip("\n")
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-def test_everything_else_is_as_python_has_it(tmp_path: Path, kind: str) -> None:
-    path = script(tmp_path, PLAIN[kind])
-    # Newer Pythons have colours of their own, which they do without for this.
-    assert on_terminal(path, PYTHON_COLORS="0") == elsewhere(path) != ""
+def test_everything_else_is_as_python_has_it(both: dict[str, tuple[str, str]], kind: str) -> None:
+    shown, plain = both[kind]
+    assert shown == plain != ""
 
 
 @pytest.mark.parametrize("name", ["NO_COLOR", "TERM"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,6 @@ from tests.rows import draw
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 OPEN = [case for case in CASES if "shape" not in case.needs]
-FIRST = list({case.operator: case for case in reversed(OPEN)}.values())
 
 
 def program(case: Case, *, ndim: bool, dtype: bool) -> IRModule:
@@ -64,25 +64,20 @@ def agree(module: IRModule, case: Case, target: str) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "drawn" in metafunc.fixturenames:
-        rows = draw(metafunc.config, OPEN, lambda case: case.operator)
-        metafunc.parametrize("drawn", rows, ids=lambda case: case.name)
+        ways = [(False, "numpy"), (False, "reference"), (True, "numpy")]
+        rows = draw(metafunc.config, [*product(OPEN, ways)], lambda row: row[0].operator)
+        ids = [f"{case.name}-{'rank' if ndim else 'nothing'}-{to}" for case, (ndim, to) in rows]
+        metafunc.parametrize("drawn", rows, ids=ids)
     if "any_case" in metafunc.fixturenames:
         rows = draw(metafunc.config, CASES, lambda case: case.operator)
         metafunc.parametrize("any_case", rows, ids=lambda case: case.name)
 
 
-def test_operators_compute_the_definition_on_values_of_which_nothing_is_known(drawn: Case) -> None:
-    agree(most_open(drawn), drawn, "numpy")
-
-
-@pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
-def test_the_reference_evaluator_runs_them_too(case: Case) -> None:
-    agree(most_open(case), case, "reference")
-
-
-@pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)
-def test_they_compute_it_where_the_rank_is_known(case: Case) -> None:
-    agree(most_open(case, ndim=True), case, "numpy")
+def test_operators_compute_the_definition_on_values_of_which_little_is_known(
+    drawn: tuple[Case, tuple[bool, str]],
+) -> None:
+    case, (ndim, target) = drawn
+    agree(most_open(case, ndim=ndim), case, target)
 
 
 def refuses(case: Case, *, ndim: bool, dtype: bool) -> bool:

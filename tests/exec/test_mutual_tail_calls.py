@@ -18,7 +18,7 @@ QUIET = pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
 
 def steps(target: str) -> int:
     """More than Python's stack holds, and as many as the evaluator takes in a moment."""
-    return 100_000 if target == "numpy" else 2_000
+    return 20_000 if target == "numpy" else 2_000
 
 
 def depth() -> int:

@@ -69,7 +69,7 @@ REWRITES: dict[str, Callable[[IRModule], rx.Function]] = {
 
 
 @given(st.data(), st.sampled_from(sorted(REWRITES)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_rewritten_programs_give_the_same(data: st.DataObject, name: str) -> None:
     mod = normalize_module(write(data))
     after = mod.clone()
@@ -81,7 +81,7 @@ def test_rewritten_programs_give_the_same(data: st.DataObject, name: str) -> Non
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_mutator_without_methods_changes_no_program(data: st.DataObject) -> None:
     mod = normalize_module(write(data))
     main = main_of(mod)

@@ -1,7 +1,7 @@
 """The collector rests while much is built, and is as it was afterwards."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -54,7 +54,17 @@ def searches(work: Callable[[], object]) -> int:
     return found.count("start")
 
 
-def test_large_programs_are_handled_without_searching_them_for_cycles():
+@pytest.fixture
+def often() -> Iterator[None]:
+    """The collector runs as often as it does by default."""
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("often")
+def test_large_programs_are_handled_without_searching_them_for_cycles() -> None:
     x = rx.Var("x", rx.TensorStructInfo((4,), "float32"))
     builder = BlockBuilder()
     with builder.function("main", [x]):

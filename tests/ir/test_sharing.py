@@ -173,7 +173,7 @@ def alike(one: rx.Expr, other: rx.Expr, left: dict, right: dict, fresh) -> bool:
             return False
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(pools(), pools())
 def test_structural_equality_is_that_of_the_tree_written_out(
     one: list[rx.Expr], other: list[rx.Expr]

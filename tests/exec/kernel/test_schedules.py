@@ -106,7 +106,7 @@ def test_the_checker_names_the_dependence_that_is_violated() -> None:
     assert fault.endswith("is not in the text, or not so often")
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(
     st.integers(0, 1 << 30),
     st.integers(1, 4),

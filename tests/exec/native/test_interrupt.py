@@ -36,10 +36,10 @@ def count() -> relaxpy.Executable:
 
 @pytest.fixture
 def arrived() -> Iterator[list[int]]:
-    """A signal arrives twice, in a tenth of a second and in a second; its numbers are collected."""
+    """A signal arrives after a twentieth and after a third of a second; the numbers of both."""
     found: list[int] = []
     old = signal.signal(signal.SIGUSR1, lambda number, frame: found.append(number))
-    timers = [threading.Timer(t, os.kill, (os.getpid(), signal.SIGUSR1)) for t in (0.1, 1.0)]
+    timers = [threading.Timer(t, os.kill, (os.getpid(), signal.SIGUSR1)) for t in (0.05, 0.3)]
     for timer in timers:
         timer.start()
     yield found
