@@ -7,6 +7,7 @@ computes it then.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxpy.frontend.shared.contents import Element, number, objects, to_integer
+from relaxpy.frontend.shared.contents import LIMIT, Element, number, objects, to_integer
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir
@@ -54,8 +55,15 @@ def _numbers(array: Array) -> list[int]:
     return [int(element) for element in array.reshape(-1)]
 
 
+def _require_room(*sizes: int) -> None:
+    """Check that a result of these sizes is small enough to be carried element by element."""
+    if min(sizes, default=0) < 0 or math.prod(sizes) > 2 * LIMIT:
+        raise UndecidedError
+
+
 def _each(function: Callable[..., Element], *arrays: Array) -> Array:
     """The elements of a function on corresponding elements of arrays, which broadcast."""
+    _require_room(*np.broadcast_shapes(*(array.shape for array in arrays)))
     together = np.broadcast_arrays(*arrays)
     flat = [array.reshape(-1) for array in together]
     values = [function(*items) for items in zip(*flat, strict=True)]
@@ -70,6 +78,7 @@ def _arithmetic(symbolic: Callable[..., Any], numeric: Callable[..., Any]) -> Fu
     def compute(_: Mapping[str, Any], x: Array, *others: Array) -> Array:
         result = x
         for other in others:
+            _require_room(*np.broadcast_shapes(result.shape, other.shape))
             if _is_symbolic(result, other):
                 result = _each(symbolic, result, other)
             else:
@@ -173,6 +182,7 @@ def sized(expr: PrimExpr) -> PrimExpr:
 
 def _comparison(name: str) -> Function:
     def compute(_: Mapping[str, Any], a: Array, b: Array) -> Array:
+        _require_room(*np.broadcast_shapes(a.shape, b.shape))
         together = np.broadcast_arrays(a, b)
         pairs = zip(together[0].reshape(-1), together[1].reshape(-1), strict=True)
         flat = [_compared(x, y, name) for x, y in pairs]
@@ -204,6 +214,7 @@ def _or(_: Mapping[str, Any], a: Array, b: Array) -> Array:
 
 @_folded("Where")
 def _where(_: Mapping[str, Any], condition: Array, a: Array, b: Array) -> Array:
+    _require_room(*np.broadcast_shapes(condition.shape, a.shape, b.shape))
     return np.where(condition.astype(bool), a, b)
 
 
@@ -280,22 +291,24 @@ def _transpose(attributes: Mapping[str, Any], x: Array) -> Array:
 
 @_folded("Expand")
 def _expand(_: Mapping[str, Any], x: Array, shape: Array) -> Array:
-    return (
-        x * np.ones(_numbers(shape), int)
-        if _is_symbolic(x)
-        else (np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(_numbers(shape)))))
-    )
+    wanted = np.broadcast_shapes(x.shape, tuple(_numbers(shape)))
+    _require_room(*wanted)
+    return np.broadcast_to(x, wanted)
 
 
 @_folded("Tile")
 def _tile(_: Mapping[str, Any], x: Array, repeats: Array) -> Array:
-    return np.tile(x, _numbers(repeats))
+    times = _numbers(repeats)
+    _require_room(x.size, *times)
+    return np.tile(x, times)
 
 
 @_folded("ConstantOfShape")
 def _constant_of_shape(attributes: Mapping[str, Any], shape: Array) -> Array:
     value = np.asarray(attributes.get("value", np.zeros(1, np.float32))).reshape(-1)
-    return np.full(_numbers(shape), value[0])
+    sizes = _numbers(shape)
+    _require_room(*sizes)
+    return np.full(sizes, value[0])
 
 
 @_folded("Range")
@@ -303,6 +316,7 @@ def _range(_: Mapping[str, Any], start: Array, limit: Array, delta: Array) -> Ar
     numbers = [_number(item) for item in (start, limit, delta)]
     if numbers[2] == 0 or start.dtype.kind == "f":
         raise UndecidedError
+    _require_room(max(0, (numbers[1] - numbers[0]) // numbers[2]))
     return np.arange(*numbers, dtype=start.dtype if start.dtype != object else np.int64)
 
 

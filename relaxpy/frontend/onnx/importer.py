@@ -8,7 +8,6 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import onnx
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.onnx import ops as ops, view as views
+from relaxpy.frontend.onnx.bodies import schema_body
 from relaxpy.frontend.onnx.context import BranchesNeededError, Context, RanksDifferError
 from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.frontend.onnx.ops import text
@@ -33,13 +33,14 @@ from relaxpy.frontend.onnx.view import (
 )
 from relaxpy.frontend.shared.contents import LIMIT, Contents
 from relaxpy.frontend.shared.names import Names, identifier
-from relaxpy.frontend.shared.tensors import literal, shape_of, tensor_of as tensor_info
+from relaxpy.frontend.shared.tensors import literal, tensor_of as tensor_info
 from relaxpy.frontend.shared.unsupported import (
     FrontendError,
     UnsupportedError,
     UnsupportedNode,
     refuse_nodes,
 )
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
@@ -56,6 +57,8 @@ from relaxpy.ir.tir import expr as tir
 
 #: How many bodies of functions may stand within each other.
 _MAX_INLINED = 64
+#: How many nodes the bodies of functions, loops and branches may have, counted for each use.
+_MAX_NODES = 100_000
 #: How many branches may each have the rest of a graph within each other.
 _MAX_SPLITS = 5
 
@@ -89,12 +92,14 @@ class Importer:
     _size_names: Names = field(default_factory=lambda: Names(lambda name: identifier(name, "n")))
     #: Element types of less than a byte, by the names of tensors.
     narrow: dict[str, int] = field(default_factory=dict)
-    #: The datatypes of the values of sequences, and what optionals have if they are not empty.
-    items: dict[Expr, str] = field(default_factory=dict)
+    #: The datatypes and ranks of the values of sequences.
+    items: dict[Expr, TensorStructInfo] = field(default_factory=dict)
+    #: What optionals have if they are not empty.
     optionals: dict[Expr, StructInfo] = field(default_factory=dict)
     _texts: dict[str, Any] = field(default_factory=dict)
     _depth: int = 0
     _splits: int = 0
+    _inlined_nodes: int = 0
 
     def module(self) -> IRModule:
         """The module.
@@ -167,6 +172,13 @@ class Importer:
         self._depth += 1
         if self._depth > _MAX_INLINED:
             raise FrontendError("the functions of the model call each other without end")
+        if self._depth > 1:
+            self._inlined_nodes += len(graph.nodes)
+        if self._inlined_nodes > _MAX_NODES:
+            raise FrontendError(
+                f"the functions and branches of the model have more than {_MAX_NODES} nodes where "
+                "each use has its own"
+            )
         try:
             return self._nodes(graph.nodes, inner, opsets, graph.outputs)
         finally:
@@ -311,7 +323,7 @@ class Importer:
         entry = find(node.domain, node.op, version)
         context = Context(self, node, version, scope, opsets)
         if entry is None:
-            body_of = _schema_body(node, operands, version, self.items)
+            body_of = schema_body(node, operands, version, self.items)
             if body_of is None:
                 raise UnsupportedError("there is no converter for it")
             return self._inlined(body_of, operands, opsets)
@@ -335,7 +347,7 @@ class Importer:
         constants = [self.constant_of(value) for value in operands]
         arrays = []
         for value, constant in zip(operands, constants, strict=True):
-            if isinstance(value, Contents):
+            if isinstance(value, Contents) and value.array.size <= LIMIT:
                 arrays.append(value.array)
             elif constant is not None and constant.data.size <= LIMIT:
                 arrays.append(constant.data)
@@ -392,7 +404,9 @@ class Importer:
         if item is not None and isinstance(kind, OptionalType):
             self.optionals[var] = self.struct_info(name, item)
         if isinstance(item, SequenceType) and isinstance(item.item, TensorType):
-            self.items[var] = item.item.dtype
+            inner = item.item
+            rank = -1 if inner.sizes is None else len(inner.sizes)
+            self.items[var] = TensorStructInfo(None, DataType(inner.dtype), ndim=rank)
         return var
 
     def struct_info(self, name: str, kind: ValueType) -> StructInfo:
@@ -440,59 +454,3 @@ def _shown(value: Value) -> str:
             return f"{value.dtype}{list(value.array.shape)}"
         case _:
             return str(value.struct_info)
-
-
-def _schema_body(
-    node: Node, operands: Sequence[Value], version: int, items: Mapping[Expr, str]
-) -> Graph | None:
-    """The body that the schema of an operator has, in simpler operators."""
-    try:
-        schema: Any = onnx.defs.get_schema(node.op, version, node.domain)
-    except onnx.defs.SchemaError:
-        return None
-    if schema.has_function:
-        versions = [v for v in schema.function_opset_versions if v <= version]
-        data = schema.get_function_with_opset_version(max(versions, default=schema.since_version))
-    elif schema.has_context_dependent_function:
-        types = [_type_proto(value, items).SerializeToString() for value in operands]
-        versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
-        data = schema.get_context_dependent_function_with_opset_version(
-            max(versions, default=schema.since_version), node.proto.SerializeToString(), types
-        )
-    else:
-        return None
-    if not data:
-        return None
-    proto = onnx.FunctionProto()
-    proto.ParseFromString(data)
-    defaults = {
-        name: views.attribute_value(attribute.default_value, Path(), 0)
-        for name, attribute in schema.attributes.items()
-        if attribute.default_value.name
-    }
-    function = views.LocalFunction(proto, views.opset_versions(proto.opset_import))
-    return function.instance({**defaults, **node.attributes})
-
-
-def _type_proto(value: Value, items: Mapping[Expr, str]) -> onnx.TypeProto:
-    match value:
-        case None:
-            return onnx.TypeProto()
-        case Contents():
-            return onnx.helper.make_tensor_type_proto(
-                views.code_of(value.dtype), list(value.array.shape)
-            )
-        case _:
-            info = value.struct_info
-            if not isinstance(info, TensorStructInfo):
-                item = views.code_of(items.get(value, "float32"))
-                return onnx.helper.make_sequence_type_proto(
-                    onnx.helper.make_tensor_type_proto(item, None)
-                )
-            sizes: list[Any] | None = None
-            if info.ndim >= 0:
-                try:
-                    sizes = [s if isinstance(s, int) else str(s) for s in shape_of(value)]
-                except UnsupportedError:
-                    sizes = [None] * info.ndim
-            return onnx.helper.make_tensor_type_proto(views.code_of(str(info.dtype)), sizes)

@@ -313,8 +313,12 @@ def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | 
     if opset is not None:
         opsets[""] = opset
     opsets.setdefault("", 1)
+    try:
+        graph = graph_view(proto.graph, folder, 0)
+    except UnsupportedError as error:
+        raise FrontendError(f"the graph cannot be imported: {error}") from None
     return Model(
-        graph_view(proto.graph, folder, 0),
+        graph,
         opsets,
         {
             (domain_of(f.domain), f.name): LocalFunction(f, opset_versions(f.opset_import))
@@ -352,15 +356,22 @@ def graph_view(graph: GraphProto, folder: Path | None, depth: int) -> Graph:
     if graph.sparse_initializer:
         name = graph.sparse_initializer[0].values.name
         raise FrontendError(f"the initializer {name!r} is sparse, which no tensor of Relax is")
-    initializers = {t.name: Initializer(t, folder) for t in graph.initializer}
+    initializers = {text_of(t.name): Initializer(t, folder) for t in graph.initializer}
     inputs: dict[str, ValueType] = {}
     for value in graph.input:
-        if value.name in inputs:
-            raise FrontendError(f"the graph has two inputs {value.name!r}")
-        if value.name not in initializers:
-            inputs[value.name] = type_view(value.type)
+        name = text_of(value.name)
+        if name in inputs:
+            raise FrontendError(f"the graph has two inputs {name!r}")
+        if name not in initializers:
+            inputs[name] = type_view(value.type)
     nodes = [node_view(k, node, folder, depth) for k, node in enumerate(graph.node)]
-    return Graph(graph.name, inputs, initializers, nodes, [value.name for value in graph.output])
+    outputs = [text_of(value.name) for value in graph.output]
+    return Graph(text_of(graph.name), inputs, initializers, nodes, outputs)
+
+
+def text_of(name: str | bytes) -> str:
+    """A name of a file; one that is not text in UTF-8 comes as bytes."""
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name
 
 
 def type_view(proto: TypeProto) -> ValueType:
@@ -396,7 +407,7 @@ def _size(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
         if dim.dim_value < 0:
             return None
         return dim.dim_value
-    return dim.dim_param or None
+    return text_of(dim.dim_param) or None
 
 
 def node_view(
@@ -412,12 +423,12 @@ def node_view(
         else:
             attributes[attribute.name] = attribute_value(attribute, folder, depth, given)
     return Node(
-        node.name,
+        text_of(node.name),
         index,
-        node.op_type,
-        domain_of(node.domain),
-        tuple(node.input),
-        tuple(node.output),
+        text_of(node.op_type),
+        domain_of(text_of(node.domain)),
+        tuple(map(text_of, node.input)),
+        tuple(map(text_of, node.output)),
         attributes,
         node,
     )

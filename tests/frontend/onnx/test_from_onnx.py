@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -478,6 +480,14 @@ def test_external_data_stay_in_the_folder(
         from_onnx(path)
 
 
+@pytest.mark.filterwarnings("ignore:the input")
+def test_names_may_be_bytes_that_are_no_text() -> None:
+    data = linear().SerializeToString().replace(b"w.0", b"w\xff0")
+    np.testing.assert_allclose(
+        relaxpy.compile(from_onnx(data))["main"](X), np.maximum(X @ W, 0), 1e-5
+    )
+
+
 def test_the_model_is_not_changed() -> None:
     proto = linear()
     before = proto.SerializeToString()
@@ -499,3 +509,131 @@ def test_without_onnx_the_error_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "pip install 'relaxpy[onnx]'" in done.stdout, done.stderr
+
+
+HUGE = 1 << 40
+
+
+def nested_calls(depth: int) -> Any:
+    """Functions each of which calls the next one twice."""
+    own = helper.make_opsetid("own", 1)
+    functions = [
+        helper.make_function(
+            "own",
+            f"F{k}",
+            ["x"],
+            ["y"],
+            [
+                helper.make_node(f"F{k + 1}" if k < depth else "Relu", [name], [out], domain=domain)
+                for name, out in (("x", "t"), ("t", "y"))
+                for domain in ["own" if k < depth else ""]
+            ],
+            [own, helper.make_opsetid("", 21)],
+        )
+        for k in range(depth + 1)
+    ]
+    node = helper.make_node("F0", ["x"], ["y"], domain="own")
+    return model([node], [value("x", [2])], ["y"], functions=functions, domains=[("own", 1)])
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        helper.make_node("Range", ["a", "b", "one"], ["y"]),
+        helper.make_node("ConstantOfShape", ["square"], ["y"]),
+        helper.make_node("Tile", ["one1", "square"], ["y"]),
+        helper.make_node("Expand", ["one1", "square"], ["y"]),
+        helper.make_node("HannWindow", ["b"], ["y"]),
+        helper.make_node("DFT", ["x", "b"], ["y"]),
+        helper.make_node("LRN", ["x"], ["y"], size=HUGE),
+        helper.make_node("Split", ["x"], ["y"], num_outputs=HUGE),
+        helper.make_node("OneHot", ["one1", "b", "one1"], ["y"]),
+        helper.make_node("SplitToSequence", ["wide", "one"], ["y"]),
+        helper.make_node("Det", ["wide"], ["y"]),
+    ],
+    ids=lambda node: node.op_type,
+)
+def test_sizes_that_no_memory_holds_need_none_to_be_imported(node: Any) -> None:
+    """What fits is imported, as the sizes could be those of a program that is not run."""
+    initializers = {
+        "a": np.array(0),
+        "b": np.array(HUGE),
+        "one": np.array(1),
+        "one1": np.array([1, 1]),
+        "square": np.array([HUGE, HUGE]),
+    }
+    inputs = [value("x", [1, 8, 2]), value("wide", [HUGE, HUGE])]
+    proto = model([node], inputs, ["y"], initializers, opset=18)
+    tracemalloc.start()
+    with contextlib.suppress(OpNotImplemented):
+        from_onnx(proto)
+    assert tracemalloc.get_traced_memory()[1] < 40e6
+    tracemalloc.stop()
+
+
+def test_functions_that_multiply_are_refused() -> None:
+    with pytest.raises(FrontendError, match="more than 100000 nodes"):
+        from_onnx(nested_calls(40))
+
+
+def test_chains_that_double_a_shape_stay_small() -> None:
+    nodes = [helper.make_node("Shape", ["x"], ["s0"])]
+    nodes += [helper.make_node("Concat", [f"s{k}"] * 2, [f"s{k + 1}"], axis=0) for k in range(30)]
+    mod = from_onnx(model(nodes, [value("x", ["n"])], ["s30"]))
+    assert mod["main"].struct_info.ret.shape.values[0] == 1 << 30
+
+
+BODY = helper.make_graph(
+    [helper.make_node("Relu", ["item"], ["out"])],
+    "body",
+    [value("item", None)],
+    [value("out", None)],
+)
+_ILL_TYPED: list[tuple[str, list[str], dict[str, Any], str]] = [
+    ("SequenceMap", ["x"], {"body": BODY}, "operand input_sequence is tensor.float."),
+    ("SequenceMap", ["", "x"], {"body": BODY}, "operand input_sequence is missing"),
+    ("SequenceMap", ["s"], {"body": 3}, "attribute 'body' has the wrong type"),
+    ("SequenceMap", ["s"], {}, "attribute 'body' is missing"),
+    ("SequenceMap", ["s"], {"body": BODY, "more": 1}, "attribute 'more' is not known"),
+    ("LinearAttention", ["x"], {"q_num_heads": 1, "kv_num_heads": 1}, "it has 1 operands"),
+    (
+        "LinearAttention",
+        ["x", "i", "x"],
+        {"q_num_heads": 1, "kv_num_heads": 1},
+        "key is tensor.int64",
+    ),
+    (
+        "LinearAttention",
+        ["x", "h", "x"],
+        {"q_num_heads": 1, "kv_num_heads": 1},
+        "expected tensor.float.",
+    ),
+    ("CausalConvWithState", ["x", ""], {}, "operand weight is missing"),
+]
+
+
+@pytest.mark.parametrize(("op", "operands", "attributes", "message"), _ILL_TYPED)
+def test_native_code_of_onnx_sees_no_operands_that_schemas_refuse(
+    op: str, operands: list[str], attributes: dict[str, Any], message: str
+) -> None:
+    """It builds bodies that depend on types, and trusts its arguments."""
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "x"], ["s"]),
+        helper.make_node(op, operands, ["y"], **attributes),
+    ]
+    inputs = [value("x", [1, 2, 4]), value("i", [1], TensorProto.INT64)]
+    inputs.append(value("h", [1, 2, 4], TensorProto.FLOAT16))
+    with pytest.raises(OpNotImplemented, match=message):
+        from_onnx(model(nodes, inputs, ["y"], opset=28))
+
+
+def test_sequences_know_the_ranks_of_their_values() -> None:
+    nodes = [
+        helper.make_node("SequenceAt", ["s", "one"], ["t"]),
+        helper.make_node("Transpose", ["t"], ["u"], perm=[1, 0]),
+        helper.make_node("Shape", ["u"], ["y"]),
+    ]
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, [None, 3]))
+    proto = model(nodes, [helper.make_value_info("s", kind)], ["y"], {"one": np.array(1)})
+    found = run(proto, (np.zeros((1, 3), "float32"), np.zeros((5, 3), "float32")))
+    np.testing.assert_array_equal(found, [3, 5])

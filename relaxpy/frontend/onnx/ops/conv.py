@@ -165,6 +165,8 @@ def deform_conv(
 def _columns(windows: Windows, groups: int, x: Any, offset: Any, mask: Any = None) -> Any:
     """The elements under each member of each window, moved by the offsets and interpolated."""
     count, members = windows.count, math.prod(windows.kernel)
+    if count > 3:
+        raise UnsupportedError(f"{count} axes of space are more than 3")
     channels = x.shape[1]
     zero = ops.const(0, "int64")
 

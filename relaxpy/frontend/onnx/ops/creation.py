@@ -13,7 +13,7 @@ from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.ops.movement import wrapped
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
-from relaxpy.frontend.shared.contents import Element, number, ratio_of
+from relaxpy.frontend.shared.contents import LIMIT, Element, number, ratio_of
 from relaxpy.frontend.shared.tensors import (
     Size,
     as_size,
@@ -59,7 +59,8 @@ def range_(cx: Context, start: Value, limit: Value, delta: Value) -> Expr:
     size = None
     if all(items is not None for items in found):
         first, last, step = (items[0] for items in found if items is not None)
-        if all(not isinstance(item, PrimExpr) for item in (first, last, step)):
+        numbers = [item for item in (first, last, step) if not isinstance(item, PrimExpr)]
+        if len(numbers) == 3 and (numbers[1] - numbers[0]) / numbers[2] <= LIMIT:
             array = np.arange(first, last, step)  # type: ignore[arg-type]
             return const(array.astype(dtype), dtype)
         if "int" in dtype:

@@ -32,6 +32,9 @@ _METHODS = {
     "cubic": "bicubic",
 }
 
+#: The rows of the largest matrix whose determinant is imported: the elimination is unrolled.
+_LARGEST = 128
+
 
 @converter("GridSample")
 def grid_sample(
@@ -172,6 +175,8 @@ def det(cx: Context, x: Expr) -> Expr:
     *batch, rows, size = shape_of(x)
     if not isinstance(size, int) or rows != size:
         raise UnsupportedError("determinants of matrices whose size is symbolic")
+    if size > _LARGEST:
+        raise UnsupportedError(f"a matrix of {size} rows is larger than {_LARGEST}")
     return _determinant(cx, x, size, len(batch))
 
 

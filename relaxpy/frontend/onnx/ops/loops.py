@@ -15,7 +15,7 @@ from relaxpy.frontend.onnx.ops.branches import (
     scope,
     shape_seen,
 )
-from relaxpy.frontend.onnx.ops.sequences import as_object, item_dtype
+from relaxpy.frontend.onnx.ops.sequences import as_object, item_info
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import Graph
 from relaxpy.frontend.shared.contents import Contents
@@ -199,7 +199,7 @@ def _recursive(
     for k, shape in enumerate([*shapes, *(_rows(cx, item, None) for item in rows)]):
         found.append(cast_to(cx, TupleGetItem(result, k), shape))
         if k < len(initial) and not shape.dtype:
-            cx.importer.items[cx.tensor(found[-1])] = item_dtype(cx, initial[k])
+            cx.importer.items[cx.tensor(found[-1])] = item_info(cx, initial[k])
     return found[: len(shapes)], found[len(shapes) :]
 
 
@@ -239,7 +239,7 @@ def _function(
     condition = Var("cond", tensor_of((), "bool"))
     states = [Var(f"v{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(shapes)]
     for state, before in zip(states, initial, strict=True):
-        cx.importer.items[state] = item_dtype(cx, before)
+        cx.importer.items[state] = item_info(cx, before)
     rows = [_rows(cx, item, None) for item in items or []]
     outputs = [Var(f"rows{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(rows)]
     params = [i, condition, *states, *outputs]
@@ -414,6 +414,10 @@ def scan_8(
     batch = shape_of(operands[0])[0]
     if not isinstance(batch, int):
         raise UnsupportedError("the size of the batch is symbolic, expected a number")
+    if batch * len(body.nodes) > _UNROLLED:
+        raise UnsupportedError(
+            f"a batch of {batch} is too large, expected {_UNROLLED} nodes in all"
+        )
     each: list[list[Value]] = []
     for k in range(batch):
         parts = [cx.emit(R.take(x, const(k, "int64"), axis=0)) for x in operands]

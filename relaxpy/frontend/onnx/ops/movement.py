@@ -247,7 +247,9 @@ def split_13(
 ) -> list[Expr]:
     sizes = None if split is None else cx.integers(split)
     numbers = [size for size in sizes or [] if isinstance(size, int)]
-    count = num_outputs or len(cx.node.outputs)
+    count = len(cx.node.outputs)
+    if num_outputs not in (None, count):
+        raise UnsupportedError(f"num_outputs is {num_outputs}, but the node has {count}")
     if split is None or (sizes is not None and len(numbers) == len(sizes)):
         return _split(cx, x, None if sizes is None else numbers, axis, count)
     at = normal_axis(axis, rank_of(x))

@@ -200,6 +200,10 @@ def lp_normalization(cx: Context, x: Expr, *, axis: int = -1, p: int = 2) -> Exp
     return R.where(R.equal(bound, zero), zero, R.divide(x, bound))
 
 
+#: How many channels a sum of neighbours is unrolled over.
+_MOST_CHANNELS = 1024
+
+
 @converter("LRN")
 def lrn(
     cx: Context,
@@ -210,11 +214,16 @@ def lrn(
     beta: float = 0.75,
     bias: float = 1.0,
 ) -> Expr:
-    before, after = (size - 1) // 2, size // 2
+    channels = shape_of(x)[1]
+    most = _MOST_CHANNELS if not isinstance(channels, int) else max(channels - 1, 0)
+    before, after = min((size - 1) // 2, most), min(size // 2, most)
+    if before + after >= _MOST_CHANNELS:
+        raise UnsupportedError(f"the sum over {size} channels is not imported")
     pads = [0, 0, before, after, *[0] * (2 * rank_of(x) - 4)]
     squares = cx.emit(R.nn.pad(R.square(x), pads))
-    channels = shape_of(x)[1]
-    shifted = [R.strided_slice(squares, [1], [k], [channels + k]) for k in range(size)]
+    shifted = [
+        R.strided_slice(squares, [1], [k], [channels + k]) for k in range(before + after + 1)
+    ]
     total = shifted[0]
     for term in shifted[1:]:
         total = R.add(total, term)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.lists import PREFIX
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import OptionalType, SequenceType, dtype_of as dtype_of_code
-from relaxpy.frontend.shared.contents import Contents
-from relaxpy.frontend.shared.tensors import dtype_of, normal_axis, rank_of, shape_of, tensor_of
+from relaxpy.frontend.shared.contents import LIMIT, Contents
+from relaxpy.frontend.shared.tensors import normal_axis, rank_of, shape_of, tensor_info, tensor_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import (
     Expr,
@@ -29,7 +30,7 @@ OBJECT = ObjectStructInfo()
 
 def call(cx: Context, name: str, result: StructInfo, *args: Any) -> Var:
     """A call of a packed function on sequences."""
-    return cx.builder.emit(R.call_pure_packed(PREFIX + name, *args, sinfo_args=[result]))
+    return cx.emit(R.call_pure_packed(PREFIX + name, *args, sinfo_args=[result]))
 
 
 def parts_of(cx: Context, sequence: Expr) -> list[Expr] | None:
@@ -47,23 +48,33 @@ def as_object(cx: Context, sequence: Expr) -> Expr:
     parts = parts_of(cx, sequence)
     if parts is None:
         return sequence
-    return _known(cx, call(cx, "pack", OBJECT, *parts), item_dtype(cx, sequence))
+    return _known(cx, call(cx, "pack", OBJECT, *parts), item_info(cx, sequence))
 
 
-def item_dtype(cx: Context, sequence: Expr) -> str:
-    """The datatype of the values of a sequence."""
-    parts = list(sequence.fields) if isinstance(sequence, Tuple) else []
+def item_info(cx: Context, sequence: Expr) -> TensorStructInfo:
+    """The datatype and the rank, if it is known, of the values of a sequence."""
     known = cx.importer.items.get(sequence)
-    return known if known is not None else dtype_of(parts[0]) if parts else "float32"
+    if known is not None:
+        return known
+    parts = sequence.fields if isinstance(sequence, Tuple) else ()
+    return _joint([tensor_info(part) for part in parts]) if parts else tensor_of(None, "float32")
 
 
-def _known(cx: Context, sequence: Expr, dtype: str) -> Expr:
-    cx.importer.items[sequence] = dtype
+def _joint(infos: Sequence[TensorStructInfo]) -> TensorStructInfo:
+    """The datatype of tensors, and their rank if it is the same."""
+    ranks = {info.ndim for info in infos}
+    return TensorStructInfo(None, infos[0].dtype, ndim=ranks.pop() if len(ranks) == 1 else -1)
+
+
+def _known(cx: Context, sequence: Expr, item: TensorStructInfo) -> Expr:
+    cx.importer.items[sequence] = item
     return sequence
 
 
-def _tuple(cx: Context, parts: list[Expr], dtype: str) -> Expr:
-    return _known(cx, Tuple(tuple(parts)), dtype)
+def _tuple(cx: Context, parts: list[Expr], empty: TensorStructInfo) -> Expr:
+    """A sequence of known length; `empty` is what its values would be if there are none."""
+    found = _joint([tensor_info(part) for part in parts]) if parts else empty
+    return _known(cx, Tuple(tuple(parts)), found)
 
 
 def _position(cx: Context, position: Value, count: int) -> int | None:
@@ -83,12 +94,12 @@ def _at_run_time(cx: Context, position: Value) -> list[Expr]:
 
 @converter("SequenceEmpty")
 def sequence_empty(cx: Context, *, dtype: int = 1) -> Expr:
-    return _tuple(cx, [], dtype_of_code(dtype))
+    return _tuple(cx, [], tensor_of(None, dtype_of_code(dtype)))
 
 
 @converter("SequenceConstruct")
 def sequence_construct(cx: Context, *inputs: Expr) -> Expr:
-    return _tuple(cx, [cx.emit(x) for x in inputs], dtype_of(inputs[0]))
+    return _tuple(cx, [cx.emit(x) for x in inputs], tensor_info(inputs[0]))
 
 
 @converter("SequenceLength")
@@ -106,34 +117,33 @@ def sequence_at(cx: Context, sequence: Expr, position: Value) -> Expr:
         place = _position(cx, position, len(parts))
         if place is not None and place < len(parts):
             return parts[place]
-    dtype = item_dtype(cx, sequence)
     packed = as_object(cx, sequence)
-    return call(cx, "at", tensor_of(None, dtype), packed, *_at_run_time(cx, position))
+    return call(cx, "at", item_info(cx, sequence), packed, *_at_run_time(cx, position))
 
 
 @converter("SequenceInsert")
 def sequence_insert(cx: Context, sequence: Expr, tensor: Expr, position: Value = None) -> Expr:
-    dtype = dtype_of(tensor)
+    info = tensor_info(tensor)
     parts = parts_of(cx, sequence)
     if parts is not None:
         place = len(parts) if position is None else _position(cx, position, len(parts))
         if place is not None:
-            return _tuple(cx, [*parts[:place], cx.emit(tensor), *parts[place:]], dtype)
+            return _tuple(cx, [*parts[:place], cx.emit(tensor), *parts[place:]], info)
     packed = as_object(cx, sequence)
-    at = _at_run_time(cx, position)
-    return _known(cx, call(cx, "insert", OBJECT, packed, tensor, *at), dtype)
+    made = call(cx, "insert", OBJECT, packed, tensor, *_at_run_time(cx, position))
+    return _known(cx, made, _joint([item_info(cx, sequence), info]))
 
 
 @converter("SequenceErase")
 def sequence_erase(cx: Context, sequence: Expr, position: Value = None) -> Expr:
-    dtype = item_dtype(cx, sequence)
+    info = item_info(cx, sequence)
     parts = parts_of(cx, sequence)
     if parts is not None:
         place = len(parts) - 1 if position is None else _position(cx, position, len(parts))
         if place is not None and 0 <= place < len(parts):
-            return _tuple(cx, [*parts[:place], *parts[place + 1 :]], dtype)
+            return _tuple(cx, [*parts[:place], *parts[place + 1 :]], info)
     packed = as_object(cx, sequence)
-    return _known(cx, call(cx, "erase", OBJECT, packed, *_at_run_time(cx, position)), dtype)
+    return _known(cx, call(cx, "erase", OBJECT, packed, *_at_run_time(cx, position)), info)
 
 
 @converter("ConcatFromSequence")
@@ -142,7 +152,9 @@ def concat_from_sequence(cx: Context, sequence: Expr, *, axis: int, new_axis: in
     if parts:
         fields = Tuple(tuple(parts))
         return R.stack(fields, axis) if new_axis else R.concat(fields, axis)
-    info = tensor_of(None, item_dtype(cx, sequence))
+    item = item_info(cx, sequence)
+    rank = item.ndim if item.ndim < 0 else item.ndim + new_axis
+    info = TensorStructInfo(None, item.dtype, ndim=rank)
     return call(cx, "concat", info, sequence, axis, new_axis)
 
 
@@ -157,9 +169,11 @@ def split_to_sequence(
         if split is None:
             raise UnsupportedError("the size of the axis is symbolic, expected a number")
         made = call(cx, "split", OBJECT, x, cx.tensor(split), place)
-        return _known(cx, made, dtype_of(x))
+        return _known(cx, made, _joint([tensor_info(x)]))
     is_scalar = split is None or _rank(split) == 0
     known = [size for size in sizes if isinstance(size, int)]
+    if is_scalar and (known[0] < 1 or whole // known[0] > LIMIT):
+        raise UnsupportedError(f"{whole} is split into parts of {known[0]}")
     if is_scalar:
         known = [min(known[0], whole - k) for k in range(0, whole, known[0])]
     begin = 0
@@ -169,7 +183,7 @@ def split_to_sequence(
         begin += size
         squeezed = split is None and not keepdims
         parts.append(cx.emit(R.squeeze(part, [place]) if squeezed else part))
-    return _tuple(cx, parts, dtype_of(x))
+    return _tuple(cx, parts, tensor_info(x))
 
 
 def _rank(value: Value) -> int:
@@ -186,7 +200,8 @@ def optional(cx: Context, value: Value = None, *, type: Any = None) -> Value:
     kind = type.item if isinstance(type, OptionalType) else type
     if isinstance(kind, SequenceType):
         kind = kind.item
-    return _known(cx, cx.builder.emit(R.null_value()), getattr(kind, "dtype", "float32"))
+    item = tensor_of(None, getattr(kind, "dtype", "float32"))
+    return _known(cx, cx.builder.emit(R.null_value()), item)
 
 
 def _may_be_absent(value: Value) -> bool:
@@ -206,7 +221,6 @@ def optional_get_element(cx: Context, value: Value) -> Value:
         return value
     assert isinstance(value, Expr)
     kind = cx.importer.optionals.get(value)
-    dtype = item_dtype(cx, value)
     if isinstance(kind, TensorStructInfo):
         return call(cx, "get", kind, value)
-    return _known(cx, call(cx, "get", OBJECT, value), dtype)
+    return _known(cx, call(cx, "get", OBJECT, value), item_info(cx, value))

@@ -31,6 +31,9 @@ from relaxpy.ir.te.topi.shapes import as_sizes
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
+#: The elements of the largest transform that is a constant; a kernel computes larger ones.
+_LARGEST = 1 << 22
+
 
 def _matrix(
     cx: Context,
@@ -49,7 +52,12 @@ def _matrix(
     `parts` says how many parts both have. Of an inverse that is onesided, the elements are the
     first half of a spectrum that is symmetric.
     """
-    if isinstance(length, int) and isinstance(count, int) and isinstance(outputs, int):
+    if (
+        isinstance(length, int)
+        and isinstance(count, int)
+        and isinstance(outputs, int)
+        and length * outputs <= _LARGEST
+    ):
         n, k = np.arange(length).reshape(-1, 1, 1, 1), np.arange(outputs).reshape(1, 1, -1, 1)
         angle = 2 * np.pi * (n * k % max(count, 1)) / max(count, 1)
         weight: Array = (n < count).astype(np.float64)

@@ -1,0 +1,147 @@
+"""The bodies that schemas of ONNX have, in simpler operators.
+
+Some depend on the types of the operands. The package onnx builds these in native code, which trusts
+its arguments: it is called only for operands and attributes that the schema admits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import TypeProto, helper
+
+from relaxpy.frontend.onnx import view as views
+from relaxpy.frontend.onnx.registry import Value
+from relaxpy.frontend.onnx.view import Graph, Node
+from relaxpy.frontend.shared.contents import Contents
+from relaxpy.frontend.shared.tensors import shape_of
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr, ObjectStructInfo, TensorStructInfo
+
+
+def schema_body(
+    node: Node,
+    operands: Sequence[Value],
+    version: int,
+    items: Mapping[Expr, TensorStructInfo],
+) -> Graph | None:
+    """The body of an operator; None if its schema has none, or there is no schema.
+
+    Errors:
+        UnsupportedError: the schema does not admit the operands or the attributes.
+    """
+    try:
+        schema: Any = onnx.defs.get_schema(node.op, version, node.domain)
+    except onnx.defs.SchemaError:
+        return None
+    if schema.has_function:
+        versions = [v for v in schema.function_opset_versions if v <= version]
+        data = schema.get_function_with_opset_version(max(versions, default=schema.since_version))
+    elif schema.has_context_dependent_function:
+        types = [_type_of(value, items) for value in operands]
+        _require_operands(schema, types)
+        _require_attributes(schema, node)
+        versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+        data = schema.get_context_dependent_function_with_opset_version(
+            max(versions, default=schema.since_version),
+            node.proto.SerializeToString(),
+            [(kind or TypeProto()).SerializeToString() for kind in types],
+        )
+    else:
+        return None
+    if not data:
+        return None
+    proto = onnx.FunctionProto()
+    proto.ParseFromString(data)
+    defaults = {
+        name: views.attribute_value(attribute.default_value, Path(), 0)
+        for name, attribute in schema.attributes.items()
+        if attribute.default_value.name
+    }
+    function = views.LocalFunction(proto, views.opset_versions(proto.opset_import))
+    return function.instance({**defaults, **node.attributes})
+
+
+def _require_operands(schema: Any, types: Sequence[TypeProto | None]) -> None:
+    """Check operands by the schema's parameters.
+
+    Errors:
+        UnsupportedError: there are too few or too many, or one has another type.
+    """
+    if not schema.min_input <= len(types) <= schema.max_input:
+        raise UnsupportedError(
+            f"it has {len(types)} operands, expected {schema.min_input} to {schema.max_input}"
+        )
+    bound: dict[str, str] = {}
+    options = onnx.defs.OpSchema.FormalParameterOption
+    for k, kind in enumerate(types):
+        parameter = schema.inputs[min(k, len(schema.inputs) - 1)]
+        if kind is None:
+            if parameter.option != options.Optional:
+                raise UnsupportedError(f"operand {parameter.name} is missing")
+            continue
+        name = _name_of(kind)
+        if name not in parameter.types:
+            raise UnsupportedError(f"operand {parameter.name} is {name}, which it does not admit")
+        if parameter.is_homogeneous and bound.setdefault(parameter.type_str, name) != name:
+            raise UnsupportedError(
+                f"operand {parameter.name} is {name}, expected {bound[parameter.type_str]}"
+            )
+
+
+def _require_attributes(schema: Any, node: Node) -> None:
+    """Check attributes by the schema's.
+
+    Errors:
+        UnsupportedError: one is missing, not known, or of another type.
+    """
+    for name, attribute in schema.attributes.items():
+        if attribute.required and name not in node.attributes:
+            raise UnsupportedError(f"attribute {name!r} is missing")
+    for proto in node.proto.attribute:
+        known = schema.attributes.get(proto.name)
+        if known is None:
+            raise UnsupportedError(f"attribute {proto.name!r} is not known")
+        if proto.ref_attr_name:
+            raise UnsupportedError(f"attribute {proto.name!r} is one of the function's call")
+        if proto.type != known.type.value:
+            raise UnsupportedError(f"attribute {proto.name!r} has the wrong type")
+
+
+def _name_of(kind: TypeProto) -> str:
+    """The type as schemas name it: `seq(tensor(float))`."""
+    if kind.HasField("sequence_type"):
+        return f"seq({_name_of(kind.sequence_type.elem_type)})"
+    return f"tensor({onnx.TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()})"
+
+
+def _type_of(value: Value, items: Mapping[Expr, TensorStructInfo]) -> TypeProto | None:
+    match value:
+        case None:
+            return None
+        case Contents():
+            shape = list(value.array.shape)
+            return helper.make_tensor_type_proto(views.code_of(value.dtype), shape)
+        case _ if isinstance(value.struct_info, TensorStructInfo):
+            return _tensor_type(value.struct_info, value)
+        case _ if value in items:
+            return helper.make_sequence_type_proto(_tensor_type(items[value], None))
+        case _ if isinstance(value.struct_info, ObjectStructInfo):
+            return helper.make_tensor_type_proto(onnx.TensorProto.STRING, None)
+        case _:
+            raise UnsupportedError(f"an operand is {value.struct_info}, which ONNX has no type for")
+
+
+def _tensor_type(sinfo: TensorStructInfo, value: Expr | None) -> TypeProto:
+    sizes: list[Any] | None = None
+    if sinfo.ndim >= 0:
+        try:
+            known = [] if value is None else shape_of(value)
+            sizes = [s if isinstance(s, int) else str(s) for s in known]
+        except UnsupportedError:
+            sizes = []
+        sizes = sizes or [None] * sinfo.ndim
+    return helper.make_tensor_type_proto(views.code_of(str(sinfo.dtype)), sizes)
