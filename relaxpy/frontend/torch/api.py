@@ -14,6 +14,7 @@ from relaxpy.frontend.torch.decompose import decomposed, decompositions, functio
 from relaxpy.frontend.torch.importer import Importer, Options
 from relaxpy.frontend.torch.program import of_exported
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 @user_facing
@@ -52,18 +53,33 @@ def from_exported_program(
         )
     options = Options(
         keep_params_as_input,
-        unwrap_unit_return_tuple,
         no_bind_return_tuple,
         dict(custom_convert_map or {}),
+        unit_tuple=not unwrap_unit_return_tuple,
     )
     if run_ep_decomposition:
         exported_program = decomposed(exported_program, None)
-    program = simpler(functional(exported_program), options.custom)
+    return import_exported(exported_program, options, "main")
+
+
+def import_exported(
+    exported: Any, options: Options, name: str, builder: BlockBuilder | None = None
+) -> IRModule:
+    """The module with the function of a program, and what `builder` has; it is not changed.
+
+    An operator that has no converter for its arguments is decomposed, and the import begins again.
+
+    Errors:
+        OpNotImplemented: nodes cannot be imported.
+    """
+    program = simpler(functional(exported), options.custom)
     tried: set[Any] = set()
     while True:
         importer = Importer(of_exported(program), options)
+        if builder is not None:
+            importer.builder = BlockBuilder(builder.get())
         try:
-            return importer.module()
+            return importer.module(name)
         except OpNotImplemented:
             more = (importer.refused & decompositions().keys()) - tried
             if not more:

@@ -33,6 +33,7 @@ from relaxpy.ir.relax.nodes import (
     const,
 )
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.tensor import compute
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 if TYPE_CHECKING:
@@ -91,6 +92,10 @@ class Context:
             dtype = torch.promote_types(dtype, torch.result_type(value, value))
         return dtype_name(dtype)
 
+    def values(self, arguments: Any) -> Any:
+        """Arguments of a node, with nodes in them as their values."""
+        return self.importer.values(arguments)
+
     def emit(self, expr: Expr, name: str = "") -> Var:
         """Bind an expression."""
         return self.builder.emit(expr, name or self.name)
@@ -110,6 +115,8 @@ class Context:
         """A tensor, or a number as a tensor of rank 0, in a datatype."""
         if isinstance(value, Expr):
             return value if dtype is None or dtype_of(value) == dtype else R.astype(value, dtype)
+        if isinstance(value, PrimExpr) and "int" not in str(value.dtype):
+            return self.tensor(self.te(lambda: compute((), lambda: value), name="number"), dtype)
         if isinstance(value, PrimExpr):
             tensor = self.shape_tensor([value])
             scalar = reshaped(tensor, [])

@@ -68,6 +68,15 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
     return {**decomposition_table, **torch.export.default_decompositions().materialize()}
 
 
+def table_for_graphs() -> dict[Any, Callable[..., Any]]:
+    """What operators without a converter are replaced by while a graph is captured."""
+    return {
+        target: simple
+        for target, simple in decompositions().items()
+        if is_overload(target) and find(target) is None
+    }
+
+
 def simpler(program: Any, custom: Mapping[str, Any], more: Iterable[Any] = ()) -> Any:
     """The program in which operators without a converter, and `more`, are simpler ones.
 

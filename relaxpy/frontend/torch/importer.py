@@ -47,9 +47,12 @@ class Options:
     """What the caller of an importer decides."""
 
     keep_params: bool = False
-    unwrap_unit_tuple: bool = False
     no_bind_tuple: bool = False
     custom: Mapping[str, Callable[[Any, Importer], Any]] = field(default_factory=dict)
+    #: With it, the inputs are named by their numbers.
+    input_prefix: str = ""
+    #: Whether a single result is a tuple of one.
+    unit_tuple: bool = True
 
 
 class _Missing:
@@ -101,8 +104,9 @@ class Importer:
             attrs["params"] = [value.data for value in params.values()]
         elif not self.options.keep_params:
             attrs.clear()
-        with self.builder.function(name, [*inputs, *params], attrs or None):
-            if self.program.has_branches:
+        pure = self.program.is_pure
+        with self.builder.function(name, [*inputs, *params], attrs or None, pure=pure):
+            if self.program.has_branches or not pure:
                 output: Expr = self.builder.emit(self._result())
             else:
                 with self.builder.dataflow():
@@ -126,8 +130,8 @@ class Importer:
         inputs = [self._input(item) for item in users]
         params: dict[Var, Constant] = {}
         for item in self.program.inputs:
-            if item.kind is Kind.LITERAL:
-                self.env[item.node] = item.meta
+            if item.kind in (Kind.LITERAL, Kind.SIZE):
+                self.env[item.node] = self._value(item.meta)
             elif item.kind is not Kind.INPUT:
                 value = self.constant(item.tensor)
                 self.env[item.node] = value
@@ -142,13 +146,22 @@ class Importer:
             info: Any = tensor_of(
                 [self.symbols.expr(size) for size in item.meta.shape], dtype_name(item.meta.dtype)
             )
-            var = Var(self._names.new(item.name), info)
+            var = Var(self._input_name(item), info)
             self.env[item.node] = var
         else:
             size = self.symbols.expr(item.meta)
-            var = Var(self._names.new(item.name), ShapeStructInfo((size,)))
+            var = Var(self._input_name(item), ShapeStructInfo((size,)))
             self.env[item.node] = size
         return var
+
+    def _input_name(self, item: Input) -> str:
+        prefix = self.options.input_prefix
+        users = [other for other in self.program.inputs if other.kind is Kind.INPUT]
+        return self._names.new(f"{prefix}{users.index(item)}" if prefix else item.name)
+
+    def input_places(self) -> list[int]:
+        """Where the parameters of the function stand among the inputs of the graph."""
+        return [k for k, item in enumerate(self.program.inputs) if item.kind is Kind.INPUT]
 
     def constant(self, tensor: Any) -> Constant:
         """The constant of a tensor; tensors with the same elements in one memory are one."""
@@ -162,7 +175,7 @@ class Importer:
         refuse_nodes(self.unsupported, "PyTorch")
         context = Context(self, self.program.output)
         exprs = [context.tensor(value) for value in _flat(values) if value is not None]
-        if len(exprs) == 1 and self.options.unwrap_unit_tuple:
+        if len(exprs) == 1 and not self.options.unit_tuple:
             return exprs[0]
         return Tuple(tuple(exprs))
 
@@ -170,7 +183,7 @@ class Importer:
         """The values of the outputs of a graph whose inputs are in `env`, emitted here."""
         for node in graph.nodes:
             if node.op == "output":
-                return self._values(node.args[0])
+                return self.values(node.args[0])
             if node.op == "get_attr":
                 self.env[node] = self._attribute(graph, node)
             elif node.op == "call_function":
@@ -189,9 +202,10 @@ class Importer:
 
     def retrieve_args(self, node: Any) -> Any:
         """The values of the arguments of a node."""
-        return self._values(node.args)
+        return self.values(node.args)
 
-    def _values(self, arguments: Any) -> Any:
+    def values(self, arguments: Any) -> Any:
+        """Arguments of a node, with nodes in them as their values."""
         return torch.fx.node.map_aggregate(arguments, self._value)
 
     def _value(self, argument: Any) -> Any:
@@ -229,7 +243,7 @@ class Importer:
         if custom is not None:
             return custom(node, self)
         if target is operator.getitem:
-            return self._item(*self._values(node.args))
+            return self._item(*self.values(node.args))
         if is_symbolic(meta) and not is_overload(target):
             return self.symbols.expr(meta)
         name = target.name() if isinstance(target, torch._ops.HigherOrderOperator) else None
@@ -237,16 +251,16 @@ class Importer:
             convert = ops.HIGHER_ORDER.get(name)
             if convert is None:
                 raise UnsupportedError("there is no converter for it")
-            return convert(Context(self, node), *self._values(node.args), **node.kwargs)
+            return convert(Context(self, node), *self.values(node.args), **node.kwargs)
         if not is_overload(target):
-            values = self._values(node.args)
+            values = self.values(node.args)
             if any(isinstance(value, (Expr, PrimExpr)) for value in _flat(values)):
                 raise UnsupportedError("there is no converter for it")
             return target(*values)
         entry = find(target)
         if entry is None:
             raise UnsupportedError("there is no converter for it")
-        args, kwargs = self._values(node.args), self._values(node.kwargs)
+        args, kwargs = self.values(node.args), self.values(node.kwargs)
         positional, named = entry.arguments(target._schema, args, kwargs)
         return entry.function(Context(self, node), *positional, **named)
 
@@ -265,11 +279,12 @@ class Importer:
         if isinstance(value, (tuple, list)) and isinstance(meta, (tuple, list)):
             pairs = zip(value, meta, strict=False)
             return type(value)(
-                self._variable(f"{node.name}_{k}", item, m) for k, (item, m) in enumerate(pairs)
+                self.variable(f"{node.name}_{k}", item, m) for k, (item, m) in enumerate(pairs)
             )
-        return self._variable(node.name, value, meta)
+        return self.variable(node.name, value, meta)
 
-    def _variable(self, name: str, value: Any, meta: Any) -> Any:
+    def variable(self, name: str, value: Any, meta: Any) -> Any:
+        """A value as a variable, of the datatype and the shape that PyTorch says."""
         if not isinstance(value, Expr):
             return value
         if isinstance(meta, torch.Tensor) and isinstance(value.struct_info, TensorStructInfo):

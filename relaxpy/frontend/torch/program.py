@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -10,7 +10,9 @@ import torch
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.shared.unsupported import FrontendError
-from relaxpy.frontend.torch.symbols import is_symbolic
+from relaxpy.frontend.torch.decompose import graphs
+from relaxpy.frontend.torch.ops.random import draws
+from relaxpy.frontend.torch.symbols import is_symbolic, sympy_of
 
 
 class Kind(Enum):
@@ -20,6 +22,7 @@ class Kind(Enum):
     PARAMETER = "a parameter of the model"
     BOUND = "a buffer or a tensor of the program"
     LITERAL = "a value that is known"
+    SIZE = "a size of an input"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +54,18 @@ class Program:
         names = {"cond", "while_loop", "map_impl", "scan"}
         return any(
             isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() in names
-            for node in self.graph.nodes
+            for node in self.nodes()
         )
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether no node draws random numbers."""
+        return not any(draws(node) for node in self.nodes())
+
+    def nodes(self) -> Iterator[Any]:
+        """The nodes of the graph and of those in it."""
+        for graph in graphs(self.graph.owning_module):
+            yield from graph.nodes
 
 
 def of_exported(exported: Any) -> Program:
@@ -87,3 +100,25 @@ def of_exported(exported: Any) -> Program:
                     "which Relax does not have"
                 )
     return Program(exported.graph, bound)
+
+
+def of_graph(module: Any) -> Program:
+    """The graph of a module whose inputs are tensors, and sizes of these."""
+    nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+    sizes = {
+        sympy_of(size)
+        for node in nodes
+        if isinstance(node.meta["val"], torch.Tensor)
+        for size in node.meta["val"].shape
+        if is_symbolic(size)
+    }
+    inputs: list[Input] = []
+    for node in nodes:
+        meta = node.meta["val"]
+        kind = Kind.INPUT
+        if not isinstance(meta, torch.Tensor):
+            symbolic = is_symbolic(meta)
+            kind = Kind.SIZE if symbolic and sympy_of(meta) in sizes else kind
+            kind = kind if symbolic else Kind.LITERAL
+        inputs.append(Input(kind, node.name, node, meta))
+    return Program(module.graph, inputs)

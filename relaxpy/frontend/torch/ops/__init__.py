@@ -1,10 +1,8 @@
 """Converters, one module for each family of operators; importing this fills the table."""
 
-from collections.abc import Callable
-from typing import Any
-
 from relaxpy.frontend.torch.ops import (
     attention as attention,
+    control as control,
     creation as creation,
     elementwise as elementwise,
     indexing as indexing,
@@ -12,9 +10,8 @@ from relaxpy.frontend.torch.ops import (
     movement as movement,
     normalize as normalize,
     pool as pool,
+    random as random,
     reduce as reduce,
 )
+from relaxpy.frontend.torch.ops.control import HIGHER_ORDER as HIGHER_ORDER
 from relaxpy.frontend.torch.ops.elementwise import cast as cast
-
-#: Converters of operators that take graphs, by name.
-HIGHER_ORDER: dict[str, Callable[..., Any]] = {}

@@ -1,0 +1,136 @@
+"""`torch.compile` with relaxpy, and the graphs that it captures as a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+
+from relaxpy.entry import user_facing
+from relaxpy.exec.compile import compile as compile_module
+from relaxpy.frontend.torch.api import import_exported
+from relaxpy.frontend.torch.decompose import table_for_graphs
+from relaxpy.frontend.torch.importer import Importer, Options
+from relaxpy.frontend.torch.program import of_graph
+from relaxpy.frontend.torch.symbols import is_symbolic
+from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+Backend = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+
+
+@user_facing
+def relax_dynamo(
+    pipeline: str | Callable[[IRModule], IRModule] | None = None, *, target: Any = None
+) -> Backend:
+    """A backend for `torch.compile` that compiles with a pipeline, for a target.
+
+    The pipeline is a pass, the name of one, or None for the default one. Forward and backward
+    graphs are compiled, sizes that PyTorch treats as dynamic are shape variables.
+
+    Errors, when a graph is compiled:
+        OpNotImplemented (also NotImplementedError): nodes cannot be imported.
+    """
+
+    def compiled(module: Any, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        return _Graph(module, pipeline or "default", target)
+
+    return aot_autograd(  # type: ignore[no-any-return]
+        fw_compiler=compiled, bw_compiler=compiled, decompositions=table_for_graphs
+    )
+
+
+def relaxpy_backend(
+    module: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """The backend that `torch.compile(model, backend="relaxpy")` finds.
+
+    `options` has `pipeline` and `target`, as for `relax_dynamo`.
+    """
+    return relax_dynamo(**(options or {}))(module, example_inputs)
+
+
+class _Graph:
+    """A compiled graph, called with a list of tensors and sizes, which it empties."""
+
+    def __init__(self, module: Any, pipeline: Any, target: Any) -> None:
+        self._boxed_call = True
+        program = of_graph(module)
+        importer = Importer(program, Options(unit_tuple=False))
+        executable = compile_module(importer.module(), target, relax_pipeline=pipeline)
+        self._run = executable["main"]
+        self._places = importer.input_places()
+        #: For each result: how to make it of a result of the executable, or what it is.
+        self._results = [_result(item) for item in _items(program.output.args[0])]
+        self._is_computed = any(make is not None for make, _ in self._results)
+        self._arrays: list[tuple[Any, int, Any] | None] = [None] * len(self._places)
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        arrays = [self._array(k, args[place]) for k, place in enumerate(self._places)]
+        args.clear()
+        results = self._run(*arrays) if self._is_computed else ()
+        made = iter(results if isinstance(results, tuple) else (results,))
+        return [value if make is None else make(next(made)) for make, value in self._results]
+
+    def _array(self, k: int, value: Any) -> Any:
+        """The array over the memory of an argument; those of parameters are kept."""
+        if not isinstance(value, torch.Tensor):
+            return (value,)
+        kept = self._arrays[k]
+        if kept is not None and kept[0] is value and kept[1] == value.data_ptr():
+            return kept[2]
+        array = as_numpy(value)
+        if isinstance(value, torch.nn.Parameter):
+            self._arrays[k] = (value, value.data_ptr(), array)
+        return array
+
+
+def _items(output: Any) -> list[Any]:
+    return list(output) if isinstance(output, (tuple, list)) else [output]
+
+
+def _result(item: Any) -> tuple[Callable[[Any], Any] | None, Any]:
+    if not isinstance(item, torch.fx.Node):
+        return (None, item) if item is None else (_number, None)
+    if isinstance(item.meta.get("val"), torch.Tensor):
+        return as_torch, None
+    return _number, None
+
+
+def _number(value: Any) -> Any:
+    return value.item()
+
+
+@user_facing
+def dynamo_capture_subgraphs(
+    model: Callable[..., Any], *params: Any, keep_params_as_input: bool = False, **kwargs: Any
+) -> IRModule:
+    """The graphs that `torch.compile` captures in a call, as `subgraph_0`, `subgraph_1`, ….
+
+    `params` and other keyword arguments are those of the call.
+
+    Errors:
+        OpNotImplemented (also NotImplementedError): nodes cannot be imported.
+    """
+    captured: list[tuple[Any, Sequence[Any]]] = []
+
+    def backend(module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        captured.append((module, list(example_inputs)))
+        return module.forward  # type: ignore[no-any-return]
+
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(inline_inbuilt_nn_modules=False):
+        torch.compile(model, backend=backend)(*params, **kwargs)
+    mod = IRModule()
+    options = Options(keep_params=keep_params_as_input, input_prefix="inp_")
+    for k, (module, inputs) in enumerate(captured):
+        examples = tuple(item for item in inputs if not is_symbolic(item))
+        exported = torch.export.export(module, examples)
+        mod = import_exported(exported, options, f"subgraph_{k}", BlockBuilder(mod))
+    return mod

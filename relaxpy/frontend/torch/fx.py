@@ -1,0 +1,87 @@
+"""Graphs that `torch.fx.symbolic_trace` makes, exported for inputs of given shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.frontend.torch.api import import_exported
+from relaxpy.frontend.torch.importer import Importer, Options
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.tir import expr as tir
+
+
+@user_facing
+def from_fx(
+    model: torch.fx.GraphModule,
+    input_info: Sequence[tuple[Sequence[Any], str]],
+    *,
+    keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False,
+    no_bind_return_tuple: bool = False,
+    custom_convert_map: Mapping[str, Callable[[Any, Importer], Any]] | None = None,
+) -> IRModule:
+    """The module whose function `main` computes what a traced module does.
+
+    `input_info` has the shape and the datatype of each input; a name or a `tir.Var` in a shape is
+    a symbolic size. The parameters are `inp_0`, `inp_1`, …, and with `keep_params_as_input` those
+    of the model, whose values are then the attribute `params`. The result is a tuple where the
+    module returns several values.
+
+    Errors:
+        OpNotImplemented (also ValueError, NotImplementedError): nodes cannot be imported; the
+            message has each with the reason.
+        MisuseError (also TypeError): `model` is no GraphModule, or `input_info` has no such form.
+    """
+    if not isinstance(model, torch.fx.GraphModule):
+        raise MisuseError(
+            f"expected a GraphModule, found {type(model).__name__}",
+            about=model,
+            hint="torch.fx.symbolic_trace(model) gives one",
+        )
+    (output,) = next(iter(reversed(model.graph.nodes))).args
+    options = Options(
+        keep_params_as_input,
+        no_bind_return_tuple,
+        dict(custom_convert_map or {}),
+        "inp_",
+        isinstance(output, (tuple, list, dict)) and not unwrap_unit_return_tuple,
+    )
+    inputs, sizes = _examples(input_info)
+    exported = torch.export.export(model, tuple(inputs), dynamic_shapes=sizes)
+    return import_exported(exported, options, "main")
+
+
+def _examples(input_info: Sequence[Any]) -> tuple[list[Any], Any]:
+    """Tensors of these shapes, and which of their sizes are symbolic."""
+    inputs: list[Any] = []
+    shapes: list[dict[int, Any]] = []
+    known: dict[object, tuple[Any, int]] = {}
+    for entry in input_info:
+        try:
+            shape, dtype = entry
+            kind = getattr(torch, str(dtype).removeprefix("torch."))
+        except (TypeError, ValueError, AttributeError):
+            raise MisuseError(
+                f"an input is described by its shape and its datatype, found {entry!r:.60}",
+                about=entry,
+            ) from None
+        numbers: list[int] = []
+        dynamic: dict[int, Any] = {}
+        for axis, size in enumerate(shape):
+            if isinstance(size, (str, tir.Var)):
+                text = size if isinstance(size, str) else size.name
+                if text not in known:
+                    # sizes of examples differ, so that no two of them are taken for one
+                    known[text] = torch.export.Dim(text), 3 + 2 * len(known)
+                dynamic[axis], number = known[text]
+                numbers.append(number)
+            else:
+                numbers.append(int(size))
+        shapes.append(dynamic)
+        inputs.append(torch.zeros(numbers, dtype=kind))
+    return inputs, tuple(shapes) if known else None

@@ -1,0 +1,153 @@
+"""Random numbers: those of PyTorch's generator, so that `torch.manual_seed` decides them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from relaxpy.exec.runtime.registry import register_func
+from relaxpy.frontend.shared.tensors import as_size, shape_of, tensor_of
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.frontend.torch.arrays import dtype_name
+from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.ir.core.foreign_arrays import as_numpy
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    ExternFunc,
+    ObjectStructInfo,
+    ShapeExpr,
+    StringImm,
+    TensorStructInfo,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir.prim_expr import PrimExpr
+
+PACKED = "relaxpy.torch.draw"
+#: Operators that draw, of which only these are called by a program that is run.
+_OPERATORS = (
+    *("rand", "rand_like", "randn", "randn_like", "randint", "randint.low", "randint_like"),
+    *("randint_like.low_dtype", "randperm", "bernoulli", "bernoulli.p", "multinomial"),
+    *("normal_functional", "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"),
+    *("normal.float_float", "uniform", "exponential", "log_normal", "geometric", "cauchy"),
+    *("native_dropout", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet"),
+    *("rrelu_with_noise_functional",),
+)
+
+
+def draws(node: Any) -> bool:
+    """Whether a node draws random numbers."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+        return False
+    name = _name(target)
+    if name == "native_dropout":
+        return len(node.args) < 3 or node.args[2] is not False
+    return name in _OPERATORS
+
+
+def _name(target: Any) -> str:
+    packet, _, overload = target.name().partition("::")[2].partition(".")
+    return f"{packet}.{overload}" if overload and overload != "default" else str(packet)
+
+
+def draw(spec: str, shape: Any, *tensors: Any) -> Any:
+    """The numbers that an operator draws.
+
+    `spec` is JSON with the name of the operator, its arguments, and its keyword arguments; in them,
+    `{"size": k}` stands for an element of `shape`, `{"tensor": k}` for one of `tensors`.
+
+    Errors:
+        ValueError: it names an operator that draws nothing.
+    """
+    plan = json.loads(spec)
+    packet, _, overload = plan["op"].partition(".")
+    if plan["op"] not in _OPERATORS:
+        raise ValueError(f"{plan['op']} is no operator that draws random numbers")
+
+    def value(item: Any) -> Any:
+        match item:
+            case {"size": int(k)}:
+                return int(shape[k])
+            case {"tensor": int(k)}:
+                return torch.from_numpy(tensors[k].copy())
+            case {"dtype": str(name)}:
+                return getattr(torch, name)
+            case list():
+                return list(map(value, item))
+            case _:
+                return item
+
+    function = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    named = {name: value(item) for name, item in plan["kwargs"].items()}
+    result = function(*map(value, plan["args"]), **named)
+    return tuple(map(as_numpy, result)) if isinstance(result, tuple) else as_numpy(result)
+
+
+register_func(PACKED, draw, override=True)
+
+
+def _drawn(cx: Context, *unused: Value) -> Any:
+    """A call of `draw` with the arguments of the node."""
+    sizes: list[PrimExpr] = []
+    tensors: list[Expr] = []
+
+    def plain(item: Any) -> Any:
+        if isinstance(item, PrimExpr):
+            sizes.append(item)
+            return {"size": len(sizes) - 1}
+        if isinstance(item, Expr):
+            tensors.append(item)
+            return {"tensor": len(tensors) - 1}
+        if isinstance(item, torch.dtype):
+            return {"dtype": dtype_name(item)}
+        if isinstance(item, (tuple, list)):
+            return list(map(plain, item))
+        if item is None or isinstance(item, (bool, int, float, str)):
+            return item
+        raise UnsupportedError(f"its argument {item} is not known when the program runs")
+
+    skipped = {"layout", "device", "pin_memory", "memory_format"}
+    named = {k: plain(v) for k, v in cx.values(cx.node.kwargs).items() if k not in skipped}
+    if named.pop("generator", None) is not None:
+        raise UnsupportedError("a generator is part of the program; torch.manual_seed decides")
+    plan = {"op": _name(cx.node.target), "args": plain(cx.values(cx.node.args)), "kwargs": named}
+    meta = cx.meta()
+    metas: Sequence[Any] = meta if isinstance(meta, (tuple, list)) else [meta]
+    infos = [tensor_of(cx.sizes(m.shape), dtype_name(m.dtype)) for m in metas]
+    shape = ShapeExpr(tuple(map(as_size, sizes)))
+    text = StringImm(json.dumps(plan))
+    if len(infos) > 1:
+        raise UnsupportedError("it draws several tensors")
+    return _call(cx, [text, shape, *tensors], infos[0])
+
+
+def _call(cx: Context, args: Sequence[Expr], info: TensorStructInfo) -> Expr:
+    call = Call(ExternFunc(PACKED), tuple(args), sinfo_args=(ObjectStructInfo(),))
+    cast = cx.builder.match_cast(cx.emit(call), info, cx.name)
+    assert cast is not None
+    return cast
+
+
+for _operator in _OPERATORS:
+    if _operator != "native_dropout":
+        name, _, overload = _operator.partition(".")
+        converter(f"{name}.{overload or 'default'}")(_drawn)
+
+
+@converter("native_dropout")
+def native_dropout(cx: Context, x: Expr, p: float, train: bool | None) -> tuple[Expr, Expr]:
+    sizes = tuple(shape_of(x))
+    if train is False or p == 0:
+        return x, R.ones(sizes, "bool")
+    plan = {"op": "bernoulli.p", "args": [{"tensor": 0}, 1 - p], "kwargs": {}}
+    text = StringImm(json.dumps(plan))
+    info = tensor_of(list(sizes), cx.result_dtype(0))
+    kept = _call(cx, [text, ShapeExpr(()), x], info)
+    scale = 0.0 if p == 1 else 1 / (1 - p)
+    scaled = R.multiply(R.multiply(x, kept), cx.tensor(scale, cx.result_dtype(0)))
+    return scaled, R.astype(kept, "bool")
