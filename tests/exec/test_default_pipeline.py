@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,16 @@ def called(mod: IRModule, name: str = "main") -> list[str]:
     return [head.name_hint for head in heads if isinstance(head, rx.GlobalVar)]
 
 
+@lru_cache(maxsize=8)
+def compiled(mod: IRModule, target: str | None, pipeline: str) -> relaxpy.Executable:
+    return relaxpy.compile(mod, target, relax_pipeline=pipeline)
+
+
 def agree(mod: IRModule, *args: object, name: str = "main") -> None:
     """The default pipeline, a kernel for each operator, and the reference return the same."""
-    expected = relaxpy.compile(mod, "reference")[name](*args)
+    expected = compiled(mod, "reference", "default")[name](*args)
     for pipeline in ("default", "legalize"):
-        found = relaxpy.compile(mod, relax_pipeline=pipeline)[name](*args)
+        found = compiled(mod, None, pipeline)[name](*args)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -66,19 +72,19 @@ def test_matrices_of_a_transposed_convolution_are_computed_once(groups: int, siz
     attrs = f"strides=2, padding=1, output_padding=1, groups={groups}"
     func = from_source(f"""
 @R.function
-def main(x: R.Tensor((3, 4, {size}, 2), "float32"), w: R.Tensor((4, 6, 3, 2), "float32")):
+def main(x: R.Tensor((2, 4, {size}, 2), "float32"), w: R.Tensor((4, 4, 3, 2), "float32")):
     return R.nn.conv2d_transpose(x, w, {attrs})
 """)
     assert isinstance(func, rx.Function)
     mod = IRModule({"main": func})
     prepared, rest = called(mod)
     assert (prepared, rest) == ("conv2d_transpose_weight_prepack", "conv2d_transpose_prepacked")
-    heights = (0, 1, 7) if size == '"h"' else (int(size),)
-    for h in heights:
-        x, w = floats(3, 4, h, 2), floats(4, 6, 3, 2)
+    w = floats(4, 4, 3, 2)
+    bound = IRModule({"main": func.bind_params({"w": w})})
+    assert called(bound) == ["conv2d_transpose_prepacked"]
+    for h in (0, 1, 7) if size == '"h"' else (int(size),):
+        x = floats(2, 4, h, 2)
         agree(mod, x, w)
-        bound = IRModule({"main": func.bind_params({"w": w})})
-        assert called(bound) == ["conv2d_transpose_prepacked"]
         agree(bound, x)
 
 
