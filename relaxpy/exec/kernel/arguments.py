@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -24,21 +23,8 @@ _SMALL = (
     *("float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "uint4", "int2"),
     *("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "uint2"),
 )
-_NATIVE = (
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64"),
-)
 small = SimpleNamespace(**{name: getattr(ml_dtypes, name) for name in _SMALL})
 """The scalar types that NumPy itself does not have."""
-types = SimpleNamespace(
-    **{name: np.dtype(name) for name in _NATIVE},
-    **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
-)
-"""The dtype objects. Those of unpickled arrays are other objects, which are equal."""
-
-
-_BUFFER = re.compile(r"(\w+): (\w+)\[(.*?)\]")
-_COMMA = re.compile(r", (?![^(]*\))")
 
 
 def fail(name: str, message: str) -> NoReturn:
@@ -46,60 +32,17 @@ def fail(name: str, message: str) -> NoReturn:
     raise RuntimeCheckError(f"{name}: {message}")
 
 
-def check_arrays(signature: str, *arrays: Any) -> None:
-    """Check the ranks and datatypes of `arrays`.
-
-    Errors:
-        RuntimeCheckError: an argument is not an array, or its rank or datatype is wrong.
-    """
-    for declared, kind, sizes, array in _with_declarations(signature, arrays):
-        hint = None
-        if isinstance(array, np.ndarray):
-            if array.dtype == getattr(types, kind) and array.ndim == len(sizes):
-                continue
-            if array.dtype != getattr(types, kind):
-                hint = f"convert it with {_conversion(kind)}"
-        raise RuntimeCheckError(f"{declared}, found {_described(array)}", hint=hint)
-
-
-def raise_shape_error(
-    signature: str, arrays: tuple[Array, ...], shapes: tuple[tuple[int, ...], ...]
-) -> NoReturn:
-    """Raise the error for the first wrong dimension of `arrays`, whose ranks and datatypes fit.
-
-    Errors:
-        RuntimeCheckError: always.
-    """
-    described = _with_declarations(signature, arrays)
-    for (declared, _, sizes, array), shape in zip(described, shapes, strict=True):
-        for axis, (actual, size) in enumerate(zip(array.shape, shape, strict=True)):
-            if actual != size:
-                expected = size if sizes[axis].isdigit() else f"{sizes[axis]} = {size}"
-                raise RuntimeCheckError(
-                    f"{declared}, found {_described(array)}: dimension {axis} should be {expected}"
-                )
-    raise AssertionError(signature)
-
-
-def _with_declarations(
-    signature: str, arrays: tuple[Any, ...]
-) -> Iterator[tuple[str, str, list[str], Any]]:
-    """For each argument: a text of its declaration, its datatype, its shape, and the array."""
-    name = signature.partition("(")[0]
-    for (param, kind, shape), array in zip(_BUFFER.findall(signature), arrays, strict=True):
-        sizes = _COMMA.split(shape) if shape else []
-        yield f"{name}: {param} is {kind}[{shape}]", kind, sizes, array
-
-
-def _described(array: Any) -> str:
+def described(array: Any) -> str:
+    """The datatype and shape of an argument, or the name of its class."""
     if not isinstance(array, np.ndarray):
         return type(array).__name__
     swapped = "" if array.dtype.isnative else " with swapped bytes"
     return f"{array.dtype.newbyteorder('=')}{list(array.shape)}{swapped}"
 
 
-def _conversion(kind: str) -> str:
-    return f'.astype("{kind}")' if kind in _NATIVE else f".astype(ml_dtypes.{kind})"
+def conversion(kind: str) -> str:
+    """The method call that converts an array to a datatype."""
+    return f'.astype("{kind}")' if kind not in _SMALL else f".astype(ml_dtypes.{kind})"
 
 
 def check_layout(title: str, array: Array, strides: tuple[int, ...], offset: int) -> None:

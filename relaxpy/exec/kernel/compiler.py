@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
+from typing import Any
 
 from relaxpy.dataclass import replace
 from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.kernel.emit.form import NumpyForm, numpy_form
-from relaxpy.exec.kernel.emit.nesting import flatten_deep_loops
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
+from relaxpy.exec.kernel.plan.memory import exclusions
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.kernel.report import KernelReport, report_of
+from relaxpy.exec.kernel.signature import CheckedKernel, Exclusion, KernelSignature
+from relaxpy.exec.kernel.text import load_text
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 class Kernel:
     """A compiled kernel: `tree` takes the PrimFunc's parameters and writes into its arrays.
+
+    It is for arguments that fit; `checked` decorates it for others.
 
     Its free names are `np`, `math`, `rt` (relaxpy.exec.kernel.runtime), and those of functions
     of the module that it calls. `unchecked` is the same code as two functions, if possible. If it
@@ -54,18 +59,53 @@ class Kernel:
     @late_property
     def _definitions(self) -> tuple[ast.FunctionDef, Unchecked | None]:
         with _located(self.plan.func):
-            emitter = NumpyEmitter(self._numpy_form, (self._unchecked_name,), self._functions)
-            emitted = emitter.emitted()
-        flatten_deep_loops([*emitted.checks, *emitted.work])
+            emitted = self._emitter().emitted()
         unchecked = emitted.unchecked(self._unchecked_name)
         if unchecked is not None and self.is_native:
             # Native code checks its arguments in no time, so that there is no other function.
             unchecked = replace(unchecked, name=self.name, sizes=(), is_native=True)
         return emitted.whole(), unchecked
 
+    def _emitter(self) -> NumpyEmitter:
+        return NumpyEmitter(self._numpy_form, (self._unchecked_name,), self._functions)
+
+    @late_property
+    def checked(self) -> CheckedKernel:
+        """The decorator of `tree` that checks its arguments."""
+        params = list(self.plan.func.params)
+        position = {
+            memory: params.index(param)
+            for param, memory in (
+                *self.plan.func.buffer_map.items(),
+                *self.plan.nest.pointers.items(),
+            )
+        }
+        excluded = (
+            Exclusion(position[target], tuple(position[other] for other in others), same)
+            for target, others, same in exclusions(self.plan)
+        )
+        signature = KernelSignature(self.name, self.plan.func)
+        calls = self.plan.calls_functions
+        return CheckedKernel(signature, tuple(excluded), self._load_in_text_order, calls)
+
+    @property
+    def in_text_order(self) -> ast.FunctionDef:
+        """The function with the loops of the text, for arguments that share memory.
+
+        Errors:
+            CompileError: as for `tree`.
+        """
+        with _located(self.plan.func):
+            return self._emitter().in_text_order().whole()
+
+    def _load_in_text_order(self, namespace: dict[str, Any]) -> Callable[..., Any]:
+        names = load_text([self.in_text_order], self.name, namespace)[1]
+        function: Callable[..., Any] = names[self.name]
+        return function
+
     @property
     def tree(self) -> ast.FunctionDef:
-        """The function in Python.
+        """The function in Python, for arguments that fit.
 
         Errors:
             CompileError: the kernel uses an operation that cannot run on NumPy.

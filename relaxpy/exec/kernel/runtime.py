@@ -13,23 +13,15 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.arguments import (
     Array,
-    check_arrays,
-    check_layout,
     fail,
-    overlap,
-    raise_shape_error,
-    rollback,
-    scalar,
     small,
     strided_view,
-    types,
 )
 from relaxpy.exec.kernel.foreign import OutOfMemory, call_external, constant, overlay
 from relaxpy.exec.kernel.products import contract, dot, matmul, stays_finite
 from relaxpy.exec.kernel.row_blocks import blocks, combine
 from relaxpy.exec.kernel.special import erf, exp10, ldexp, pow, rsqrt, sigmoid
 from relaxpy.exec.runtime.scalar import divisor
-from relaxpy.exec.runtime.settings import without_warnings
 from relaxpy.exec.runtime.values import empty as new_tensor, memory_bytes
 
 Ufunc: TypeAlias = Any
@@ -42,8 +34,6 @@ _ARRAYS = 8
 __all__ = [
     "blocks",
     "call_external",
-    "check_arrays",
-    "check_layout",
     "combine",
     "constant",
     "contract",
@@ -53,18 +43,12 @@ __all__ = [
     "fail",
     "ldexp",
     "matmul",
-    "overlap",
     "overlay",
     "pow",
-    "raise_shape_error",
-    "rollback",
     "rsqrt",
-    "scalar",
     "sigmoid",
     "small",
     "stays_finite",
-    "types",
-    "without_warnings",
 ]
 
 

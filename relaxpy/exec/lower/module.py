@@ -14,6 +14,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel import Kernel, Unchecked, compile_kernel, overwritable
+from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.lower.function import FunctionLowering
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
 from relaxpy.exec.lower.uses import written_params
@@ -32,7 +33,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.pysource import Names, load, render, spans_by_line
+from relaxpy.pysource import Names
 
 _LARGE: Final = 1 << 20
 """Bytes of a literal that a text does not keep before it runs: native code may have a copy."""
@@ -208,8 +209,14 @@ class ModuleLowering:
         kernel, unchecked = callee.kernel, callee.kernel.unchecked
         is_called = callee.name in self._without_checks and not kernel.is_native
         if unchecked is None or not is_called:
-            return [kernel.tree]
-        return [unchecked.tree, unchecked.entry]
+            return [self._checked(callee.name, kernel, kernel.tree)]
+        return [unchecked.tree, self._checked(callee.name, kernel, unchecked.entry)]
+
+    def _checked(self, name: str, kernel: Kernel, tree: ast.FunctionDef) -> ast.FunctionDef:
+        """The kernel that checks its arguments."""
+        signature = self.share(f"{name}_signature", kernel.checked)
+        params = [arg.arg for arg in tree.args.args]
+        return py.function(name, params, tree.body, [py.attribute(signature, "checked")])
 
     def function_value(self, var: rx.GlobalVar) -> ast.expr:
         """The function that a GlobalVar refers to, as a value."""
@@ -400,21 +407,9 @@ def _load(
         if isinstance(callee, GlobalCallee) and callee.kernel is not None:
             definitions += lowering.kernel_definitions(callee)
             names_of_kernels.append(callee.name)
-    tree = ast.Module([*_header(lowering), *definitions, *graph_functions], [])
-    source = render(tree)
-    try:
-        names = {**lowering.namespace, "rt": runtime}
-        namespace = load(source, "module", names, spans_by_line(tree, source))
-    except IndentationError:
-        raise CompileError(
-            "branches and local functions nest deeper than Python's 100 levels of indentation",
-            hint="move inner functions or branches to functions of the module",
-        ) from None
-    except SyntaxError as error:  # Python limits the nesting of blocks
-        raise CompileError(
-            f"the loops of a kernel nest deeper than Python does: {error.msg}",
-            hint='fuse loops, or use target="reference"',
-        ) from None
+    names = {**lowering.namespace, "rt": runtime}
+    text = [*_header(lowering), *definitions, *graph_functions]
+    source, namespace = load_text(text, "module", names)
     kernels = {name: namespace[name] for name in names_of_kernels}
     problem = backend.link(namespace)
     plain_functions = dict(namespace)

@@ -16,9 +16,9 @@ from relaxpy.errors import (
     MisuseError,
     RuntimeCheckError,
     UnknownPackedFuncError,
-    counted,
 )
-from relaxpy.exec.kernel.arguments import check_layout, reinterpreted, rollback, scalar
+from relaxpy.exec.kernel.arguments import reinterpreted, rollback
+from relaxpy.exec.kernel.signature import KernelSignature, layout_of
 from relaxpy.exec.runtime.counts import with_checked_counts
 from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import (
@@ -28,12 +28,10 @@ from relaxpy.exec.runtime.scalar import (
     lanes_of,
 )
 from relaxpy.exec.runtime.values import Array, Value, describe, empty, prim_value
-from relaxpy.ir.core.dtype import INT64, VOID, DataType
+from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
-from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir, stmt as st
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.ops import int_range
@@ -139,31 +137,22 @@ class KernelRun(ScalarEvaluator):
 
     def run(self, args: Sequence[Value]) -> Value | None:
         """Bind the parameters and run the body."""
-        if len(args) != len(self.func.params):
-            raise RuntimeCheckError(
-                f"{self.name} takes {counted(len(self.func.params), 'argument')}, "
-                f"found {len(args)}",
-                rule="FN-11",
-                span=self.func.span,
-            )
-        handles: list[tuple[tir.Var, Buffer, Array]] = []
-        for param, arg in zip(self.func.params, args, strict=True):
-            buffer = self.func.buffer_of(param)
-            if buffer is not None:
-                self._check_array(buffer, arg)
-                handles.append((param, buffer, arg))
-            else:
-                self._bind_scalar(param, arg)
-        for param, buffer, array in handles:
-            self.values = self.sizes
-            self._bind_sizes(buffer, array)
-            self.arrays[buffer] = array
-            self.memory[buffer.data] = self.memory[param] = array
-        names = ", ".join(buffer.name for _, buffer, _ in handles)
+        signature = KernelSignature(self.name, self.func)
+        self.sizes.update(signature.bind(args))
+        self.values = self.sizes
+        arrays: list[tuple[str, Array]] = []
+        for param, arg in zip(signature.params, args, strict=True):
+            if param.buffer is not None:
+                self.arrays[param.buffer] = arg
+                self.memory[param.buffer.data] = self.memory[param.var] = arg
+                arrays.append((param.name, arg))
+            elif not param.is_scalar:
+                self.sizes[param.var] = arg
+                if isinstance(arg, np.ndarray):
+                    self.memory[param.var] = arg
+        names = ", ".join(name for name, _ in arrays)
         try:
-            for _, buffer, array in handles:
-                self._compare_sizes(buffer, array)
-            with rollback(f"{self.name}: {names}", *(array for *_, array in handles)):
+            with rollback(f"{self.name}: {names}", *(array for _, array in arrays)):
                 self.execute(self.func.body)
         except _Return as end:
             return end.value
@@ -173,60 +162,6 @@ class KernelRun(ScalarEvaluator):
 
     def _fail(self, message: str, span: Span | None = None) -> RuntimeCheckError:
         return RuntimeCheckError(f"{self.name}: {message}", span=span or self.span)
-
-    def _check_array(self, buffer: Buffer, arg: Value) -> None:
-        expected = buffer.dtype.numpy()
-        if not isinstance(arg, np.ndarray) or arg.ndim != buffer.ndim or arg.dtype != expected:
-            shape = ", ".join(map(str, buffer.shape))
-            raise self._fail(
-                f"buffer {buffer.name} is {buffer.dtype} of shape ({shape}), "
-                f"the argument is {describe(arg)}"
-            )
-
-    def _bind_scalar(self, param: tir.Var, arg: Value) -> None:
-        if isinstance(param.type_annotation, PointerType) or param.dtype.family == "handle":
-            if isinstance(arg, np.ndarray):
-                self.memory[param] = arg
-            self.sizes[param] = arg
-            return
-        try:
-            value = scalar(self.name, param.name, arg, param.dtype.numpy().type)
-        except RuntimeCheckError as error:
-            raise error.located(self.span) from None
-        self.sizes[param] = bool(value) if param.dtype.is_bool else value
-
-    def _layout(
-        self, buffer: Buffer, array: Array, offset: int
-    ) -> Iterator[tuple[tir.PrimExpr, int]]:
-        """Pairs of each dimension, stride and offset of a buffer with that of the array."""
-        yield from zip(buffer.shape, array.shape, strict=True)
-        for stride_expr, stride_bytes in zip(buffer.strides, array.strides, strict=False):
-            yield stride_expr, stride_bytes // array.itemsize
-        yield buffer.elem_offset, offset
-
-    def _bind_sizes(self, buffer: Buffer, array: Array) -> None:
-        for expr, actual in self._layout(buffer, array, 0):
-            if isinstance(expr, tir.Var) and expr not in self.sizes:
-                low, high = int_range(expr.dtype)
-                if not low <= actual <= high:
-                    raise self._fail(
-                        f"the argument for {expr.name} is outside the range of {expr.dtype}"
-                    )
-                self.sizes[expr] = actual
-
-    def _compare_sizes(self, buffer: Buffer, array: Array) -> None:
-        for axis, size in enumerate(buffer.shape):
-            expected, actual = self.value(size), array.shape[axis]
-            if expected != actual:
-                display_name = ShortText().prim(size, INT64)
-                equal = "" if isinstance(size, tir.IntImm) else f" (= {display_name})"
-                raise self._fail(
-                    f"dimension {axis} of buffer {buffer.name} is {actual}, "
-                    f"expected {expected}{equal}"
-                )
-        strides = tuple(map(self.value, buffer.strides))
-        title = f"{self.name}: {buffer.name}"
-        check_layout(title, array, strides, self.value(buffer.elem_offset))
 
     # ---- statements
 
@@ -462,7 +397,7 @@ class KernelRun(ScalarEvaluator):
         self.arrays[buffer] = view
         self.memory[buffer.data] = view
         offset = view.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
-        for expr, actual in self._layout(buffer, view, offset // view.itemsize):
+        for expr, actual in layout_of(buffer, view, offset // view.itemsize):
             if isinstance(expr, tir.Var) and expr not in self.values:
                 self.values = {**self.values, expr: actual}
         if tuple(map(self.value, buffer.shape)) != view.shape:

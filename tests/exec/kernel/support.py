@@ -29,8 +29,8 @@ def source_of(func: PrimFunc, name: str = "kernel") -> str:
 def function_of(kernel: Kernel) -> Callable[..., Any]:
     """The function of a compiled kernel."""
     names = {"np": np, "math": math, "rt": runtime}
-    function: Callable[..., Any] = pysource.load(rendered(kernel), kernel.name, names)[kernel.name]
-    return function
+    work = pysource.load(rendered(kernel), kernel.name, names)[kernel.name]
+    return kernel.checked.checked(work)
 
 
 def load(func: PrimFunc, name: str = "kernel") -> Callable[..., Any]:

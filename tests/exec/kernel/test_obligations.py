@@ -7,6 +7,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.script import from_source
 from tests.exec.kernel.outcomes import TARGETS, frozen, kernel
 
@@ -81,8 +82,6 @@ def test_sizes_of_sums_may_have_negative_terms(
 def test_a_scalar_that_is_a_size_is_compared(target: str) -> None:
     function = kernel(SUM, target)
     message = "f: B is float32\\[n\\], found float32\\[2\\]: dimension 0 should be n = 3"
-    if target == "reference":
-        message = "f: dimension 0 of buffer B is 2, expected 3 \\(= n\\)"
     with pytest.raises(RuntimeCheckError, match=message):
         function(3, 0, np.ones(3, np.float32), np.ones(2, np.float32))
 
@@ -197,21 +196,21 @@ def test_datatypes_are_compared_by_value(target: str) -> None:
     for wrong in (">f4", "f8", [("x", "f4")]):
         with pytest.raises(RuntimeCheckError) as caught:
             kernel(TWICE, target)(np.zeros(6, wrong), np.zeros(4, np.float32))
-        if target == "numpy":
-            assert caught.value.diagnostic.hint == 'convert it with .astype("float32")'
-    if target == "numpy":
-        message = r"f: A is float32\[n \+ 2\], found float32\[6\] with swapped bytes"
-        with pytest.raises(RuntimeCheckError, match=message):
-            kernel(TWICE, target)(np.zeros(6, ">f4"), np.zeros(4, np.float32))
+        assert caught.value.diagnostic.hint == 'convert it with .astype("float32")'
+    message = r"f: A is float32\[n \+ 2\], found float32\[6\] with swapped bytes"
+    with pytest.raises(RuntimeCheckError, match=message):
+        kernel(TWICE, target)(np.zeros(6, ">f4"), np.zeros(4, np.float32))
 
 
 def test_a_kernel_looks_once_at_arguments_of_any_equal_datatype(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     function = kernel(TWICE, "numpy")
-    monkeypatch.setattr("relaxpy.exec.kernel.arguments._with_declarations", None)
+    b = np.zeros(4, np.float32)
+    function(np.zeros(6, np.float32), b)
+    monkeypatch.setattr(KernelSignature, "bind", None)
     a = pickle.loads(pickle.dumps(np.zeros(6, np.float32)))
-    function(a, a[:4].copy())
+    function(a, b)
 
 
 # ---- memory that cannot be written, or contains an element twice

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.python_ast import call, docstring, function, nodes_in, path, text
+from relaxpy.exec.kernel.emit.entry import Entry
+from relaxpy.exec.python_ast import call, docstring, function, nodes_in
 from relaxpy.ir.tir.expr import Var
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unchecked:
-    """The work of a kernel without checks, for callers that know that the arguments are valid.
+    """The work of a kernel as a function of the sizes that it uses, too.
 
     `tree` takes the parameters and then `sizes`; these and scalar parameters are 64-bit integers.
-    Buffers that it writes must not share memory with other arguments. Unless it `is_native`, the
-    caller suppresses NumPy's warnings. `entry` checks the arguments and calls it.
+    `entry` takes the parameters and calls it. Unless it `is_native`, the caller suppresses NumPy's
+    warnings.
     """
 
     name: str
@@ -27,42 +29,37 @@ class Unchecked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Emitted:
-    """The statements of a kernel: the checks of its arguments, and the work that follows them.
+    """The statements of a kernel for arguments that fit.
 
-    `size_names` has the names of the variables read from the shapes of arguments; it is None if the
-    work needs other values, too. A kernel that `calls_external` runs code of users.
+    Buffers that it writes must not share memory with other arguments. The kernel is a function of
+    `name`, which has a `summary`. If it `calls_functions`, these run code of users.
     """
 
     name: str
     summary: str
-    params: list[str]
-    checks: list[ast.stmt]
+    entry: Entry
     work: list[ast.stmt]
-    size_names: dict[Var, str] | None
-    calls_external: bool = False
+    calls_functions: bool = False
 
     def whole(self) -> ast.FunctionDef:
-        """One function with the checks and the work."""
-        return self._entry(self.work)
+        """One function of the parameters."""
+        return self._function([*self.entry.reads(self._used()), *self.work])
 
     def unchecked(self, name: str) -> Unchecked | None:
         """The work as a separate function `name`, if possible."""
-        if self.size_names is None or self.calls_external:
+        names = self.entry.size_names()
+        if names is None or self.calls_functions:
             return None
-        used = {node.id for node in nodes_in(self.work) if isinstance(node, ast.Name)}
-        sizes = {var: size for var, size in self.size_names.items() if size in used}
-        params = [*self.params, *sizes.values()]
-        summary = docstring(f"{self.summary} of arguments that are known to fit")
-        tree = function(name, params, [summary, *self.work], [])
-        entry = self._entry([ast.Return(call(name, *params))])
+        used = self._used()
+        sizes = {var: size for var, size in names.items() if size in used}
+        params = [*self.entry.params, *sizes.values()]
+        tree = function(name, params, [docstring(self.summary), *self.work], [])
+        values = map(self.entry.value_of, sizes)
+        entry = self._function([ast.Return(call(name, *self.entry.params, *values))])
         return Unchecked(name, tuple(sizes), tree, entry)
 
-    def _entry(self, work: list[ast.stmt]) -> ast.FunctionDef:
-        # The results of overflow and division by zero are correct values, so NumPy must not warn.
-        silent = (
-            call("np.errstate", all=text("ignore"))
-            if self.calls_external
-            else path("rt.without_warnings")
-        )
-        body = [docstring(self.summary), *self.checks, *work]
-        return function(self.name, self.params, body, [silent])
+    def _used(self) -> Collection[str]:
+        return {node.id for node in nodes_in(self.work) if isinstance(node, ast.Name)}
+
+    def _function(self, body: list[ast.stmt]) -> ast.FunctionDef:
+        return function(self.name, self.entry.params, [docstring(self.summary), *body], [])

@@ -20,6 +20,7 @@ from relaxpy.exec.kernel.emit.form import NumpyForm
 from relaxpy.exec.kernel.emit.gathers import trailing_axes
 from relaxpy.exec.kernel.emit.layout import layout_of
 from relaxpy.exec.kernel.emit.named_views import with_named_views
+from relaxpy.exec.kernel.emit.nesting import flatten_deep_loops
 from relaxpy.exec.kernel.emit.row_products import row_products
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
@@ -30,7 +31,6 @@ from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.blocking import gap_bytes, is_part, row_bytes, row_work, runs_once
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
-from relaxpy.exec.kernel.plan.memory import exclusions
 from relaxpy.exec.kernel.plan.products import batch_axes, is_product, keeps_negative_zero
 from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement, expressions_of
@@ -46,6 +46,7 @@ from relaxpy.exec.kernel.plan.tree import (
     runs,
 )
 from relaxpy.exec.kernel.plan.updates import Combine, Update, reduction_identity
+from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.exec.python_ast import (
     Code,
     assign,
@@ -56,9 +57,7 @@ from relaxpy.exec.python_ast import (
     function,
     loop,
     nodes_in,
-    text,
     when,
-    within,
 )
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import INT64
@@ -92,17 +91,12 @@ class NumpyEmitter:
         self.row_products = row_products(plan)
 
     def emitted(self) -> Emitted:
-        """The checks and the work.
+        """The work, for arguments that fit and do not share memory that is written.
 
         Errors:
             CompileError: an operation of the kernel cannot run on NumPy.
         """
-        entry, checks = self._begin()
-        # Either the fallback or the trees run, so both can use the same names.
-        scope = self.scope
-        self._enter(scope.copy())
-        fallback = self.aliasing_fallback()
-        self.scope = scope
+        entry = self._begin()
         parameters = dict(self.scope.buffers)
         unused = self.row_products.unused
         new = (buffer for buffer in self.form.allocated if buffer not in unused)
@@ -112,21 +106,29 @@ class NumpyEmitter:
         arrays |= {name: buffer for buffer, name in self.scope.buffers.items()}
         work = with_named_views(work, arrays, self.scope.names.fresh)
         self.scope.buffers = parameters
-        checks += fallback
-        set_span([*checks, *work], self.plan.func.span)
-        self._all_bound([*checks, *work], entry.params)
-        return Emitted(
-            self.plan.name,
-            entry.summary,
-            entry.params,
-            checks,
-            work,
-            entry.size_names(),
-            self.plan.calls_functions,
-        )
+        return self._emitted(entry, work)
 
-    def _begin(self) -> tuple[Entry, list[ast.stmt]]:
-        """Create a scope with the parameters and shape variables, and the lines that check them."""
+    def in_text_order(self) -> Emitted:
+        """The same loops as the text, for arguments that share memory that is written."""
+        entry = self._begin()
+        nest = self.plan.nest
+        if not nest.allows_aliasing:
+            nest = read(self.plan.func, self.plan.shape_vars, may_alias=True)
+            nest = with_initialisation(nest, self.plan.shape_vars, may_alias=True)
+        local = (entry.buffer for entry in nest.local)
+        work = list(allocations(nest, self.scope, local, {}))
+        work += ScalarEmitter(self.scope, self.plan.name).items(nest.items)
+        return self._emitted(entry, work)
+
+    def _emitted(self, entry: Entry, work: list[ast.stmt]) -> Emitted:
+        set_span(work, self.plan.func.span)
+        self._all_bound([*entry.reads(self.scope.variables.values()), *work], entry.params)
+        summary = str(KernelSignature(self.plan.name, self.plan.func))
+        flatten_deep_loops(work)
+        return Emitted(self.plan.name, summary, entry, work, self.plan.calls_functions)
+
+    def _begin(self) -> Entry:
+        """Create a scope with the parameters and shape variables."""
         plan, names = self.plan, Names(self.taken)
         sizes = (size for buffer in plan.func.buffer_map.values() for size in buffer.shape)
         views = uncertain_views(plan)
@@ -134,7 +136,7 @@ class NumpyEmitter:
         entry = Entry(self.plan, self.scope)
         for param, memory in self.plan.nest.pointers.items():
             self.scope.buffers[memory] = self.scope.variable(param)
-        return entry, entry.check()
+        return entry
 
     def _enter(self, scope: KernelScope) -> None:
         self.scope = scope
@@ -154,29 +156,6 @@ class NumpyEmitter:
                     rule="PX-7",
                     span=self.plan.func.span,
                 )
-
-    def aliasing_fallback(self) -> list[ast.stmt]:
-        """Lines that run in the order of the text if arguments share memory that is written."""
-        tests = [
-            call(
-                "rt.overlap", self.scope.buffer(target), tuple(map(self.scope.buffer, others)), same
-            )
-            for target, others, same in exclusions(self.plan)
-        ]
-        if not tests:
-            return []
-        condition = tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), [*tests])
-        nest = self.plan.nest
-        if not nest.allows_aliasing:
-            nest = read(self.plan.func, self.plan.shape_vars, may_alias=True)
-            nest = with_initialisation(nest, self.plan.shape_vars, may_alias=True)
-        local = (entry.buffer for entry in nest.local)
-        lines = list(allocations(nest, self.scope, local, {}))
-        lines += ScalarEmitter(self.scope, self.plan.name).items(nest.items)
-        written = [target for target, _, _ in exclusions(self.plan)]
-        names = text(f"{self.plan.name}: {', '.join(target.name for target in written)}")
-        lines = [within([call("rt.rollback", names, *map(self.scope.buffer, written))], lines)]
-        return [when(condition, [*lines, ast.Return(None)])]
 
     # ---- trees
 

@@ -1,0 +1,258 @@
+"""The parameters of a kernel, and the check of the arguments that it is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, wraps
+from operator import attrgetter, itemgetter
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import RuntimeCheckError, counted
+from relaxpy.exec.kernel.arguments import (
+    Array,
+    check_layout,
+    conversion,
+    described,
+    overlap,
+    rollback,
+    scalar,
+)
+from relaxpy.exec.runtime.scalar import Scalar, ScalarEvaluator
+from relaxpy.exec.runtime.settings import silent_context
+from relaxpy.exec.runtime.values import Value
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.types import PointerType
+from relaxpy.ir.short_text.nodes import ShortText
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.ops import int_range
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Param:
+    """A parameter: an array if it has a buffer, else a number, or a handle of any object."""
+
+    var: Var
+    buffer: Buffer | None
+
+    @property
+    def name(self) -> str:
+        """The name in the program."""
+        return self.var.name if self.buffer is None else self.buffer.name
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is a number."""
+        is_handle = isinstance(self.var.type_annotation, PointerType)
+        return self.buffer is None and not is_handle and self.var.dtype.family != "handle"
+
+    @property
+    def sizes(self) -> list[str]:
+        """The dimensions in the terms of the program."""
+        shape = () if self.buffer is None else self.buffer.shape
+        return [
+            str(size.value) if isinstance(size, IntImm) else ShortText().prim(size, INT64)
+            for size in shape
+        ]
+
+    @property
+    def kind(self) -> str:
+        """The datatype, and the shape of an array."""
+        if self.buffer is None:
+            return str(self.var.dtype)
+        return f"{self.buffer.dtype}[{', '.join(self.sizes)}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exclusion:
+    """An argument that is written, at position `target`, and the `others` that are apart from it.
+
+    The last `same` of these may be the identical array.
+    """
+
+    target: int
+    others: tuple[int, ...]
+    same: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelSignature:
+    """The parameters of the kernel `name`, which are those of `func`."""
+
+    name: str
+    func: PrimFunc
+
+    @property
+    def params(self) -> list[Param]:
+        """The parameters, in order."""
+        return [Param(var, self.func.buffer_of(var)) for var in self.func.params]
+
+    @override
+    def __str__(self) -> str:
+        params = ", ".join(f"{param.name}: {param.kind}" for param in self.params)
+        return f"{self.name}({params})"
+
+    def bind(self, args: Sequence[Value]) -> dict[Var, Scalar]:
+        """The values of scalar parameters, and of the variables that the arguments determine.
+
+        Errors:
+            RuntimeCheckError: an argument does not fit its parameter.
+        """
+        try:
+            return self._bind(args)
+        except RuntimeCheckError as error:
+            raise error.located(self.func.span) from None
+
+    def _bind(self, args: Sequence[Value]) -> dict[Var, Scalar]:
+        if len(args) != len(self.func.params):
+            expected = counted(len(self.func.params), "argument")
+            raise RuntimeCheckError(
+                f"{self.name} takes {expected}, found {len(args)}", rule="FN-11"
+            )
+        values: dict[Var, Scalar] = {}
+        arrays: list[tuple[Param, Buffer, Array]] = []
+        for param, arg in zip(self.params, args, strict=True):
+            if param.buffer is not None:
+                self._check_form(param, param.buffer, arg)
+                arrays.append((param, param.buffer, arg))
+            elif param.is_scalar:
+                kind = param.var.dtype.numpy().type
+                values[param.var] = scalar(self.name, param.name, arg, kind)
+        for _, buffer, array in arrays:
+            for size, actual in layout_of(buffer, array):
+                if isinstance(size, Var) and size not in values:
+                    values[size] = self._in_range(size, actual)
+        evaluate = ScalarEvaluator(values).value
+        for param, buffer, array in arrays:
+            for axis, (actual, size) in enumerate(zip(array.shape, buffer.shape, strict=True)):
+                if actual != (expected := evaluate(size)):
+                    is_literal = isinstance(size, IntImm)
+                    text = expected if is_literal else f"{param.sizes[axis]} = {expected}"
+                    raise RuntimeCheckError(
+                        f"{self._declared(param)}, found {described(array)}: "
+                        f"dimension {axis} should be {text}"
+                    )
+        for param, buffer, array in arrays:
+            strides = tuple(map(evaluate, buffer.strides))
+            title = f"{self.name}: {param.name}"
+            check_layout(title, array, strides, evaluate(buffer.elem_offset))
+        return values
+
+    def _declared(self, param: Param) -> str:
+        return f"{self.name}: {param.name} is {param.kind}"
+
+    def _check_form(self, param: Param, buffer: Buffer, arg: Value) -> None:
+        """Check the datatype and the rank of an argument."""
+        expected, hint = buffer.dtype.numpy(), None
+        if isinstance(arg, np.ndarray):
+            if arg.dtype != expected:
+                hint = f"convert it with {conversion(str(buffer.dtype))}"
+            elif arg.ndim == buffer.ndim:
+                return
+        raise RuntimeCheckError(f"{self._declared(param)}, found {described(arg)}", hint=hint)
+
+    def _in_range(self, size: Var, actual: int) -> int:
+        low, high = int_range(size.dtype)
+        if low <= actual <= high:
+            return actual
+        raise RuntimeCheckError(
+            f"{self.name}: the argument for {size.name} is outside the range of {size.dtype}"
+        )
+
+
+def layout_of(buffer: Buffer, array: Array, offset: int = 0) -> Iterator[tuple[PrimExpr, int]]:
+    """Pairs of each dimension, stride and offset of a buffer with that of the array.
+
+    Units:
+        offset  elements
+    """
+    yield from zip(buffer.shape, array.shape, strict=True)
+    for stride, in_bytes in zip(buffer.strides, array.strides, strict=False):
+        yield stride, in_bytes // array.itemsize
+    yield buffer.elem_offset, offset
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckedKernel:
+    """Decorates a kernel for arguments that fit, so that it takes any.
+
+    If arguments share memory that is written, the function runs that `in_text_order` compiles for
+    the names of a module. Functions of users, which a kernel may call, see the context variables of
+    the caller.
+    """
+
+    signature: KernelSignature
+    exclusions: tuple[Exclusion, ...]
+    in_text_order: Callable[[dict[str, Any]], Callable[..., Any]]
+    calls_users: bool = False
+
+    def checked(self, work: FunctionType) -> Callable[..., Any]:
+        """The kernel `work` with the check of its arguments, quick for those like the last ones."""
+        form = self._form()
+        accepted: list[object] = [None]
+        exclusions = [(e.target, _picked(e.others), e.same) for e in self.exclusions]
+        new_context = None if self.calls_users else silent_context
+        ordered = cache(lambda: self._restoring(self.in_text_order(work.__globals__)))
+
+        @wraps(work)
+        def checked(*args: Any) -> Any:
+            if form is None:
+                args = self._converted(args)
+            else:
+                try:
+                    forms = [*map(form, args)]
+                except Exception:  # an object of another class may raise anything
+                    forms = None
+                if forms is None or forms != accepted[0]:
+                    self.signature.bind(args)
+                    accepted[0] = forms
+            run: Callable[..., Any] = work
+            for target, others, same in exclusions:
+                if overlap(args[target], others(args), same):
+                    run = ordered()
+                    break
+            if new_context is not None:
+                return new_context().run(run, *args)
+            with np.errstate(all="ignore"):
+                return run(*args)
+
+        return checked
+
+    def _form(self) -> Callable[[Any], object] | None:
+        """The function to what is checked of an array; None if not all arguments are arrays."""
+        buffers = [param.buffer for param in self.signature.params]
+        if None in buffers:
+            return None
+        has_strides = any(buffer is not None and buffer.strides for buffer in buffers)
+        return attrgetter("dtype", "shape", *(("strides",) if has_strides else ()))
+
+    def _converted(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments, with scalars in their datatypes. Errors: RuntimeCheckError."""
+        values = self.signature.bind(args)
+        pairs = zip(self.signature.func.params, args, strict=True)
+        return tuple([values.get(var, arg) for var, arg in pairs])
+
+    def _restoring(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """The function `run`, which leaves arrays as they were if a store to one of them fails."""
+        targets = [exclusion.target for exclusion in self.exclusions]
+        names = [self.signature.params[n].name for n in targets]
+        title = f"{self.signature.name}: {', '.join(names)}"
+
+        def restoring(*args: Any) -> Any:
+            with rollback(title, *[args[n] for n in targets]):
+                return run(*args)
+
+        return restoring
+
+
+def _picked(positions: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """The function to the arguments at some positions."""
+    if len(positions) < 2:
+        return lambda args: tuple([args[n] for n in positions])
+    return itemgetter(*positions)
