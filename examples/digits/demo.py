@@ -66,16 +66,15 @@ def bindings() -> Table:
 
 
 def work_of(source: str, name: str) -> str:
-    """The function called `name` in Python `source`, without the checks it begins with."""
+    """The function called `name` in Python `source`."""
     function = next(
         node
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.FunctionDef) and node.name == name
     )
-    checks = [at for at, node in enumerate(function.body) if isinstance(node, ast.If | ast.Try)]
-    work = function.body[checks[-1] + 1 :]
-    lines = source.splitlines()[work[0].lineno - 1 : work[-1].end_lineno]
-    return "\n".join([f"def {name}({ast.unparse(function.args)}):", "    ...", *lines])
+    text = ast.get_source_segment(source, function)
+    assert text is not None
+    return text
 
 
 def caption(label: int, share: float, truth: int) -> Text:

@@ -13,11 +13,12 @@ from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.kernel.emit.form import NumpyForm, numpy_form
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
+from relaxpy.exec.kernel.entry import CheckedKernel, Exclusion
 from relaxpy.exec.kernel.plan.memory import exclusions
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.kernel.report import KernelReport, report_of
-from relaxpy.exec.kernel.signature import CheckedKernel, Exclusion, KernelSignature
+from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -67,7 +68,12 @@ class Kernel:
         return emitted.whole(), unchecked
 
     def _emitter(self) -> NumpyEmitter:
-        return NumpyEmitter(self._numpy_form, (self._unchecked_name,), self._functions)
+        reserved, summary = (self._unchecked_name,), str(self._signature)
+        return NumpyEmitter(self._numpy_form, reserved, self._functions, summary)
+
+    @property
+    def _signature(self) -> KernelSignature:
+        return KernelSignature(self.name, self.plan.func)
 
     @late_property
     def checked(self) -> CheckedKernel:
@@ -84,9 +90,8 @@ class Kernel:
             Exclusion(position[target], tuple(position[other] for other in others), same)
             for target, others, same in exclusions(self.plan)
         )
-        signature = KernelSignature(self.name, self.plan.func)
         calls = self.plan.calls_functions
-        return CheckedKernel(signature, tuple(excluded), self._load_in_text_order, calls)
+        return CheckedKernel(self._signature, tuple(excluded), self._load_in_text_order, calls)
 
     @property
     def in_text_order(self) -> ast.FunctionDef:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, wraps
-from operator import attrgetter, itemgetter
-from types import FunctionType
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from typing_extensions import override
@@ -18,12 +14,9 @@ from relaxpy.exec.kernel.arguments import (
     check_layout,
     conversion,
     described,
-    overlap,
-    rollback,
     scalar,
 )
 from relaxpy.exec.runtime.scalar import Scalar, ScalarEvaluator
-from relaxpy.exec.runtime.settings import silent_context
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.types import PointerType
@@ -67,18 +60,6 @@ class Param:
         if self.buffer is None:
             return str(self.var.dtype)
         return f"{self.buffer.dtype}[{', '.join(self.sizes)}]"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Exclusion:
-    """An argument that is written, at position `target`, and the `others` that are apart from it.
-
-    The last `same` of these may be the identical array.
-    """
-
-    target: int
-    others: tuple[int, ...]
-    same: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,83 +157,3 @@ def layout_of(buffer: Buffer, array: Array, offset: int = 0) -> Iterator[tuple[P
     for stride, in_bytes in zip(buffer.strides, array.strides, strict=False):
         yield stride, in_bytes // array.itemsize
     yield buffer.elem_offset, offset
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CheckedKernel:
-    """Decorates a kernel for arguments that fit, so that it takes any.
-
-    If arguments share memory that is written, the function runs that `in_text_order` compiles for
-    the names of a module. Functions of users, which a kernel may call, see the context variables of
-    the caller.
-    """
-
-    signature: KernelSignature
-    exclusions: tuple[Exclusion, ...]
-    in_text_order: Callable[[dict[str, Any]], Callable[..., Any]]
-    calls_users: bool = False
-
-    def checked(self, work: FunctionType) -> Callable[..., Any]:
-        """The kernel `work` with the check of its arguments, quick for those like the last ones."""
-        form = self._form()
-        accepted: list[object] = [None]
-        exclusions = [(e.target, _picked(e.others), e.same) for e in self.exclusions]
-        new_context = None if self.calls_users else silent_context
-        ordered = cache(lambda: self._restoring(self.in_text_order(work.__globals__)))
-
-        @wraps(work)
-        def checked(*args: Any) -> Any:
-            if form is None:
-                args = self._converted(args)
-            else:
-                try:
-                    forms = [*map(form, args)]
-                except Exception:  # an object of another class may raise anything
-                    forms = None
-                if forms is None or forms != accepted[0]:
-                    self.signature.bind(args)
-                    accepted[0] = forms
-            run: Callable[..., Any] = work
-            for target, others, same in exclusions:
-                if overlap(args[target], others(args), same):
-                    run = ordered()
-                    break
-            if new_context is not None:
-                return new_context().run(run, *args)
-            with np.errstate(all="ignore"):
-                return run(*args)
-
-        return checked
-
-    def _form(self) -> Callable[[Any], object] | None:
-        """The function to what is checked of an array; None if not all arguments are arrays."""
-        buffers = [param.buffer for param in self.signature.params]
-        if None in buffers:
-            return None
-        has_strides = any(buffer is not None and buffer.strides for buffer in buffers)
-        return attrgetter("dtype", "shape", *(("strides",) if has_strides else ()))
-
-    def _converted(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments, with scalars in their datatypes. Errors: RuntimeCheckError."""
-        values = self.signature.bind(args)
-        pairs = zip(self.signature.func.params, args, strict=True)
-        return tuple([values.get(var, arg) for var, arg in pairs])
-
-    def _restoring(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """The function `run`, which leaves arrays as they were if a store to one of them fails."""
-        targets = [exclusion.target for exclusion in self.exclusions]
-        names = [self.signature.params[n].name for n in targets]
-        title = f"{self.signature.name}: {', '.join(names)}"
-
-        def restoring(*args: Any) -> Any:
-            with rollback(title, *[args[n] for n in targets]):
-                return run(*args)
-
-        return restoring
-
-
-def _picked(positions: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """The function to the arguments at some positions."""
-    if len(positions) < 2:
-        return lambda args: tuple([args[n] for n in positions])
-    return itemgetter(*positions)

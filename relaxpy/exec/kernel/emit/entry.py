@@ -9,7 +9,6 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.scope import KernelScope
 from relaxpy.exec.kernel.nest.buffers import variables_of
 from relaxpy.exec.kernel.plan.tree import Plan
-from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.exec.python_ast import assign, attribute, binary, item
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer
@@ -20,14 +19,19 @@ class Entry:
     """The parameters of one kernel in its scope, and the values of variables of their shapes."""
 
     def __init__(self, plan: Plan, scope: KernelScope) -> None:
-        params = KernelSignature(plan.name, plan.func).params
         self.scope = scope
-        self.params = [
-            scope.variable(param.var) if param.buffer is None else scope.buffer(param.buffer)
-            for param in params
-        ]
-        self._buffers = [param.buffer for param in params if param.buffer is not None]
-        self._scalars = [param.var for param in params if param.is_scalar]
+        self.params: list[str] = []
+        self._buffers: list[Buffer] = []
+        self._scalars: list[Var] = []
+        for param in plan.func.params:
+            buffer = plan.func.buffer_of(param)
+            if buffer is not None:
+                self._buffers.append(buffer)
+                self.params.append(scope.buffer(buffer))
+                continue
+            self.params.append(scope.variable(param))
+            if param not in plan.nest.pointers and param.dtype.family != "handle":
+                self._scalars.append(param)
         self._values = dict(self._variables())
         for size in (v for buffer in self._buffers for v in variables_of(buffer)):
             if size not in self._values and size not in self._scalars:

@@ -46,7 +46,6 @@ from relaxpy.exec.kernel.plan.tree import (
     runs,
 )
 from relaxpy.exec.kernel.plan.updates import Combine, Update, reduction_identity
-from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.exec.python_ast import (
     Code,
     assign,
@@ -74,13 +73,19 @@ class NumpyEmitter:
     """Emits the statements that execute the plan of `form`, which do not use the names `reserved`.
 
     Their free names are `np`, `math`, `rt`, and those of the module's `functions` that they call.
+    The kernel has the docstring `summary`.
     """
 
     scope: KernelScope
 
     def __init__(
-        self, form: NumpyForm, reserved: Iterable[str], functions: Mapping[str, str]
+        self,
+        form: NumpyForm,
+        reserved: Iterable[str],
+        functions: Mapping[str, str],
+        summary: str,
     ) -> None:
+        self.summary = summary
         self.form, self.plan = form, form.plan
         plan = form.plan
         self.taken = ("np", "math", "rt", plan.name, *reserved, *functions.values())
@@ -123,9 +128,8 @@ class NumpyEmitter:
     def _emitted(self, entry: Entry, work: list[ast.stmt]) -> Emitted:
         set_span(work, self.plan.func.span)
         self._all_bound([*entry.reads(self.scope.variables.values()), *work], entry.params)
-        summary = str(KernelSignature(self.plan.name, self.plan.func))
         flatten_deep_loops(work)
-        return Emitted(self.plan.name, summary, entry, work, self.plan.calls_functions)
+        return Emitted(self.plan.name, self.summary, entry, work, self.plan.calls_functions)
 
     def _begin(self) -> Entry:
         """Create a scope with the parameters and shape variables."""
