@@ -138,7 +138,7 @@ def demo(console: Console, *, path: Path, samples: int) -> None:
     console.rule("What was inferred of main", align="left")
     console.print(bindings())
 
-    console.rule("Some of the generated Python, checks left out", align="left")
+    console.rule("Some of the generated Python", align="left")
     executable = relaxpy.compile(MODULE)
     for name in ("fused_dense_relu", "fused_dense_softmax", "main"):
         text = work_of(executable.source, name)
