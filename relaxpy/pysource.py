@@ -10,31 +10,25 @@ import linecache
 import unicodedata
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from relaxpy.errors import SPAN_OF_LINE, Span
+from relaxpy.folding import folded
 
 with warnings.catch_warnings():
     # astor uses deprecated names of node classes.
     warnings.simplefilter("ignore", DeprecationWarning)
     import astor
     from astor.op_util import Precedence
-    from astor.source_repr import pretty_source
 
 _SOURCE_KEY: Final = "__relaxpy_source__"
 _SPAN_ATTRIBUTE: Final = "relaxpy_span"
-_MAX_FOLDED_TOKENS: Final = 2000
-"""Folding takes time quadratic in the number of tokens of a line."""
-_WIDTH: Final = 79
-"""Lines of at most this length are not folded."""
 
 
 def render(tree: ast.Module) -> str:
     """Return the text of `tree`, ending with a newline."""
-    text: str = astor.to_source(
-        tree, pretty_source=_wrapped, source_generator_class=_SourceGenerator
-    )
+    text: str = astor.to_source(tree, pretty_source=folded, source_generator_class=_SourceGenerator)
     return text
 
 
@@ -79,19 +73,6 @@ def _is_plain_number(constant: ast.Constant) -> bool:
     """Whether a constant is a whole number that is written without sign and parentheses."""
     is_whole = type(constant.value) is int and constant.value >= 0
     return is_whole and getattr(constant, "_pp", Precedence.highest) <= Precedence.Constant
-
-
-def _wrapped(tokens: Sequence[str]) -> str:
-    """Fold long lines with astor, except for lines with too many tokens."""
-    lines: list[str] = []
-    start = 0
-    for end in [k for k, token in enumerate(tokens, 1) if token[:1] == "\n"]:
-        line = tokens[start:end]
-        text = "".join(line)
-        fits = len(text) <= _WIDTH or len(line) > _MAX_FOLDED_TOKENS
-        lines.append(text if fits else pretty_source(line))
-        start = end
-    return "".join([*lines, *tokens[start:]])
 
 
 class GeneratedSource:

@@ -1,8 +1,13 @@
 import ast
+import csv
 import gc
 import inspect
 import linecache
+import shlex
+import sys
+import textwrap
 import traceback
+from types import ModuleType
 
 import pytest
 from hypothesis import given, strategies as st
@@ -96,10 +101,45 @@ def test_an_identifier_is_kept() -> None:
     assert identifier("lv1") == "lv1"
 
 
-def test_very_wide_lines_are_not_folded() -> None:
-    """Folding them takes too long; what is rendered is the same program."""
-    for count in (50, 20_000):
-        tree = ast.parse(f"x = ({', '.join('y' for _ in range(count))})\nz = 1\n")
-        text = render(tree)
-        assert ast.dump(ast.parse(text)) == ast.dump(tree)
-        assert (len(text.splitlines()) > 2) is (count == 50)
+@pytest.mark.parametrize("width", [88, 60, 30])
+@pytest.mark.parametrize("module", [csv, shlex, textwrap], ids=lambda module: module.__name__)
+def test_folded_lines_are_the_same_program(
+    module: ModuleType, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = ast.parse(inspect.getsource(module))
+    texts = []
+    for limit in (sys.maxsize, width):
+        monkeypatch.setattr("relaxpy.folding._WIDTH", limit)
+        texts.append(render(tree))
+    plain, folded = texts
+    assert ast.dump(ast.parse(folded)) == ast.dump(ast.parse(plain))
+    long = [sum(len(line) > width for line in text.splitlines()) for text in (plain, folded)]
+    assert width == 30 or long[1] < long[0]
+
+
+def test_lines_are_folded_as_people_fold_them() -> None:
+    names = [f"a_name_of_{n}" for n in range(6)]
+    call = f"f(x, g({', '.join(names)}), out=y)"
+    test = " and ".join(f"{name} > 0" for name in names)
+    many = ", ".join(map(str, range(10, 50)))
+    tree = ast.parse(f"y = {call}\nif {test}:\n    z = [{many}]\n")
+    assert render(tree).splitlines() == [
+        "y = f(",
+        *(
+            "    x,",
+            "    g(a_name_of_0, a_name_of_1, a_name_of_2, a_name_of_3, a_name_of_4, a_name_of_5),",
+        ),
+        *("    out=y,", ")", "if ("),
+        *("    a_name_of_0 > 0", *(f"    and {name} > 0" for name in names[1:])),
+        *("):", "    z = ["),
+        *(f"        {', '.join(map(str, range(10, 30)))},",),
+        *(f"        {', '.join(map(str, range(30, 50)))},",),
+        "    ]",
+    ]
+
+
+def test_very_wide_lines_take_no_time() -> None:
+    tree = ast.parse(f"x = ({', '.join('y' for _ in range(20_000))})\nz = 1\n")
+    text = render(tree)
+    assert ast.dump(ast.parse(text)) == ast.dump(tree)
+    assert 500 < len(text.splitlines()) < 1000
