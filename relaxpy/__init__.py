@@ -3,8 +3,10 @@
 Public names are loaded on first use, so that `import relaxpy` is fast.
 """
 
+import sys as _sys
 from typing import TYPE_CHECKING
 
+from relaxpy.absent import AbsentModules as _AbsentModules
 from relaxpy.lazy import finder as _finder
 
 if TYPE_CHECKING:
@@ -121,6 +123,8 @@ _LOCATIONS = {
 
 if not TYPE_CHECKING:  # it would make a type checker accept every name
     __getattr__ = _finder(globals(), _LOCATIONS)
+
+_sys.meta_path.append(_AbsentModules)
 
 
 def __dir__() -> list[str]:

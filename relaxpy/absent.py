@@ -1,7 +1,7 @@
 """Names of TVM that are absent or differ here: one table, with what to use instead of each.
 
-Errors of modules and objects quote it, and docs/differences.md begins with it. Whatever adds a name
-removes it here, with its file if it has one that only raises `import_error`.
+Errors of imports, modules and objects quote it, and docs/differences.md begins with it. Whatever
+adds a name removes it here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOOKUPS: Final = (
     *("relaxpy.absent", "relaxpy.lazy", "relaxpy.gc_pause"),
     *("relaxpy.ir.relax.frontend.nn.names", "relaxpy.relay"),
 )
-_NO_SCHEDULE = "kernels have no schedules: native code is in vectors and threads without them"
+_NO_SCHEDULE = "there are no schedules yet: kernels become vectors and threads without them"
 _NOT_TUNED = f"nothing is tuned; {_NO_SCHEDULE}"
 _NO_LIBRARY = "no compiler and no library of kernels is called; relaxpy.doctor() says what is there"
 _DEVICE = "relaxpy.device('metal') describes a device; programs run on the processor"
@@ -36,9 +36,16 @@ _IMPORTER = (
 ABSENT: tuple[tuple[str, str, str], ...] = (
     ("relax.frontend", "stablehlo tflite", _IMPORTER),
     ("relax.frontend.nn", "llm", "there are no paged caches; nn.KVCache is one of fixed blocks"),
-    ("tir", "Schedule ScheduleError ScheduleState StmtSRef TensorIntrin", _NO_SCHEDULE),
+    (
+        "tir",
+        "Schedule ScheduleError ScheduleState StmtSRef TensorIntrin BlockDependenceInfo "
+        "tensor_intrin",
+        _NO_SCHEDULE,
+    ),
     ("tir.schedule", "Schedule ScheduleError Trace BlockRV LoopRV", _NO_SCHEDULE),
     ("te", "create_schedule thread_axis", _NO_SCHEDULE),
+    ("te", "hybrid", "write a kernel as a function under @T.prim_func"),
+    ("", "hybrid", "write a kernel as a function under @T.prim_func"),
     ("", "dlight meta_schedule s_tir auto_scheduler autotvm", _NOT_TUNED),
     ("relax.transform", "tuning_api", _NOT_TUNED),
     ("", "lower driver", "relaxpy.compile(func) compiles a kernel, too"),
@@ -46,7 +53,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("tir", "Load Store ProducerStore", "write tir.BufferLoad and tir.BufferStore"),
     ("tir", "Any", "a dimension that is not known is a variable, tir.Var('n', 'int64')"),
     ("", "tirx", "it is relaxpy.tir, as up to v0.22"),
-    ("", "ffi", "register_global_func is in relaxpy, and convert in relaxpy.runtime"),
+    ("", "ffi _ffi", "register_global_func is in relaxpy, and convert in relaxpy.runtime"),
     ("", "register_object", "nodes are classes of Python, which need no registration"),
     ("", "ext_dev hexagon metal opencl rocm vpi vulkan webgpu", _DEVICE),
     ("runtime", "ext_dev hexagon metal opencl rocm vpi vulkan webgpu", _DEVICE),
@@ -62,7 +69,8 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("runtime", "String", "strings are those of Python"),
     ("runtime", "enabled system_lib load_static_library", _NO_LIBRARY),
     ("runtime", "num_threads", "the environment variable RELAXPY_NUM_THREADS decides it"),
-    ("relay", "build optimize build_config loops dataflow_pattern random", _TO_RELAX),
+    ("relay", "frontend", "relax.frontend.onnx and relax.frontend.torch import models"),
+    ("relay", "build build_module optimize build_config loops dataflow_pattern random", _TO_RELAX),
     (
         "relay.transform",
         "AlterOpLayout AnnotateTarget BackwardFoldScaleAxis CombineParallelBatchMatmul "
@@ -92,7 +100,12 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
         "graph_executor graph_runtime debugger",
         "relaxpy.compile(relay.to_relax(mod)) is called, or run by relax.VirtualMachine",
     ),
-    ("contrib", "cc nvcc ndk xcode emcc cblas cublas cudnn mkl dnnl cutlass thrust", _NO_LIBRARY),
+    (
+        "contrib",
+        "cc nvcc ndk xcode emcc clang hipcc rocm hexagon cblas cublas cudnn mkl dnnl mps nnpack "
+        "cutlass thrust coreml_runtime tflite_runtime",
+        _NO_LIBRARY,
+    ),
     ("contrib", "utils download pickle_memoize", "tempfile, urllib and functools of Python do it"),
     ("contrib", "dlpack", "relaxpy.runtime.from_dlpack reads what supports DLPack"),
     ("topi", "cuda gpu x86 arm_cpu cpp", "relaxpy.topi has one form of each function"),
@@ -180,6 +193,15 @@ def hint_at_absent(namespace: dict[str, Any]) -> None:
     namespace["__getattr__"] = __getattr__
 
 
-def import_error(module: str) -> ImportError:
-    """The error for importing a module that is absent."""
-    return ImportError(f"there is no {module}; {instead_of(module)}", name=module)
+class AbsentModules:
+    """The last of the finders of modules, whose errors say what to use instead of absent ones."""
+
+    @staticmethod
+    def find_spec(module: str, path: object = None, target: object = None) -> None:
+        """Raise the error for a module of the table, or below one; there is no other answer."""
+        root, _, rest = module.partition(".")
+        if root == "relaxpy":
+            names = rest.split(".")
+            for count in range(1, len(names) + 1):
+                if hint := instead_of(".".join(names[:count])):
+                    raise ModuleNotFoundError(f"no module named {module!r}; {hint}", name=module)

@@ -13,7 +13,7 @@ from relaxpy.ir.core.device import Device, cpu
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TARGETS = ("llvm", "c")
+TARGETS = ("llvm",)
 """The targets of TVM whose programs run here."""
 
 

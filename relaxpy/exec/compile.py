@@ -88,7 +88,12 @@ def compile(
             as RELAXPY_TARGET may be.
         UnknownNameError (also ValueError): there is no pipeline of that name.
     """
-    _check_option("tir_pipeline", tir_pipeline, ("default", None))
+    _check_option(
+        "tir_pipeline",
+        tir_pipeline,
+        ("default", None),
+        hint="omit it, and run passes on kernels before compile: tir_pipeline(mod)",
+    )
     module = with_instance(as_module(mod, "compile"))
     requested = target_kind(Target.current() if target is None else target)
     name, not_native = (requested, "") if requested != DEFAULT else default_target()
@@ -135,10 +140,12 @@ def build(
     return compile(mod, target, relax_pipeline=relax_pipeline, tir_pipeline=tir_pipeline)
 
 
-def _check_option(name: str, value: object, known: Sequence[object]) -> None:
+def _check_option(
+    name: str, value: object, known: Sequence[object], *, hint: str | None = None
+) -> None:
     if value not in known:
         listed = " or ".join(map(repr, known))
-        raise MisuseError(f"{name} is {listed}, found {value!r:.60}", about=value)
+        raise MisuseError(f"{name} is {listed}, found {value!r:.60}", hint=hint, about=value)
 
 
 @user_facing

@@ -8,8 +8,9 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import MisuseError
+from relaxpy.ir import assert_structural_equal, load_json, save_json
 from relaxpy.ir.core.target import default_target
-from relaxpy.script import ir as I, relax as R
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.target import Target
 
 
@@ -22,8 +23,8 @@ class Module:
 
 
 TARGETS = [
-    *(None, "llvm", "llvm -mcpu=core-avx2", "c", "cpu", {"kind": "llvm", "mcpu": "x"}),
-    *(Target("llvm"), Target({"kind": "c"}), Target(Target("cpu")), Target("llvm", host="llvm")),
+    *(None, "llvm", "llvm -mcpu=core-avx2", "cpu", {"kind": "llvm", "mcpu": "x"}),
+    *(Target("llvm"), Target({"kind": "llvm"}), Target(Target("cpu")), Target("llvm", host="llvm")),
 ]
 
 
@@ -55,12 +56,14 @@ def test_a_target_shows_what_was_written() -> None:
     assert (str(target), target.kind.name) == ("llvm -mcpu=core-avx2", "llvm")
     assert target.name == default_target()[0]
     assert Target(Target("numpy")).name == "numpy"
-    assert str(Target({"kind": "c", "keys": ["cpu"]})) == str(Target("c").kind) == "c"
+    assert str(Target({"kind": "cpu", "keys": ["cpu"]})) == str(Target("cpu").kind) == "cpu"
     assert Target("llvm") == Target("llvm") != Target("numpy")
-    assert len({Target("c"), Target("c"), Target({"kind": "c"})}) == 2
+    assert len({Target("cpu"), Target("cpu"), Target({"kind": "cpu"})}) == 2
 
 
-@pytest.mark.parametrize("target", ["cuda", "cuda -arch=sm_80", "", " ", 5, {"kind": 3}, {}, ["c"]])
+@pytest.mark.parametrize(
+    "target", ["cuda", "cuda -arch=sm_80", "c", {"kind": "c"}, "", " ", 5, {"kind": 3}, {}, ["c"]]
+)
 def test_other_targets_are_errors(target: Any) -> None:
     for use in (
         lambda: relaxpy.compile(Module, target),
@@ -79,3 +82,40 @@ def test_a_misspelt_target_has_a_hint() -> None:
         Target("opencl")
     with pytest.raises(MisuseError, match=r"""write Target\("llvm"\)"""):
         Target(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("target", "attribute"),
+    [
+        (Target("llvm"), "llvm"),
+        (Target(Target("numpy")), "numpy"),
+        (Target({"kind": "llvm", "keys": ["cpu"]}), {"kind": "llvm", "keys": ("cpu",)}),
+        (Target("llvm", host=Target("cpu")), {"kind": "llvm", "host": "cpu"}),
+        (Target(Target("llvm", host="cpu")), {"kind": "llvm", "host": "cpu"}),
+    ],
+)
+def test_a_target_is_an_attribute_that_is_printed_and_saved(
+    target: Target, attribute: object
+) -> None:
+    captured = from_source(
+        """
+@T.prim_func
+def f(A: T.Buffer((4,), "float32")):
+    T.func_attr({"target": target, "listed": [T.target(target)]})
+    for i in range(4):
+        A[i] = T.float32(1)
+""",
+        {"T": T, "target": target},
+    )
+    built = from_source(captured.script()).without_attr("target").with_attr("target", target)  # type: ignore[union-attr]
+    assert captured.attrs["target"] == built.attrs["target"] == attribute
+    assert captured.attrs["listed"] == (attribute,)
+    for func in captured, built:
+        assert_structural_equal(from_source(func.script()), captured)
+        assert_structural_equal(load_json(save_json(func)), captured)
+
+
+def test_passes_on_kernels_run_before_compile() -> None:
+    relaxpy.compile(Module, tir_pipeline=None)
+    with pytest.raises(MisuseError, match=r"found 'cpu'(.|\n)*hint: omit it, and run passes"):
+        relaxpy.compile(Module, tir_pipeline="cpu")

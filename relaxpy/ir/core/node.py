@@ -299,11 +299,10 @@ def freeze(value: object) -> Attr:
     if isinstance(value, (np.bool_, np.number, np.str_)) and not isinstance(value, np.longdouble):
         plain_value: Attr = value.item()
         return plain_value
-    if not isinstance(value, Node):
-        as_sinfo = getattr(value, "__struct_info__", None)
-        return value if as_sinfo is None else as_sinfo()
-    plain = getattr(value, "__attr__", None)
-    return value if plain is None else plain()
+    convert = getattr(value, "__attr__", None)
+    if convert is None and not isinstance(value, Node):
+        convert = getattr(value, "__struct_info__", None)
+    return value if convert is None else convert()
 
 
 def as_attrs(value: Mapping[str, object] | None) -> Attrs:

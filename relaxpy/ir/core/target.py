@@ -14,12 +14,12 @@ from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError, close_names
 from relaxpy.ir import hooks
-from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.core.node import Attrs, freeze
 
 DEFAULT = "cpu"
 """The name of the default target, which `default_target` decides on each machine."""
 NAMES = ("numpy", "native", "reference")
-PROCESSORS = ("llvm", "c", DEFAULT)
+PROCESSORS = ("llvm", DEFAULT)
 """TVM's names of processors, all of which mean the default target."""
 VARIABLE = "RELAXPY_TARGET"
 """The environment variable that names the default target."""
@@ -74,13 +74,25 @@ def target_kind(target: object) -> str:
     if isinstance(kind, str) and kind in PROCESSORS:
         return DEFAULT
     if not isinstance(kind, str) or kind not in NAMES:
+        other = "no source text of C is written" if kind == "c" else "programs run on the processor"
         raise MisuseError(
             f"there is no target {kind!r:.60}; targets are {', '.join(NAMES)}",
             hint=close_names(str(kind), (*NAMES, *PROCESSORS))
-            or 'programs run on the processor: omit the target, or write "native"',
+            or f'{other}: omit the target, or write "native"',
             about=target,
         )
     return str(kind)
+
+
+def target_attr(target: object, host: object = None) -> str | Attrs:
+    """The attribute that describes a target: its kind, or a table with a "kind" and its host."""
+    value = freeze(target)
+    if not isinstance(value, str | Attrs):
+        raise MisuseError(f"a target is a string or a table, found {value!r:.60}", about=target)
+    if host is None:
+        return value
+    table: Mapping[str, object] = {"kind": value} if isinstance(value, str) else value
+    return Attrs({**table, "host": target_attr(host)})
 
 
 @dataclass(frozen=True)
@@ -140,6 +152,10 @@ class Target:
     @override
     def __str__(self) -> str:
         return self.target if isinstance(self.target, str) else self.kind.name
+
+    def __attr__(self) -> str | Attrs:
+        """The target as an attribute of a function, which can be printed and saved."""
+        return target_attr(self.target, self.host)
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:

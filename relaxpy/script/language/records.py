@@ -18,6 +18,7 @@ from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.target import Target
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
@@ -200,7 +201,7 @@ class HandleName:
         return self(*arguments) if isinstance(arguments, tuple) else self(arguments)
 
 
-_DATA = (bool, int, float, str, Node, np.ndarray, np.generic)
+_DATA = (bool, int, float, str, Node, np.ndarray, np.generic, Target)
 
 
 def attributes(table: object) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, freeze
+from relaxpy.ir.core.target import Target, target_attr
 from relaxpy.ir.tir import expr as tir, ops, reduce
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -538,19 +539,14 @@ def meta_var(value: object) -> records.MetaVar:
 
 
 def target(
-    description: str | Mapping[str, object], host: str | Mapping[str, object] | None = None
+    description: str | Mapping[str, object] | Target,
+    host: str | Mapping[str, object] | Target | None = None,
 ) -> str | Attrs:
     """The target of a kernel, as an attribute: a kind of device, or a table with a "kind".
 
     With a `host`, it is a table that has the host too.
     """
-    for value in (description, *(() if host is None else (host,))):
-        if not isinstance(value, (str, Mapping)):
-            raise MisuseError(f"a target is a string or a table, found {value!r:.60}", about=value)
-    if host is not None:
-        table = {"kind": description} if isinstance(description, str) else description
-        return Attrs({**table, "host": host})
-    return Attrs(description) if isinstance(description, Mapping) else description
+    return target_attr(description, host)
 
 
 def var(dtype: str = "int32", name: str = "", span: None = None) -> Var:

@@ -1,5 +1,0 @@
-"""Schedules for kinds of kernels, which are absent: the import says what to use instead."""
-
-from relaxpy.absent import import_error
-
-raise import_error(__name__)
