@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from relaxpy.frontend.shared.tensors import rank_of, reshaped
+from relaxpy.frontend.shared.tensors import (
+    Size,
+    dtype_of,
+    rank_of,
+    reshaped,
+    shape_of,
+)
+from relaxpy.frontend.torch.arrays import dtype_name
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value
-from relaxpy.ir.relax.nodes import Expr, If, SeqExpr, Tuple, TupleGetItem, const
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    FuncStructInfo,
+    Function,
+    If,
+    SeqExpr,
+    StructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    const,
+)
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.ops import const as number
 from relaxpy.ir.tir.prim_expr import PrimExpr
+
+#: A loop of at most so many iterations is written out.
+_UNROLLED = 64
 
 
 def _region(cx: Context, *args: Any) -> Any:
@@ -30,15 +54,30 @@ def _test(cx: Context, condition: Value) -> Expr:
     return x if rank_of(x) == 0 else reshaped(x, [])
 
 
-def _closed(cx: Context, body: Callable[[], Sequence[Any]]) -> SeqExpr:
-    """What a function emits, as a sequence of its own whose result is a tuple."""
-    cx.builder.begin_scope([])
+@contextmanager
+def _scope(cx: Context, params: Sequence[Var] = ()) -> Iterator[None]:
+    """A scope of the builder, which is dropped when what stands in it cannot be imported."""
+    cx.builder.begin_scope(list(params))
     try:
-        exprs = [cx.builder.normalize(cx.tensor(value)) for value in body()]
-    except BaseException:
+        yield
+    except Exception:
         cx.builder.end_scope()
         raise
-    return cx.builder.end_scope(Tuple(tuple(exprs)))
+
+
+def _closed(cx: Context, body: Callable[[], Sequence[Any]]) -> SeqExpr:
+    """What a function emits, as a sequence of its own whose result is a tuple."""
+    with _scope(cx):
+        exprs = tuple(cx.builder.normalize(cx.tensor(value)) for value in body())
+        return cx.builder.end_scope(Tuple(exprs))
+
+
+def _items(cx: Context, result: Expr) -> tuple[Expr, ...]:
+    """The fields of a result, with the shapes that PyTorch knows."""
+    return tuple(
+        cx.importer.variable(cx.name, cx.builder.emit(TupleGetItem(result, k)), meta)
+        for k, meta in enumerate(cx.meta())
+    )
 
 
 def _cond(
@@ -50,20 +89,122 @@ def _cond(
     first, second = (
         _closed(cx, partial(cx.importer.inlined, graph, operands)) for graph in (then, otherwise)
     )
-    result = cx.builder.emit(If(test, first, second))
-    metas = cx.meta()
+    return _items(cx, cx.builder.emit(If(test, first, second)))
+
+
+def _loop(
+    cx: Context,
+    initial: Sequence[Expr],
+    test: Callable[[Sequence[Expr]], Value],
+    step: Callable[[Sequence[Expr]], Sequence[Value]],
+) -> Expr:
+    """The last states of a loop, as a local function that calls itself in tail position."""
+    infos: tuple[StructInfo, ...] = tuple(map(cx.builder.struct_info_of, initial))
+    params = [Var(f"v{k}", info) for k, info in enumerate(infos)]
+    returned = TupleStructInfo(infos)
+    itself = Var("loop", FuncStructInfo(infos, returned))
+    with _scope(cx):
+        cx.builder.declare(itself)
+        with _scope(cx, params):
+            goes_on = cx.emit(_test(cx, test(params)))
+            with _scope(cx):
+                following = tuple(cx.emit(cx.tensor(value)) for value in step(params))
+                then = cx.builder.end_scope(cx.builder.emit(Call(itself, following)))
+            with _scope(cx):
+                otherwise = cx.builder.end_scope(Tuple(tuple(params)))
+            body = cx.builder.end_scope(cx.builder.emit(If(goes_on, then, otherwise)))
+        cx.builder.end_scope()
+    function = cx.builder.emit(Function(tuple(params), body, returned), var=itself)
+    return cx.builder.emit(Call(function, tuple(initial)))
+
+
+def _while_loop(
+    cx: Context, test: Any, body: Any, carried: Sequence[Value], more: Sequence[Value] = ()
+) -> Any:
+    def goes_on(states: Sequence[Expr]) -> Value:
+        found = cx.importer.inlined(test, [*states, *more])
+        return found[0] if isinstance(found, (tuple, list)) else found
+
+    initial = [cx.emit(cx.tensor(value)) for value in carried]
+    result = _loop(cx, initial, goes_on, lambda states: cx.importer.inlined(body, [*states, *more]))
+    return _items(cx, result)
+
+
+def _map(cx: Context, body: Any, xs: Sequence[Expr], more: Sequence[Value] = ()) -> Any:
+    return _scan(cx, body, [], xs, more)
+
+
+def _scan(
+    cx: Context,
+    body: Any,
+    carried: Sequence[Value],
+    xs: Sequence[Expr],
+    more: Sequence[Value] = (),
+) -> Any:
+    count = shape_of(xs[0])[0]
+    states = [cx.emit(cx.tensor(value)) for value in carried]
+    if isinstance(count, int) and 0 < count <= _UNROLLED:
+        return _unrolled(cx, body, states, xs, more, count)
+    metas = cx.meta()[len(states) :]
+    outputs = [
+        cx.emit(R.zeros(tuple(cx.sizes(meta.shape)), dtype_name(meta.dtype))) for meta in metas
+    ]
+    begin = cx.emit(cx.tensor(0, "int64"))
+
+    def step(current: Sequence[Expr]) -> Sequence[Value]:
+        i = current[0]
+        at = cx.emit(reshaped(i, [1]))
+        rows = [cx.emit(R.take(x, i, 0)) for x in xs]
+        old, written = current[1 : 1 + len(states)], current[1 + len(states) :]
+        found = cx.importer.inlined(body, [*old, *rows, *more])
+        grown = [
+            R.index_put(whole, [at], R.expand_dims(cx.tensor(row, dtype_of(whole)), 0))
+            for whole, row in zip(written, found[len(states) :], strict=True)
+        ]
+        return [R.add(i, const(1, "int64")), *found[: len(states)], *grown]
+
+    result = _loop(
+        cx,
+        [begin, *states, *outputs],
+        lambda current: R.less(current[0], cx.tensor(count, "int64")),
+        step,
+    )
     return tuple(
-        _matched(cx, cx.builder.emit(TupleGetItem(result, k)), meta) for k, meta in enumerate(metas)
+        cx.importer.variable(cx.name, cx.builder.emit(TupleGetItem(result, k + 1)), meta)
+        for k, meta in enumerate(cx.meta())
     )
 
 
-def _matched(cx: Context, value: Expr, meta: Any) -> Expr:
-    """The value with the shape that PyTorch knows, if it has none."""
-    return cx.importer.variable(cx.name, value, meta)
+def _unrolled(
+    cx: Context,
+    body: Any,
+    states: Sequence[Value],
+    xs: Sequence[Expr],
+    more: Sequence[Value],
+    count: int,
+) -> Sequence[Value]:
+    rows: list[Sequence[Value]] = []
+    for k in range(count):
+        items = [_row(cx, x, k) for x in xs]
+        found = cx.importer.inlined(body, [*states, *items, *more])
+        states, produced = found[: len(states)], found[len(states) :]
+        rows.append(produced)
+    stacked = [
+        R.stack([cx.tensor(item) for item in column], 0) for column in zip(*rows, strict=True)
+    ]
+    return (*states, *stacked)
+
+
+def _row(cx: Context, x: Expr, k: Size) -> Expr:
+    sizes = shape_of(x)
+    return cx.emit(reshaped(R.strided_slice(x, [0], [k], [k + 1]), sizes[1:]))
 
 
 HIGHER_ORDER: dict[str, Callable[..., Any]] = {
     "cond": _cond,
+    "while_loop": _while_loop,
+    "map_impl": _map,
+    "scan": _scan,
     "wrap_with_set_grad_enabled": _region,
     "wrap_with_autocast": _region,
     "hints_wrapper": _region,
