@@ -48,8 +48,92 @@ def _changes_argument(node: Any) -> bool:
     return bool(schema.is_mutable) or (at is not None and len(node.args) > at and node.args[at])
 
 
+#: Operators that PyTorch composes of others, and that return a new tensor all the same.
+_FRESH = frozenset(
+    [
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "linear",
+        "matmul",
+        "batch_norm",
+        "layer_norm",
+        "group_norm",
+        "rms_norm",
+        "max_pool1d",
+        "max_pool2d",
+        "max_pool3d",
+        "embedding",
+        "adaptive_avg_pool1d",
+        "adaptive_avg_pool2d",
+        "adaptive_avg_pool3d",
+        "softmax",
+        "log_softmax",
+        "relu6",
+        "scaled_dot_product_attention",
+    ]
+)
+
+
+def twin_of(target: Any) -> Any:
+    """The operator that returns what this one writes to its first argument, or None."""
+    namespace, name = target._schema.name.split("::")
+    if not name.endswith("_") or name.endswith("__"):
+        return None
+    packet = getattr(getattr(torch.ops, namespace), name[:-1], None)
+    return getattr(packet, target._overloadname, None)
+
+
+def _may_alias(target: Any) -> bool:
+    """Whether a result of an operator may have the memory of an argument."""
+    if not is_overload(target):
+        return True
+    if target._schema.name.partition("::")[2] in _FRESH:
+        return False
+    composed = torch._C.DispatchKey.CompositeImplicitAutograd
+    return any(item.alias_info is not None for item in target._schema.returns) or bool(
+        target.has_kernel_for_dispatch_key(composed)
+    )
+
+
+def changes_only_its_own(graph: Any) -> bool:
+    """Whether what nodes change in place is always a new tensor of which there is no view yet.
+
+    Then a later use of it is a use of the result of the last change.
+    """
+    places = {node: k for k, node in enumerate(graph.nodes)}
+    roots: dict[Any, Any] = {}
+    last: dict[Any, int] = {}
+    for node, place in places.items():
+        if node.op != "call_function" or not is_overload(node.target):
+            continue
+        if _changes_argument(node):
+            twin, root = twin_of(node.target), roots.get(node.args[0])
+            if root is None or twin is None or find(twin) is None:
+                return False
+            roots[node], last[root] = root, place
+        elif not _may_alias(node.target):
+            roots[node] = node
+    return all(
+        places[user] >= last[root]
+        or (user.op == "call_function" and (roots.get(user) is root or not _may_alias(user.target)))
+        for node, root in roots.items()
+        if root in last
+        for user in node.users
+    )
+
+
 def functional(program: Any) -> Any:
-    """The program with operators that return what others change in place."""
+    """The program with operators that return what others change in place.
+
+    Where `changes_only_its_own` holds it is left to the importer, which costs less.
+    """
+    inner = list(graphs(program.graph_module))
+    if len(inner) == 1 and changes_only_its_own(inner[0]):
+        return program
     return decomposed(program, {}) if changes_memory(program.graph_module) else program
 
 
@@ -77,6 +161,10 @@ def table_for_graphs() -> dict[Any, Callable[..., Any]]:
     }
 
 
+def _plain(target: Any) -> Any:
+    return (twin_of(target) or target) if target._schema.is_mutable else target
+
+
 def simpler(program: Any, custom: Mapping[str, Any], more: Iterable[Any] = ()) -> Any:
     """The program in which operators without a converter, and `more`, are simpler ones.
 
@@ -90,7 +178,7 @@ def simpler(program: Any, custom: Mapping[str, Any], more: Iterable[Any] = ()) -
             for graph in graphs(program.graph_module)
             for node in graph.nodes
             if is_overload(node.target)
-            and (node.target in chosen or find(node.target) is None)
+            and (node.target in chosen or find(_plain(node.target)) is None)
             and custom.keys().isdisjoint(names_of(node.target))
         }
         table = {target: decompositions()[target] for target in missing & decompositions().keys()}

@@ -22,7 +22,7 @@ from relaxpy.frontend.shared.unsupported import (
 from relaxpy.frontend.torch import ops as ops
 from relaxpy.frontend.torch.arrays import constant, dtype_name, identity
 from relaxpy.frontend.torch.context import Context
-from relaxpy.frontend.torch.decompose import is_overload, names_of
+from relaxpy.frontend.torch.decompose import is_overload, names_of, twin_of
 from relaxpy.frontend.torch.program import Input, Kind, Program
 from relaxpy.frontend.torch.registry import Value, find
 from relaxpy.frontend.torch.symbols import Symbols, is_symbolic
@@ -75,6 +75,8 @@ class Importer:
     unsupported: list[UnsupportedNode] = field(default_factory=list)
     #: The operators of the nodes that cannot be imported.
     refused: set[Any] = field(default_factory=set)
+    #: Nodes whose results are one tensor, which operators change in place.
+    _same: dict[Any, list[Any]] = field(default_factory=dict)
     _constants: dict[tuple[object, ...], Constant] = field(default_factory=dict)
     _names: Names = field(default_factory=lambda: Names(identifier))
 
@@ -257,6 +259,22 @@ class Importer:
             if any(isinstance(value, (Expr, PrimExpr)) for value in _flat(values)):
                 raise UnsupportedError("there is no converter for it")
             return target(*values)
+        if target._schema.is_mutable:
+            return self._changed(node)
+        return self._converted(node, target)
+
+    def _changed(self, node: Any) -> Any:
+        """The result of an operator that changes its first argument, which is this from now on."""
+        operand = node.args[0]
+        result = self._converted(node, twin_of(node.target))
+        value = self.variable(node.name, result, node.meta.get("val"))
+        same = self._same.setdefault(operand, [operand])
+        same.append(node)
+        self._same[node] = same
+        self.env.update(dict.fromkeys(same, value))
+        return value
+
+    def _converted(self, node: Any, target: Any) -> Any:
         entry = find(target)
         if entry is None:
             raise UnsupportedError("there is no converter for it")

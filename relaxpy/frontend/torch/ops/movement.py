@@ -410,3 +410,24 @@ def one_hot(cx: Context, indices: Expr, classes: int = -1) -> Expr:
         raise UnsupportedError("the number of classes depends on the elements")
     numbers = const(np.arange(classes), "int64")
     return R.astype(R.equal(R.expand_dims(indices, rank_of(indices)), numbers), "int64")
+
+
+@converter("diff")
+def diff(
+    cx: Context,
+    x: Expr,
+    n: int = 1,
+    axis: int = -1,
+    prepend: Expr | None = None,
+    append: Expr | None = None,
+) -> Expr:
+    at = cx.axis(axis, x)
+    parts = [part for part in (prepend, x, append) if part is not None]
+    y = cx.emit(R.concat(parts, at)) if len(parts) > 1 else x
+    for _ in range(n):
+        size = shape_of(y)[at]
+        ahead = R.strided_slice(y, [at], [1], [size])
+        behind = R.strided_slice(y, [at], [0], [cx.simplify(size - 1)])
+        op = R.not_equal if dtype_of(y) == "bool" else R.subtract
+        y = cx.emit(op(ahead, behind))
+    return y
