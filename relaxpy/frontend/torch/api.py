@@ -75,7 +75,7 @@ def import_exported(
     program = simpler(functional(exported), options.custom)
     tried: set[Any] = set()
     while True:
-        importer = Importer(of_exported(program), options)
+        importer = Importer(of_exported(program, options.bound), options)
         if builder is not None:
             importer.builder = BlockBuilder(builder.get())
         try:

@@ -14,7 +14,6 @@ from relaxpy.frontend.torch.api import import_exported
 from relaxpy.frontend.torch.decompose import table_for_graphs
 from relaxpy.frontend.torch.importer import Importer, Options
 from relaxpy.frontend.torch.program import of_graph
-from relaxpy.frontend.torch.symbols import is_symbolic
 from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -125,12 +124,22 @@ def dynamo_capture_subgraphs(
         return module.forward  # type: ignore[no-any-return]
 
     torch._dynamo.reset()
-    with torch._dynamo.config.patch(inline_inbuilt_nn_modules=False):
-        torch.compile(model, backend=backend)(*params, **kwargs)
+    torch.compile(model, backend=backend)(*params, **kwargs)
     mod = IRModule()
-    options = Options(keep_params=keep_params_as_input, input_prefix="inp_")
     for k, (module, inputs) in enumerate(captured):
-        examples = tuple(item for item in inputs if not is_symbolic(item))
-        exported = torch.export.export(module, examples)
+        options = Options(
+            keep_params_as_input, input_prefix="inp_", bound=_of_model(module, inputs)
+        )
+        exported = torch.export.export(module, tuple(inputs))
         mod = import_exported(exported, options, f"subgraph_{k}", BlockBuilder(mod))
     return mod
+
+
+def _of_model(module: Any, inputs: Sequence[Any]) -> dict[int, Any]:
+    """Which inputs of a captured graph are parameters and buffers of the model."""
+    nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return {
+        k: tensor
+        for k, (node, tensor) in enumerate(zip(nodes, inputs, strict=True))
+        if "_dynamo_static_input_type" in node.meta.get("tensor_dict", {})
+    }

@@ -43,6 +43,7 @@ def from_fx(
             about=model,
             hint="torch.fx.symbolic_trace(model) gives one",
         )
+    inputs, sizes, names = _examples(input_info)
     (output,) = next(iter(reversed(model.graph.nodes))).args
     options = Options(
         keep_params_as_input,
@@ -50,14 +51,17 @@ def from_fx(
         dict(custom_convert_map or {}),
         "inp_",
         isinstance(output, (tuple, list, dict)) and not unwrap_unit_return_tuple,
+        sizes=names,
     )
-    inputs, sizes = _examples(input_info)
     exported = torch.export.export(model, tuple(inputs), dynamic_shapes=sizes)
     return import_exported(exported, options, "main")
 
 
-def _examples(input_info: Sequence[Any]) -> tuple[list[Any], Any]:
-    """Tensors of these shapes, and which of their sizes are symbolic."""
+def _examples(
+    input_info: Sequence[Any],
+) -> tuple[list[Any], Any, dict[tuple[int, int], str]]:
+    """Tensors of these shapes, which of their sizes are symbolic, and the names of these."""
+    names: dict[tuple[int, int], str] = {}
     inputs: list[Any] = []
     shapes: list[dict[int, Any]] = []
     known: dict[object, tuple[Any, int]] = {}
@@ -79,9 +83,10 @@ def _examples(input_info: Sequence[Any]) -> tuple[list[Any], Any]:
                     # sizes of examples differ, so that no two of them are taken for one
                     known[text] = torch.export.Dim(text), 3 + 2 * len(known)
                 dynamic[axis], number = known[text]
+                names[len(shapes), axis] = text
                 numbers.append(number)
             else:
                 numbers.append(int(size))
         shapes.append(dynamic)
         inputs.append(torch.zeros(numbers, dtype=kind))
-    return inputs, tuple(shapes) if known else None
+    return inputs, (tuple(shapes) if known else None), names

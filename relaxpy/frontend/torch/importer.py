@@ -53,6 +53,10 @@ class Options:
     input_prefix: str = ""
     #: Whether a single result is a tuple of one.
     unit_tuple: bool = True
+    #: Tensors that stand for inputs, by the position of the input.
+    bound: Mapping[int, Any] = field(default_factory=dict)
+    #: Names of sizes, by the position of the input and the axis.
+    sizes: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
 
 class _Missing:
@@ -124,11 +128,11 @@ class Importer:
     def _parameters(self) -> tuple[list[Var], dict[Var, Constant]]:
         """The variables of the inputs, and those of parameters with their values."""
         users = [item for item in self.program.inputs if item.kind is Kind.INPUT]
-        self.symbols.define(
+        shapes = [
             item.meta.shape if isinstance(item.meta, torch.Tensor) else (item.meta,)
             for item in users
-            if isinstance(item.meta, torch.Tensor) or is_symbolic(item.meta)
-        )
+        ]
+        self.symbols.define(shapes, self.options.sizes)
         inputs = [self._input(item) for item in users]
         params: dict[Var, Constant] = {}
         for item in self.program.inputs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -68,8 +68,8 @@ class Program:
             yield from graph.nodes
 
 
-def of_exported(exported: Any) -> Program:
-    """The graph of an exported program.
+def of_exported(exported: Any, given: Mapping[int, Any]) -> Program:
+    """The graph of an exported program, in which some inputs are given tensors, by position.
 
     Errors:
         FrontendError: an input is an object that has no form in Relax.
@@ -78,6 +78,7 @@ def of_exported(exported: Any) -> Program:
     nodes = {node.name: node for node in exported.graph.nodes if node.op == "placeholder"}
     kinds = torch.export.graph_signature.InputKind
     bound: list[Input] = []
+    count = 0
     for spec in signature.input_specs:
         node = nodes[spec.arg.name]
         meta = node.meta.get("val")
@@ -91,15 +92,22 @@ def of_exported(exported: Any) -> Program:
                     tensor = exported.constants[spec.target]
                 bound.append(Input(Kind.BOUND, node.name, node, meta, tensor))
             case kinds.USER_INPUT:
-                literal = not isinstance(meta, torch.Tensor) and not is_symbolic(meta)
-                kind = Kind.LITERAL if literal else Kind.INPUT
-                bound.append(Input(kind, node.name, node, meta))
+                tensor = given.get(count)
+                count += 1
+                bound.append(Input(_kind(meta, tensor), node.name, node, meta, tensor))
             case _:
                 raise FrontendError(
                     f"the input {node.name!r} is a {spec.kind.name.lower()}, "
                     "which Relax does not have"
                 )
     return Program(exported.graph, bound)
+
+
+def _kind(meta: Any, tensor: Any) -> Kind:
+    if tensor is not None:
+        return Kind.PARAMETER if isinstance(tensor, torch.nn.Parameter) else Kind.BOUND
+    literal = not isinstance(meta, torch.Tensor) and not is_symbolic(meta)
+    return Kind.LITERAL if literal else Kind.INPUT
 
 
 def of_graph(module: Any) -> Program:

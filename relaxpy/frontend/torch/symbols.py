@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, TypeAlias
 
@@ -88,17 +88,22 @@ class Symbols:
         """A new variable for a size."""
         return tir.Var(self._names.new(name), "int64")
 
-    def define(self, shapes: Iterable[Sequence[Any]]) -> None:
+    def define(self, shapes: Sequence[Sequence[Any]], names: Mapping[tuple[int, int], str]) -> None:
         """Make variables of the symbols in the shapes of inputs, which define them.
 
-        A symbol that stands alone somewhere is a variable of its name. One that occurs in the form
+        A symbol that stands alone somewhere is a variable of its name, or of the one that `names`
+        has for this input and axis. One that occurs in the form
         `a * s + b` only is what the size, a variable, makes of it.
         """
-        exprs = [expr for shape in shapes for expr in map(sympy_of, shape)]
-        for expr in exprs:
+        exprs = {
+            (k, axis): sympy_of(size)
+            for k, shape in enumerate(shapes)
+            for axis, size in enumerate(shape)
+        }
+        for place, expr in exprs.items():
             if isinstance(expr, sympy.Symbol) and expr not in self.known:
-                self.known[expr] = self.new(str(expr))
-        for expr in exprs:
+                self.known[expr] = self.new(names.get(place, str(expr)))
+        for expr in exprs.values():
             unknown = self.unknown(expr)
             if len(unknown) == 1 and expr.is_polynomial(*unknown):
                 (symbol,) = unknown

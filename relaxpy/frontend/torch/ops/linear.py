@@ -29,8 +29,17 @@ def matmul(cx: Context, a: Expr, b: Expr) -> Expr:
 
 @converter("linear")
 def linear(cx: Context, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
-    product = R.matmul(x, R.permute_dims(weight) if rank_of(weight) > 1 else weight)
-    return product if bias is None else R.add(product, bias)
+    matrix = R.permute_dims(weight) if rank_of(weight) > 1 else weight
+    return R.matmul(x, matrix) if bias is None else _biased(cx, x, matrix, bias)
+
+
+def _biased(cx: Context, a: Expr, b: Expr, bias: Expr) -> Expr:
+    """a @ b + bias; of 16 bits rounded once, after the addition."""
+    dtype = dtype_of(a)
+    if dtype not in ("float16", "bfloat16"):
+        return R.add(R.matmul(a, b), bias)
+    wide = R.add(R.matmul(a, b, "float32"), R.astype(bias, "float32"))
+    return R.astype(wide, dtype)
 
 
 def _plus(cx: Context, x: Expr, product: Expr, beta: Any, alpha: Any) -> Expr:
@@ -45,6 +54,8 @@ def _plus(cx: Context, x: Expr, product: Expr, beta: Any, alpha: Any) -> Expr:
 
 @converter("addmm", "addmv", "baddbmm")
 def addmm(cx: Context, x: Expr, a: Expr, b: Expr, *, beta: Value = 1, alpha: Value = 1) -> Expr:
+    if alpha == 1 and beta == 1:
+        return _biased(cx, a, b, x)
     return _plus(cx, x, R.matmul(a, b), beta, alpha)
 
 

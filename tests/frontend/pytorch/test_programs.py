@@ -1,0 +1,293 @@
+"""Modules of PyTorch, exported, traced and compiled while they run, beside PyTorch itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+
+torch: Any = pytest.importorskip("torch")
+from relaxpy.relax.frontend.torch import (  # noqa: E402
+    dynamo_capture_subgraphs,
+    from_exported_program,
+    from_fx,
+    relax_dynamo,
+)
+
+F = torch.nn.functional
+# A warning of PyTorch about what its own compiler asks.
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+TARGETS = ["numpy", "native"]
+BATCH = torch.export.Dim("batch", min=1, max=64)
+
+
+class Module(torch.nn.Module):  # type: ignore[misc]
+    """A module whose forward function is given."""
+
+    def __init__(self, function: Callable[..., Any], **parts: Any) -> None:
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(self, *args)
+
+
+def leaves(values: Any) -> list[Any]:
+    found = torch.utils._pytree.tree_leaves(values)
+    return [torch.as_tensor(value).detach() for value in found if value is not None]
+
+
+def assert_same(results: Any, expected: Any) -> None:
+    assert len(results) == len(expected)
+    for result, value in zip(results, expected, strict=True):
+        torch.testing.assert_close(torch.as_tensor(result), value, equal_nan=True)
+
+
+def changed_in_place(self: Any, x: Any) -> Any:
+    y = x * 2
+    y.add_(1).relu_()
+    z = y.view(-1)
+    z[0] = 7
+    y[:, 1:].mul_(3)
+    return y, z
+
+
+def changed_before_a_view(self: Any, x: Any) -> Any:
+    y = F.hardswish(self.linear(x), inplace=True)
+    y += x
+    return y.flatten(), y.t()
+
+
+def a_view_of_what_changes_later(self: Any, x: Any) -> Any:
+    y = x + 1
+    z = y[0]
+    y.mul_(2)
+    return z, y
+
+
+def sizes_in_shapes(self: Any, x: Any) -> Any:
+    n = x.shape[0]
+    y = x.reshape(n * 2, -1)
+    return y[1:], x.expand(3, n, 4).sum(0) / n, torch.arange(n), x.new_zeros(n, 2 * n), n + 1
+
+
+def promoted(self: Any, x: Any) -> Any:
+    i = torch.arange(4)
+    h = x.half()
+    return (
+        *(i + 1.5, i / 2, i // 3, i * True, h + 1, h * x, x + i, i > 1.5, i.sum(), i.bool().sum()),
+        *(torch.where(x > 0, 1, 2), torch.sqrt(i), x.clamp(min=i), i**2, 2**x, -7 % (i + 1)),
+    )
+
+
+def indexed(self: Any, x: Any) -> Any:
+    i = torch.tensor([0, -1])
+    y = x.clone()
+    y[:, i] = 5
+    return x[0], x[..., -1], x[:, i], x[x > 0], x[:, None, 1::2], y, x.nonzero(), x[i, i]
+
+
+def branched(self: Any, x: Any) -> Any:
+    return torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos() * 2, (x,))
+
+
+def looped(self: Any, x: Any) -> Any:
+    def body(i: Any, y: Any) -> Any:
+        return i + 1, y * 2
+
+    return torch._higher_order_ops.while_loop(lambda i, y: i < 5, body, (torch.tensor(0), x))
+
+
+def scanned(self: Any, x: Any) -> Any:
+    return torch._higher_order_ops.scan(lambda c, row: (c + row, c * row), x[0], x)
+
+
+def attended(self: Any, x: Any) -> Any:
+    q = x.reshape(1, 1, -1, 4)
+    mask = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).tril(-1)
+    plain = F.scaled_dot_product_attention(q, q, q, is_causal=True)
+    return plain, F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+
+
+def changes_its_input(self: Any, x: Any) -> Any:
+    x.mul_(2)
+    return x + 1
+
+
+def drawn(self: Any, x: Any) -> Any:
+    return F.dropout(x, 0.5, training=True), torch.rand_like(x), torch.randint(0, 9, (3,))
+
+
+def linear() -> Any:
+    return torch.nn.Linear(4, 4)
+
+
+PROGRAMS = {
+    "changed in place": lambda: Module(changed_in_place),
+    "changed before a view": lambda: Module(changed_before_a_view, linear=linear()),
+    "a view of what changes later": lambda: Module(a_view_of_what_changes_later),
+    "sizes in shapes": lambda: Module(sizes_in_shapes),
+    "promoted": lambda: Module(promoted),
+    "indexed": lambda: Module(indexed),
+    "branched": lambda: Module(branched),
+    "looped": lambda: Module(looped),
+    "scanned": lambda: Module(scanned),
+    "attended": lambda: Module(attended),
+    "drawn": lambda: Module(drawn),
+    "normalised": lambda: torch.nn.Sequential(linear(), torch.nn.BatchNorm1d(4), torch.nn.GELU()),
+    "of two bytes": lambda: Module(
+        lambda self, x: self.linear(x.bfloat16()), linear=linear().bfloat16()
+    ),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_give_what_pytorch_gives_at_every_size(name: str, target: str) -> None:
+    torch.manual_seed(0)
+    model = PROGRAMS[name]().eval()
+    fixed = name in ("branched", "scanned", "promoted")
+    sizes = (
+        None
+        if fixed
+        else ({0: BATCH},)
+        if isinstance(model, torch.nn.Sequential)
+        else (({0: BATCH},),)
+    )
+    program = torch.export.export(model, (torch.randn(4, 4),), dynamic_shapes=sizes)
+    run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    for size in (4,) if fixed else (4, 1, 7):
+        x = torch.randn(size, 4)
+        torch.manual_seed(1)
+        expected = leaves(model(x.clone()))
+        torch.manual_seed(1)
+        assert_same(run(x), expected)
+
+
+def test_an_input_that_changes_is_the_first_result() -> None:
+    program = torch.export.export(Module(changes_its_input), (torch.ones(2),))
+    changed, result = relaxpy.compile(from_exported_program(program))["main"](torch.ones(2))
+    assert changed.tolist() == [2, 2]
+    assert result.tolist() == [3, 3]
+
+
+def test_tied_parameters_are_one_constant() -> None:
+    first = linear()
+    model = torch.nn.Sequential(first, torch.nn.ReLU(), first)
+    program = torch.export.export(model, (torch.ones(2, 4),))
+    mod = from_exported_program(program, keep_params_as_input=True)
+    weights = {value.__array_interface__["data"] for value in mod["main"].attrs["params"]}
+    assert weights == {(p.data_ptr(), True) for p in first.parameters()}
+
+
+def test_a_converter_of_the_caller_is_used() -> None:
+    def relu(node: Any, importer: Any) -> Any:
+        (x,) = importer.retrieve_args(node)
+        return importer.block_builder.emit(relaxpy.relax.op.nn.leakyrelu(x, 0.5))
+
+    program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
+    mod = from_exported_program(
+        program, custom_convert_map={"relu.default": relu}, unwrap_unit_return_tuple=True
+    )
+    x = np.array([-2.0, 4.0], "float32")
+    assert relaxpy.compile(mod)["main"](x).tolist() == [-1, 4]
+
+
+def test_a_traced_module_is_imported_for_shapes_with_names() -> None:
+    model = torch.nn.Sequential(linear(), torch.nn.ReLU()).eval()
+    mod = from_fx(torch.fx.symbolic_trace(model), [(("n", 4), "float32")])
+    (param,) = mod["main"].params
+    assert (param.name_hint, str(param.struct_info.shape[0])) == ("inp_0", "n")
+    run = relaxpy.compile(mod)["main"]
+    for size in (1, 6):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(run(x), model(x).detach())
+
+
+@pytest.mark.parametrize(
+    ("model", "info", "message"),
+    [
+        (torch.nn.ReLU(), [((2,), "float32")], "expected a GraphModule, found ReLU"),
+        (torch.fx.symbolic_trace(torch.nn.ReLU()), [(2, "nope")], "by its shape and its datatype"),
+    ],
+)
+def test_from_fx_says_what_it_expects(model: Any, info: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        from_fx(model, info)
+
+
+def test_captured_graphs_are_functions_of_one_module_with_the_weights_in_it() -> None:
+    layer = linear()
+
+    def model(x: Any) -> Any:
+        y = layer(x)
+        return y + 1 if y.sum() > 1e9 else torch.cos(y)
+
+    x = torch.ones(2, 4)
+    mod = dynamo_capture_subgraphs(model, x)
+    assert [gvar.name_hint for gvar in mod.get_global_vars()] == ["subgraph_0", "subgraph_1"]
+    executable = relaxpy.compile(mod)
+    _, y = executable["subgraph_0"](x)
+    torch.testing.assert_close(executable["subgraph_1"](y)[0], model(x).detach())
+    kept = dynamo_capture_subgraphs(model, x, keep_params_as_input=True)
+    assert len(kept["subgraph_0"].params) == 3
+
+
+def trained(model: Any, compiled: Any, sizes: tuple[int, ...]) -> list[Any]:
+    """The results for batches of these sizes, and the gradients after them."""
+    found: list[Any] = []
+    for size in sizes:
+        torch.manual_seed(size)
+        result = compiled(torch.randn(size, 4))
+        result.square().sum().backward()
+        found.append(result.detach())
+    return [*found, *(p.grad for p in model.parameters()), *model.buffers()]
+
+
+def test_torch_compile_trains_as_pytorch_does() -> None:
+    def make() -> Any:
+        torch.manual_seed(0)
+        layers = (linear(), torch.nn.BatchNorm1d(4), torch.nn.ReLU(), torch.nn.Dropout(0.5))
+        return torch.nn.Sequential(*layers, linear())
+
+    torch._dynamo.reset()
+    one, other = make(), make()
+    compiled = torch.compile(one, backend=relax_dynamo(), dynamic=True)
+    sizes = (3, 5, 6)
+    for a, b in zip(trained(one, compiled, sizes), trained(other, other, sizes), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_torch_compile_goes_on_after_a_graph_break_and_with_changed_weights() -> None:
+    layer = linear()
+
+    def model(x: Any) -> Any:
+        y = layer(x)
+        return y * 2 if float(y.detach().sum()) > 0 else y - 1
+
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=relax_dynamo(target="numpy"))
+    for scale in (1, 2):
+        with torch.no_grad():
+            layer.weight.mul_(scale)
+            for sign in (1, -1):
+                x = sign * torch.ones(2, 4)
+                torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_the_backend_is_found_by_its_name() -> None:
+    from importlib.metadata import entry_points
+
+    found = [e for e in entry_points(group="torch_dynamo_backends") if e.name == "relaxpy"]
+    if not found:
+        pytest.skip("relaxpy is not installed, only imported")
+    torch._dynamo.reset()
+    x = torch.ones(3)
+    compiled = torch.compile(torch.sin, backend="relaxpy", options={"target": "numpy"})
+    torch.testing.assert_close(compiled(x), torch.sin(x))
