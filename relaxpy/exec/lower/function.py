@@ -13,6 +13,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
+from relaxpy.exec.lower.arguments import CheckedFunction
 from relaxpy.exec.lower.calls import OBJECT, CallLowering
 from relaxpy.exec.lower.checks import CheckLowering, QuickCheck
 from relaxpy.exec.lower.errstate import suppress_warnings
@@ -112,6 +113,7 @@ class FunctionLowering(CallLowering):
         full = self._check_arguments(signature, params, outer_scope)
         self._loop = Loop(signature, params, full, jumps)
         set_span(self._out, func.span)
+        checks = tuple(self._out)
         for param in func.params:
             self._scope.known[param] = param.struct_info or OBJECT
         result = self._body(func.body, "v")
@@ -121,12 +123,20 @@ class FunctionLowering(CallLowering):
             set_span(self._out[-1:], func.body.body.span)
         set_span(self._out, func.span)
         calls = None if self._module.is_instrumented else self._kernel_calls
+        whole = not (self._calls_out or self._module.is_instrumented)
+        decorators: list[ast.expr] = []
+        if whole and self._may_warn and self._is_plain(func, jumps):
+            # The function that suppresses warnings checks the arguments, too.
+            self._out[: len(checks)] = [s for s in checks if isinstance(s, ast.Assign)]
+            names = self._names.fresh("function"), self._names.fresh("context")
+            decorator = CheckedFunction(tuple(params), checks, names)
+            shared = self._module.share(f"{signature.name}_arguments", decorator)
+            decorators.append(py.attribute(shared, "checked"))
         body = delete_after_last_use(self._out, self._owned, calls)
         doc = py.docstring(str(signature))
-        definition = py.function(python_name, params, [doc, *body])
-        suppress_warnings(
-            definition, self._may_warn, whole=not (self._calls_out or self._module.is_instrumented)
-        )
+        definition = py.function(python_name, params, [doc, *body], decorators)
+        if not decorators:
+            suppress_warnings(definition, self._may_warn, whole=whole)
         if jumps.calls and not jumps.by_steps:
             definition.body = [
                 doc,
@@ -139,6 +149,10 @@ class FunctionLowering(CallLowering):
         return definition
 
     # ---- checks
+
+    def _is_plain(self, func: rx.Function, jumps: Jumps) -> bool:
+        """Whether a definition is a function of the module, without calls that are jumps."""
+        return func is self._func and not jumps.calls and not jumps.by_steps
 
     def _captured_vars(self, sinfos: Sequence[rx.StructInfo | None], scope: Scope) -> CapturedVars:
         """The variables of `scope` that the struct info uses."""
