@@ -63,6 +63,8 @@ def padded(
     rank = rank_of(x)
     sizes = shape_of(x)
     begins, ends = list(pads[:rank]), list(pads[rank:])
+    for k, size in enumerate(sizes):
+        begins[k], ends[k] = _within(begins[k], ends[k], size)
     crop = [k for k in range(rank) if _negative(begins[k]) or _negative(ends[k])]
     if crop:
         first = [-begins[k] if _negative(begins[k]) else 0 for k in crop]
@@ -83,6 +85,16 @@ def padded(
         if not (is_size(begin, 0) and is_size(end, 0)):
             x = _padded_axis(cx, x, axis, begin, end, mode, R.reshape(fill, ()))
     return x
+
+
+def _within(begin: Size, end: Size, size: Size) -> tuple[Size, Size]:
+    """The same padding, where what one end crops beyond all elements is not added at the other."""
+    if isinstance(begin, int) and isinstance(end, int) and isinstance(size, int):
+        if size + end < 0:
+            return begin + size + end, -size
+        if size + begin < 0:
+            return -size, end + size + begin
+    return begin, end
 
 
 def _padded_axis(

@@ -1,0 +1,229 @@
+"""Random ONNX models beside ONNX Runtime: `python -m tests.fuzz.onnx_models COUNT [SEED]`.
+
+Nodes that ONNX Runtime refuses or is known to compute wrongly are computed by ONNX's reference.
+What is varied, each by itself:
+
+- opsets 1 to 28, and so the form of each operator: attributes, or operands in their place;
+- operators of every family (`onnx_steps.py`, `onnx_moves.py`, `onnx_layers.py`), in chains of 1 to
+  12 nodes, in any order, with an operand twice or different ones;
+- optional operands and outputs, present or absent; attributes at their defaults or not;
+- ranks 0 to 6, sizes 0 and 1, axes counted from the end, datatypes;
+- shapes, axes, pads and bounds of slices: constant, given when the program runs, or computed from
+  shapes of other tensors by `Shape`, `Gather`, `Mul` and `Concat`;
+- sizes of inputs: numbers, named, or not stated; then the executable runs for other sizes as well;
+- branches, loops, scans and functions around chains, which use values from outside, two deep
+  (`onnx_control.py`);
+- results: several, inputs and initialisers among them; initialisers that several nodes share, that
+  none uses, or that are also inputs; names that are no identifiers.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import random
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+import relaxpy
+from relaxpy.frontend.shared.unsupported import OpNotImplemented
+from relaxpy.relax.frontend.onnx import from_onnx
+from tests.fuzz import (
+    onnx_control as onnx_control,
+    onnx_layers as onnx_layers,
+    onnx_moves as onnx_moves,
+    onnx_steps as onnx_steps,
+)
+from tests.fuzz.onnx_draw import (
+    Array,
+    Content,
+    Draw,
+    Model,
+    Redraw,
+    Value,
+    draw_step,
+    run_runtime,
+    value_info,
+)
+from tests.fuzz.seed import SEED
+
+TARGETS = ("native", "numpy")
+
+
+def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> bool:
+    """Whether ONNX Runtime is known not to compute what ONNX says for this node."""
+    # Variances of equal numbers that are below zero by rounding have no root.
+    return node.op_type == "MeanVarianceNormalization"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and what it returns for some arguments."""
+
+    proto: onnx.ModelProto
+    runs: Sequence[tuple[Mapping[str, Array], Sequence[Content]]]
+
+
+def write(seed: object) -> Case:
+    """The model of this seed."""
+    for k in range(20):
+        try:
+            return _write(random.Random(f"{seed}.{k}"))
+        except Redraw:
+            continue
+    raise AssertionError(f"no model for the seed {seed}")
+
+
+def _write(rng: random.Random) -> Case:
+    opset = rng.choice((*range(1, 29), *range(7, 29), 13, 17, 18, 21))
+    model = Model(rng, opset, is_wrong)
+    draw = Draw(model)
+    for _ in range(rng.choice((1, 1, 2, 3, 4, 6, 9, 12))):
+        draw_step(draw)
+    last = draw.nodes[-1].output
+    made = [v for v in draw.values if not isinstance(v.content, list)]
+    others = [v for v in made if v.name not in last]
+    chosen = [v for v in made if v.name in last] + rng.sample(others, min(len(others), 2))
+    given = [Value(name, array) for name, array in (model.inputs | model.initializers).items()]
+    if given and draw.chance(0.15):
+        chosen.append(rng.choice(given))
+    if not chosen:
+        raise Redraw("no tensor is returned")
+    for node in draw.nodes:
+        if not node.domain and draw.chance(0.1):
+            node.domain = "ai.onnx"
+    sizes = _declared(model)
+    both = [v.name for v in given if v.name in model.initializers and draw.chance(0.1)]
+    inputs = [value_info(name, model.inputs[name], sizes[name]) for name in model.inputs]
+    inputs += [value_info(name, model.initializers[name], None) for name in both]
+    proto = model.proto(
+        draw.nodes,
+        inputs,
+        [value_info(v.name, v.content) for v in chosen],
+        model.initializers,
+    )
+    runs: list[tuple[Mapping[str, Array], Sequence[Content]]] = [
+        (model.inputs, [v.content for v in chosen])
+    ]
+    feed = _resized(model, sizes)
+    if feed is not None:
+        with contextlib.suppress(Redraw):
+            runs.append((feed, run_runtime(proto, feed)))
+    return Case(proto, runs)
+
+
+def _declared(model: Model) -> dict[str, list[Any]]:
+    """The sizes that the inputs of a model state: numbers, names, or none."""
+    rng = model.rng
+    way = rng.choice(("numbers", "names", "none", "mixed"))
+
+    def declared(name: str, k: int, size: int) -> int | str | None:
+        kind = rng.choice(("numbers", "names", "none")) if way == "mixed" else way
+        if kind == "numbers" or name in model.fixed or size == 1:
+            return size
+        return None if kind == "none" else f"n{size}"
+
+    return {
+        name: [declared(name, k, size) for k, size in enumerate(array.shape)]
+        for name, array in model.inputs.items()
+    }
+
+
+def _resized(model: Model, sizes: Mapping[str, list[Any]]) -> dict[str, Array] | None:
+    """Other arguments, in which the sizes that have names are larger by one."""
+    if not any(isinstance(size, str) for shape in sizes.values() for size in shape):
+        return None
+    return {
+        name: np.resize(
+            array,
+            [
+                size + isinstance(stated, str)
+                for size, stated in zip(array.shape, sizes[name], strict=True)
+            ],
+        )
+        for name, array in model.inputs.items()
+    }
+
+
+def _agree(found: Any, expected: Content, what: str) -> None:
+    found = np.asarray(found)
+    assert not isinstance(expected, list)
+    assert found.dtype == expected.dtype, f"{what}: {found.dtype} instead of {expected.dtype}"
+    assert found.shape == expected.shape, f"{what}: {found.shape} instead of {expected.shape}"
+    if expected.dtype.kind != "f":
+        np.testing.assert_array_equal(found, expected, what)
+        return
+    tolerance = {2: 2e-2, 4: 3e-4, 8: 1e-5}[expected.dtype.itemsize]
+    np.testing.assert_allclose(
+        found.astype("f8"), expected.astype("f8"), tolerance, tolerance, err_msg=what
+    )
+
+
+def run(case: Case, targets: Sequence[str] = TARGETS) -> None:
+    """Import, compile and run the model for each target.
+
+    Errors:
+        AssertionError: it returns something else than the oracle.
+    """
+    mod = from_onnx(case.proto)
+    assert relaxpy.relax.analysis.well_formed(mod)
+    for target in targets:
+        main = relaxpy.compile(mod, target)["main"]
+        for k, (feed, expected) in enumerate(case.runs):
+            found = main(*feed.values())
+            results = found if isinstance(found, tuple) else (found,)
+            for name, a, b in zip(case.proto.graph.output, results, expected, strict=True):
+                _agree(a, b, f"{name.name} of run {k} by {target}")
+
+
+#: What is said of sizes and values that are known when the program runs, where a kernel needs them.
+_LATE = ("symbolic", "when the program runs", "is not known", "expected a shape of numbers")
+
+
+def is_refused(case: Case, error: BaseException) -> bool:
+    """Whether a model may be refused: all that it lacks are sizes or values not known at import."""
+    if not isinstance(error, OpNotImplemented):
+        return False
+    static = all(
+        dim.HasField("dim_value")
+        for value in case.proto.graph.input
+        for dim in value.type.tensor_type.shape.dim
+    )
+    late = all(any(text in node.reason for text in _LATE) for node in error.nodes)
+    return late and not static
+
+
+def failures(count: int, seed: str) -> Iterator[tuple[str, Case, BaseException]]:
+    """The models among so many that do not return what the oracle does."""
+    for k in range(count):
+        name = f"{seed}.{k}"
+        case = write(name)
+        try:
+            run(case)
+        except Exception as error:  # whatever it is, it is reported with its model
+            if not is_refused(case, error):
+                yield name, case, error
+
+
+def main(count: int, seed: str) -> int:
+    """Report failures of `count` models; 1 if there are any."""
+    warnings.simplefilter("ignore")
+    kinds: collections.Counter[str] = collections.Counter()
+    for name, case, error in failures(count, seed):
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        kinds[f"{type(error).__name__} in {place.name}"] += 1
+        print(f"--- {name}\n{onnx.printer.to_text(case.proto)}\n{error}", flush=True)
+    print(f"{count} models from seed {seed}, {sum(kinds.values())} failures {dict(kinds)}")
+    return int(bool(kinds))
+
+
+if __name__ == "__main__":
+    asked, begin, *_ = [*sys.argv[1:], "", ""]
+    sys.exit(main(int(asked or 1000), begin or SEED))
