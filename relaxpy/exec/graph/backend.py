@@ -13,9 +13,10 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.container import release
-from relaxpy.exec.graph.emit import GraphEmitter, constants_name
+from relaxpy.exec.graph.emit import GraphEmitter
 from relaxpy.exec.graph.program import Constant, Graph
 from relaxpy.exec.graph.read import GraphReader
+from relaxpy.exec.graph.regions import constants_name
 from relaxpy.exec.lower.scope import ModuleContext
 from relaxpy.exec.native.backend import NativeBackend
 from relaxpy.exec.native.calls.copies import WithCopies
@@ -52,7 +53,7 @@ class GraphBackend(NativeBackend):
             callee, is_reshape = context.callee, context.is_reshape
             graph = GraphReader(func, callee, signatures, is_reshape, self.packings).read()
             entry = GraphEmitter(self.module, symbol, graph, kernels).emit()
-            called = {kernels[call.kernel] for call in graph.calls}
+            called = {kernels[kernel] for kernel in graph.region.kernels()}
             if entry is not None and entry.tasks:
                 self._replaced |= called
             else:

@@ -1,4 +1,4 @@
-"""Plans the memory of a straight program: which tensors are results, and where the others are."""
+"""Plans the memory of a region: which tensors are results, and where the others are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.graph.program import Graph, Memory, Tensor, leaves
+from relaxpy.exec.graph.program import Memory, Region, Tensor
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 
 ALIGNMENT = 64
@@ -14,12 +14,11 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryPlan:
-    """Where the tensors of a program are.
+    """Where the tensors of a region are.
 
     Fields:
-        outputs: the tensors of the result that are new.
-        direct: the memory that is that of an output, with the position of the output.
-        copied: the outputs whose elements are copied at the end, from the memory of a tensor.
+        direct: the memory that is that of a result, with the position of the result.
+        copied: the results whose elements are copied at the end, from the memory of a tensor.
         offsets: the positions in the workspace of memory with a fixed size.
         slots: the number of the slot of other memory.
         slot_sizes: each slot is as large as the largest of these.
@@ -28,7 +27,6 @@ class MemoryPlan:
         bytes
     """
 
-    outputs: Sequence[Tensor]
     direct: Mapping[Memory, int]
     copied: Sequence[tuple[int, Tensor]]
     offsets: Mapping[Memory, int]
@@ -45,25 +43,21 @@ class _Lifetime:
     last: int
 
 
-def plan_memory(graph: Graph) -> MemoryPlan:
+def plan_memory(region: Region) -> MemoryPlan:
     """The plan of the memory; new tensors share it if they are not needed at the same time."""
-    outputs: list[Tensor] = []
     direct: dict[Memory, int] = {}
     copied: list[tuple[int, Tensor]] = []
-    arguments = set(graph.tensors.values())
-    for tensor in dict.fromkeys(leaves(graph.result)):
-        if tensor in arguments:
-            continue  # the result has the argument itself
-        if tensor.memory.origin == "new" and tensor.memory not in direct:
-            direct[tensor.memory] = len(outputs)
+    new = {tensor.memory for tensor in region.new_tensors()}
+    for index, tensor in enumerate(region.results):
+        if tensor.memory in new and tensor.memory not in direct:
+            direct[tensor.memory] = index
         else:
-            copied.append((len(outputs), tensor))
-        outputs.append(tensor)
-    lifetimes = _lifetimes(graph, direct)
+            copied.append((index, tensor))
+    lifetimes = _lifetimes(region, direct)
     fixed = [each for each in lifetimes if each.size.constant is not None]
     offsets, total = _packed(fixed)
     slots, slot_sizes = _slots([each for each in lifetimes if each.size.constant is None])
-    return MemoryPlan(outputs, direct, copied, offsets, slots, slot_sizes, total)
+    return MemoryPlan(direct, copied, offsets, slots, slot_sizes, total)
 
 
 def byte_count(tensor: Tensor) -> IndexPoly:
@@ -71,17 +65,15 @@ def byte_count(tensor: Tensor) -> IndexPoly:
     return prod((as_poly(dim) for dim in tensor.shape), start=as_poly(tensor.itemsize))
 
 
-def _lifetimes(graph: Graph, direct: Mapping[Memory, int]) -> list[_Lifetime]:
-    """The first and the last call that uses the memory of each tensor that is not a result."""
+def _lifetimes(region: Region, direct: Mapping[Memory, int]) -> list[_Lifetime]:
+    """The first and the last step that uses the memory of each tensor that is not a result."""
     last: dict[Memory, int] = {}
-    for index, call in enumerate(graph.calls):
-        for argument in call.arguments:
-            if isinstance(argument, Tensor):
-                last[argument.memory] = index
+    for index, step in enumerate(region.steps):
+        last.update((tensor.memory, index) for tensor in step.reads())
     return [
         _Lifetime(tensor.memory, byte_count(tensor), index, last[tensor.memory])
-        for index, call in enumerate(graph.calls)
-        for tensor in call.outputs
+        for index, step in enumerate(region.steps)
+        for tensor in step.outputs
         if tensor.memory not in direct
     ]
 

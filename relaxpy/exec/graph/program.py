@@ -1,4 +1,4 @@
-"""Straight programs: the calls of native kernels that a Relax function makes, and its result."""
+"""Programs: the calls of native kernels and the branches of a Relax function, and its result."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.calls.entry import Array, Param
+from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -42,7 +43,22 @@ class Tensor:
         return self.sinfo.dtype.numpy().itemsize
 
 
-Value: TypeAlias = "Tensor | tuple[Value, ...]"
+@dataclass(frozen=True, slots=True, eq=False)
+class Element:
+    """An element of a tensor of integers of 64 bits, by its position in row-major order."""
+
+    tensor: Tensor
+    position: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """A shape; sizes that depend on data are elements of tensors."""
+
+    sizes: Sequence[PrimExpr | Element]
+
+
+Value: TypeAlias = "Tensor | Shape | tuple[Value, ...]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,10 +81,93 @@ class KernelCall:
     sizes: Sequence[PrimExpr]
     outputs: Sequence[Tensor]
 
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        return (argument for argument in self.arguments if isinstance(argument, Tensor))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filling:
+    """The elements of `output`, a tensor of integers of 64 bits, become `sizes`."""
+
+    output: Tensor
+    sizes: Sequence[PrimExpr]
+
+    @property
+    def outputs(self) -> Sequence[Tensor]:
+        """What is written."""
+        return (self.output,)
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        yield self.output
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Check:
+    """The program goes on if both are equal, and otherwise refuses its data."""
+
+    found: PrimExpr | Element
+    expected: PrimExpr
+    outputs: Sequence[Tensor] = ()
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        if isinstance(self.found, Element):
+            yield self.found.tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """One of two regions runs, by a truth value; each result of it becomes an output."""
+
+    condition: Tensor
+    regions: tuple[Region, Region]
+    outputs: Sequence[Tensor]
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        yield from (self.condition, *self.outputs)
+        for region in self.regions:
+            yield from region.taken()
+
+
+Step: TypeAlias = "KernelCall | Filling | Check | Branch"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """Steps in order, and the tensors that are their results."""
+
+    steps: Sequence[Step]
+    results: Sequence[Tensor]
+
+    def new_tensors(self) -> Iterator[Tensor]:
+        """What the steps write, without what is new inside their branches."""
+        return (output for step in self.steps for output in step.outputs)
+
+    def taken(self) -> Iterator[Tensor]:
+        """The tensors that are used and not new here."""
+        new = {tensor.memory for tensor in self.new_tensors()}
+        used = (tensor for step in self.steps for tensor in step.reads())
+        return (tensor for tensor in (*used, *self.results) if tensor.memory not in new)
+
+    def all_steps(self) -> Iterator[Step]:
+        """The steps, with those in branches."""
+        for step in self.steps:
+            yield step
+            if isinstance(step, Branch):
+                for region in step.regions:
+                    yield from region.all_steps()
+
+    def kernels(self) -> set[str]:
+        """The names of the kernels that are called."""
+        return {step.kernel for step in self.all_steps() if isinstance(step, KernelCall)}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """A Relax function without branches, all of whose kernels are native.
+    """A Relax function all of whose kernels are native.
 
     Fields:
         params: as its entry checks them; a size has the name of its variable in `variables`.
@@ -77,6 +176,7 @@ class Graph:
         limit: what the absolute values of variables have to be less than.
         tensors: the parameters that are arrays, with their positions.
         constants: the constants, each with the order of its elements in memory, if not its own.
+        region: the steps; its results are the new tensors of the `result`, each of them once.
     """
 
     params: Sequence[Param]
@@ -85,19 +185,15 @@ class Graph:
     limit: int
     tensors: Mapping[int, Tensor]
     constants: Sequence[Constant]
-    calls: Sequence[KernelCall]
+    region: Region
     result: Value
-
-    def new_tensors(self) -> list[Tensor]:
-        """What the calls return, in their order."""
-        return [output for call in self.calls for output in call.outputs]
 
     @property
     def is_small(self) -> bool:
         """Whether it takes so little time that other threads of Python may wait."""
-        arguments = [a for call in self.calls for a in call.arguments if isinstance(a, Tensor)]
         count = 0
-        for tensor in {t.memory: t for t in (*self.tensors.values(), *arguments)}.values():
+        used = [tensor for step in self.region.all_steps() for tensor in step.reads()]
+        for tensor in {t.memory: t for t in (*self.tensors.values(), *used)}.values():
             number = 1
             for dim in tensor.shape:
                 number *= getattr(dim, "value", _MANY)
@@ -109,9 +205,16 @@ _MANY = 1 << 13
 
 
 def leaves(value: Value) -> Iterator[Tensor]:
-    """The tensors of a value, from left to right."""
-    if isinstance(value, Tensor):
-        yield value
-    else:
-        for field in value:
-            yield from leaves(field)
+    """The tensors of a value, from left to right.
+
+    Errors:
+        RefusedError: it has a shape.
+    """
+    match value:
+        case Tensor():
+            yield value
+        case Shape():
+            raise RefusedError("a result is a shape")
+        case _:
+            for field in value:
+                yield from leaves(field)

@@ -1,4 +1,4 @@
-"""Calls of kernels whose arguments certainly match, so that no check is needed."""
+"""Calls of kernels whose arguments match certainly, or if some sizes are equal."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
 
 Sizes = Mapping[tir.Var, tir.PrimExpr]
+Comparisons = Sequence[tuple[tir.PrimExpr, tir.PrimExpr]]
 
 
 def matching_sizes(
@@ -23,6 +24,17 @@ def matching_sizes(
 
     The outputs are new tensors. Inputs that the kernel may write do not certainly match.
     """
+    found = sizes_if_equal(callee, inputs, outputs, scalars)
+    return found[0] if found is not None and not found[1] else None
+
+
+def sizes_if_equal(
+    callee: GlobalCallee,
+    inputs: Sequence[rx.StructInfo],
+    outputs: Sequence[rx.StructInfo],
+    scalars: Sequence[tir.PrimExpr],
+) -> tuple[Sizes, Comparisons] | None:
+    """As `matching_sizes`, with the sizes that have to be equal and are not certainly so."""
     kernel, sinfos = callee.prim_func, (*inputs, *outputs)
     assert kernel is not None
     if len(sinfos) + len(scalars) != len(kernel.params):
@@ -47,8 +59,15 @@ def matching_sizes(
                 sizes[size] = signature_values[expected] = actual
             else:
                 comparisons.append((expected, actual))
-    fits = all(prove_equal(substitute(a, signature_values), b) is True for a, b in comparisons)
-    return sizes if fits else None
+    open_pairs = []
+    for expected, actual in comparisons:
+        value = substitute(expected, signature_values)
+        is_equal = prove_equal(value, actual)
+        if is_equal is False:
+            return None
+        if is_equal is None:
+            open_pairs.append((value, actual))
+    return sizes, open_pairs
 
 
 def signature_sizes(callee: GlobalCallee) -> Mapping[tir.Var, tir.Var]:

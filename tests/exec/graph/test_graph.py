@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import RelaxpyError
+from relaxpy.errors import MatchCastError, RelaxpyError
 from relaxpy.exec.lower import module as lowering
 from relaxpy.script import from_source
 
@@ -67,6 +67,11 @@ PROGRAMS: dict[str, tuple[str, Callable[[Array, Array], Any]]] = {
     "constant": (
         "a = R.multiply(x, R.const(2.5))\nb = R.argmax(a, axis=1)\nreturn (b, R.const([1, 2]))",
         lambda x, y: (x.argmax(1), np.array([1, 2])),
+    ),
+    "shape": (
+        "s = R.shape_of(x)\na = R.shape_to_tensor(s)\nb = R.astype(a, 'float32')\n"
+        "c = R.sum(b)\nd = R.multiply(x, c)\nreturn d",
+        lambda x, y: x * np.float32(sum(x.shape)),
     ),
     "argument": ("return x", lambda x, y: x),
     "unit": ("return ()", lambda x, y: ()),
@@ -264,12 +269,88 @@ def test_threads_share_no_memory() -> None:
         assert all(pool.map(run, range(64)))
 
 
-def test_functions_that_branch_stay_in_python() -> None:
-    body = "if c:\n    a = R.exp(x)\nelse:\n    a = R.negative(x)\nreturn a"
-    main = build(body, 'x: R.Tensor((3,), "float32"), c: R.Tensor((), "bool")')["main"]
-    x = np.ones(3, "float32")
-    agree(main(x, np.array(False)), -x)
-    agree(main(x, np.array(True)), np.exp(x))
+BRANCHES: dict[str, tuple[str, Callable[[Array, Array], Any], Callable[[Array, Array], Any]]] = {
+    "one step": ("a = R.exp(x)", "a = R.add(x, y)", lambda x, y: np.exp(x), np.add),
+    "steps": (
+        "b = R.exp(x)\nc = R.sum(b, axis=[0])\na = R.add(c, y)",
+        "b = R.sum(y, axis=[1], keepdims=True)\na = R.multiply(x, b)",
+        lambda x, y: np.exp(x).sum(0) + y,
+        lambda x, y: x * y.sum(1, keepdims=True),
+    ),
+    "a value from before": (
+        "a = before",
+        "b = R.exp(before)\na = R.add(b, R.const(1.0))",
+        np.subtract,
+        lambda x, y: np.exp(x - y) + 1,
+    ),
+    "nested": (
+        "d = R.sum(y)\ne = R.greater(d, R.const(0.0))\n"
+        "if e:\n    f = R.exp(x)\n    g = R.tanh(f)\nelse:\n    g = R.negative(before)\n"
+        "a = R.add(g, y)",
+        "a = R.add(before, before)",
+        lambda x, y: (np.tanh(np.exp(x)) if y.sum() > 0 else y - x) + y,
+        lambda x, y: 2 * (x - y),
+    ),
+    "a cast": (
+        "s = R.shape_of(y)\nt = R.shape_to_tensor(s)\nu = R.tensor_to_shape(t)\n"
+        "v = R.match_cast(u, R.Shape([3, 4]))\na = R.exp(x)",
+        'k = T.int64()\nb = R.match_cast(x, R.Tensor((3, k), "float32"))\n'
+        "d = R.sum(b)\na = R.add(d, y)",
+        lambda x, y: np.exp(x),
+        lambda x, y: x.sum() + y,
+    ),
+}
+
+
+@pytest.mark.usefixtures("no_text")
+@pytest.mark.parametrize("params", [MATRIX, ANY])
+@pytest.mark.parametrize("name", BRANCHES)
+def test_a_function_that_branches_needs_no_python(name: str, params: str) -> None:
+    then, otherwise, *expected = BRANCHES[name]
+    ways = ["\n".join(f"    {line}" for line in way.splitlines()) for way in (then, otherwise)]
+    body = f"before = R.subtract(x, y)\nif c:\n{ways[0]}\nelse:\n{ways[1]}\nz = R.multiply(a, y)\n"
+    main = build(f"{body}return (z, a)", f'{params}, c: R.Tensor((), "bool")')["main"]
+    for condition, function in zip((True, False), expected, strict=True):
+        for y in (Y, abs(Y)):
+            result = function(X, y)
+            agree(main(X, y, np.array(condition)), (result * y, result))
+
+
+def test_what_branches_return_is_the_same_tensor_as_in_python() -> None:
+    body = "b = R.add(x, x)\nif c:\n    a = {0}\nelse:\n    a = R.exp(x)\nreturn (a, b)"
+    for name, position in (("x", None), ("b", 1)):
+        params = 'x: R.Tensor((3,), "float32"), c: R.Tensor((), "bool")'
+        main = build(body.format(name), params)["main"]
+        x = np.ones(3, "float32")
+        result = main(x, np.array(True))
+        assert result[0] is (x if position is None else result[position])
+        agree(main(x, np.array(False)), (np.exp(x), x + x))
+
+
+@pytest.mark.usefixtures("no_text")
+def test_a_cast_returns_the_tensor_itself() -> None:
+    body = 'a = R.match_cast(x, R.Tensor((3, 4), "float32"))\nb = R.exp(a)\nreturn (a, b)'
+    main = build(body, ANY)["main"]
+    result = main(X, Y)
+    assert result[0] is X
+    agree(result[1], np.exp(X))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_cast_that_fails_says_so(inside: bool) -> None:
+    cast = 'a = R.match_cast(x, R.Tensor((3, 4), "float32"))\nb = R.exp(a)'
+    if inside:
+        lines = cast.replace("\n", "\n    ")
+        cast = f"if c:\n    {lines}\nelse:\n    b = R.exp(y)"
+        cast = f"n, m = T.int64(), T.int64()\n{cast}"
+        cast += '\nb = R.match_cast(b, R.Tensor((n, m), "float32"))'
+    main = build(f"{cast}\nreturn b", f'{ANY}, c: R.Tensor((), "bool")')["main"]
+    true = np.array(True)
+    agree(main(X, Y, true), np.exp(X))
+    with pytest.raises(MatchCastError):
+        main(X.T.copy(), Y.T.copy(), true)
+    if inside:
+        agree(main(X.T.copy(), Y.T.copy(), np.array(False)), np.exp(Y.T))
 
 
 @pytest.mark.usefixtures("no_text")

@@ -118,7 +118,17 @@ def flatten(cx: Context, x: Expr, *, axis: int = 1) -> Expr:
 
 @converter("Squeeze")
 def squeeze_1(cx: Context, x: Expr, *, axes: Sequence[int] | None = None) -> Expr:
-    return R.squeeze(x, None if axes is None else list(axes))
+    return R.squeeze(x) if axes is None else _squeezed(cx, x, axes)
+
+
+def _squeezed(cx: Context, x: Expr, axes: Sequence[int]) -> Expr:
+    """`x` without axes, whose sizes are 1, which the program checks if they are not known."""
+    sizes = list(shape_of(x))
+    normal = {normal_axis(axis, len(sizes)) for axis in axes}
+    if any(isinstance(sizes[axis], tir.PrimExpr) for axis in normal):
+        known = [1 if axis in normal else size for axis, size in enumerate(sizes)]
+        x = cx.match(x, known, dtype_of(x))
+    return R.squeeze(x, list(axes))
 
 
 @converter("Squeeze", since=13)
@@ -126,7 +136,7 @@ def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
     if axes is None:
         return R.squeeze(x, [k for k, size in enumerate(shape_of(x)) if is_size(size, 1)])
     if cx.array(axes) is not None:
-        return R.squeeze(x, cx.numbers(axes, "axes"))
+        return _squeezed(cx, x, cx.numbers(axes, "axes"))
     among = axes_mask(cx, cx.tensor(axes), rank_of(x))
     return reshaped(x, tuple(kept_sizes(cx, x, among, sizes_known(cx.tensor(axes))[0])))
 

@@ -1,0 +1,217 @@
+"""Emits the steps of a region as a native function, and those of branches as functions it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from relaxpy.exec.graph.memory import ALIGNMENT, byte_count, plan_memory
+from relaxpy.exec.graph.program import (
+    Branch,
+    Check,
+    Element,
+    Filling,
+    KernelCall,
+    Memory,
+    Region,
+    Step,
+    Tensor,
+)
+from relaxpy.exec.native.llvm.function import BOOL, F64, I8, I32, I64, POINTER, VOID, Value
+from relaxpy.exec.native.values.expressions import Values
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+
+_STACK_BYTES = 1 << 14
+"""Up to so many bytes, the workspace is on the stack."""
+_MOST_BYTES = float(1 << 56)
+"""No tensor of a possible size is larger."""
+
+
+def constants_name(symbol: str) -> str:
+    """The table with the addresses of the constants of a graph; the library has to export it."""
+    return f"{symbol}.constants"
+
+
+def conjunction(conditions: Iterable[Value]) -> Value | None:
+    """Whether all conditions hold; None if there is none."""
+    result: Value | None = None
+    for condition in conditions:
+        result = (
+            condition if result is None else condition.function.arithmetic("and", result, condition)
+        )
+    return result
+
+
+def possible(frame: Values, tensors: Iterable[Tensor]) -> list[Value]:
+    """The conditions that tensors have possible sizes."""
+    f = frame.function
+    conditions = []
+    done: set[object] = set()
+    for tensor in tensors:
+        if tensor.shape in done or all(isinstance(dim, IntImm) for dim in tensor.shape):
+            continue
+        done.add(tensor.shape)
+        total = f.const(F64, tensor.itemsize)
+        for dim in tensor.shape:
+            value = frame.index(dim)
+            if not isinstance(dim, Var | IntImm):
+                conditions.append(f.compare("sge", value, 0))
+            total = total * f.cast("sitofp", value, "double")
+        conditions.append(f.compare("olt", total, _MOST_BYTES))
+    return conditions
+
+
+class RegionEmitter:
+    """Emits `region` in the function of `frame`, which computes sizes.
+
+    The function returns 0, or 1 if a kernel or a check refuses the data or there is no memory. Its
+    memory is `given`, for the results `outputs`, and constants are those of the graph `symbol`.
+    """
+
+    def __init__(
+        self,
+        symbol: str,
+        kernels: Mapping[str, str],
+        region: Region,
+        frame: Values,
+        given: Mapping[Memory, Value],
+        outputs: Sequence[Value],
+    ) -> None:
+        self.symbol, self.kernels, self.region = symbol, kernels, region
+        self.frame, self.given, self.outputs = frame, given, outputs
+        self.function = frame.function
+        self.plan = plan_memory(region)
+        self.workspace: Value | None = None
+        self.starts: list[Value] = []
+
+    def emit(self) -> None:
+        """Emit what the function does."""
+        self.function.ret(self._status())
+
+    def _status(self) -> Value:
+        f = self.function
+        total = f.const(I64, self.plan.fixed)
+        for sizes in self.plan.slot_sizes:
+            size = self.frame.index(sizes[0])
+            for other in sizes[1:]:
+                size = f.intrinsic("smax", size, self.frame.index(other))
+            self.starts.append(total)
+            total = total + f.arithmetic("and", size + (ALIGNMENT - 1), -ALIGNMENT)
+        if self.starts or self.plan.fixed > _STACK_BYTES:
+            return self._run_with_memory(total)
+        if self.plan.offsets:  # possibly of tensors without elements
+            self.workspace = f.alloca(I8, max(self.plan.fixed, 1))
+        return self._run()
+
+    def _run_with_memory(self, total: Value) -> Value:
+        f = self.function
+        memory = f.call("malloc", POINTER, total + ALIGNMENT)
+
+        def run() -> list[Value]:
+            first = f.cast("ptrtoint", memory, "i64") + (ALIGNMENT - 1)
+            aligned = f.arithmetic("and", first, -ALIGNMENT)
+            self.workspace = f.new(POINTER, f"inttoptr {aligned} to ptr")
+            status = self._run()
+            f.call("free", VOID, memory)
+            return [status]
+
+        there = f.new(BOOL, f"icmp ne {memory}, null")
+        return f.branch(there, run, lambda: [f.const(I32, 1)])[0]
+
+    def _run(self) -> Value:
+        """The status after all steps and copies."""
+        f = self.function
+        status = f.const(I32, 0)
+        for step in self.region.steps:
+            if status.name == "0":
+                status = self._step(step)
+            else:
+                succeeded = f.compare("eq", status, 0)
+                [status] = f.branch(
+                    succeeded, partial(self._stepped, step), partial(list, [status])
+                )
+        for index, tensor in self.plan.copied:
+            size = self.frame.index(byte_count(tensor))
+            name = "llvm.memcpy.p0.p0.i64"
+            f.module.declare(name, VOID, ["ptr", "ptr", "i64", "i1 immarg"])
+            operands = self.outputs[index], self._pointer(tensor.memory), size, f.const(BOOL, 0)
+            f.put(f"call void @{name}({', '.join(map(str, operands))})")
+        return status
+
+    def _stepped(self, step: Step) -> list[Value]:
+        return [self._step(step)]
+
+    def _step(self, step: Step) -> Value:
+        """The status after a step."""
+        f = self.function
+        match step:
+            case KernelCall():
+                return self._call(step)
+            case Filling(output=output, sizes=sizes):
+                target = self._pointer(output.memory)
+                for position, size in enumerate(sizes):
+                    f.store(self.frame.index(size), f.element(target, position, I64))
+                return f.const(I32, 0)
+            case Check(found=found, expected=expected):
+                differ = f.compare("ne", self._number(found), self.frame.index(expected))
+                return f.cast("zext", differ, "i32")
+            case Branch(condition=condition, regions=regions, outputs=outputs):
+                truth = f.load(I8, self._pointer(condition.memory))
+                ways = [partial(self._called, region, outputs) for region in regions]
+                return f.branch(f.compare("ne", truth, 0), *ways)[0]
+
+    def _number(self, size: PrimExpr | Element) -> Value:
+        if isinstance(size, Element):
+            f = self.function
+            return f.load(I64, f.element(self._pointer(size.tensor.memory), size.position, I64))
+        return self.frame.index(size)
+
+    def _call(self, call: KernelCall) -> Value:
+        arguments = [
+            self._pointer(a.memory) if isinstance(a, Tensor) else self.frame.index(a)
+            for a in call.arguments
+        ]
+        arguments += [self.frame.index(size) for size in call.sizes]
+        return self.function.call(self.kernels[call.kernel], I32, *arguments)
+
+    def _called(self, region: Region, outputs: Sequence[Tensor]) -> list[Value]:
+        """The status after a call of the function that is made of a region."""
+        taken = dict.fromkeys(t.memory for t in region.taken() if t.memory.origin != "constant")
+        variables = list(self.frame.variables)
+        memories = [*taken, *(tensor.memory for tensor in outputs)]
+        params = [(I64, f"size{n}") for n in range(len(variables))]
+        params += [(POINTER, f"memory{n}") for n in range(len(memories))]
+        module = self.function.module
+        name = f"{self.symbol}.{len(module.functions)}"
+        f = module.function(name, params, I32, optimised=False)
+        sizes = dict(zip(variables, f.params, strict=False))
+        frame = Values(f, {}, sizes, (), frozenset(sizes))
+        pointers = f.params[len(variables) :]
+        given, results = dict(zip(taken, pointers, strict=False)), pointers[len(taken) :]
+        RegionEmitter(self.symbol, self.kernels, region, frame, given, results).emit_checked()
+        arguments = [self.frame.variables[variable] for variable in variables]
+        arguments += [self._pointer(memory) for memory in memories]
+        return [self.function.call(name, I32, *arguments)]
+
+    def emit_checked(self) -> None:
+        """As `emit`, if the sizes of new tensors are possible."""
+        f = self.function
+        valid = conjunction(possible(self.frame, self.region.new_tensors()))
+        if valid is None:
+            self.emit()
+        else:
+            f.ret(f.branch(valid, lambda: [self._status()], lambda: [f.const(I32, 1)])[0])
+
+    def _pointer(self, memory: Memory) -> Value:
+        f, plan = self.function, self.plan
+        if memory in self.given:
+            return self.given[memory]
+        if memory.origin == "constant":
+            table = Value(f, POINTER, f"@{constants_name(self.symbol)}")
+            return f.load(POINTER, f.element(table, memory.index, I64), 8)
+        if memory in plan.direct:
+            return self.outputs[plan.direct[memory]]
+        assert self.workspace is not None
+        if memory in plan.offsets:
+            return f.element(self.workspace, plan.offsets[memory], I8)
+        return f.element(self.workspace, self.starts[plan.slots[memory]], I8)
