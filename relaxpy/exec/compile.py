@@ -20,7 +20,6 @@ from relaxpy.exec.executable import (
     as_path,
 )
 from relaxpy.exec.graph.backend import GraphBackend, NativeGraph
-from relaxpy.exec.kernel import runtime
 from relaxpy.exec.kernel_source import kernel_source
 from relaxpy.exec.lower.module import Backend, LoweredModule, NumpyBackend, lower_module
 from relaxpy.exec.native.calls.entry import is_entry, with_fallback
@@ -327,7 +326,7 @@ class _Lowered:
 
     def __init__(self, source: Callable[[], IRModule], new_backend: Callable[[], Backend]) -> None:
         self._source, self._new_backend = source, new_backend
-        self._module = Late(lambda: lower_module(source(), new_backend, runtime))
+        self._module = Late(lambda: lower_module(source(), new_backend))
 
     def run(self, name: str, *args: Value) -> Value:
         """Call a function of the module."""
@@ -367,7 +366,7 @@ class _Lowered:
 
     def _instrumented(self, instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
         module = self._source()
-        lowered = lower_module(module, self._new_backend, runtime, instrument)
+        lowered = lower_module(module, self._new_backend, instrument)
         return {name: lowered.function(name) for name, _ in public_signatures(module).values()}
 
     def _machine_code(self, sections: Sections) -> Mapping[str, Any] | None:

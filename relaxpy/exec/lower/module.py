@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import BuiltinFunctionType, SimpleNamespace
 from typing import Any, Final, Literal, Protocol
@@ -13,7 +14,7 @@ import numpy as np
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
-from relaxpy.exec.kernel import Kernel, Unchecked, compile_kernel, overwritable
+from relaxpy.exec.kernel import Kernel, Unchecked, compile_kernel, overwritable, runtime
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.lower.function import FunctionLowering
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
@@ -262,12 +263,11 @@ class ModuleLowering:
 def lower_module(
     module: IRModule,
     new_backend: Callable[[], Backend],
-    runtime: object,
     instrument: Instrument | None = None,
 ) -> LoweredModule:
     """Compile every function of `module`, to Python if not natively.
 
-    Kernels refer to `runtime` as `rt`. A new back end compiles the kernels, and those of each
+    A new back end compiles the kernels, and those of each
     operator that is lowered at run time. Calls of functions of the module, packed functions and
     operators that are lowered at run time are reported to `instrument`.
 
@@ -276,14 +276,14 @@ def lower_module(
     """
 
     def build(program: IRModule) -> Callable[..., Value]:
-        return lower_module(program, new_backend, runtime).function("main")
+        return lower_module(program, new_backend).function("main")
 
     is_instrumented = instrument is not None
     backend = new_backend()
     lowering = ModuleLowering(
         module, backend, DynamicPrograms(build), is_instrumented=is_instrumented
     )
-    lowered = LoweredModule(lowering, backend, runtime, instrument)
+    lowered = LoweredModule(lowering, backend, instrument)
     lowered.compile_graphs()
     return lowered
 
@@ -299,11 +299,10 @@ class LoweredModule:
         self,
         lowering: ModuleLowering,
         backend: Backend,
-        runtime: object,
         instrument: Instrument | None,
     ) -> None:
         self._lowering, self.backend = lowering, backend
-        self._runtime, self._instrument = runtime, instrument
+        self._instrument = instrument
         self._lock = ForkLock()
         self._loaded: _Text | None = None
         self._native: Mapping[str, Callable[..., Value]] = {}
@@ -376,7 +375,7 @@ class LoweredModule:
     def _text(self) -> _Text:
         with self._lock:
             if self._loaded is None:
-                self._loaded = _load(self._lowering, self.backend, self._runtime, self._instrument)
+                self._loaded = _load(self._lowering, self.backend, self._instrument)
             return self._loaded
 
 
@@ -393,9 +392,7 @@ class _Text:
     problem: str
 
 
-def _load(
-    lowering: ModuleLowering, backend: Backend, runtime: object, instrument: Instrument | None
-) -> _Text:
+def _load(lowering: ModuleLowering, backend: Backend, instrument: Instrument | None) -> _Text:
     graph_functions = [
         definition
         for var, func in lowering.functions()
@@ -407,9 +404,9 @@ def _load(
         if isinstance(callee, GlobalCallee) and callee.kernel is not None:
             definitions += lowering.kernel_definitions(callee)
             names_of_kernels.append(callee.name)
-    names = {**lowering.namespace, "rt": runtime}
-    text = [*_header(lowering), *definitions, *graph_functions]
-    source, namespace = load_text(text, "module", names)
+    definitions += graph_functions
+    header, names = _header(lowering, definitions)
+    source, namespace = load_text([*header, *definitions], "module", lowering.namespace | names)
     kernels = {name: namespace[name] for name in names_of_kernels}
     problem = backend.link(namespace)
     plain_functions = dict(namespace)
@@ -454,14 +451,39 @@ def _instrument_calls(
     namespace["rx"] = SimpleNamespace(**vars(support) | instrumented)
 
 
-def _header(lowering: ModuleLowering) -> list[ast.stmt]:
-    """Imports and datatypes."""
-    imports = "import math\nimport numpy as np\nfrom relaxpy.exec.runtime import support as rx\n"
+def _header(
+    lowering: ModuleLowering, definitions: Sequence[ast.stmt]
+) -> tuple[list[ast.stmt], dict[str, Any]]:
+    """The imports and datatypes that the definitions use, and the values of all of them."""
+    dtypes_by_name = {name: support.dtype(dtype) for dtype, name in lowering.dtypes.items()}
+    values = {**_MODULES, **dtypes_by_name}
+    used = {node.id for node in py.nodes_in(definitions) if isinstance(node, ast.Name)}
+    imports = [text for name, text in _IMPORTS.items() if name in used or name == "np"]
     dtypes = [
         py.assign(name, py.call("rx.dtype", py.text(str(dtype))))
         for dtype, name in lowering.dtypes.items()
+        if name in used
     ]
-    return [*ast.parse(imports).body, py.assign("ndarray", py.path("np.ndarray")), *dtypes]
+    if dtypes and "rx" not in used:
+        imports.append(_IMPORTS["rx"])
+    return [*ast.parse("\n".join(imports)).body, *dtypes], values
+
+
+_MODULES: Mapping[str, Any] = {
+    "math": math,
+    "np": np,
+    "ndarray": np.ndarray,
+    "rt": runtime,
+    "rx": support,
+}
+_IMPORTS: Mapping[str, str] = {
+    "math": "import math",
+    "np": "import numpy as np",
+    "rt": "from relaxpy.exec.kernel import runtime as rt",
+    "rx": "from relaxpy.exec.runtime import support as rx",
+    "ndarray": "ndarray = np.ndarray",
+}
+"""The lines of a text that define the names of `_MODULES`."""
 
 
 def _function_value(
