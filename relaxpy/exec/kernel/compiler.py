@@ -78,9 +78,9 @@ class Kernel:
     @late_property
     def checked(self) -> CheckedKernel:
         """The decorator of `tree` that checks its arguments."""
-        params = list(self.plan.func.params)
+        positions = {param: number for number, param in enumerate(self.plan.func.params)}
         position = {
-            memory: params.index(param)
+            memory: positions[param]
             for param, memory in (
                 *self.plan.func.buffer_map.items(),
                 *self.plan.nest.pointers.items(),
