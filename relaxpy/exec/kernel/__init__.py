@@ -1,7 +1,7 @@
 """The kernel compiler: a PrimFunc becomes a plan, and the plan a Python function over NumPy."""
 
 from relaxpy.exec.kernel.compiler import Kernel, compile_kernel, plan_kernel
-from relaxpy.exec.kernel.emit.emitted import Unchecked
+from relaxpy.exec.kernel.emit.emitted import NativeUnchecked, Unchecked
 from relaxpy.exec.kernel.emit.overwrite import overwritable
 from relaxpy.exec.kernel.report import BlockReport, KernelReport
 
@@ -9,6 +9,7 @@ __all__ = [
     "BlockReport",
     "Kernel",
     "KernelReport",
+    "NativeUnchecked",
     "Unchecked",
     "compile_kernel",
     "overwritable",

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from relaxpy.dataclass import replace
 from relaxpy.errors import CompileError, MisuseError
-from relaxpy.exec.kernel.emit.emitted import Unchecked
+from relaxpy.exec.kernel.emit.emitted import NativeUnchecked, Unchecked
+from relaxpy.exec.kernel.emit.entry import reads_sizes_only
 from relaxpy.exec.kernel.emit.form import NumpyForm, numpy_form
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
 from relaxpy.exec.kernel.entry import CheckedKernel, Exclusion
@@ -40,7 +40,7 @@ class Kernel:
         self.plan = plan
         self.is_native = False
         self._report: KernelReport | None = None
-        self._unchecked_name, self._functions = unchecked_name, functions
+        self.unchecked_name, self._functions = unchecked_name, functions
 
     @property
     def report(self) -> KernelReport:
@@ -61,14 +61,10 @@ class Kernel:
     def _definitions(self) -> tuple[ast.FunctionDef, Unchecked | None]:
         with _located(self.plan.func):
             emitted = self._emitter().emitted()
-        unchecked = emitted.unchecked(self._unchecked_name)
-        if unchecked is not None and self.is_native:
-            # Native code checks its arguments in no time, so that there is no other function.
-            unchecked = replace(unchecked, name=self.name, sizes=(), is_native=True)
-        return emitted.whole(), unchecked
+        return emitted.whole(), emitted.unchecked(self.unchecked_name)
 
     def _emitter(self) -> NumpyEmitter:
-        reserved, summary = (self._unchecked_name,), str(self._signature)
+        reserved, summary = (self.unchecked_name,), str(self._signature)
         return NumpyEmitter(self._numpy_form, reserved, self._functions, summary)
 
     @property
@@ -118,12 +114,14 @@ class Kernel:
         return self._definitions[0]
 
     @property
-    def unchecked(self) -> Unchecked | None:
-        """The function in Python for arguments that are known to fit, if there can be one.
+    def unchecked(self) -> Unchecked | NativeUnchecked | None:
+        """The function for arguments that are known to fit, if there can be one.
 
         Errors:
-            CompileError: the kernel uses an operation that cannot run on NumPy.
+            CompileError: the kernel is not native and uses an operation that cannot run on NumPy.
         """
+        if self.is_native:
+            return NativeUnchecked(self.name) if reads_sizes_only(self.plan) else None
         return self._definitions[1]
 
 

@@ -10,6 +10,7 @@ from math import prod
 from relaxpy.dataclass import replace
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
+from relaxpy.exec.kernel import Unchecked
 from relaxpy.exec.lower.errstate import is_allocation
 from relaxpy.exec.lower.proof import Sizes, matching_sizes, signature_sizes
 from relaxpy.exec.lower.proven_checks import certainly_succeeds
@@ -517,7 +518,7 @@ class CallLowering(ABC):
         passed = [sizes[var] for var in unchecked.sizes]
         run = ast.Expr(py.call(unchecked.name, *args, *passed))
         self._out.append(run)
-        if not unchecked.is_native:
+        if isinstance(unchecked, Unchecked):
             self._may_warn.append(run)
         return run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import BuiltinFunctionType, SimpleNamespace
 from typing import Any, Final, Literal, Protocol
@@ -14,7 +14,14 @@ import numpy as np
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
-from relaxpy.exec.kernel import Kernel, Unchecked, compile_kernel, overwritable, runtime
+from relaxpy.exec.kernel import (
+    Kernel,
+    NativeUnchecked,
+    Unchecked,
+    compile_kernel,
+    overwritable,
+    runtime,
+)
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.lower.function import FunctionLowering
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
@@ -27,7 +34,7 @@ from relaxpy.exec.runtime.signatures import closure_sinfo, signature_of
 from relaxpy.exec.runtime.support import InstrumentedPackedCall, invoke_instrumented
 from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
-from relaxpy.ir.core.fork_lock import ForkLock, Late
+from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -117,6 +124,7 @@ class ModuleLowering:
         self.dtypes: dict[str, str] = {}
         self.value_names: dict[str, str] = {}
         self._shared: dict[int, tuple[object, str]] = {}
+        self._definitions: dict[str, list[ast.FunctionDef]] = {}
         self._literals: dict[rx.Constant, Late[np.ndarray[Any, Any]]] = {}
         self._without_checks: set[str] = set()
         self._reshapes: dict[str, bool] = {}
@@ -172,7 +180,7 @@ class ModuleLowering:
             name = f"{symbol} {count}"
         return name
 
-    def unchecked(self, callee: GlobalCallee) -> Unchecked:
+    def unchecked(self, callee: GlobalCallee) -> Unchecked | NativeUnchecked:
         """The kernel of `callee` without its checks, which is added to the text."""
         assert callee.kernel is not None
         assert callee.kernel.unchecked is not None
@@ -185,7 +193,9 @@ class ModuleLowering:
             assert callee.kernel is not None
             if callee.kernel.is_native:
                 return frozenset()  # what holds for the text does not for native code
-            tree = self.unchecked(callee).tree
+            unchecked = self.unchecked(callee)
+            assert isinstance(unchecked, Unchecked)
+            tree = unchecked.tree
             assert callee.prim_func is not None
             params = [arg.arg for arg in tree.args.args]
             buffers = enumerate(callee.prim_func.buffer_map_items)
@@ -205,19 +215,23 @@ class ModuleLowering:
         return self._reshapes[callee.name]
 
     def kernel_definitions(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
-        """The functions of the kernel of `callee`; the first one does the work."""
+        """The functions of the kernel of `callee`."""
         assert callee.kernel is not None
-        kernel, unchecked = callee.kernel, callee.kernel.unchecked
-        is_called = callee.name in self._without_checks and not kernel.is_native
-        if unchecked is None or not is_called:
-            return [self._checked(callee.name, kernel, kernel.tree)]
-        return [unchecked.tree, self._checked(callee.name, kernel, unchecked.entry)]
+        unchecked = callee.kernel.unchecked
+        if callee.name in self._without_checks and isinstance(unchecked, Unchecked):
+            return [unchecked.tree, self._checked(callee.name, callee.kernel, unchecked.entry)]
+        return [self._checked(callee.name, callee.kernel, callee.kernel.tree)]
 
     def _checked(self, name: str, kernel: Kernel, tree: ast.FunctionDef) -> ast.FunctionDef:
         """The kernel that checks its arguments."""
         signature = self.share(f"{name}_signature", kernel.checked)
         params = [arg.arg for arg in tree.args.args]
         return py.function(name, params, tree.body, [py.attribute(signature, "checked")])
+
+    def work_name(self, callee: GlobalCallee) -> str:
+        """The name of the function that does the work of `callee`."""
+        is_apart = callee.kernel is not None and callee.name in self._without_checks
+        return self.unchecked(callee).name if is_apart else callee.name
 
     def function_value(self, var: rx.GlobalVar) -> ast.expr:
         """The function that a GlobalVar refers to, as a value."""
@@ -253,11 +267,30 @@ class ModuleLowering:
             self.dtypes[dtype] = self.names.fresh("boolean" if dtype == "bool" else dtype)
         return self.dtypes[dtype]
 
-    def definitions(self, func: rx.Function, var: rx.GlobalVar) -> list[ast.FunctionDef]:
+    def definitions(self, name: str) -> list[ast.FunctionDef]:
         """The Python function for a Relax function, and before it its step, if there is one."""
-        callee = self.callee(var)
-        assert isinstance(callee, GlobalCallee)
-        return FunctionLowering(self, func, var.name_hint).lower(callee)
+        if name not in self._definitions:
+            func, callee = self.module[name], self.callees[name]
+            assert isinstance(func, rx.Function)
+            assert isinstance(callee, GlobalCallee)
+            self._definitions[name] = FunctionLowering(self, func, name).lower(callee)
+        return self._definitions[name]
+
+    def called_from(self, names: Iterable[str]) -> list[str]:
+        """The functions `names`, and those of the module that their text calls or refers to."""
+        callees = {n: c for n, c in self.callees.items() if isinstance(c, GlobalCallee)}
+        owners = {python_name: n for n, c in callees.items() for python_name in (c.name, c.step)}
+        owners |= {c.kernel.unchecked_name: n for n, c in callees.items() if c.kernel is not None}
+        found = list(names)
+        for name in found:
+            kernel = callees[name].kernel
+            if kernel is None or not kernel.is_native:
+                trees = self.definitions(name) if kernel is None else [kernel.tree]
+                owners |= {value: n for n, value in self.value_names.items()}
+                used = (node.id for node in py.nodes_in(trees) if isinstance(node, ast.Name))
+                more = dict.fromkeys(owners[name] for name in used if name in owners)
+                found += [name for name in more if name not in found]  # the list grows meanwhile
+        return found
 
 
 def lower_module(
@@ -291,7 +324,7 @@ def lower_module(
 class LoweredModule:
     """The functions of a module by name, and the text of those that are, or may be, in Python.
 
-    If native code takes the place of all functions, the text is made when it is needed. With a
+    Functions whose place native code takes are added to the text when it is needed. With a
     `problem`, all kernels run as the text says, whatever their reports do.
     """
 
@@ -303,8 +336,11 @@ class LoweredModule:
     ) -> None:
         self._lowering, self.backend = lowering, backend
         self._instrument = instrument
-        self._lock = ForkLock()
-        self._loaded: _Text | None = None
+        self._text = Late(self._load_whole)
+        """The text of all functions."""
+        self._needed_text = Late(self._load_needed)
+        """The text of what runs in Python, and of what that calls, without native kernels."""
+        self._in_python: set[str] = set()
         self._native: Mapping[str, Callable[..., Value]] = {}
         self._values: Mapping[str, Closure | PrimFuncValue] = {}
         self.problem = ""
@@ -326,9 +362,14 @@ class LoweredModule:
             for var, func in functions:
                 if self.backend.compile_graph(self._lowering, func, var.name_hint):
                     compiled[var.name_hint] = partial(self._run_text, var.name_hint)
-        is_complete = len(compiled) == len(functions) and self._instrument is None
-        if not is_complete or not all(kernel.is_native for kernel in self.kernels.values()):
-            self.problem = self._text.problem
+        kernels = self.kernels.items()
+        self._in_python = {var.name_hint for var, _ in functions}.difference(compiled)
+        self._in_python |= {name for name, kernel in kernels if not kernel.is_native}
+        if self._in_python:
+            funcs = self._lowering.module.functions_by_name
+            symbols = (n for n in self.kernels if "global_symbol" in funcs[n].attrs)
+            self._in_python.update(symbols)
+            self.problem = self._needed_text().problem
         elif not functions:
             self._link_kernels()
         if not self.problem:
@@ -352,7 +393,9 @@ class LoweredModule:
         for known in (self._native, self._values):
             if name in known:
                 return known[name]
-        return self._text.functions[name]
+        if name in self._in_python:
+            return self._needed_text().functions[name]
+        return self._text().functions[name]
 
     @property
     def is_native(self) -> bool:
@@ -363,20 +406,29 @@ class LoweredModule:
     @property
     def source(self) -> str:
         """The text in Python."""
-        return self._text.source
+        return self._text().source
 
     def _run_text(self, name: str, *args: Value) -> Value:
-        return self._text.functions[name](*args)
+        return self._text().functions[name](*args)
 
     def _run_kernel(self, python_name: str, *args: Value) -> Value:
-        return self._text.kernels[python_name](*args)
+        return self._text().kernels[python_name](*args)
 
-    @property
-    def _text(self) -> _Text:
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = _load(self._lowering, self.backend, self._instrument)
-            return self._loaded
+    def _load_whole(self) -> _Text:
+        return self._load(list(self._lowering.callees), None)
+
+    def _load_needed(self) -> _Text:
+        callees = self._lowering.callees
+        called = self._lowering.called_from(name for name in callees if name in self._in_python)
+        is_whole = len(called) == len(callees) and not any(
+            k.is_native for k in self.kernels.values()
+        )
+        if is_whole:
+            return self._text()
+        return self._load([name for name in callees if name in called], self._run_kernel)
+
+    def _load(self, names: Sequence[str], late: Callable[..., Value] | None) -> _Text:
+        return _load(self._lowering, self.backend, self._instrument, names, late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,30 +444,42 @@ class _Text:
     problem: str
 
 
-def _load(lowering: ModuleLowering, backend: Backend, instrument: Instrument | None) -> _Text:
-    graph_functions = [
-        definition
-        for var, func in lowering.functions()
-        for definition in lowering.definitions(func, var)
-    ]
+def _load(
+    lowering: ModuleLowering,
+    backend: Backend,
+    instrument: Instrument | None,
+    chosen: Sequence[str],
+    late: Callable[..., Value] | None,
+) -> _Text:
+    """The text of the functions that are `chosen`, in this order.
+
+    If there is `late`, what native code refuses is run by that, with the name of the kernel before
+    the arguments, and is not in the text.
+    """
+    functions_of_text = [(name, lowering.callees[name]) for name in chosen]
+    callees = {n: c for n, c in functions_of_text if isinstance(c, GlobalCallee)}
+    graphs = [name for name, callee in callees.items() if callee.kernel is None]
+    graph_functions = [tree for name in graphs for tree in lowering.definitions(name)]
     definitions: list[ast.stmt] = []
     names_of_kernels = []
-    for callee in lowering.callees.values():
-        if isinstance(callee, GlobalCallee) and callee.kernel is not None:
+    natives: dict[str, Callable[..., Value]] = {}
+    for callee in callees.values():
+        if callee.kernel is not None and callee.kernel.is_native and late is not None:
+            natives[callee.name] = partial(late, callee.name)
+        elif callee.kernel is not None:
             definitions += lowering.kernel_definitions(callee)
             names_of_kernels.append(callee.name)
     definitions += graph_functions
     header, names = _header(lowering, definitions)
-    source, namespace = load_text([*header, *definitions], "module", lowering.namespace | names)
+    names = {**lowering.namespace, **natives, **names}
+    source, namespace = load_text([*header, *definitions], "module", names)
     kernels = {name: namespace[name] for name in names_of_kernels}
     problem = backend.link(namespace)
     plain_functions = dict(namespace)
     if instrument is not None:
-        _instrument_calls(lowering, namespace, instrument)
+        _instrument_calls(lowering, callees, namespace, instrument)
     functions = {}
-    for name, callee in lowering.callees.items():
-        if isinstance(callee, rx.ExternFunc):
-            continue
+    for name, callee in callees.items():
         plain = (plain_functions if callee.prim_func is None else namespace)[callee.name]
         value = _function_value(lowering.module[name], callee, plain)
         if isinstance(value, PrimFuncValue):
@@ -429,7 +493,10 @@ def _load(lowering: ModuleLowering, backend: Backend, instrument: Instrument | N
 
 
 def _instrument_calls(
-    lowering: ModuleLowering, namespace: dict[str, Any], instrument: Instrument
+    lowering: ModuleLowering,
+    callees: Mapping[str, GlobalCallee],
+    namespace: dict[str, Any],
+    instrument: Instrument,
 ) -> None:
     """Replace the functions that the text calls by name with functions that report their calls."""
     for name, value in lowering.namespace.items():
@@ -437,13 +504,8 @@ def _instrument_calls(
             namespace[name] = InstrumentedPackedCall(value, instrument)
         elif isinstance(value, DynamicOperator):
             namespace[name] = Instrumented(value, value.name, instrument)
-    for symbol, callee in lowering.callees.items():
-        if isinstance(callee, rx.ExternFunc):
-            continue
-        name = callee.name
-        if callee.kernel is not None:
-            name = lowering.kernel_definitions(callee)[0].name
-        count = len(callee.signature.params)
+    for symbol, callee in callees.items():
+        name, count = lowering.work_name(callee), len(callee.signature.params)
         namespace[name] = Instrumented(
             namespace[name], symbol, instrument, count, is_kernel=callee.kernel is not None
         )

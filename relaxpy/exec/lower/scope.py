@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Protocol
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.exec.kernel import Kernel, Unchecked
+from relaxpy.exec.kernel import Kernel, NativeUnchecked, Unchecked
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import DynamicPrograms
 from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps
@@ -55,7 +55,7 @@ class ModuleContext(Protocol):
     def packed_symbol(self, func: rx.ExternFunc) -> str:
         """The symbol of a packed function."""
 
-    def unchecked(self, callee: GlobalCallee) -> Unchecked:
+    def unchecked(self, callee: GlobalCallee) -> Unchecked | NativeUnchecked:
         """The kernel of `callee` without its checks, which is added to the text."""
 
     def overwritable(self, callee: GlobalCallee) -> frozenset[tuple[int, int]]:

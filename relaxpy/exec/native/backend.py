@@ -58,7 +58,7 @@ class NativeBackend:
         self.objects: dict[str, bytes] = {}
         """The code of `library`, by key."""
         self._library: Library | None = None
-        self._has_entries = False
+        self._entries: frozenset[str] = frozenset()
 
     def compile_kernel(
         self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
@@ -144,9 +144,11 @@ class NativeBackend:
         return ""
 
     def _link(self, namespace: dict[str, Any]) -> None:
-        library = self.library(entries=True)
+        names = [name for name in self.claimed if name in namespace]
+        library = self.library(names)
         entries: dict[str, Any] = {}
-        for name, (symbol, signature) in self.claimed.items():
+        for name in names:
+            symbol, signature = self.claimed[name]
             params = signature.params
             last = partial(run_kernel, namespace[name])
             kept = [
@@ -158,13 +160,16 @@ class NativeBackend:
             entries[name] = make(WithCopies(partial(make, last), last, kept))
         namespace.update(entries)
 
-    def library(self, *, entries: bool = False) -> Library:
-        """The native code; if Python calls the kernels, with the entries for that."""
-        if self._library is None or entries > self._has_entries:
+    def library(self, called: Iterable[str] = ()) -> Library:
+        """The native code, with entries of the kernels that are `called` by Python."""
+        entries = self._entries.union(called)
+        if self._library is None or entries != self._entries:
             module, exports = self.without_entries(), self.exports()
             if entries:
                 module = self.module.copy()
-                for symbol, signature in self.claimed.values():
+                for name, (symbol, signature) in self.claimed.items():
+                    if name not in entries:
+                        continue
                     exports.append(symbol)
                     if kernel_entry(symbol, signature.params) is None:
                         emit_entry(module, symbol, signature.params)
@@ -174,7 +179,7 @@ class NativeBackend:
             if FAILURES in exports:
                 self.failures.connect(self._library)
             self.objects.update(objects)
-            self._has_entries = entries
+            self._entries = entries
         return self._library
 
     def without_entries(self) -> Module:

@@ -16,6 +16,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MatchCastError, RelaxpyError
+from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
 from relaxpy.exec.lower import module as lowering
 from relaxpy.script import from_source
 
@@ -228,6 +229,44 @@ def test_a_kernel_that_refuses_its_data_ends_the_call() -> None:
             run(x, np.array([1, 8]))
         messages.append(str(error.value))
     assert messages[0] == messages[1]
+
+
+def test_native_kernels_are_written_for_numpy_when_that_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also in a program of which a function runs in Python, as one does whose argument is a tuple.
+
+    Those that only its other functions call are not in the text that runs, but in the source.
+    """
+    written: list[str] = []
+    emitted = NumpyEmitter.emitted
+    monkeypatch.setattr(
+        NumpyEmitter, "emitted", lambda self: written.append(self.plan.name) or emitted(self)
+    )
+    text = INDEXED.replace("x: R.Tensor((8,), ", "t: R.Tuple(R.Tensor((8,), ")
+    text = text.replace('"float32"), i: R', '"float32")), i: R').replace("R.exp(x)", "R.exp(t[0])")
+    text += """
+    @R.function
+    def other(x: R.Tensor((8,), "float32")) -> R.Tensor((8,), "float32"):
+        return R.tanh(x)
+"""
+    native = relaxpy.compile(from_source(text), "native")
+    x = np.arange(8, dtype="float32")
+    agree(native["main"]((x,), np.array([1, 7])), (np.exp(x), -np.exp(x[[1, 7]])))
+    agree(native["other"](x), np.tanh(x))
+    assert not written
+    plain = relaxpy.compile(from_source(text), "numpy")
+    kernels = len(written)
+    written.clear()
+    messages = []
+    for executable in (native, plain):
+        with pytest.raises(RelaxpyError) as error:
+            executable["main"]((x,), np.array([1, 8]))
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+    assert len(written) == kernels
+    assert all(f"def {name}(" in native.source for name in ("pick", "main", "other", *written))
+    assert len(written) == kernels
 
 
 @pytest.mark.usefixtures("no_text")

@@ -16,15 +16,21 @@ class Unchecked:
     """The work of a kernel as a function of the sizes that it uses, too.
 
     `tree` takes the parameters and then `sizes`; these and scalar parameters are 64-bit integers.
-    `entry` takes the parameters and calls it. Unless it `is_native`, the caller suppresses NumPy's
-    warnings.
+    `entry` takes the parameters and calls it. The caller suppresses NumPy's warnings.
     """
 
     name: str
     sizes: tuple[Var, ...]
     tree: ast.FunctionDef
     entry: ast.FunctionDef
-    is_native: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NativeUnchecked:
+    """The same of native code, which checks its arguments in no time: the kernel itself."""
+
+    name: str
+    sizes: tuple[Var, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,19 +19,17 @@ class Entry:
     """The parameters of one kernel in its scope, and the values of variables of their shapes."""
 
     def __init__(self, plan: Plan, scope: KernelScope) -> None:
-        self.scope = scope
+        self.scope, self._plan = scope, plan
         self.params: list[str] = []
         self._buffers: list[Buffer] = []
-        self._scalars: list[Var] = []
+        self._scalars = _scalars(plan)
         for param in plan.func.params:
             buffer = plan.func.buffer_of(param)
             if buffer is not None:
                 self._buffers.append(buffer)
                 self.params.append(scope.buffer(buffer))
-                continue
-            self.params.append(scope.variable(param))
-            if param not in plan.nest.pointers and param.dtype.family != "handle":
-                self._scalars.append(param)
+            else:
+                self.params.append(scope.variable(param))
         self._values = dict(self._variables())
         for size in (v for buffer in self._buffers for v in variables_of(buffer)):
             if size not in self._values and size not in self._scalars:
@@ -59,19 +57,36 @@ class Entry:
         return [assign(name, value) for name, value in named if name in used]
 
     def size_names(self) -> dict[Var, str] | None:
-        """The names of variables read from shapes.
-
-        None if strides, offsets or scalars that are not 64-bit integers are read, too.
-        """
-        if any(map(_has_layout, self._buffers)):
+        """The names of variables read from shapes, if the work reads nothing else."""
+        if not reads_sizes_only(self._plan):
             return None
-        is_wide = all(size.dtype.bits >= 32 for size in self._values)
-        names = {var: self.scope.variable(var) for var in self._values}
-        return names if is_wide and all(s.dtype == INT64 for s in self._scalars) else None
+        return {var: self.scope.variable(var) for var in self._values}
 
     def value_of(self, var: Var) -> ast.expr:
         """How a variable is read from the arguments."""
         return self._values[var]
+
+
+def reads_sizes_only(plan: Plan) -> bool:
+    """Whether no strides, no offsets, and no scalars but integers of 64 bits are read.
+
+    Sizes have 32 bits at least.
+    """
+    func = plan.func
+    buffers = [buffer for buffer in map(func.buffer_of, func.params) if buffer is not None]
+    sizes = {size for buffer in buffers for size in buffer.shape if isinstance(size, Var)}
+    return (
+        not any(map(_has_layout, buffers))
+        and all(scalar.dtype == INT64 for scalar in _scalars(plan))
+        and all(size.dtype.bits >= 32 for size in sizes.difference(func.params))
+    )
+
+
+def _scalars(plan: Plan) -> list[Var]:
+    """The parameters that are numbers; a handle without a buffer may be any object."""
+    func, pointers = plan.func, plan.nest.pointers
+    others = (param for param in func.params if func.buffer_of(param) is None)
+    return [p for p in others if p not in pointers and p.dtype.family != "handle"]
 
 
 def _has_layout(buffer: Buffer) -> bool:
