@@ -170,6 +170,20 @@ def test_programs_give_what_pytorch_gives_at_every_size(name: str, target: str) 
         assert_same(run(x), expected)
 
 
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_layers_of_transformers_without_gradients_are_one_operator(norm_first: bool) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(
+        8, 2, 16, batch_first=True, norm_first=norm_first, activation="gelu"
+    ).eval()
+    x, padding = torch.randn(2, 3, 8), torch.tensor([[False, False, True], [False] * 3])
+    with torch.inference_mode():
+        program = torch.export.export(layer, (x,), {"src_key_padding_mask": padding})
+        expected = layer(x, src_key_padding_mask=padding)
+    (result,) = relaxpy.compile(from_exported_program(program))["main"](x, padding)
+    torch.testing.assert_close(result, expected)
+
+
 def test_an_input_that_changes_is_the_first_result() -> None:
     program = torch.export.export(Module(changes_its_input), (torch.ones(2),))
     changed, result = relaxpy.compile(from_exported_program(program))["main"](torch.ones(2))
