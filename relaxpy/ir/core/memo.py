@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Generic, TypeVar
 from weakref import ref
 
@@ -13,13 +13,6 @@ N = TypeVar("N", bound=Node)
 V = TypeVar("V")
 
 
-class _NodeRef(ref[Node]):
-    """A weak reference to a node, with its identity, by which tables know it."""
-
-    __slots__ = ("key",)
-    key: int
-
-
 class NodeTable(Generic[V]):
     """A weak mapping from nodes, by identity, to values; an entry is dropped with its node.
 
@@ -27,7 +20,7 @@ class NodeTable(Generic[V]):
     """
 
     def __init__(self) -> None:
-        self._entries: dict[int, tuple[_NodeRef, V]] = {}
+        self._entries: dict[int, tuple[ref[Node], V]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -38,13 +31,10 @@ class NodeTable(Generic[V]):
         return None if entry is None else entry[1]
 
     def __setitem__(self, node: Node, value: V) -> None:
-        entry = _NodeRef(node, self._drop)
-        entry.key = id(node)
-        self._entries[entry.key] = entry, value
-
-    def _drop(self, entry: _NodeRef) -> None:
-        # Nodes may die after Python has cleared this module: no global name is used here.
-        self._entries.pop(entry.key, None)
+        # What removes the entry is not a function of Python: the handler of a signal could raise
+        # in one, and the next node with this identity would get the value of this one.
+        drop = partial(self._entries.pop, id(node))
+        self._entries[id(node)] = ref(node, drop), value
 
 
 def memoised(analysis: Callable[[N], V]) -> Callable[[N], V]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.errors import RelaxpyError
+from relaxpy.ir.core.memo import NodeTable
+from relaxpy.relax import StringImm
 from relaxpy.script import from_source
+from tests.fuzz.seed import SEED
 
 COUNT = """
 @T.prim_func
@@ -179,3 +185,84 @@ class Module:
         executable["main"](x, x)
     timer.join()
     assert executable["main"](x[:4, :4], x[:4, :4]).shape == (4, 4)
+
+
+class Stop(BaseException):
+    """What the handler of a signal raises."""
+
+
+@contextmanager
+def a_signal_soon(draw: random.Random, seconds: float) -> Iterator[None]:
+    """A signal whose handler raises arrives while the body runs, or not at all."""
+    signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, seconds))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@pytest.fixture
+def raising() -> Iterator[random.Random]:
+    """Signals of the timer raise; the numbers that decide when they arrive."""
+
+    def stop(number: int, frame: object) -> None:
+        raise Stop
+
+    old = signal.signal(signal.SIGALRM, stop)
+    yield random.Random(SEED)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, old)
+
+
+FAILING = """
+@I.ir_module
+class Failing:
+    @T.prim_func
+    def gather(a: T.handle, i: T.Buffer((3,), "int64"), b: T.Buffer((3,), "float32")):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        P = T.alloc_buffer((3,), "int64")
+        for k in range(3):
+            P[k] = i[k] - 1
+        for k in range(3):
+            b[k] = A[P[k]]
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), i: R.Tensor(("m",), "int64")):
+        return R.take(x, i)
+    @R.function
+    def cast(x: R.Tensor(ndim=1, dtype="float32")):
+        y = R.match_cast(R.add(x, x), R.Tensor((7,), "float32"))
+        return y
+"""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("target", ["native", "numpy"])
+def test_a_signal_while_an_error_is_raised_is_that_error_or_the_one_of_the_handler(
+    target: str, raising: random.Random
+) -> None:
+    """None hides the other one, nothing else is raised, and the next call is right."""
+    ex = relaxpy.compile(from_source(FAILING), target)
+    x, wrong, right = np.arange(4, dtype="float32"), np.array([1, 50, 2]), np.array([1, 2, 3])
+    calls = (("gather", x, wrong, np.zeros(3, "float32")), ("main", x, wrong), ("cast", x))
+    for name, *args in calls:
+        for _ in range(200):
+            with pytest.raises((Stop, RelaxpyError)) as caught, a_signal_soon(raising, 5e-4):
+                ex[name](*args)
+            if isinstance(caught.value, RelaxpyError):
+                causes = (caught.value.__cause__, caught.value.__context__)
+                assert not any(isinstance(cause, Stop) for cause in causes)
+        assert ex["main"](x, right).tolist() == [1, 2, 3]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_does_not_keep_the_memo_of_a_node_that_is_gone(raising: random.Random) -> None:
+    """Another node with its address would get its value, as the exception would be ignored."""
+    table: NodeTable[int] = NodeTable()
+    for _ in range(1000):
+        with suppress(Stop), a_signal_soon(raising, 2e-4):
+            for count in range(200):
+                node = StringImm("")
+                assert table.get(node) is None
+                table[node] = count
+                del node
