@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -66,9 +67,15 @@ def get(value: Any) -> Any:
     return value
 
 
+def maps(rows: Any, keys: str) -> tuple[dict[Any, float], ...]:
+    """A map from keys to numbers for each row."""
+    names = json.loads(keys)
+    return tuple(dict(zip(names, row, strict=True)) for row in np.asarray(rows).tolist())
+
+
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(pack, length, at, insert, erase),
-    *(concat, split, has, get),
+    *(concat, split, has, get, maps),
 )
 for _function in _FUNCTIONS:
     register_func(PREFIX + _function.__name__, _function, override=True, pure=True)

@@ -36,13 +36,6 @@ NOT_PASSED = {
         "the rank of a value depends on a branch whose condition is known when it runs",
     ),
     "test_loop16_seq_none": "the runner asks for the length of a tensor of rank 0 in a sequence",
-    **dict.fromkeys(
-        (
-            "test_ai_onnx_ml_tree_ensemble_single_tree",
-            "test_ai_onnx_ml_tree_ensemble_set_membership",
-        ),
-        "TreeEnsemble of opset 5 has no converter",
-    ),
 }
 
 

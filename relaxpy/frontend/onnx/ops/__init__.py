@@ -23,6 +23,8 @@ from relaxpy.frontend.onnx.ops import (
     resize as resize,
     sequences as sequences,
     signal as signal,
+    svm as svm,
     text as text,
     training as training,
+    trees as trees,
 )

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.lists import PREFIX
 from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.tensors import (
@@ -22,7 +22,7 @@ from relaxpy.frontend.shared.tensors import (
     tensor_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.relax.nodes import Expr, StructInfo, Tuple, const
+from relaxpy.ir.relax.nodes import Expr, StringImm, StructInfo, Tuple, const
 from relaxpy.ir.relax.op.definition.registry import R
 
 DOMAIN = "ai.onnx.ml"
@@ -33,13 +33,13 @@ def _floats(x: Expr) -> Expr:
     return x if dtype_of(x) == "float32" else R.astype(x, "float32")
 
 
-def _rows(cx: Context, x: Expr) -> Expr:
+def rows_of(cx: Context, x: Expr) -> Expr:
     """The operand as a matrix of float32 with an observation in each row."""
     matrix = x if rank_of(x) == 2 else R.reshape(x, (1, -1))
     return cx.emit(_floats(matrix))
 
 
-def _vector(values: Sequence[float]) -> Expr:
+def vector(values: Sequence[float]) -> Expr:
     return literal(np.array(values, np.float32))
 
 
@@ -47,7 +47,7 @@ def _vector(values: Sequence[float]) -> Expr:
 def scaler(
     cx: Context, x: Expr, *, offset: Sequence[float] = (0.0,), scale: Sequence[float] = (1.0,)
 ) -> Expr:
-    return R.multiply(R.subtract(_floats(x), _vector(offset)), _vector(scale))
+    return R.multiply(R.subtract(_floats(x), vector(offset)), vector(scale))
 
 
 @converter("Normalizer", domain=DOMAIN)
@@ -108,7 +108,7 @@ def array_feature_extractor(cx: Context, x: Expr, y: Expr) -> Expr:
 
 @converter("FeatureVectorizer", domain=DOMAIN)
 def feature_vectorizer(cx: Context, *x: Expr, inputdimensions: Sequence[int] = ()) -> Expr:
-    return R.concat(Tuple(tuple(_rows(cx, part) for part in x)), 1)
+    return R.concat(Tuple(tuple(rows_of(cx, part) for part in x)), 1)
 
 
 def _labels_info(x: Expr, dtype: str) -> StructInfo:
@@ -164,7 +164,7 @@ def label_encoder(
     return R.take(table, R.where(R.equal(R.max(hit, axis=[-1]), const(0, "int32")), none, first), 0)
 
 
-def _post(cx: Context, scores: Expr, transform: str) -> Expr:
+def posttransformed(cx: Context, scores: Expr, transform: str) -> Expr:
     match transform:
         case "NONE":
             return scores
@@ -180,6 +180,21 @@ def _post(cx: Context, scores: Expr, transform: str) -> Expr:
             raise UnsupportedError(f"post_transform {transform!r} is not imported")
 
 
+@converter("ZipMap", domain=DOMAIN)
+def zip_map(
+    cx: Context,
+    x: Expr,
+    *,
+    classlabels_int64s: Sequence[int] = (),
+    classlabels_strings: Sequence[str] = (),
+) -> Expr:
+    """Relax has no maps: a packed function makes them, which only a result of the model can be."""
+    keys = json.dumps(list(classlabels_int64s or classlabels_strings))
+    return R.call_pure_packed(
+        f"{PREFIX}maps", rows_of(cx, x), StringImm(keys), sinfo_args=[text.OBJECT]
+    )
+
+
 @converter("LinearRegressor", domain=DOMAIN)
 def linear_regressor(
     cx: Context,
@@ -191,23 +206,25 @@ def linear_regressor(
     targets: int = 1,
 ) -> Expr:
     weights = np.array(coefficients, np.float32).reshape(targets, -1).T.copy()
-    scores = R.matmul(_rows(cx, x), literal(weights))
-    return _post(cx, R.add(scores, _vector(intercepts)) if intercepts else scores, post_transform)
+    scores = R.matmul(rows_of(cx, x), literal(weights))
+    return posttransformed(
+        cx, R.add(scores, vector(intercepts)) if intercepts else scores, post_transform
+    )
 
 
-def _labels(cx: Context, labels: Sequence[int], scores: Expr, transform: str) -> list[Expr]:
+def labels(cx: Context, classes: Sequence[int], scores: Expr, transform: str) -> list[Expr]:
     """The labels of the greatest scores, and the scores; a single score stands for two classes."""
     count = shape_of(scores)[1]
-    names = np.array(labels, np.int64)
-    if count == 1 and len(labels) == 2:
+    names = np.array(classes, np.int64)
+    if count == 1 and len(classes) == 2:
         half = 0.5 if transform == "LOGISTIC" else 0.0
-        score = cx.emit(_post(cx, scores, transform))
+        score = cx.emit(posttransformed(cx, scores, transform))
         is_second = R.squeeze(R.greater(score, scalar(half, score)), [1])
         other = R.subtract(scalar(1, score), score) if half else R.negative(score)
         both = R.concat(Tuple((cx.emit(other), score)), 1)
         return [R.take(literal(names), R.astype(is_second, "int64"), 0), both]
     place = R.argmax(scores, axis=1)
-    return [R.take(literal(names), place, 0), _post(cx, scores, transform)]
+    return [R.take(literal(names), place, 0), posttransformed(cx, scores, transform)]
 
 
 @converter("LinearClassifier", domain=DOMAIN, ignored=["multi_class"])
@@ -220,185 +237,11 @@ def linear_classifier(
     intercepts: Sequence[float] = (),
     post_transform: str = "NONE",
 ) -> list[Expr]:
-    data = _rows(cx, x)
+    data = rows_of(cx, x)
     width = shape_of(data)[1]
     if not classlabels_ints or not isinstance(width, int):
         raise UnsupportedError("labels that are strings are not imported")
     weights = np.array(coefficients, np.float32).reshape(-1, width).T.copy()
     scores = R.matmul(data, literal(weights))
-    scores = cx.emit(R.add(scores, _vector(intercepts)) if intercepts else scores)
-    return _labels(cx, classlabels_ints, scores, post_transform)
-
-
-# -- Trees ------------------------------------------------------------------------------------
-
-_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
-
-
-@dataclass(frozen=True, eq=False)
-class _Forest:
-    """The nodes of all trees: a leaf is its own successor on both sides."""
-
-    feature: Array
-    limit: Array
-    mode: Array
-    yes: Array
-    no: Array
-    nan: Array
-    roots: Array
-    #: For each node the weights of what it votes for.
-    weights: Array
-
-    @property
-    def depth(self) -> int:
-        """The number of steps after which every walk is in a leaf.
-
-        Errors:
-            UnsupportedError: a walk never ends.
-        """
-        front, steps = set(self.roots.tolist()), 0
-        inner = self.yes != np.arange(len(self.yes))
-        while any(inner[n] for n in front):
-            front = {m for n in front for m in (int(self.yes[n]), int(self.no[n]))}
-            steps += 1
-            if steps > len(self.yes):
-                raise UnsupportedError("the branches of a tree are cyclic")
-        return steps
-
-    def votes(self, cx: Context, x: Expr) -> Expr:
-        """The weights of the leaf of each tree: (observations, trees, votes)."""
-        rows = shape_of(x)[0]
-        node = R.broadcast_to(literal(self.roots), (rows, len(self.roots)))
-        tables = [literal(t) for t in (self.feature, self.limit, self.yes, self.no, self.nan)]
-        modes = sorted(set(self.mode.tolist()))
-        for _ in range(self.depth):
-            at = cx.emit(node)
-            feature, limit, yes, no, nan = (cx.emit(R.take(t, at, axis=0)) for t in tables)
-            value = cx.emit(R.gather_elements(x, feature, axis=1))
-            tests = [_test(_MODES[m], value, limit) for m in modes]
-            goes = tests[0]
-            for m, test in zip(modes[1:], tests[1:], strict=True):
-                mode = R.take(literal(self.mode), at, axis=0)
-                goes = R.where(R.equal(mode, const(m, "int64")), test, goes)
-            if self.nan.any():
-                goes = R.logical_or(goes, R.logical_and(R.isnan(value), nan))
-            node = R.where(goes, yes, no)
-        return cx.emit(R.take(literal(self.weights), cx.emit(node), axis=0))
-
-
-def _test(mode: str, value: Expr, limit: Expr) -> Expr:
-    compare = {
-        "BRANCH_LEQ": R.less_equal,
-        "BRANCH_LT": R.less,
-        "BRANCH_GTE": R.greater_equal,
-        "BRANCH_GT": R.greater,
-        "BRANCH_EQ": R.equal,
-        "BRANCH_NEQ": R.not_equal,
-    }
-    result: Expr = compare[mode](value, limit)
-    return result
-
-
-def _forest(attributes: dict[str, Any], kind: str, outputs: int) -> _Forest:
-    """The trees of a regressor or classifier; the attributes of `kind` say what leaves vote for."""
-    trees, ids = attributes["nodes_treeids"], attributes["nodes_nodeids"]
-    places = {pair: k for k, pair in enumerate(zip(trees, ids, strict=True))}
-    modes = attributes["nodes_modes"]
-    unknown = [m for m in modes if m not in _MODES and m != "LEAF"]
-    if unknown:
-        raise UnsupportedError(f"nodes of the mode {unknown[0]!r} are not imported")
-    itself = list(range(len(ids)))
-
-    def next_of(name: str) -> list[int]:
-        after = attributes[name]
-        try:
-            return [k if modes[k] == "LEAF" else places[trees[k], after[k]] for k in itself]
-        except (KeyError, IndexError):
-            raise UnsupportedError(f"{name} names a node that there is not") from None
-
-    yes, no = next_of("nodes_truenodeids"), next_of("nodes_falsenodeids")
-    entered = {m for k, pair in enumerate(zip(yes, no, strict=True)) for m in pair if m != k}
-    weights = np.zeros((len(ids), outputs), np.float32)
-    for tree, node, vote, weight in zip(
-        attributes[f"{kind}_treeids"],
-        attributes[f"{kind}_nodeids"],
-        attributes[f"{kind}_ids"],
-        attributes[f"{kind}_weights"],
-        strict=True,
-    ):
-        if (tree, node) not in places or not 0 <= vote < outputs:
-            raise UnsupportedError(f"{kind}_ids names a node or an output that there is not")
-        weights[places[tree, node], vote] += weight
-    nan = attributes.get("nodes_missing_value_tracks_true") or [0] * len(ids)
-    return _Forest(
-        np.array(attributes["nodes_featureids"], np.int64),
-        np.array(attributes["nodes_values"], np.float32),
-        np.array([0 if m == "LEAF" else _MODES.index(m) for m in modes], np.int64),
-        np.array(yes, np.int64),
-        np.array(no, np.int64),
-        np.array(nan, bool),
-        np.array([k for k in itself if k not in entered], np.int64),
-        weights,
-    )
-
-
-_NODES = (
-    "nodes_falsenodeids",
-    "nodes_featureids",
-    "nodes_missing_value_tracks_true",
-    "nodes_modes",
-    "nodes_nodeids",
-    "nodes_treeids",
-    "nodes_truenodeids",
-    "nodes_values",
-)
-_IGNORED = (*_NODES, "nodes_hitrates")
-
-
-def _votes_of(kind: str) -> list[str]:
-    return [f"{kind}_{name}" for name in ("ids", "nodeids", "treeids", "weights")]
-
-
-@converter("TreeEnsembleRegressor", domain=DOMAIN, ignored=[*_IGNORED, *_votes_of("target")])
-def tree_ensemble_regressor(
-    cx: Context,
-    x: Expr,
-    *,
-    aggregate_function: str = "SUM",
-    base_values: Sequence[float] = (),
-    n_targets: int = 1,
-    post_transform: str = "NONE",
-) -> Expr:
-    forest = _forest(dict(cx.node.attributes), "target", n_targets)
-    votes = forest.votes(cx, _rows(cx, x))
-    fold = {"SUM": R.sum, "AVERAGE": R.mean, "MIN": R.min, "MAX": R.max}[aggregate_function]
-    scores = fold(votes, axis=[1])
-    return _post(cx, R.add(scores, _vector(base_values)) if base_values else scores, post_transform)
-
-
-@converter("TreeEnsembleClassifier", domain=DOMAIN, ignored=[*_IGNORED, *_votes_of("class")])
-def tree_ensemble_classifier(
-    cx: Context,
-    x: Expr,
-    *,
-    base_values: Sequence[float] = (),
-    classlabels_int64s: Sequence[int] = (),
-    post_transform: str = "NONE",
-) -> list[Expr]:
-    if not classlabels_int64s:
-        raise UnsupportedError("labels that are strings are not imported")
-    attributes = dict(cx.node.attributes)
-    single = len(classlabels_int64s) == 2 and len(set(attributes["class_ids"])) == 1
-    if single:
-        attributes["class_ids"] = [0] * len(attributes["class_ids"])
-    forest = _forest(attributes, "class", 1 if single else len(classlabels_int64s))
-    scores = R.sum(forest.votes(cx, _rows(cx, x)), axis=[1])
-    scores = cx.emit(R.add(scores, _vector(base_values)) if base_values else scores)
-    if not single:
-        return _labels(cx, classlabels_int64s, scores, post_transform)
-    # One probability, or a margin that LOGISTIC makes one.
-    score = cx.emit(_post(cx, scores, post_transform))
-    is_second = R.squeeze(R.greater(score, scalar(0.5, score)), [1])
-    both = R.concat(Tuple((cx.emit(R.subtract(scalar(1, score), score)), score)), 1)
-    names = literal(np.array(classlabels_int64s, np.int64))
-    return [R.take(names, R.astype(is_second, "int64"), 0), both]
+    scores = cx.emit(R.add(scores, vector(intercepts)) if intercepts else scores)
+    return labels(cx, classlabels_ints, scores, post_transform)

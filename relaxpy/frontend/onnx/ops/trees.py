@@ -1,0 +1,285 @@
+"""Ensembles of decision trees of the domain ai.onnx.ml."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxpy.dataclass import dataclass
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.classical import DOMAIN, labels, posttransformed, rows_of, vector
+from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.shared.tensors import Array, dtype_of, literal, scalar, shape_of
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr, Tuple, const
+from relaxpy.ir.relax.op.definition.registry import R
+
+_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
+_MEMBER = len(_MODES)
+
+
+@dataclass(frozen=True, eq=False)
+class _Forest:
+    """The nodes of all trees: a leaf is its own successor on both sides."""
+
+    feature: Array
+    limit: Array
+    mode: Array
+    yes: Array
+    no: Array
+    nan: Array
+    roots: Array
+    #: For each node the weights of what it votes for.
+    weights: Array
+    #: For each node the members of its set, NaN behind them.
+    members: Array | None = None
+
+    @property
+    def depth(self) -> int:
+        """The number of steps after which every walk is in a leaf.
+
+        Errors:
+            UnsupportedError: a walk never ends.
+        """
+        front, steps = set(self.roots.tolist()), 0
+        itself = np.arange(len(self.yes))
+        inner = (self.yes != itself) | (self.no != itself)
+        while any(inner[n] for n in front):
+            front = {m for n in front for m in (int(self.yes[n]), int(self.no[n]))}
+            steps += 1
+            if steps > len(self.yes):
+                raise UnsupportedError("the branches of a tree are cyclic")
+        return steps
+
+    def votes(self, cx: Context, x: Expr) -> Expr:
+        """The weights of the leaf of each tree: (observations, trees, votes)."""
+        rows = shape_of(x)[0]
+        node = R.broadcast_to(literal(self.roots), (rows, len(self.roots)))
+        tables = [literal(t) for t in (self.feature, self.limit, self.yes, self.no, self.nan)]
+        modes = sorted(set(self.mode.tolist()))
+        for _ in range(self.depth):
+            at = cx.emit(node)
+            feature, limit, yes, no, nan = (cx.emit(R.take(t, at, axis=0)) for t in tables)
+            value = cx.emit(R.gather_elements(x, feature, axis=1))
+            tests = [
+                self._is_member(cx, at, value) if m == _MEMBER else _test(_MODES[m], value, limit)
+                for m in modes
+            ]
+            goes = tests[0]
+            for m, test in zip(modes[1:], tests[1:], strict=True):
+                mode = R.take(literal(self.mode), at, axis=0)
+                goes = R.where(R.equal(mode, const(m, "int64")), test, goes)
+            if self.nan.any():
+                goes = R.logical_or(goes, R.logical_and(R.isnan(value), nan))
+            node = R.where(goes, yes, no)
+        return cx.emit(R.take(literal(self.weights), cx.emit(node), axis=0))
+
+    def _is_member(self, cx: Context, at: Expr, value: Expr) -> Expr:
+        assert self.members is not None
+        row = R.take(literal(self.members), at, axis=0)
+        hits = R.astype(R.equal(R.expand_dims(value, -1), row), "int32")
+        return R.greater(R.max(hits, axis=[-1]), const(0, "int32"))
+
+
+def _test(mode: str, value: Expr, limit: Expr) -> Expr:
+    compare = {
+        "BRANCH_LEQ": R.less_equal,
+        "BRANCH_LT": R.less,
+        "BRANCH_GTE": R.greater_equal,
+        "BRANCH_GT": R.greater,
+        "BRANCH_EQ": R.equal,
+        "BRANCH_NEQ": R.not_equal,
+    }
+    result: Expr = compare[mode](value, limit)
+    return result
+
+
+def _forest(attributes: dict[str, Any], kind: str, outputs: int) -> _Forest:
+    """The trees of a regressor or classifier; the attributes of `kind` say what leaves vote for."""
+    trees, ids = attributes["nodes_treeids"], attributes["nodes_nodeids"]
+    places = {pair: k for k, pair in enumerate(zip(trees, ids, strict=True))}
+    modes = attributes["nodes_modes"]
+    unknown = [m for m in modes if m not in _MODES and m != "LEAF"]
+    if unknown:
+        raise UnsupportedError(f"nodes of the mode {unknown[0]!r} are not imported")
+    itself = list(range(len(ids)))
+
+    def next_of(name: str) -> list[int]:
+        after = attributes[name]
+        try:
+            return [k if modes[k] == "LEAF" else places[trees[k], after[k]] for k in itself]
+        except (KeyError, IndexError):
+            raise UnsupportedError(f"{name} names a node that there is not") from None
+
+    yes, no = next_of("nodes_truenodeids"), next_of("nodes_falsenodeids")
+    entered = {m for k, pair in enumerate(zip(yes, no, strict=True)) for m in pair if m != k}
+    weights = np.zeros((len(ids), outputs), np.float32)
+    for tree, node, vote, weight in zip(
+        attributes[f"{kind}_treeids"],
+        attributes[f"{kind}_nodeids"],
+        attributes[f"{kind}_ids"],
+        attributes[f"{kind}_weights"],
+        strict=True,
+    ):
+        if (tree, node) not in places or not 0 <= vote < outputs:
+            raise UnsupportedError(f"{kind}_ids names a node or an output that there is not")
+        weights[places[tree, node], vote] += weight
+    nan = attributes.get("nodes_missing_value_tracks_true") or [0] * len(ids)
+    return _Forest(
+        np.array(attributes["nodes_featureids"], np.int64),
+        np.array(attributes["nodes_values"], np.float32),
+        np.array([0 if m == "LEAF" else _MODES.index(m) for m in modes], np.int64),
+        np.array(yes, np.int64),
+        np.array(no, np.int64),
+        np.array(nan, bool),
+        np.array([k for k in itself if k not in entered], np.int64),
+        weights,
+    )
+
+
+_NODES = (
+    "nodes_falsenodeids",
+    "nodes_featureids",
+    "nodes_missing_value_tracks_true",
+    "nodes_modes",
+    "nodes_nodeids",
+    "nodes_treeids",
+    "nodes_truenodeids",
+    "nodes_values",
+)
+_IGNORED = (*_NODES, "nodes_hitrates")
+
+
+def _votes_of(kind: str) -> list[str]:
+    return [f"{kind}_{name}" for name in ("ids", "nodeids", "treeids", "weights")]
+
+
+_FOLDS = {"AVERAGE": R.mean, "SUM": R.sum, "MIN": R.min, "MAX": R.max}
+_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+@converter("TreeEnsembleRegressor", domain=DOMAIN, ignored=[*_IGNORED, *_votes_of("target")])
+def tree_ensemble_regressor(
+    cx: Context,
+    x: Expr,
+    *,
+    aggregate_function: str = "SUM",
+    base_values: Sequence[float] = (),
+    n_targets: int = 1,
+    post_transform: str = "NONE",
+) -> Expr:
+    forest = _forest(dict(cx.node.attributes), "target", n_targets)
+    votes = forest.votes(cx, rows_of(cx, x))
+    scores = _FOLDS[aggregate_function](votes, axis=[1])
+    return posttransformed(
+        cx, R.add(scores, vector(base_values)) if base_values else scores, post_transform
+    )
+
+
+@converter("TreeEnsembleClassifier", domain=DOMAIN, ignored=[*_IGNORED, *_votes_of("class")])
+def tree_ensemble_classifier(
+    cx: Context,
+    x: Expr,
+    *,
+    base_values: Sequence[float] = (),
+    classlabels_int64s: Sequence[int] = (),
+    post_transform: str = "NONE",
+) -> list[Expr]:
+    if not classlabels_int64s:
+        raise UnsupportedError("labels that are strings are not imported")
+    attributes = dict(cx.node.attributes)
+    single = len(classlabels_int64s) == 2 and len(set(attributes["class_ids"])) == 1
+    if single:
+        attributes["class_ids"] = [0] * len(attributes["class_ids"])
+    forest = _forest(attributes, "class", 1 if single else len(classlabels_int64s))
+    scores = R.sum(forest.votes(cx, rows_of(cx, x)), axis=[1])
+    scores = cx.emit(R.add(scores, vector(base_values)) if base_values else scores)
+    if not single:
+        return labels(cx, classlabels_int64s, scores, post_transform)
+    # One probability, or a margin that LOGISTIC makes one.
+    score = cx.emit(posttransformed(cx, scores, post_transform))
+    is_second = R.squeeze(R.greater(score, scalar(0.5, score)), [1])
+    both = R.concat(Tuple((cx.emit(R.subtract(scalar(1, score), score)), score)), 1)
+    names = literal(np.array(classlabels_int64s, np.int64))
+    return [R.take(names, R.astype(is_second, "int64"), 0), both]
+
+
+@converter("TreeEnsemble", domain=DOMAIN, since=5, ignored=["nodes_hitrates"])
+def tree_ensemble(
+    cx: Context,
+    x: Expr,
+    *,
+    aggregate_function: int = 1,
+    leaf_targetids: Sequence[int],
+    leaf_weights: Array,
+    membership_values: Array | None = None,
+    n_targets: int = 1,
+    nodes_falseleafs: Sequence[int],
+    nodes_falsenodeids: Sequence[int],
+    nodes_featureids: Sequence[int],
+    nodes_missing_value_tracks_true: Sequence[int] = (),
+    nodes_modes: Array,
+    nodes_splits: Array,
+    nodes_trueleafs: Sequence[int],
+    nodes_truenodeids: Sequence[int],
+    post_transform: int = 0,
+    tree_roots: Sequence[int],
+) -> Expr:
+    inner, leaves, dtype = len(nodes_featureids), len(leaf_targetids), dtype_of(x)
+    itself = np.arange(inner, inner + leaves)
+
+    def successors(is_leaf: Sequence[int], ids: Sequence[int]) -> Array:
+        after = np.array(ids) + np.where(np.array(is_leaf) != 0, inner, 0)
+        return np.concatenate([after, itself]).astype(np.int64)
+
+    def padded(values: Any, kind: str) -> Array:
+        return np.concatenate([np.asarray(values), np.zeros(leaves)]).astype(kind)
+
+    yes = successors(nodes_trueleafs, nodes_truenodeids)
+    no = successors(nodes_falseleafs, nodes_falsenodeids)
+    modes = padded(nodes_modes, "int64")
+    targets, roots = np.array(leaf_targetids), np.array(tree_roots, np.int64)
+    for name, values, bound in (
+        ("nodes_truenodeids", yes, inner + leaves),
+        ("nodes_falsenodeids", no, inner + leaves),
+        ("tree_roots", roots, inner),
+        ("leaf_targetids", targets, n_targets),
+        ("nodes_modes", modes, _MEMBER + 1),
+        ("aggregate_function", np.array([aggregate_function]), len(_FOLDS)),
+        ("post_transform", np.array([post_transform]), len(_TRANSFORMS)),
+    ):
+        if values.size and not 0 <= values.min() <= values.max() < bound:
+            raise UnsupportedError(f"{name} names what there is not: the bound is {bound}")
+    weights = np.zeros((inner + leaves, n_targets), dtype)
+    weights[itself, targets] = np.asarray(leaf_weights)
+    forest = _Forest(
+        padded(nodes_featureids, "int64"),
+        padded(nodes_splits, dtype),
+        modes,
+        yes,
+        no,
+        padded(nodes_missing_value_tracks_true or np.zeros(inner), "bool"),
+        roots,
+        weights,
+        _members(modes, membership_values, dtype),
+    )
+    fold = list(_FOLDS.values())[aggregate_function]
+    scores = cx.emit(fold(forest.votes(cx, x), axis=[1]))
+    return posttransformed(cx, scores, _TRANSFORMS[post_transform])
+
+
+def _members(modes: Array, values: Array | None, dtype: str) -> Array | None:
+    """The sets of the nodes that test whether a value is in one, a row for each node."""
+    nodes = np.flatnonzero(modes == _MEMBER)
+    if not nodes.size:
+        return None
+    every = np.zeros(0, dtype) if values is None else np.asarray(values)
+    sets = np.split(every, np.flatnonzero(np.isnan(every)))[: len(nodes)]
+    if len(sets) < len(nodes):
+        raise UnsupportedError(f"membership_values has {len(sets)} sets, expected {len(nodes)}")
+    result = np.full((len(modes), max(map(len, sets))), np.nan, dtype)
+    for node, members in zip(nodes, sets, strict=True):
+        result[node, : len(members)] = members
+    return result
