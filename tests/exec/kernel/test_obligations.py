@@ -1,6 +1,7 @@
 """What a call checks of its arguments: dimensions, strides, datatypes and read-only memory."""
 
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -211,6 +212,34 @@ def test_a_kernel_looks_once_at_arguments_of_any_equal_datatype(
     monkeypatch.setattr(KernelSignature, "bind", None)
     a = pickle.loads(pickle.dumps(np.zeros(6, np.float32)))
     function(a, b)
+
+
+@TARGETS
+def test_a_call_is_checked_whatever_earlier_calls_were(target: str) -> None:
+    """What fits is remembered from call to call, with the values of scalars and strides."""
+    twice, shared, total = (kernel(text, target) for text in (TWICE, SHARED, SUM))
+    a, b, c = (np.ones(n, np.float32) for n in (6, 4, 5))
+    out = np.zeros((2, 3), np.float32)
+    calls = [
+        (twice, (a, b), True),
+        (twice, (c, b), False),
+        (twice, (c, b[:3]), True),
+        (twice, (a.astype(np.float64), b), False),
+        (twice, ([1.0] * 6, b), False),
+        (twice, (a, b), True),
+        (shared, (rows(2, 3), out), True),
+        (shared, (rows(2, 4), out), False),
+        (shared, (rows(2, 3), out), True),
+        (total, (4, 2, a, b.copy()), True),
+        (total, (4, 1, a, b.copy()), False),
+        (total, (4, True, c, b.copy()), True),
+        (total, (4, 1, c, b.copy()), True),
+        (total, (3, 2, c, b.copy()), False),
+    ]
+    for _ in range(2):
+        for function, args, fits in calls:
+            with nullcontext() if fits else pytest.raises(RuntimeCheckError):
+                function(*args)
 
 
 # ---- memory that cannot be written, or contains an element twice
