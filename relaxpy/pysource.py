@@ -169,13 +169,6 @@ class Names:
         """Return the supply of names for a function of this text."""
         return Names(outer=self)
 
-    def copy(self) -> Names:
-        """Return a supply of the same names, where names of this one that are taken are so, too."""
-        other = Names(outer=self._outer)
-        other._taken, other._inner = set(self._taken), set(self._inner)
-        other._next = dict(self._next)
-        return other
-
     def fresh(self, hint: str) -> str:
         """Return an unused identifier that is as close to `hint` as possible."""
         stem = identifier(hint)

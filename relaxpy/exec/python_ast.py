@@ -144,11 +144,6 @@ def when(condition: Code, body: list[ast.stmt], orelse: list[ast.stmt] | None = 
     return ast.If(code(condition), body or [ast.Pass()], orelse or [])
 
 
-def within(contexts: Iterable[Code], body: list[ast.stmt]) -> ast.stmt:
-    """`with contexts: body`."""
-    return ast.With([ast.withitem(code(context), None) for context in contexts], body)
-
-
 def nodes_in(roots: Iterable[ast.AST]) -> list[ast.AST]:
     """The nodes of generated trees in the order of `ast.walk`, without contexts and operators."""
     nodes = [*roots]

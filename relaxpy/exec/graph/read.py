@@ -24,7 +24,7 @@ from relaxpy.exec.lower.proof import Sizes, sizes_if_equal
 from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.native.calls.entry import Array, Integer, Param, size_names
 from relaxpy.exec.native.calls.interpreter import DTYPES
-from relaxpy.exec.native.signature import KernelSignature
+from relaxpy.exec.native.signature import EntrySignature
 from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.runtime.signatures import output_sinfos
@@ -55,7 +55,7 @@ class GraphReader:
         self,
         func: rx.Function,
         callee_of: Callable[[rx.GlobalVar], object],
-        signatures: Mapping[str, KernelSignature],
+        signatures: Mapping[str, EntrySignature],
         is_reshape: Callable[[GlobalCallee], bool],
         packings: Mapping[str, Mapping[int, Packing]],
     ) -> None:

@@ -23,7 +23,7 @@ from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.objects import compile_assembly, recorded
 from relaxpy.exec.native.price import check_length, check_price
-from relaxpy.exec.native.signature import KernelSignature, signature_of
+from relaxpy.exec.native.signature import EntrySignature, signature_of
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.trees.chains import with_chains
@@ -49,7 +49,7 @@ class NativeBackend:
     def __init__(self) -> None:
         machine = host()
         self.module = machine.module()
-        self.claimed: dict[str, tuple[str, KernelSignature]] = {}
+        self.claimed: dict[str, tuple[str, EntrySignature]] = {}
         """The functions of the kernels that run natively, and their parameters, by Python name."""
         self.packings: dict[str, Mapping[int, Packing]] = {}
         """How the parameters of these kernels may be packed, by their numbers."""

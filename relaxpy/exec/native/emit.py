@@ -20,7 +20,7 @@ from relaxpy.exec.native.llvm.function import (
 )
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.loops.tree_loops import TreeLoops
-from relaxpy.exec.native.signature import KernelSignature
+from relaxpy.exec.native.signature import EntrySignature
 from relaxpy.exec.native.threads.parallel import slots
 from relaxpy.exec.native.trees.cost import LONG, has_long_tasks, time_of
 from relaxpy.exec.native.trees.obligations import Obligation
@@ -54,7 +54,7 @@ class KernelEmitter:
         module: Module,
         name: str,
         program: KernelProgram,
-        signature: KernelSignature,
+        signature: EntrySignature,
         report: Callable[[Obligation], int],
     ) -> None:
         self.report = report

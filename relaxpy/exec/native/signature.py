@@ -14,7 +14,7 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KernelSignature:
+class EntrySignature:
     """The parameters of an entry, and what its names stand for.
 
     The kernel takes the addresses of the `buffers` and the scalars, in the order of `params`, and
@@ -28,7 +28,7 @@ class KernelSignature:
     offsets: tuple[PrimExpr, ...]
 
 
-def signature_of(program: KernelProgram) -> KernelSignature:
+def signature_of(program: KernelProgram) -> EntrySignature:
     """The signature of a kernel.
 
     Errors:
@@ -67,7 +67,7 @@ def signature_of(program: KernelProgram) -> KernelSignature:
         buffers.append(buffer)
         if not isinstance(buffer.elem_offset, IntImm) or buffer.elem_offset.value:
             offsets.append(buffer.elem_offset)
-    return KernelSignature(tuple(params), tuple(buffers), sizes, tuple(offsets))
+    return EntrySignature(tuple(params), tuple(buffers), sizes, tuple(offsets))
 
 
 def _scalar(param: Var, name_of: Callable[[PrimExpr], str]) -> Param:

@@ -33,11 +33,7 @@ def _depth(root: ast.stmt) -> int:
 
 
 def _children(statement: ast.stmt) -> Iterator[ast.stmt]:
-    for node in ast.iter_child_nodes(statement):
-        if isinstance(node, ast.stmt):
-            yield node
-        elif isinstance(node, ast.ExceptHandler):
-            yield from node.body
+    return (node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt))
 
 
 def _flatten(outer: ast.For) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterable, Mapping
-from copy import copy
 from functools import lru_cache
 
 from relaxpy.errors import CompileError
@@ -152,13 +151,6 @@ class KernelScope:
         self.buffers: dict[Buffer, str] = {}
         self.compute: Callable[[PrimExpr], ast.expr] | None = None
         """Emits expressions that are not plain integer arithmetic."""
-
-    def copy(self) -> KernelScope:
-        """A scope with the same names so far."""
-        other = copy(self)
-        other.names = self.names.copy()
-        other.variables, other.buffers = dict(self.variables), dict(self.buffers)
-        return other
 
     def variable(self, var: Var) -> str:
         """The name of `var`, created at its first use."""
