@@ -2,6 +2,7 @@
 
 from relaxpy.frontend.torch.ops import (
     attention as attention,
+    bessel as bessel,
     control as control,
     creation as creation,
     elementwise as elementwise,
@@ -9,9 +10,13 @@ from relaxpy.frontend.torch.ops import (
     linear as linear,
     movement as movement,
     normalize as normalize,
+    parts as parts,
     pool as pool,
+    prims as prims,
     random as random,
     reduce as reduce,
+    scalars as scalars,
+    special as special,
 )
 from relaxpy.frontend.torch.ops.control import HIGHER_ORDER as HIGHER_ORDER
 from relaxpy.frontend.torch.ops.elementwise import cast as cast

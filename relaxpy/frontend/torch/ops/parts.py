@@ -1,0 +1,139 @@
+"""Operators that are a few others: parts along axes, more axes, products of tensors of axes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from relaxpy.frontend.shared.tensors import dtype_of, product, rank_of, reshaped, shape_of
+from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.ops.movement import diagonal, meshgrid, sections, to_shape
+from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+
+
+@converter("atleast_1d", "atleast_2d", "atleast_3d")
+def atleast(cx: Context, x: Expr) -> Expr:
+    return to_shape(cx, x, cx.result_shape())
+
+
+@converter("atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence")
+def atleast_of_each(cx: Context, parts: Sequence[Expr]) -> list[Expr]:
+    metas = cx.meta()
+    return [to_shape(cx, x, cx.sizes(m.shape)) for x, m in zip(parts, metas, strict=True)]
+
+
+@converter(
+    *("hsplit.int", "hsplit.array", "vsplit.int", "vsplit.array", "dsplit.int", "dsplit.array"),
+)
+def split_along(cx: Context, x: Expr, *rest: Value) -> list[Expr]:
+    kind = str(cx.node.target).split(".")[1][0]
+    axis = {"h": min(rank_of(x) - 1, 1), "v": 0, "d": 2}[kind]
+    return sections(cx, x, axis, [cx.sizes(part.shape)[axis] for part in cx.meta()])
+
+
+@converter("tensor_split.indices", "tensor_split.tensor_indices_or_sections")
+def tensor_split(cx: Context, x: Expr, places: Any, axis: int = 0) -> list[Expr]:
+    at = cx.axis(axis, x)
+    if isinstance(places, Expr):
+        return sections(cx, x, at, [cx.sizes(part.shape)[at] for part in cx.meta()])
+    size = shape_of(x)[at]
+    edges = [0, *places, size]
+    if isinstance(size, int):
+        edges = [min(max(e + size if e < 0 else e, 0), size) for e in edges]
+    return [
+        R.strided_slice(x, [at], [low], [high if not _less(high, low) else low])
+        for low, high in itertools.pairwise(edges)
+    ]
+
+
+def _less(a: Any, b: Any) -> bool:
+    return isinstance(a, int) and isinstance(b, int) and a < b
+
+
+@converter("movedim.intlist", "movedim.int", "moveaxis.intlist", "moveaxis.int")
+def movedim(cx: Context, x: Expr, source: Any, destination: Any) -> Expr:
+    if not rank_of(x):
+        return x
+    origins = [cx.axis(k, x) for k in ([source] if isinstance(source, int) else source)]
+    targets = [
+        cx.axis(k, x) for k in ([destination] if isinstance(destination, int) else destination)
+    ]
+    order = [k for k in range(rank_of(x)) if k not in origins]
+    for target, origin in sorted(zip(targets, origins, strict=True)):
+        order.insert(target, origin)
+    return R.permute_dims(x, order)
+
+
+@converter("cartesian_prod")
+def cartesian_prod(cx: Context, parts: Sequence[Expr]) -> Expr:
+    if len(parts) == 1:
+        return parts[0]
+    grids = meshgrid(cx, parts)
+    total = product([shape_of(part)[0] for part in parts])
+    return R.stack([reshaped(grid, [total]) for grid in grids], 1)
+
+
+@converter("linalg_diagonal")
+def linalg_diagonal(
+    cx: Context, x: Expr, *, offset: int = 0, dim1: int = -2, dim2: int = -1
+) -> Expr:
+    return diagonal(cx, x, offset, dim1, dim2)
+
+
+@converter("resize")
+def resize(cx: Context, x: Expr, size: Any) -> Expr:
+    old, new = product(shape_of(x)), product(cx.result_shape())
+    flat = reshaped(x, [old])
+    if cx.importer.symbols.equal(old, new):
+        return reshaped(x, cx.result_shape())
+    return reshaped(R.strided_slice(flat, [0], [0], [new]), cx.result_shape())
+
+
+@converter("_cdist_forward")
+def cdist(cx: Context, a: Expr, b: Expr, p: float, mode: int | None) -> Expr:
+    rows = R.expand_dims(a, rank_of(a) - 1)
+    columns = R.expand_dims(b, rank_of(b) - 2)
+    return _norm(cx, R.abs(R.subtract(rows, columns)), p)
+
+
+def _norm(cx: Context, size: Expr, p: float) -> Expr:
+    """The norm along the last axis of numbers that are not negative."""
+    last = rank_of(size) - 1
+    zero = R.zeros((), dtype_of(size))
+    if p == 0:
+        return R.sum(R.astype(R.not_equal(size, zero), dtype_of(size)), [last])
+    if p == float("inf"):
+        return R.max(size, [last])
+    if p == 1:
+        return R.sum(size, [last])
+    if p == 2:
+        return R.sqrt(R.sum(R.multiply(size, size), [last]))
+    power = cx.tensor(float(p), dtype_of(size))
+    return R.power(R.sum(R.power(size, power), [last]), cx.tensor(1.0 / p, dtype_of(size)))
+
+
+@converter("_pdist_forward")
+def pdist(cx: Context, x: Expr, p: float = 2) -> Expr:
+    count = shape_of(x)[0]
+    if not isinstance(count, int):
+        return cdist(cx, x, x, p, None)
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    first, second = ([pair[k] for pair in pairs] for k in (0, 1))
+    a, b = (R.take(x, cx.shape_tensor(index), 0) for index in (first, second))
+    return _norm(cx, R.abs(R.subtract(a, b)), p)
+
+
+@converter("_trilinear")
+def trilinear(
+    cx: Context, a: Expr, b: Expr, c: Expr, first: Any, second: Any, third: Any, summed: Any,
+    unroll: int = 1,
+) -> Expr:  # fmt: skip
+    parts = []
+    for operand, axes in ((a, first), (b, second), (c, third)):
+        for axis in axes:
+            operand = R.expand_dims(operand, axis)
+        parts.append(operand)
+    return R.sum(R.multiply(R.multiply(parts[0], parts[1]), parts[2]), list(summed))

@@ -1,0 +1,329 @@
+"""Special functions: errors, gamma and its relatives, orthogonal polynomials.
+
+DLMF is the Digital Library of Mathematical Functions of NIST.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.loops import Loops, Number
+from relaxpy.frontend.torch.ops.scalars import each_element, elementwise
+from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import Select
+from relaxpy.ir.tir.intrin import erf, exp, floor, isinf, isnan, log, sin, sqrt, tan
+
+_EPSILON = 2.0**-53
+NAN, INFINITY = (ops.const(value, "float64") for value in (math.nan, math.inf))
+#: B(2j) of the numbers of Bernoulli, j from 1.
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
+
+
+def number(value: float) -> Number:
+    """A literal of float64."""
+    return ops.const(float(value), "float64")
+
+
+def select(condition: Number, yes: Any, no: Any) -> Number:
+    """One of two numbers."""
+    yes, no = (number(v) if isinstance(v, (int, float)) else v for v in (yes, no))
+    return Select(condition, yes, no)
+
+
+def power_series(x: Number, coefficients: Sequence[float]) -> Number:
+    """The sum of coefficients times powers of x, from the constant one on."""
+    result = number(coefficients[-1])
+    for value in reversed(coefficients[:-1]):
+        result = result * x + number(value)
+    return result
+
+
+# the sum of the midpoint rule for the integral of exp(-t^2) / (x^2 + t^2), and what it lacks:
+# Hunter and Regan, Mathematics of Computation 26 (1972)
+_STEP = 0.5
+_NODES = [((k + 0.5) * _STEP) ** 2 for k in range(14)]
+
+
+def scaled_erfc(k: Loops, x: Number) -> Number:
+    """exp(x^2) erfc(x)."""
+    y = k.local(Select(x < 0, -x, x))[0]
+    square = k.local(y * y)[0]
+    terms = number(0)
+    for node in _NODES:
+        terms = terms + number(math.exp(-node)) / (square + number(node))
+    # exp(y^2) / (1 + exp(2 pi y / h)), without an overflow
+    pole = exp(square - y * (2 * math.pi / _STEP)) / (exp(y * (-2 * math.pi / _STEP)) + 1.0)
+    lacking = select(y < math.pi / _STEP, pole * 2.0, 0.0)
+    found = k.local(y * terms * (2 * _STEP / math.pi) + lacking)[0]
+    bounded = select(isinf(y), 0.0, found)
+    return Select(isnan(x), x, Select(x < 0, exp(square) * 2.0 - bounded, bounded))
+
+
+elementwise("special_erfcx", prims="erfcx")(scaled_erfc)
+
+
+@elementwise("erfc", "special_erfc", prims="erfc")
+def erfc(k: Loops, x: Number) -> Number:
+    y = k.local(Select(x < 0, -x, x))[0]
+    scaled = k.local(scaled_erfc(k, y))[0]
+    tail = k.local(exp(-y * y) * scaled)[0]
+    return Select(x < 0, number(2) - tail, tail)
+
+
+def _inverse_erfc(k: Loops, q: Number) -> Number:
+    """The y with erfc(y) = q for q in (0, 0.6), by Newton's method for log(erfc)."""
+    wanted = k.local(log(q))[0]
+    y = k.local(sqrt(-wanted))
+    with k.loop(8):
+        scaled = k.local(scaled_erfc(k, y[0]))[0]
+        k.store(y, 0, y[0] + (log(scaled) - y[0] * y[0] - wanted) * scaled * (math.pi**0.5 / 2))
+    return y[0]
+
+
+@elementwise("erfinv", "special_erfinv", prims="erf_inv")
+def erfinv(k: Loops, x: Number) -> Number:
+    size = k.local(Select(x < 0, -x, x))[0]
+    y = k.local(number(math.nan))
+    with k.when(size < 0.5):
+        k.store(y, 0, size * (math.pi**0.5 / 2))
+        with k.loop(6):
+            slope = exp(-y[0] * y[0]) * (2 / math.pi**0.5)
+            k.store(y, 0, y[0] - (erf(y[0]) - size) / slope)
+    with k.otherwise(), k.when(size < 1.0):
+        k.store(y, 0, _inverse_erfc(k, number(1) - size))
+    with k.when(size == 1.0):
+        k.store(y, 0, INFINITY)
+    return Select(x < 0, -y[0], y[0])
+
+
+@elementwise("special_ndtri", prims="ndtri")
+def ndtri(k: Loops, p: Number) -> Number:
+    """The quantile: -sqrt(2) times the inverse of erfc at 2 p."""
+    y = k.local(number(math.nan))
+    tail = k.local(Select(p > 0.5, number(1) - p, p))[0]
+    with k.when(tail > 0.0), k.when(tail < 0.3):
+        k.store(y, 0, _inverse_erfc(k, tail * 2.0) * -(2**0.5))
+    with k.when(tail >= 0.3):
+        k.store(y, 0, erfinv(k, tail * 2.0 - 1.0) * 2**0.5)
+    with k.when(tail == 0.0):
+        k.store(y, 0, -INFINITY)
+    return Select(p > 0.5, -y[0], y[0])
+
+
+def _sine_of_pi(x: Number) -> Number:
+    """|sin(pi x)|, exact in its zeros."""
+    return sin((x - floor(x)) * math.pi)
+
+
+@elementwise("lgamma", "special_gammaln", prims="lgamma")
+def lgamma(k: Loops, x: Number) -> Number:
+    """Stirling's series (DLMF 5.11.1) behind 10, and recurrence and reflection before."""
+    z = k.local(Select(x < 0.5, number(1) - x, x))
+    factor = k.local(number(1))
+    with k.repeat(z[0] < 10.0):
+        k.store(factor, 0, factor[0] * z[0])
+        k.store(z, 0, z[0] + 1.0)
+    inverse = k.local(number(1) / z[0])[0]
+    terms = [b / (2 * j * (2 * j - 1)) for j, b in enumerate(_BERNOULLI, 1)]
+    series = power_series(k.local(inverse * inverse)[0], terms) * inverse
+    main = (z[0] - 0.5) * (log(z[0]) - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5)
+    right = k.local(main + series - log(factor[0]))[0]
+    reflected = number(math.log(math.pi)) - log(_sine_of_pi(x)) - right
+    pole = isinf(x) | ((x <= 0.0) & (floor(x) == x))
+    value = Select(x < 0.5, reflected, right)
+    return Select(isnan(x), x, Select(pole, INFINITY, value))
+
+
+@elementwise("digamma", "special_digamma", "special_psi", prims="digamma")
+def digamma(k: Loops, x: Number) -> Number:
+    """DLMF 5.11.2 behind 10, and recurrence and reflection before."""
+    z = k.local(Select(x < 0.5, number(1) - x, x))
+    below = k.local(number(0))
+    with k.repeat(z[0] < 10.0):
+        k.store(below, 0, below[0] + number(1) / z[0])
+        k.store(z, 0, z[0] + 1.0)
+    inverse = k.local(number(1) / z[0])[0]
+    square = k.local(inverse * inverse)[0]
+    terms = [b / (2 * j) for j, b in enumerate(_BERNOULLI, 1)]
+    series = log(z[0]) - inverse * 0.5 - power_series(square, terms) * square
+    right = k.local(series - below[0])[0]
+    reflected = right - number(math.pi) / tan((x - floor(x)) * math.pi)
+    value = Select(x < 0.5, reflected, right)
+    pole = (x < 0.0) & (floor(x) == x)
+    at_zero = select(number(1) / x < 0.0, math.inf, -math.inf)
+    infinite = select(x < 0.0, math.nan, math.inf)
+    value = Select(isinf(x), infinite, Select(pole, NAN, value))
+    return Select(x == 0.0, at_zero, value)
+
+
+@elementwise("special_zeta", "special_zeta.self_scalar", "special_zeta.other_scalar", prims="zeta")
+def zeta(k: Loops, s: Number, q: Number) -> Number:
+    """The sum of (q + j)^-s by the formula of Euler and Maclaurin (DLMF 25.11.5)."""
+    a = k.local(q)
+    total = k.local(number(0))
+    defined = (s > 1.0) & ((q > 0.0) | ((floor(q) != q) & (floor(s) == s)))
+    with k.when(defined):
+        with k.repeat(a[0] < 10.0):
+            k.store(total, 0, total[0] + _to_power(k, a[0], s))
+            k.store(a, 0, a[0] + 1.0)
+        last = k.local(_to_power(k, a[0], s))[0]
+        k.store(total, 0, total[0] + last * a[0] / (s - 1.0) + last * 0.5)
+        inverse = k.local(number(1) / (a[0] * a[0]))[0]
+        term = k.local(last * s / a[0])
+        for j, b in enumerate(_BERNOULLI, 1):
+            scale = b / math.factorial(2 * j)
+            k.store(total, 0, total[0] + term[0] * scale)
+            k.store(term, 0, term[0] * (s + (2 * j - 1.0)) * (s + 2.0 * j) * inverse)
+    pole = (s == 1.0) | ((q <= 0.0) & (floor(q) == q) & (s > 1.0))
+    return Select(pole, INFINITY, Select(defined, total[0], NAN))
+
+
+def _to_power(k: Loops, base: Number, s: Number) -> Number:
+    """base^-s; the base may be negative where s is an integer."""
+    size = k.local(exp(-s * log(Select(base < 0, -base, base))))[0]
+    odd = floor(s * 0.5) * 2.0 != s
+    return Select((base < 0.0) & odd, -size, size)
+
+
+@converter("polygamma", "special_polygamma")
+def polygamma(cx: Context, order: int, x: Value) -> Expr:
+    if order == 0:
+        return each_element(cx, "digamma", digamma, x)
+    factor = math.factorial(order) * (1 if order % 2 else -1)
+
+    def derivative(k: Loops, y: Number) -> Number:
+        if order > 1:
+            return zeta(k, number(order + 1), y) * float(factor)
+        # DLMF 5.15.6
+        sine = k.local(_sine_of_pi(y))[0]
+        right = k.local(zeta(k, number(2), Select(y < 0.5, number(1) - y, y)))[0]
+        return Select(y < 0.5, number(math.pi**2) / (sine * sine) - right, right)
+
+    return each_element(cx, "polygamma", derivative, x)
+
+
+def _incomplete_gamma(k: Loops, a: Number, x: Number, *, upper: bool) -> Number:
+    """The lower or the upper function, divided by Gamma(a): DLMF 8.7.1 and 8.9.2."""
+    result = k.local(NAN)
+    inside = (a > 0.0) & (x > 0.0) & ~isinf(a) & ~isinf(x)
+    with k.when(inside):
+        front = k.local(exp(a * log(x) - x - lgamma(k, a)))[0]
+        with k.when((x < 1.0) | (x < a)):
+            term = k.local(number(1) / a)
+            total = k.local(term[0])
+            below = k.local(a)
+            with k.repeat(term[0] > total[0] * _EPSILON):
+                k.store(below, 0, below[0] + 1.0)
+                k.store(term, 0, term[0] * x / below[0])
+                k.store(total, 0, total[0] + term[0])
+            lower = front * total[0]
+            k.store(result, 0, number(1) - lower if upper else lower)
+        with k.otherwise():
+            fraction = _fraction(k, a, x)
+            k.store(result, 0, front * fraction if upper else number(1) - front * fraction)
+    at_start, at_end = (1.0, 0.0) if upper else (0.0, 1.0)
+    with k.when((x == 0.0) & (a > 0.0)):
+        k.store(result, 0, at_start)
+    with k.when((a == 0.0) & (x > 0.0)):
+        k.store(result, 0, at_end)
+    with k.when(isinf(a) & (a > 0.0) & (x >= 0.0) & ~isinf(x)):
+        k.store(result, 0, at_start)
+    with k.when(isinf(x) & (x > 0.0) & (a >= 0.0) & ~isinf(a)):
+        k.store(result, 0, at_end)
+    return result[0]
+
+
+def _fraction(k: Loops, a: Number, x: Number) -> Number:
+    """The continued fraction of the upper function by Lentz's method (DLMF 3.10)."""
+    b = k.local(x + 1.0 - a)
+    c = k.local(number(1e300))
+    d = k.local(number(1) / b[0])
+    h = k.local(d[0])
+    change = k.local(number(0))
+    step = k.local(number(0))
+    far = number(1e-300)
+    with k.repeat(((change[0] - 1.0) * (change[0] - 1.0) > 1e-31) & (step[0] < 5000.0)):
+        k.store(step, 0, step[0] + 1.0)
+        an = k.local(-step[0] * (step[0] - a))[0]
+        k.store(b, 0, b[0] + 2.0)
+        k.store(d, 0, an * d[0] + b[0])
+        k.store(c, 0, b[0] + an / c[0])
+        k.store(d, 0, Select(d[0] == 0.0, far, d[0]))
+        k.store(c, 0, Select(c[0] == 0.0, far, c[0]))
+        k.store(d, 0, number(1) / d[0])
+        k.store(change, 0, d[0] * c[0])
+        k.store(h, 0, h[0] * change[0])
+    return h[0]
+
+
+@elementwise("igamma", "special_gammainc", prims="igamma")
+def igamma(k: Loops, a: Number, x: Number) -> Number:
+    return _incomplete_gamma(k, a, x, upper=False)
+
+
+@elementwise("igammac", "special_gammaincc", prims="igammac")
+def igammac(k: Loops, a: Number, x: Number) -> Number:
+    return _incomplete_gamma(k, a, x, upper=True)
+
+
+Scalars = Callable[[Number], Number]
+Following = Callable[[Number, Number, Number, Number], Number]
+
+
+def _polynomials(first: Scalars, following: Following) -> Callable[..., Number]:
+    """The polynomial of degree n by a recurrence, from those of degrees 1 and n."""
+
+    def polynomial(k: Loops, x: Number, degree: Number) -> Number:
+        before = k.local(number(1))
+        last = k.local(first(x))
+        step = k.local(number(1))
+        with k.repeat(step[0] + 1.0 <= degree):
+            new = k.local(following(x, step[0], last[0], before[0]))
+            k.store(before, 0, last[0])
+            k.store(last, 0, new[0])
+            k.store(step, 0, step[0] + 1.0)
+        value = select(degree < 1.0, 1.0, last[0])
+        return select(degree <= -1.0, 0.0, value)
+
+    return polynomial
+
+
+def _chebyshev(x: Number, n: Number, p: Number, before: Number) -> Number:
+    return x * 2.0 * p - before
+
+
+#: DLMF 18.9: the polynomial of degree 1, and the next one by n, those of degrees n and n - 1.
+_FAMILIES: dict[str, tuple[Scalars, Following]] = {
+    "chebyshev_polynomial_t": (lambda x: x, _chebyshev),
+    "chebyshev_polynomial_u": (lambda x: x * 2.0, _chebyshev),
+    "chebyshev_polynomial_v": (lambda x: x * 2.0 - 1.0, _chebyshev),
+    "chebyshev_polynomial_w": (lambda x: x * 2.0 + 1.0, _chebyshev),
+    "hermite_polynomial_h": (lambda x: x * 2.0, lambda x, n, p, q: (x * p - n * q) * 2.0),
+    "hermite_polynomial_he": (lambda x: x, lambda x, n, p, q: x * p - n * q),
+    "laguerre_polynomial_l": (
+        lambda x: number(1) - x,
+        lambda x, n, p, q: ((n * 2.0 + 1.0 - x) * p - n * q) / (n + 1.0),
+    ),
+    "legendre_polynomial_p": (
+        lambda x: x,
+        lambda x, n, p, q: ((n * 2.0 + 1.0) * x * p - n * q) / (n + 1.0),
+    ),
+}
+
+
+def _register() -> None:
+    for name, (first, following) in _FAMILIES.items():
+        function = _polynomials(first, following)
+        elementwise(f"special_{name}")(function)
+        if name.startswith("chebyshev"):
+            elementwise(f"special_shifted_{name}")(
+                lambda k, x, n, function=function: function(k, k.local(x * 2.0 - 1.0)[0], n)
+            )
+
+
+_register()
