@@ -31,7 +31,8 @@ from relaxpy.ir.te.topi.shapes import as_sizes
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
-#: The elements of the largest transform that is a constant; a kernel computes larger ones.
+#: The elements of the largest matrix of a transform that is a constant, and the most points of
+#: one that is made in two steps; kernels compute larger ones.
 _LARGEST = 1 << 22
 
 
@@ -174,26 +175,70 @@ def _transformed(
     halved = onesided and not inverse
     outputs = simple(count // 2 + 1) if halved else count
     made = 1 if inverse and onesided else 2
-    dtype = dtype_of(x)
-    matrix = _matrix(
-        cx,
-        length,
-        count,
-        outputs,
-        (whole(parts), made),
-        dtype,
-        inverse=inverse,
-        onesided=onesided,
-    )
     others = [k for k in range(rank - 1) if k != axis]
     order = [*others, axis, rank - 1]
     moved = x if order == list(range(rank)) else R.permute_dims(x, order)
     outer = [sizes[k] for k in others]
-    rows = reshaped(moved, (*outer, simple(length * parts)))
-    y = reshaped(cx.emit(R.matmul(rows, matrix)), (*outer, outputs, made))
+    factors = (
+        _factors(length) if made == 2 and isinstance(length, int) and length == count else None
+    )
+    if factors is not None:
+        y = _in_two_steps(cx, moved, outer, factors, whole(parts), inverse=inverse)
+        if halved:
+            y = R.strided_slice(y, [len(outer)], [0], [outputs])
+    else:
+        transform = _matrix(
+            *(cx, length, count, outputs, (whole(parts), made), dtype_of(x)),
+            inverse=inverse,
+            onesided=onesided,
+        )
+        rows = reshaped(moved, (*outer, simple(length * parts)))
+        y = reshaped(cx.emit(R.matmul(rows, transform)), (*outer, outputs, made))
     if order == list(range(rank)):
         return y
     return R.permute_dims(y, [order.index(k) for k in range(rank)])
+
+
+def _factors(count: int) -> tuple[int, int] | None:
+    """Two factors of a number of points whose transforms take less than one of all points."""
+    if not 0 < count <= _LARGEST:
+        return None
+    first = next((n for n in range(math.isqrt(count), 0, -1) if count % n == 0), 1)
+    return (first, count // first) if 4 * (first + count // first) <= count else None
+
+
+def _in_two_steps(
+    cx: Context,
+    x: Expr,
+    outer: list[Size],
+    factors: tuple[int, int],
+    parts: int,
+    *,
+    inverse: bool,
+) -> Expr:
+    """The transform along the axis before the last one, of N = a b points, by those of a and of b.
+
+    With n = n1 b + n2, k = k1 + a k2 and w = exp(-2 pi i / N), X[k] is the sum over n2 of
+    w^(a n2 k2) w^(n2 k1) Y[n2, k1], and Y[n2, k1] the sum over n1 of w^(b n1 k1) x[n]
+    (Cooley and Tukey, Math. Comp. 19, 1965).
+    """
+    (a, b), dtype, at = factors, dtype_of(x), len(outer)
+
+    def along(y: Expr, count: int, parts: int) -> Expr:
+        """The transform of `count` points along axis `at`, which comes after the next one."""
+        step = _matrix(cx, count, count, count, (parts, 2), dtype, inverse=inverse, onesided=False)
+        swapped = R.permute_dims(y, [*range(at), at + 1, at, at + 2])
+        rows = reshaped(swapped, (*outer, a * b // count, count * parts))
+        return reshaped(cx.emit(R.matmul(rows, step)), (*outer, a * b // count, count, 2))
+
+    y = along(reshaped(x, (*outer, a, b, parts)), a, parts)
+    angle = 2 * np.pi / (a * b) * np.outer(np.arange(b), np.arange(a))
+    sine = np.sin(angle) if inverse else -np.sin(angle)
+    cosines, sines = np.stack([np.cos(angle)] * 2, -1), np.stack([-sine, sine], -1)
+    turned = R.multiply(R.flip(y, at + 2), literal(sines.astype(dtype)))
+    y = along(cx.emit(R.add(R.multiply(y, literal(cosines.astype(dtype))), turned)), b, 2)
+    whole_axes = R.permute_dims(y, [*range(at), at + 1, at, at + 2])
+    return reshaped(whole_axes, (*outer, a * b, 2))
 
 
 def _transformed_anywhere(
