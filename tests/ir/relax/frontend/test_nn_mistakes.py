@@ -286,6 +286,7 @@ def test_a_tensor_is_not_iterated() -> None:
         (nn, "Linaer", "'Linear'"),
         (nn, "BatchNorm2d", "'BatchNorm2D'"),
         (nn, "functional", "nn.op"),
+        (nn, "init", "load_state_dict"),
         (op, "cat", "nn.op.concat"),
         (op, "mean", r"x.mean\(axis\)"),
         (op, "sofmax", "'softmax'"),

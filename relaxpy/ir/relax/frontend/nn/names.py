@@ -32,6 +32,7 @@ INSTEAD: Final = {
     "float": 'write x.astype("float32")',
     "functional": "its functions are those of nn.op",
     "half": 'write x.astype("float16")',
+    "init": "set parameter.data, or call load_state_dict",
     "item": _RUN_TIME,
     "linear": "write nn.Linear, or nn.op.matmul(x, nn.op.permute_dims(weight))",
     "masked_fill": "write nn.op.where(mask, value, x)",
