@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.attention import rotary_embedding
 from relaxpy.frontend.onnx.ops.conv import conv
 from relaxpy.frontend.onnx.ops.quantized import dequantized, dynamic_quantize_linear, quantized
-from relaxpy.frontend.onnx.registry import converter
+from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import code_of
-from relaxpy.frontend.shared.tensors import dtype_of, product, rank_of, reshaped, scalar, shape_of
+from relaxpy.frontend.shared.tensors import (
+    Size,
+    dtype_of,
+    product,
+    rank_of,
+    reshaped,
+    scalar,
+    shape_of,
+)
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
@@ -208,6 +217,20 @@ def _heads(cx: Context, x: Expr, heads: int) -> Expr:
     return R.permute_dims(reshaped(x, (batch, length, heads, width // heads)), [0, 2, 1, 3])
 
 
+def _seen(mask: Expr, batch: Size, keys: Size) -> Expr:
+    """Which keys a mask admits; one of rank 1 has the number of keys of each sequence."""
+    axes = {1: [1], 2: [1, 2], 3: [1], 4: []}.get(rank_of(mask))
+    if axes is None:
+        raise UnsupportedError(f"a mask of rank {rank_of(mask)} is not imported")
+    if rank_of(mask) == 1:
+        if str(shape_of(mask)[0]) != str(batch):
+            raise UnsupportedError("a mask of starts and ends is not imported")
+        lengths = R.expand_dims(R.astype(mask, "int64"), axes)
+        return R.expand_dims(R.less(R.arange(0, keys, 1, "int64"), lengths), [1, 2])
+    seen = R.astype(mask, "bool")
+    return R.expand_dims(seen, axes) if axes else seen
+
+
 def _attended(
     cx: Context,
     q: Expr,
@@ -229,11 +252,7 @@ def _attended(
     if bias is not None:
         scores = R.add(scores, bias)
     if mask is not None:
-        axes = {2: [1, 2], 3: [1], 4: []}.get(rank_of(mask))
-        if axes is None:
-            raise UnsupportedError(f"a mask of rank {rank_of(mask)} is not imported")
-        seen = R.astype(mask, "bool")
-        seen = R.expand_dims(seen, axes) if axes else seen
+        seen = _seen(mask, batch, shape_of(k)[2])
         scores = R.where(seen, scores, R.add(scores, scalar(filter_value, q)))
     if causal:
         every = shape_of(k)[2]
@@ -261,8 +280,6 @@ def attention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> list[Expr]:
-    if past is not None:
-        raise UnsupportedError("the state of earlier calls (past) is not imported")
     every = R.matmul(x, weights)
     every = cx.emit(every if bias is None else R.add(every, bias))
     width = shape_of(every)[2]
@@ -274,19 +291,58 @@ def attention(
         _heads(cx, cx.emit(R.strided_slice(every, [2], [a], [b])), num_heads)
         for a, b in itertools.pairwise(ends)
     )
-    return [
-        _attended(
-            cx,
-            q,
-            k,
-            v,
-            scale,
-            attention_bias,
-            mask_index,
-            mask_filter_value,
-            causal=bool(unidirectional),
-        )
-    ]
+    if past is not None:
+        before = [R.squeeze(R.strided_slice(past, [0], [n], [n + 1]), [0]) for n in (0, 1)]
+        k, v = (R.concat([old, new], axis=2) for old, new in zip(before, (k, v), strict=True))
+    k, v = cx.emit(k), cx.emit(v)
+    y = _attended(
+        cx,
+        q,
+        k,
+        v,
+        scale,
+        attention_bias,
+        mask_index,
+        mask_filter_value,
+        causal=bool(unidirectional),
+    )
+    return [y, R.stack([k, v], axis=0)]
+
+
+@converter("RotaryEmbedding", domain=DOMAIN, ignored=["scale"])
+def rotary(
+    cx: Context,
+    x: Expr,
+    position_ids: Expr,
+    cos_cache: Expr,
+    sin_cache: Expr,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+) -> Expr:
+    if is_packed_batching:
+        raise UnsupportedError("sequences packed into one are not imported")
+    sizes = shape_of(x)
+    if len(sizes) == 3 and not num_heads:
+        hidden, half = sizes[2], shape_of(cos_cache)[1]
+        if not isinstance(hidden, int) or not isinstance(half, int):
+            raise UnsupportedError("the size of heads is symbolic")
+        num_heads = hidden // (2 * half)
+    if rank_of(position_ids) == 1:
+        steps = R.arange(0, sizes[-2], 1, dtype_of(position_ids))
+        position_ids = R.expand_dims(R.add(steps, position_ids), [0])
+    return rotary_embedding(
+        cx,
+        x,
+        cos_cache,
+        sin_cache,
+        cx.emit(position_ids),
+        interleaved=interleaved,
+        num_heads=num_heads,
+        rotary_embedding_dim=rotary_embedding_dim,
+    )
 
 
 @converter("MultiHeadAttention", domain=DOMAIN)
@@ -417,3 +473,46 @@ def _qlinear(op: str) -> None:
 
 _qlinear("add")
 _qlinear("multiply")
+
+
+def _qlinear_unary(
+    cx: Context, x: Expr, scales: Sequence[Value], op: Callable[[Expr], Expr]
+) -> Expr:
+    """The quantised result of an operator on what a quantised tensor stands for."""
+    if not 3 <= len(scales) <= 4:
+        raise UnsupportedError(f"it has {len(scales) + 1} operands, expected 4 or 5")
+    found = [None if value is None else cx.tensor(value) for value in scales]
+    x_scale, x_zero, y_scale, y_zero = [*found, None][:4]
+    if x_scale is None or y_scale is None:
+        raise UnsupportedError("a scale is missing")
+    value = op(dequantized(x, x_scale, x_zero, "float32"))
+    return quantized(cx, value, y_scale, y_zero, code_of(dtype_of(x)), 1, "float32")
+
+
+@converter("QLinearSigmoid", domain=DOMAIN)
+def qlinear_sigmoid(cx: Context, x: Expr, *scales: Value) -> Expr:
+    return _qlinear_unary(cx, x, scales, R.sigmoid)
+
+
+@converter("QLinearLeakyRelu", domain=DOMAIN)
+def qlinear_leaky_relu(cx: Context, x: Expr, *scales: Value, alpha: float = 0.01) -> Expr:
+    return _qlinear_unary(cx, x, scales, lambda v: R.nn.leakyrelu(v, alpha))
+
+
+@converter("QLinearGlobalAveragePool", domain=DOMAIN)
+def qlinear_global_average_pool(
+    cx: Context, x: Expr, *scales: Value, channels_last: int = 0
+) -> Expr:
+    first = 1 if channels_last else 2
+    axes = list(range(first, first + rank_of(x) - 2))
+    return _qlinear_unary(cx, x, scales, lambda v: R.mean(v, axes, keepdims=True))
+
+
+@converter("QLinearConcat", domain=DOMAIN)
+def qlinear_concat(cx: Context, y_scale: Expr, y_zero: Expr, *inputs: Expr, axis: int) -> Expr:
+    parts = [
+        cx.emit(dequantized(x, scale, zero, "float32"))
+        for x, scale, zero in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)
+    ]
+    code = code_of(dtype_of(inputs[0]))
+    return quantized(cx, R.concat(parts, axis=axis), y_scale, y_zero, code, 1, "float32")

@@ -1,0 +1,95 @@
+"""Operators of the domain com.microsoft, as ONNX Runtime computes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import relaxpy
+from relaxpy.relax.frontend.onnx import from_onnx
+
+ort = pytest.importorskip("onnxruntime")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+RNG = np.random.default_rng(5)
+
+
+def rand(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def whole(*shape: int) -> Array:
+    return RNG.integers(0, 256, shape).astype(np.uint8)
+
+
+SCALE, ZERO = np.float32(0.02), np.uint8(120)
+OUT = {"ys": np.float32(0.01), "yz": np.uint8(7)}
+X, W, B = rand(2, 5, 12), rand(12, 24), rand(24)
+TABLES = {"cos": rand(9, 3), "sin": rand(9, 3)}
+PLACES = np.array([[0, 1, 2, 3, 4], [3, 4, 5, 6, 7]])
+QUANTISED = {"x": whole(2, 3, 4, 5), "xs": SCALE, "xz": ZERO, **OUT}
+CASES: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
+    ("Attention", {"x": X, "w": W, "b": B, "m": np.array([3, 5], np.int32)}, {"num_heads": 2}, 1),
+    (
+        "Attention",
+        {"x": X, "w": W, "b": B, "": None, "past": rand(2, 2, 2, 3, 4)},
+        {"num_heads": 2, "unidirectional": 1},
+        2,
+    ),
+    ("RotaryEmbedding", {"x": rand(2, 5, 12), "p": PLACES, **TABLES}, {}, 1),
+    ("RotaryEmbedding", {"x": rand(2, 3, 5, 6), "p": np.array([2]), **TABLES}, {}, 1),
+    ("RotaryEmbedding", {"x": rand(2, 5, 12), "p": PLACES, **TABLES}, {"interleaved": 1}, 1),
+    ("QLinearSigmoid", QUANTISED, {}, 1),
+    ("QLinearLeakyRelu", QUANTISED, {"alpha": 0.3}, 1),
+    ("QLinearGlobalAveragePool", QUANTISED, {}, 1),
+    ("QLinearGlobalAveragePool", QUANTISED, {"channels_last": 1}, 1),
+    (
+        "QLinearConcat",
+        {
+            **OUT,
+            "x": whole(2, 3),
+            "xs": SCALE,
+            "xz": ZERO,
+            "b": whole(2, 4),
+            "bs": SCALE,
+            "bz": ZERO,
+        },
+        {"axis": 1},
+        1,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "attributes", "outputs"),
+    CASES,
+    ids=[f"{c[0]}{k}" for k, c in enumerate(CASES)],
+)
+def test_fused_operators(
+    op: str, operands: dict[str, Any], attributes: dict[str, Any], outputs: int
+) -> None:
+    names = [f"y{k}" for k in range(outputs)]
+    arrays = {name: np.asarray(array) for name, array in operands.items() if name}
+    code = helper.np_dtype_to_tensor_dtype
+    graph = helper.make_graph(
+        [helper.make_node(op, list(operands), names, domain="com.microsoft", **attributes)],
+        "graph",
+        [helper.make_tensor_value_info(n, code(a.dtype), a.shape) for n, a in arrays.items()],
+        [onnx.ValueInfoProto(name=name) for name in names],
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    proto = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    expected = ort.InferenceSession(proto.SerializeToString()).run(None, arrays)
+    mod = from_onnx(proto)
+    for target in ("native", "numpy"):
+        found = relaxpy.compile(mod, target)["main"](*arrays.values())
+        for a, b in zip(found if outputs > 1 else [found], expected, strict=True):
+            assert np.asarray(a).dtype == b.dtype
+            if b.dtype == np.uint8:
+                assert np.abs(np.asarray(a, int) - np.asarray(b, int)).max() <= 1
+            else:
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
