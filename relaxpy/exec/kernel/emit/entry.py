@@ -40,9 +40,11 @@ class Entry:
                 )
 
     def _variables(self) -> Iterator[tuple[Var, ast.expr]]:
-        """The variables that are dimensions and strides, the first use of each last."""
+        """The variables that are dimensions, strides and offsets, the first use of each last."""
         for buffer in reversed(self._buffers):
             name = self.scope.buffer(buffer)
+            if isinstance(buffer.elem_offset, Var) and buffer.elem_offset not in self._scalars:
+                yield buffer.elem_offset, ast.Constant(0)
             for axis, stride in enumerate(buffer.strides):
                 if isinstance(stride, Var) and stride not in self._scalars:
                     in_bytes = item(attribute(name, "strides"), axis)
