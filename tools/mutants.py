@@ -48,6 +48,14 @@ RELAX = "relaxpy/ir/relax"
 RELATIONS = f"{RELAX}/relations"
 KERNEL = "relaxpy/exec/kernel"
 OF_RELAX = "tests/ir/relax"
+
+
+def below(folder: str) -> tuple[str, ...]:
+    """The modules below a folder."""
+    found = sorted((ROOT / folder).rglob("*.py"))
+    return tuple(path.relative_to(ROOT).as_posix() for path in found)
+
+
 #: Each area: the modules to mutate, and the tests that are written for the area. A mutant that only
 #: other tests detect counts as a survivor.
 AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -118,6 +126,24 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple(f"{KERNEL}/plan/{n}.py" for n in ("schedule", "loops", "fold_init", "coalesce")),
         ("tests/exec/kernel", "tests/fuzz"),
     ),
+    "nodes": (
+        (*below(f"{RELAX}/nodes"), *below("relaxpy/ir/core")),
+        (
+            *(
+                f"tests/ir/test_{n}.py"
+                for n in (
+                    *("memo", "nodes", "nodes_errors", "nodes_module", "nodes_traverse"),
+                    *("serialize", "sharing", "structural", "text"),
+                )
+            ),
+            f"{OF_RELAX}/test_struct_info.py",
+        ),
+    ),
+    "kernels": (
+        below("relaxpy/ir/tir"),
+        ("tests/ir/tir", "tests/ir/test_prim_expr.py", "tests/ir/test_nodes_kernels.py"),
+    ),
+    "parser": (below("relaxpy/script/parser"), ("tests/script",)),
 }
 #: Seconds of recorded test time that one mutant may take before it counts as a survivor.
 BUDGET = 30.0

@@ -581,15 +581,17 @@ class Generator(Arguments):
     def long_axis(self, depth: int) -> None:
         """A statement for each element of the long argument, or a sum of them."""
         assert self.long is not None
-        [count] = self.long.shape
+        [count], long = self.long.shape, self.long
+        if count.value == max(_LONG):
+            self.long = None  # one such loop takes the oracle a second
         sums = [b for b in self.targets() if b.filled and b.dtype in _EXACT and not b.empty]
         with self.loop_over(
             f"{self.pick(['range', 'T.serial', 'T.parallel'])}({count})", 0, count.value - 1
         ) as i:
-            here, before = f"{self.long.name}[{i}]", self.buffers
-            value = self.value(self.long.dtype, 2)
+            here, before = f"{long.name}[{i}]", self.buffers
+            value = self.value(long.dtype, 2)
             if not sums or self.chance(0.4):
-                self.write(f"{here} = {self.updated(self.long.dtype, here, value)}")
+                self.write(f"{here} = {self.updated(long.dtype, here, value)}")
                 return
             self.buffers = [b for b in before if not b.shape]
             target = self.pick(sums)

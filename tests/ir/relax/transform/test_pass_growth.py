@@ -17,7 +17,7 @@ from tests.counting import calls
 from tests.ir.relax.sinfos import rank, tensor
 from tests.ir.relax.transform.program_shapes import SHAPES
 
-SMALL, LARGE = 60, 600
+SMALL, LARGE = 40, 400
 SQUARE = tensor(4, 4)
 
 
