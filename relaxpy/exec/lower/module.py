@@ -34,7 +34,7 @@ from relaxpy.exec.runtime.signatures import closure_sinfo, signature_of
 from relaxpy.exec.runtime.support import InstrumentedPackedCall, invoke_instrumented
 from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
-from relaxpy.ir.core.fork_lock import Late
+from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -336,10 +336,9 @@ class LoweredModule:
     ) -> None:
         self._lowering, self.backend = lowering, backend
         self._instrument = instrument
-        self._text = Late(self._load_whole)
-        """The text of all functions."""
-        self._needed_text = Late(self._load_needed)
-        """The text of what runs in Python, and of what that calls, without native kernels."""
+        self._lock = ForkLock()
+        self._whole: _Text | None = None
+        self._needed: _Text | None = None
         self._in_python: set[str] = set()
         self._native: Mapping[str, Callable[..., Value]] = {}
         self._values: Mapping[str, Closure | PrimFuncValue] = {}
@@ -369,7 +368,7 @@ class LoweredModule:
             funcs = self._lowering.module.functions_by_name
             symbols = (n for n in self.kernels if "global_symbol" in funcs[n].attrs)
             self._in_python.update(symbols)
-            self.problem = self._needed_text().problem
+            self.problem = self._needed_text.problem
         elif not functions:
             self._link_kernels()
         if not self.problem:
@@ -394,8 +393,8 @@ class LoweredModule:
             if name in known:
                 return known[name]
         if name in self._in_python:
-            return self._needed_text().functions[name]
-        return self._text().functions[name]
+            return self._needed_text.functions[name]
+        return self._text.functions[name]
 
     @property
     def is_native(self) -> bool:
@@ -406,26 +405,36 @@ class LoweredModule:
     @property
     def source(self) -> str:
         """The text in Python."""
-        return self._text().source
+        return self._text.source
 
     def _run_text(self, name: str, *args: Value) -> Value:
-        return self._text().functions[name](*args)
+        return self._text.functions[name](*args)
 
     def _run_kernel(self, python_name: str, *args: Value) -> Value:
-        return self._text().kernels[python_name](*args)
+        return self._text.kernels[python_name](*args)
 
-    def _load_whole(self) -> _Text:
-        return self._load(list(self._lowering.callees), None)
+    @property
+    def _text(self) -> _Text:
+        """The text of all functions."""
+        with self._lock:
+            if self._whole is None:
+                self._whole = self._load(list(self._lowering.callees), None)
+            return self._whole
 
-    def _load_needed(self) -> _Text:
-        callees = self._lowering.callees
-        called = self._lowering.called_from(name for name in callees if name in self._in_python)
-        is_whole = len(called) == len(callees) and not any(
-            k.is_native for k in self.kernels.values()
-        )
-        if is_whole:
-            return self._text()
-        return self._load([name for name in callees if name in called], self._run_kernel)
+    @property
+    def _needed_text(self) -> _Text:
+        """The text of what runs in Python, and of what that calls, without native kernels."""
+        with self._lock:
+            if self._needed is None:
+                callees, kernels = self._lowering.callees, self.kernels.values()
+                roots = (name for name in callees if name in self._in_python)
+                called = self._lowering.called_from(roots)
+                if len(called) == len(callees) and not any(k.is_native for k in kernels):
+                    self._needed = self._text
+                else:
+                    names = [name for name in callees if name in called]
+                    self._needed = self._load(names, self._run_kernel)
+            return self._needed
 
     def _load(self, names: Sequence[str], late: Callable[..., Value] | None) -> _Text:
         return _load(self._lowering, self.backend, self._instrument, names, late)
