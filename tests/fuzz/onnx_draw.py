@@ -222,7 +222,7 @@ class Draw:
             return np.asarray(rng.integers(-4, 5, shape).astype(dtype))
         return np.asarray((rng.integers(-3 * steps, 3 * steps + 1, shape) / steps).astype(dtype))
 
-    def new(self, array: Array, *, fixed: bool = False) -> Value:
+    def new(self, array: Array, *, fixed: bool = False, constant: bool = False) -> Value:
         """A new operand with these elements: an input, an initialiser, or a Constant."""
         value = Value(self.model.name(), array)
         way = self.rng.random()
@@ -230,7 +230,7 @@ class Draw:
             tensor = numpy_helper.from_array(array, "value")
             self.nodes.append(helper.make_node("Constant", [], [value.name], value=tensor))
             self.values.append(value)
-        elif way < 0.55:
+        elif constant or way < 0.55:
             self.model.initializers[value.name] = array
         else:
             self.model.inputs[value.name] = array
@@ -326,7 +326,7 @@ class Draw:
             (size,) = self.node("Gather", [shape, index], axis=0)
             if not size.shape:
                 axes = {"axes": [0]} if self.opset < 13 else {}
-                more = [] if self.opset < 13 else [self.new(np.array([0]), fixed=True)]
+                more = [] if self.opset < 13 else [self.new(np.array([0]), constant=True)]
                 (size,) = self.node("Unsqueeze", [size, *more], **axes)
             if size.array[0] != element:
                 (size,) = self.node("Mul", [size, self.new(np.array([2]), fixed=True)])

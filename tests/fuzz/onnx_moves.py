@@ -149,7 +149,11 @@ def _slice(d: Draw, op: str) -> None:
     operands.append(None if leading and d.chance() else d.known(axes, dtype))
     if d.chance(0.6):
         steps = (1, 2, -1, -2, -7, 2**40 if dtype == "int64" else 9)
-        operands.append(d.known([d.rng.choice(steps) for _ in axes], dtype))
+        signs = [-1 if abs(e) < 2**31 - 1 or e < 0 else 1 for e in ends]
+        chosen = [d.rng.choice(steps) for _ in axes]
+        # Backwards to the largest integer is everything in ONNX Runtime only.
+        chosen = [abs(c) if sign > 0 else c for c, sign in zip(chosen, signs, strict=True)]
+        operands.append(d.known(chosen, dtype))
     d.node(op, operands)
 
 

@@ -185,7 +185,7 @@ def _arg(d: Draw, op: str) -> None:
 
 @step("Softmax", "LogSoftmax", "Hardmax")
 def _softmax(d: Draw, op: str) -> None:
-    x = d.tensor(FLOATS, 1, exact=op == "Hardmax")
+    x = d.tensor(FLOATS, 1 if d.opset >= 13 else 2, exact=op == "Hardmax")  # the default axis is 1
     axis = d.axis(len(x.shape))
     d.node(op, [x], rounds=True, **d.some(axis=axis if d.opset >= 11 else abs(axis)))
 

@@ -637,3 +637,10 @@ def test_sequences_know_the_ranks_of_their_values() -> None:
     proto = model(nodes, [helper.make_value_info("s", kind)], ["y"], {"one": np.array(1)})
     found = run(proto, (np.zeros((1, 3), "float32"), np.zeros((5, 3), "float32")))
     np.testing.assert_array_equal(found, [3, 5])
+
+
+def test_products_of_integers_have_factors_that_are_no_integers() -> None:
+    a, b = np.array([[3, -2]], "int32"), np.array([[1], [4]], "int32")
+    inputs = [value("a", [1, 2], TensorProto.INT32), value("b", [2, 1], TensorProto.INT32)]
+    nodes = [helper.make_node("Gemm", ["a", "b"], ["y"], alpha=0.5)]
+    assert run(model(nodes, inputs, ["y"]), a, b).tolist() == [[-2]]  # -2.5 towards zero

@@ -396,3 +396,16 @@ def test_ranges_of_sizes_that_are_floats_have_known_lengths(
     for size in sizes:
         expected = np.arange(first, size, step, np.float32)
         np.testing.assert_array_equal(main(np.zeros((1, 4, 1, size), np.float32)), expected)
+
+
+def test_the_bias_of_recurrent_layers_decides_sizes() -> None:
+    feed = {"x": rand(2, 3, 2), "w": rand(1, 12, 2), "r": rand(1, 12, 3)}
+    sizes = {"x": [None] * 3, "w": [1, None, None], "r": [1, None, None]}
+    check("LSTM", sizes, [feed], {"b": rand(1, 24)}, {"hidden_size": 3}, opset=14)
+
+
+@pytest.mark.parametrize(
+    ("shape", "pads"), [((0, 3), [1, 0, -1, 1]), ((2, 3), [-4, 0, 3, 0]), ((2, 3), [3, 0, -4, 0])]
+)
+def test_pads_crop_more_elements_than_there_are(shape: tuple[int, ...], pads: list[int]) -> None:
+    check("Pad", {"x": shape}, [{"x": rand(*shape)}], {"pads": np.array(pads)}, {}, opset=13)

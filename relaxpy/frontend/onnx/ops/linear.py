@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
-from relaxpy.frontend.shared.tensors import scalar
-from relaxpy.ir.relax.nodes import Expr
+from relaxpy.frontend.shared.tensors import dtype_of, is_float, scalar
+from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 
 
@@ -28,9 +28,14 @@ def gemm(
 ) -> Expr:
     left = R.permute_dims(a) if transA else a
     right = R.permute_dims(b) if transB else b
-    result = R.matmul(left, right)
-    if alpha != 1.0:
-        result = R.multiply(result, scalar(alpha, a))
-    if c is None or beta == 0.0:
-        return result
-    return R.add(result, c if beta == 1.0 else R.multiply(c, scalar(beta, a)))
+    result = _scaled(R.matmul(left, right), alpha)
+    return result if c is None or beta == 0.0 else R.add(result, _scaled(c, beta))
+
+
+def _scaled(x: Expr, factor: float) -> Expr:
+    """The product, of integers rounded towards zero."""
+    if factor == 1.0:
+        return x
+    if is_float(x) or factor.is_integer():
+        return R.multiply(x, scalar(factor, x))
+    return R.astype(R.multiply(R.astype(x, "float64"), const(factor, "float64")), dtype_of(x))

@@ -357,7 +357,6 @@ def _layer(
         x = R.permute_dims(x, [1, 0, 2])
         first = [None if s is None else R.permute_dims(s, [1, 0, 2]) for s in first]
     x = cx.emit(x)
-    _, batch, _ = shape_of(x)
     hidden = shape_of(r)[2]
     every, lasts = [], []
     for d, reverse in enumerate(options.reverse):
@@ -373,6 +372,8 @@ def _layer(
                 zero = R.zeros((hidden,), dtype_of(x))
                 of_state = R.concat([_columns(of_state, 0, hidden * 2), zero], axis=0)
             inputs = R.add(inputs, R.add(of_inputs, of_state))
+        inputs = cx.emit(inputs)
+        batch = shape_of(inputs)[1]  # as the kernel sees it, also where the bias decides sizes
         begin = [
             R.zeros((batch, hidden), dtype_of(x)) if s is None else _part(s, d)
             for s in (*first, *[None] * states)[:states]
