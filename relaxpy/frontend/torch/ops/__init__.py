@@ -6,6 +6,7 @@ from relaxpy.frontend.torch.ops import (
     control as control,
     creation as creation,
     elementwise as elementwise,
+    factors as factors,
     indexing as indexing,
     linear as linear,
     movement as movement,
@@ -15,6 +16,7 @@ from relaxpy.frontend.torch.ops import (
     prims as prims,
     random as random,
     reduce as reduce,
+    rows as rows,
     scalars as scalars,
     special as special,
 )

@@ -168,11 +168,10 @@ def masked_select(cx: Context, x: Expr, mask: Expr) -> Expr:
     return R.take(reshaped(whole, [product(sizes)]), reshaped(places, [shape_of(places)[0]]), 0)
 
 
-_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "mean"}
 _OLD_REDUCTIONS = {"add": "add", "multiply": "mul"}
 
 
-def _scattered(
+def scattered(
     cx: Context, x: Expr, axis: int, indices: Expr, source: Expr, reduction: str = "update"
 ) -> Expr:
     """`x` with elements of the source at places along an axis."""
@@ -193,7 +192,7 @@ def _scattered(
 def scatter(
     cx: Context, x: Expr, axis: int, indices: Expr, source: Expr, *, reduce: str = ""
 ) -> Expr:
-    return _scattered(
+    return scattered(
         cx, x, axis, indices, cx.tensor(source, dtype_of(x)), _OLD_REDUCTIONS.get(reduce, "update")
     )
 
@@ -203,12 +202,12 @@ def scatter_value(
     cx: Context, x: Expr, axis: int, indices: Expr, value: Value, *, reduce: str = ""
 ) -> Expr:
     source = R.full(tuple(shape_of(indices)), cx.tensor(value, dtype_of(x)), dtype_of(x))
-    return _scattered(cx, x, axis, indices, source, _OLD_REDUCTIONS.get(reduce, "update"))
+    return scattered(cx, x, axis, indices, source, _OLD_REDUCTIONS.get(reduce, "update"))
 
 
 @converter("scatter_add")
 def scatter_add(cx: Context, x: Expr, axis: int, indices: Expr, source: Expr) -> Expr:
-    return _scattered(cx, x, axis, indices, source, "add")
+    return scattered(cx, x, axis, indices, source, "add")
 
 
 @converter("index_add")
@@ -216,15 +215,15 @@ def index_add(
     cx: Context, x: Expr, axis: int, indices: Expr, source: Expr, *, alpha: Value = 1
 ) -> Expr:
     scaled = source if alpha == 1 else R.multiply(source, cx.tensor(alpha, dtype_of(source)))
-    return _scattered(cx, x, axis, _spread(cx, x, axis, indices, source), scaled, "add")
+    return scattered(cx, x, axis, along_axis(cx, x, axis, indices, source), scaled, "add")
 
 
 @converter("index_copy")
 def index_copy(cx: Context, x: Expr, axis: int, indices: Expr, source: Expr) -> Expr:
-    return _scattered(cx, x, axis, _spread(cx, x, axis, indices, source), source)
+    return scattered(cx, x, axis, along_axis(cx, x, axis, indices, source), source)
 
 
-def _spread(cx: Context, x: Expr, axis: int, indices: Expr, source: Expr) -> Expr:
+def along_axis(cx: Context, x: Expr, axis: int, indices: Expr, source: Expr) -> Expr:
     """A vector of indices along an axis as one index for each element of the source."""
     if not rank_of(source):
         return indices
