@@ -173,6 +173,19 @@ def test_an_offset_that_is_declared_is_compared(target: str) -> None:
         kernel(text, target)(rows(2, 3), rows(2, 3))
 
 
+@TARGETS
+def test_an_offset_that_is_a_variable_is_zero(target: str) -> None:
+    text = LITERAL.replace("strides=[4, 1]", "elem_offset=o").replace(
+        "A = T.match", "o = T.int64()\n        A = T.match", 1
+    )
+    b = np.zeros((2, 3), np.float32)
+    function = kernel(text.replace("B[i, j] = A[i, j]", "B[i, j] = T.Cast('float32', o)"), target)
+    b[...] = 7
+    function(np.zeros((2, 3), np.float32), np.ascontiguousarray(b))
+    with pytest.raises(RuntimeCheckError):
+        function(np.zeros((3, 3), np.float32), b)
+
+
 # ---- datatypes
 
 TWICE = """
