@@ -95,6 +95,8 @@ def of_exported(exported: Any, given: Mapping[int, Any]) -> Program:
                 tensor = given.get(count)
                 count += 1
                 bound.append(Input(_kind(meta, tensor), node.name, node, meta, tensor))
+            case kinds.TOKEN:
+                bound.append(Input(Kind.LITERAL, node.name, node, None))
             case _:
                 raise FrontendError(
                     f"the input {node.name!r} is a {spec.kind.name.lower()}, "

@@ -14,6 +14,7 @@ from relaxpy.frontend.shared.tensors import (
     reshaped,
     shape_of,
 )
+from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value
@@ -200,6 +201,13 @@ def _row(cx: Context, x: Expr, k: Size) -> Expr:
     return cx.emit(reshaped(R.strided_slice(x, [0], [k], [k + 1]), sizes[1:]))
 
 
+def _with_effects(cx: Context, token: Value, op: Any, *args: Value, **kwargs: Value) -> Any:
+    """An operator in the order that tokens give: a check of results, which Relax leaves out."""
+    if op._schema.returns:
+        raise UnsupportedError(f"the order of the effects of {op}")
+    return None, None
+
+
 HIGHER_ORDER: dict[str, Callable[..., Any]] = {
     "cond": _cond,
     "while_loop": _while_loop,
@@ -208,4 +216,5 @@ HIGHER_ORDER: dict[str, Callable[..., Any]] = {
     "wrap_with_set_grad_enabled": _region,
     "wrap_with_autocast": _region,
     "hints_wrapper": _region,
+    "with_effects": _with_effects,
 }
