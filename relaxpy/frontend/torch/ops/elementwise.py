@@ -70,6 +70,8 @@ def _register() -> None:
         converter(name)(_binary(op))
     for name, op in {"maximum": R.maximum, "minimum": R.minimum, "atan2": R.atan2, **_BITS}.items():
         converter(name)(_binary(op))
+    converter("max.other")(_binary(R.maximum))
+    converter("min.other")(_binary(R.minimum))
     for name, op in _LOGIC.items():
         converter(name)(lambda cx, x, y, op=op: op(truth(cx, x), truth(cx, y)))
     for name, op in {"mul": R.multiply}.items():
