@@ -4,6 +4,7 @@ from relaxpy.frontend.torch.ops import (
     attention as attention,
     bessel as bessel,
     control as control,
+    counting as counting,
     creation as creation,
     elementwise as elementwise,
     factors as factors,

@@ -10,6 +10,7 @@ import numpy as np
 from relaxpy.frontend.shared.tensors import Size, dtype_of, product, rank_of, reshaped, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.ops.elementwise import truth
 from relaxpy.frontend.torch.ops.movement import bounds
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.frontend.torch.symbols import sympy_of
@@ -48,6 +49,8 @@ def take(cx: Context, x: Expr, indices: Expr) -> Expr:
 @converter("gather")
 def gather(cx: Context, x: Expr, axis: int, indices: Expr, *, sparse_grad: bool = False) -> Expr:
     at = cx.axis(axis, x)
+    if 0 in [size for size in shape_of(indices) if isinstance(size, int)]:
+        return R.zeros(tuple(shape_of(indices)), dtype_of(x))
     if not rank_of(x):
         return R.broadcast_to(x, tuple(shape_of(indices)))
     if not rank_of(indices):
@@ -156,6 +159,9 @@ def index_put(
 
 @converter("nonzero")
 def nonzero(cx: Context, x: Expr) -> Expr:
+    if not rank_of(x):
+        count = cx.number_of(cx.emit(R.astype(truth(cx, x), "int64")), "count")
+        return R.zeros((count, 0), "int64")
     return R.permute_dims(cx.emit(R.nonzero(x)), [1, 0])
 
 
@@ -293,3 +299,56 @@ def item(cx: Context, x: Expr) -> Any:
     if getattr(symbol, "is_Symbol", False):
         return reshaped(x, [])
     raise UnsupportedError("a number that is computed decides what is computed")
+
+
+@converter("_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(
+    cx: Context,
+    weight: Expr,
+    indices: Expr,
+    offsets: Expr,
+    scaled: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    weights: Expr | None = None,
+    has_last: bool = False,
+    padding: int = -1,
+) -> tuple[Expr, ...]:
+    (count,), (bags,) = shape_of(indices), cx.result_shape(0)[:1]
+    starts = R.astype(offsets, "int64")
+    if has_last:
+        starts = R.strided_slice(starts, [0], [0], [bags])
+    places = R.arange(0, count, 1, "int64")
+    bag = R.astype(R.bucketize(places, starts, right=True), "int64")
+    bag = cx.emit(R.subtract(bag, const(1, "int64")))
+    if padding >= 0:
+        bag = R.where(
+            R.equal(R.astype(indices, "int64"), const(padding, "int64")),
+            cx.tensor(bags, "int64"),
+            bag,
+        )
+    rows = R.take(weight, indices, 0)
+    if weights is not None:
+        rows = R.multiply(rows, R.expand_dims(weights, 1))
+    width = shape_of(weight)[1]
+    whole = (cx.simplify(bags + 1), width)
+    ones = R.ones((count,), dtype_of(weight))
+    sizes = R.scatter_elements(R.zeros(whole[:1], dtype_of(weight)), bag, ones, 0, "add")
+    spread = R.broadcast_to(R.expand_dims(bag, 1), (count, width))
+    if mode == 2:
+        lowest = R.full(whole, const(-np.inf, dtype_of(weight)), dtype_of(weight))
+        y = R.scatter_elements(lowest, spread, rows, 0, "max")
+        y = R.where(
+            R.equal(R.expand_dims(sizes, 1), const(0, dtype_of(weight))),
+            const(0, dtype_of(weight)),
+            y,
+        )
+    else:
+        y = R.scatter_elements(R.zeros(whole, dtype_of(weight)), spread, rows, 0, "add")
+    if mode == 1:
+        y = R.divide(y, R.maximum(R.expand_dims(sizes, 1), const(1, dtype_of(weight))))
+    used = {user.args[1] for user in cx.node.users if len(user.args) > 1}
+    if used - {0}:
+        raise UnsupportedError("its results for gradients")
+    rest = [R.zeros(tuple(cx.result_shape(k)), cx.result_dtype(k)) for k in (1, 2, 3)]
+    return R.strided_slice(y, [0], [0], [bags]), *rest

@@ -109,8 +109,14 @@ def convolution(
     pads = each(padding, count)
     batched = x if rank_of(x) == count + 2 else R.expand_dims(x, 0)
     if transposed:
+        # What is added behind is less cropped there, and zero beyond all windows.
         more = each(output_padding, count)
-        y = _TRANSPOSED[count](batched, weight, strides, pads, more, dilations, groups)
+        behind = [max(pad - extra, 0) for pad, extra in zip(pads, more, strict=True)]
+        zeros = [max(extra - pad, 0) for pad, extra in zip(pads, more, strict=True)]
+        sides = [*pads, *behind]
+        y = _TRANSPOSED[count](batched, weight, strides, sides, [0] * count, dilations, groups)
+        if any(zeros):
+            y = R.nn.pad(y, [0, 0, 0, 0, *(side for width in zeros for side in (0, width))])
     else:
         y = _CONVOLUTIONS[count](batched, weight, strides, pads, dilations, groups)
     if bias is not None:

@@ -323,8 +323,6 @@ def padded(cx: Context, x: Expr, widths: Sequence[Any], mode: str, value: Value)
     """Padded in front and behind; the widths are for the last axis first, negative ones crop."""
     rank = rank_of(x)
     pairs = [(widths[k], widths[k + 1]) for k in range(0, len(widths), 2)]
-    if mode == "circular":
-        return _wrapped(cx, x, pairs)
     before: list[Any] = [0] * rank
     after: list[Any] = [0] * rank
     for k, (low, high) in enumerate(pairs):
@@ -339,6 +337,8 @@ def padded(cx: Context, x: Expr, widths: Sequence[Any], mode: str, value: Value)
     grown = [0 if _is_negative(part) else part for part in grown]
     if not any(not isinstance(part, int) or part for part in grown):
         return x
+    if mode == "circular":
+        return _wrapped(cx, cx.emit(x), [(max(a, 0), max(b, 0)) for a, b in pairs])
     if all(isinstance(part, int) for part in grown):
         return R.nn.pad(x, grown, _MODES[mode], value or 0)
     if mode != "constant":

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from relaxpy.frontend.shared.pooling import MAXIMA, max_indices, mean_pooled, pooled
-from relaxpy.frontend.shared.tensors import rank_of, reshaped, scalar, shape_of
+from relaxpy.frontend.shared.tensors import rank_of, reshaped, scalar, shape_of, sizes_known
+from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import Windows
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.linear import each
 from relaxpy.frontend.torch.registry import converter
-from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 
 Ints = int | Sequence[int]
@@ -123,8 +127,18 @@ def adaptive_avg_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> Expr:
 
 @converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
 @converter("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
-def upsample_nearest(cx: Context, x: Expr, *rest: Any) -> Expr:
+def upsample_nearest(cx: Context, x: Expr, size: Any, *scales: Any) -> Expr:
+    _check_scales(cx, x, scales)
     return _resized(cx, x, "nearest_neighbor", "asymmetric", "floor")
+
+
+def _check_scales(cx: Context, x: Expr, scales: Sequence[Any]) -> None:
+    """PyTorch samples by the given scales, also where they are not the ratios of the sizes."""
+    given = scales[0] if len(scales) == 1 and isinstance(scales[0], (tuple, list)) else scales
+    for old, new, scale in zip(shape_of(x)[2:], cx.result_shape()[2:], given or (), strict=False):
+        exact = isinstance(old, int) and isinstance(new, int) and scale and old * scale == new
+        if scale is not None and not exact and scale != int(scale):
+            raise UnsupportedError(f"the scale {scale} of {old} elements that become {new}")
 
 
 def _resized(cx: Context, x: Expr, method: str, coordinates: str, rounding: str = "") -> Expr:
@@ -148,12 +162,16 @@ def _resized(cx: Context, x: Expr, method: str, coordinates: str, rounding: str 
 @converter("upsample_linear1d", "upsample_linear1d.vec")
 @converter("upsample_bilinear2d", "upsample_bilinear2d.vec")
 @converter("upsample_trilinear3d", "upsample_trilinear3d.vec")
-def upsample_linear(cx: Context, x: Expr, size: Any, align_corners: bool, *rest: Any) -> Expr:
+def upsample_linear(cx: Context, x: Expr, size: Any, align_corners: bool, *scales: Any) -> Expr:
+    if not align_corners:
+        _check_scales(cx, x, scales)
     return _resized(cx, x, "linear", "align_corners" if align_corners else "half_pixel")
 
 
 @converter("upsample_bicubic2d", "upsample_bicubic2d.vec")
-def upsample_bicubic(cx: Context, x: Expr, size: Any, align_corners: bool, *rest: Any) -> Expr:
+def upsample_bicubic(cx: Context, x: Expr, size: Any, align_corners: bool, *scales: Any) -> Expr:
+    if not align_corners:
+        _check_scales(cx, x, scales)
     return _resized(cx, x, "cubic", "align_corners" if align_corners else "half_pixel")
 
 
@@ -175,3 +193,39 @@ def grid_sampler(
         _GRID_PADDINGS[padding],
         align_corners,
     )
+
+
+@converter("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+def adaptive_max_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> tuple[Expr, Expr]:
+    count = _spatial(cx)
+    wanted = [size for size in cx.result_shape(0)[-count:] if isinstance(size, int)]
+    extents = sizes_known(x)[-count:]
+    outer = rank_of(x) - count
+    y, number = x, np.zeros((), np.int64)
+    for k, (extent, outputs) in enumerate(zip(extents, wanted, strict=True)):
+        places = _windows_of(extent, outputs)
+        y = R.take(y, const(places, "int64"), outer + 2 * k)
+        number = number[..., None, None] * extent + places
+    order = [*range(outer), *range(outer, outer + 2 * count, 2)]
+    inner = [*range(outer + 1, outer + 2 * count, 2)]
+    elements = math.prod(number.shape[1::2])
+    rows = cx.emit(
+        reshaped(R.permute_dims(y, [*order, *inner]), [*shape_of(x)[:outer], *wanted, elements])
+    )
+    table = number.transpose([*range(0, 2 * count, 2), *range(1, 2 * count, 2)])
+    numbers = const(table.reshape(*wanted, elements), "int64")
+    first = R.expand_dims(R.argmax(rows, rank_of(x), False), rank_of(x))
+    whole = R.broadcast_to(numbers, tuple(shape_of(rows)))
+    chosen = R.squeeze(R.gather_elements(whole, first, rank_of(x)), [rank_of(x)])
+    return R.max(rows, [rank_of(x)]), chosen
+
+
+def _windows_of(extent: int, outputs: int) -> np.ndarray[Any, np.dtype[Any]]:
+    """The places of each output's elements; shorter windows have their last one repeated."""
+    begin = np.arange(outputs) * extent // outputs
+    end = -(-(np.arange(1, outputs + 1) * extent) // outputs)
+    longest = int((end - begin).max(initial=1))
+    places: np.ndarray[Any, np.dtype[Any]] = np.minimum(
+        begin[:, None] + np.arange(longest), end[:, None] - 1
+    )
+    return places

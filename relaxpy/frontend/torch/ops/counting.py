@@ -1,0 +1,151 @@
+"""What is counted: histograms, distinct elements, places of elements, repetitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaxpy.frontend.shared.tensors import (
+    Size,
+    as_size,
+    dtype_of,
+    is_float,
+    product,
+    rank_of,
+    reshaped,
+    scalar,
+    shape_of,
+)
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.frontend.torch.context import Context
+from relaxpy.frontend.torch.ops.elementwise import truth
+from relaxpy.frontend.torch.registry import converter
+from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.op.definition.registry import R
+
+
+def _whole(value: int) -> Expr:
+    return const(value, "int64")
+
+
+def _flat(x: Expr) -> Expr:
+    return reshaped(x, [product(shape_of(x))])
+
+
+def _tallied(cx: Context, bins: Size, places: Expr, amounts: Expr) -> Expr:
+    """The sums of the amounts in each bin; places beyond the last bin count nowhere."""
+    empty = R.zeros((cx.simplify(as_size(bins) + 1),), dtype_of(amounts))
+    kept = R.minimum(places, cx.tensor(bins, "int64"))
+    return R.strided_slice(R.scatter_elements(empty, kept, amounts, 0, "add"), [0], [0], [bins])
+
+
+@converter("histc")
+def histc(cx: Context, x: Expr, bins: int = 100, low: float = 0, high: float = 0) -> Expr:
+    y = cx.emit(_flat(x if is_float(x) else R.astype(x, "float32")))
+    if low == high:
+        least, most = cx.emit(R.min(y)), cx.emit(R.max(y))
+        same = R.equal(least, most)
+        first = R.where(same, R.subtract(least, scalar(1.0, y)), least)
+        last = R.where(same, R.add(most, scalar(1.0, y)), most)
+    else:
+        first, last = scalar(float(low), y), scalar(float(high), y)
+    part = R.divide(R.subtract(y, first), R.subtract(last, first))
+    place = R.astype(R.floor(R.multiply(part, scalar(float(bins), y))), "int64")
+    inside = R.logical_and(R.less_equal(first, y), R.less_equal(y, last))
+    place = R.where(inside, R.minimum(place, _whole(bins - 1)), _whole(bins))
+    return _tallied(cx, bins, place, R.ones(tuple(shape_of(y)), dtype_of(y)))
+
+
+@converter("bincount")
+def bincount(cx: Context, x: Expr, weights: Expr | None = None, least: int = 0) -> Expr:
+    places = R.astype(x, "int64")
+    if shape_of(x) == [0]:
+        return R.zeros((least,), cx.result_dtype())
+    needed = R.maximum(R.add(R.max(places), _whole(1)), _whole(least))
+    bins = cx.number_of(cx.emit(needed), "bins")
+    dtype = cx.result_dtype()
+    amounts = R.ones(tuple(shape_of(x)), dtype) if weights is None else R.astype(weights, dtype)
+    return _tallied(cx, bins, places, amounts)
+
+
+@converter("_unique2")
+def unique(
+    cx: Context, x: Expr, is_sorted: bool = True, inverse: bool = False, counts: bool = False
+) -> tuple[Expr, ...]:
+    values, places, numbers = _distinct(cx, _flat(x), 0)
+    return values, reshaped(places, shape_of(x)), numbers
+
+
+@converter("unique_dim")
+def unique_along(
+    cx: Context,
+    x: Expr,
+    axis: int,
+    is_sorted: bool = True,
+    inverse: bool = False,
+    counts: bool = False,
+) -> tuple[Expr, ...]:
+    return _distinct(cx, x, cx.axis(axis, x))
+
+
+def _distinct(cx: Context, x: Expr, axis: int) -> tuple[Expr, ...]:
+    """Distinct parts along an axis, where each part is among them, and how often each occurs."""
+    found = cx.emit(R.unique(x, True, False, True, True, axis))
+    parts = [cx.builder.emit(found[k]) for k in range(3)]
+    return tuple(R.astype(part, "int64") if k else part for k, part in enumerate(parts))
+
+
+@converter("unique_consecutive")
+def unique_consecutive(
+    cx: Context, x: Expr, inverse: bool = False, counts: bool = False, axis: int | None = None
+) -> tuple[Expr, ...]:
+    if axis is not None and rank_of(x) != 1:
+        raise UnsupportedError("consecutive parts along one of several axes")
+    y = cx.emit(_flat(x))
+    (size,) = shape_of(y)
+    if size == 0:
+        empty = R.zeros((0,), "int64")
+        return y, reshaped(empty, shape_of(x)), empty
+    ahead = R.strided_slice(y, [0], [1], [size])
+    behind = R.strided_slice(y, [0], [0], [cx.simplify(as_size(size) - 1)])
+    begins = R.concat([R.ones((1,), "bool"), R.not_equal(ahead, behind)], 0)
+    place = cx.emit(R.subtract(R.cumsum(R.astype(begins, "int64"), 0), _whole(1)))
+    last = R.strided_slice(place, [0], [cx.simplify(as_size(size) - 1)], [size])
+    count = cx.number_of(cx.emit(R.add(reshaped(last, []), _whole(1))), "count")
+    values = R.scatter_elements(R.zeros((count,), dtype_of(y)), place, y, 0)
+    ones = R.ones(tuple(shape_of(y)), "int64")
+    numbers = R.scatter_elements(R.zeros((count,), "int64"), place, ones, 0, "add")
+    return values, reshaped(place, shape_of(x)), numbers
+
+
+@converter("nonzero_static")
+def nonzero_static(cx: Context, x: Expr, *, size: int, fill_value: int = -1) -> Expr:
+    rank = rank_of(x)
+    if not rank:
+        return R.zeros((size, 0), "int64")
+    mask = cx.emit(_flat(truth(cx, x)))
+    (total,) = shape_of(mask)
+    order = R.subtract(R.cumsum(R.astype(mask, "int64"), 0), _whole(1))
+    place = R.where(mask, R.minimum(order, _whole(size)), _whole(size))
+    numbers = R.arange(0, total, 1, "int64")
+    empty = R.full((size + 1,), _whole(-1), "int64")
+    flat = cx.emit(R.strided_slice(R.scatter_elements(empty, place, numbers, 0), [0], [0], [size]))
+    columns: list[Expr] = []
+    rest: Any = flat
+    for extent in reversed(shape_of(x)):
+        whole = R.maximum(cx.tensor(extent, "int64"), _whole(1))
+        columns.append(R.floor_mod(rest, whole))
+        rest = R.floor_divide(rest, whole)
+    rows = R.stack(columns[::-1], 1)
+    missing = R.less(R.expand_dims(flat, 1), _whole(0))
+    return R.where(missing, _whole(fill_value), rows)
+
+
+@converter("repeat_interleave.Tensor")
+def repeat_interleave(cx: Context, repeats: Expr, *, output_size: Any = None) -> Expr:
+    ends = cx.emit(R.cumsum(R.astype(repeats, "int64"), 0))
+    total = output_size
+    if total is None:
+        total = cx.number_of(cx.emit(R.sum(R.astype(repeats, "int64"))), "total")
+    places = R.arange(0, total, 1, "int64")
+    found = R.bucketize(places, ends, right=True)
+    return R.astype(found, cx.result_dtype())
