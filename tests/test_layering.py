@@ -107,8 +107,8 @@ FLOORS = {
         highlight.py
     """,
     "relaxpy/frontend": """
-        shared onnx/view.py onnx/folding.py onnx/registry.py onnx/context.py onnx/strings.py
-        onnx/draws.py onnx/lists.py onnx/pictures.py onnx/ops onnx/bodies.py
+        shared onnx/wire.py onnx/view.py onnx/folding.py onnx/registry.py onnx/context.py
+        onnx/strings.py onnx/draws.py onnx/lists.py onnx/pictures.py onnx/ops onnx/bodies.py
         onnx/importer.py onnx/api.py onnx/backend.py
         torch/registry.py torch/symbols.py torch/arrays.py torch/context.py torch/loops.py
         torch/ops torch/decompose.py torch/program.py torch/importer.py torch/api.py torch/fx.py

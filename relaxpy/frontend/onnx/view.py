@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
 from relaxpy.dataclass import dataclass
+from relaxpy.frontend.onnx.wire import COPIED, model_bytes
 from relaxpy.frontend.shared.unsupported import FrontendError, UnsupportedError
 from relaxpy.ir.core.dtype import DataType
 
@@ -251,7 +252,7 @@ def _read_only(flat: Array, proto: TensorProto) -> Array:
 def _external_array(
     proto: TensorProto, name: str, dtype: str, count: int, folder: Path | None
 ) -> Array:
-    """The elements of a tensor in a file of its own, which is mapped into memory."""
+    """The elements of a tensor in a file of its own, mapped, or in that of the model, read."""
     places = {entry.key: entry.value for entry in proto.external_data}
     if folder is None:
         raise FrontendError(
@@ -273,8 +274,14 @@ def _external_array(
             f"{path.stat().st_size}; the model says {length}"
         )
     if count and _is_plain(proto.data_type, dtype):
-        mapped = np.memmap(path, np.uint8, "r", offset, (size,)).view(_numpy(dtype))
-        return _read_only(mapped, proto)
+        if COPIED in places:
+            elements = np.fromfile(path, np.uint8, size, offset=offset)
+        else:
+            elements = np.memmap(path, np.uint8, "r", offset, (size,))
+        if elements.size != size:
+            raise FrontendError(f"{str(path)!r} has changed since it was read")
+        elements.flags.writeable = False
+        return _read_only(elements.view(_numpy(dtype)), proto)
     with path.open("rb") as file:
         file.seek(offset)
         inner = TensorProto(dims=proto.dims, data_type=proto.data_type, raw_data=file.read(size))
@@ -297,7 +304,7 @@ def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | 
             path = Path(model)
             folder = path.parent
             try:
-                data = path.read_bytes()
+                data = model_bytes(path)
             except OSError as error:
                 raise FrontendError(f"{path}: {error.strerror}") from None
             proto = _parsed(data, str(path))

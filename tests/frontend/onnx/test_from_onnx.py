@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import relaxpy
 from relaxpy import relax, tir
+from relaxpy.frontend.onnx.wire import model_bytes
 from relaxpy.frontend.shared.unsupported import FrontendError, OpNotImplemented
 from relaxpy.relax.frontend import detach_params
 from relaxpy.relax.frontend.onnx import from_onnx
@@ -644,3 +645,36 @@ def test_products_of_integers_have_factors_that_are_no_integers() -> None:
     inputs = [value("a", [1, 2], TensorProto.INT32), value("b", [2, 1], TensorProto.INT32)]
     nodes = [helper.make_node("Gemm", ["a", "b"], ["y"], alpha=0.5)]
     assert run(model(nodes, inputs, ["y"]), a, b).tolist() == [[-2]]  # -2.5 towards zero
+
+
+def test_large_weights_are_read_from_where_they_stand_in_a_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((40, 40)).astype(dtype) for dtype in ("float32", "float64")]
+    small = np.arange(3, dtype="int64")
+    tensors = [numpy_helper.from_array(w, f"w{k}") for k, w in enumerate([*weights, small])]
+    nodes = [helper.make_node("Identity", [f"w{k}"], [f"y{k}"]) for k in range(3)]
+    outputs = [helper.make_empty_tensor_value_info(f"y{k}") for k in range(3)]
+    model = helper.make_model(helper.make_graph(nodes, "g", [], outputs, tensors))
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    assert len(model_bytes(path)) < path.stat().st_size / 10
+    found = relaxpy.compile(from_onnx(path), target="numpy")["main"]()
+    path.write_bytes(b"")  # what is read does not depend on the file any more
+    for result, expected in zip(found, [*weights, small], strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("cut", [1, 3000, 5000, 6400])
+def test_a_file_that_ends_early_is_damaged(tmp_path: Path, cut: int) -> None:
+    weight = numpy_helper.from_array(np.ones((40, 40), "float32"), "w")
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["w"], ["y"])],
+        "g",
+        [],
+        [helper.make_empty_tensor_value_info("y")],
+        [weight],
+    )
+    path = tmp_path / "model.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString()[:-cut])
+    with pytest.raises(FrontendError, match=r"model.onnx: no model of ONNX, or a damaged one"):
+        from_onnx(path)
