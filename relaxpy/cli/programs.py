@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 STDIN: Final = "-"
 _MARKS: Final = ("R.function", "T.prim_func", "I.ir_module", "R.rewriter")
 """What occurs in the text of a file with a program."""
+_OF_PYTORCH: Final = (".pt", ".pth", ".pt2")
 
 
 def program_source(path: str, imported: bool = False) -> ProgramSource:
@@ -36,10 +37,16 @@ def program_source(path: str, imported: bool = False) -> ProgramSource:
     A module is imported if `imported`, or if it is named as `module:attribute`.
 
     Errors:
-        As for `read_file`.
+        UsageError: the file is one of PyTorch; and as for `read_file`.
     """
     if imported or is_reference(path):
         return ImportedFile(path)
+    if path.endswith(_OF_PYTORCH):
+        raise UsageError(
+            f"{path}: files of PyTorch are not read here, as reading them may run what is in them; "
+            "a Python file that calls torch.export.load and from_exported_program can be named as "
+            "module:attribute (docs/pytorch.md)"
+        )
     return OnnxFile(path) if path.endswith(".onnx") else read_file(path)
 
 

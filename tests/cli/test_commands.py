@@ -711,3 +711,12 @@ def test_misspelt_commands_and_dimensions(capsys: pytest.CaptureFixture[str]) ->
         2,
         "relaxpy: error: no parameter has a dimension 'm'\n  hint: the dimensions are n\n",
     )
+
+
+@pytest.mark.parametrize("name", ["weights.pt", "weights.pth", "program.pt2"])
+def test_files_of_pytorch_are_not_read(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(name).write_bytes(b"")
+    code, out, error = command(f"print {name}", capsys)
+    assert (code, out) == (2, "")
+    assert f"{name}: files of PyTorch are not read here" in error
+    assert "from_exported_program" in error
