@@ -74,7 +74,8 @@ def target_kind(target: object) -> str:
     if isinstance(kind, str) and kind in PROCESSORS:
         return DEFAULT
     if not isinstance(kind, str) or kind not in NAMES:
-        other = "no source text of C is written" if kind == "c" else "programs run on the processor"
+        is_c = isinstance(kind, str) and kind == "c"
+        other = "no source text of C is written" if is_c else "programs run on the processor"
         raise MisuseError(
             f"there is no target {kind!r:.60}; targets are {', '.join(NAMES)}",
             hint=close_names(str(kind), (*NAMES, *PROCESSORS))
