@@ -15,7 +15,6 @@ from relaxpy.frontend.shared.tensors import (
     scalar,
     shape_of,
 )
-from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.elementwise import truth
 from relaxpy.frontend.torch.registry import converter
@@ -98,23 +97,29 @@ def _distinct(cx: Context, x: Expr, axis: int) -> tuple[Expr, ...]:
 def unique_consecutive(
     cx: Context, x: Expr, inverse: bool = False, counts: bool = False, axis: int | None = None
 ) -> tuple[Expr, ...]:
-    if axis is not None and rank_of(x) != 1:
-        raise UnsupportedError("consecutive parts along one of several axes")
-    y = cx.emit(_flat(x))
-    (size,) = shape_of(y)
+    y = cx.emit(_flat(x)) if axis is None or not rank_of(x) else x
+    at = 0 if axis is None else cx.axis(axis, y)
+    whole = shape_of(x) if axis is None else [shape_of(y)[at]]
+    size = shape_of(y)[at]
     if size == 0:
         empty = R.zeros((0,), "int64")
-        return y, reshaped(empty, shape_of(x)), empty
-    ahead = R.strided_slice(y, [0], [1], [size])
-    behind = R.strided_slice(y, [0], [0], [cx.simplify(as_size(size) - 1)])
-    begins = R.concat([R.ones((1,), "bool"), R.not_equal(ahead, behind)], 0)
-    place = cx.emit(R.subtract(R.cumsum(R.astype(begins, "int64"), 0), _whole(1)))
+        return y, reshaped(empty, whole), empty
+    others = [k for k in range(rank_of(y)) if k != at]
+    ahead = R.strided_slice(y, [at], [1], [size])
+    behind = R.strided_slice(y, [at], [0], [cx.simplify(as_size(size) - 1)])
+    differs = R.astype(R.not_equal(ahead, behind), "int64")
+    if others:
+        differs = R.minimum(R.sum(differs, others), _whole(1))
+    steps = R.concat([R.zeros((1,), "int64"), differs], 0)
+    place = cx.emit(R.cumsum(steps, 0))
     last = R.strided_slice(place, [0], [cx.simplify(as_size(size) - 1)], [size])
     count = cx.number_of(cx.emit(R.add(reshaped(last, []), _whole(1))), "count")
-    values = R.scatter_elements(R.zeros((count,), dtype_of(y)), place, y, 0)
-    ones = R.ones(tuple(shape_of(y)), "int64")
-    numbers = R.scatter_elements(R.zeros((count,), "int64"), place, ones, 0, "add")
-    return values, reshaped(place, shape_of(x)), numbers
+    numbers = R.arange(0, size, 1, "int64")
+    beyond = R.full((count,), cx.tensor(size, "int64"), "int64")
+    first = R.scatter_elements(beyond, place, numbers, 0, "min")
+    ones = R.ones((size,), "int64")
+    often = R.scatter_elements(R.zeros((count,), "int64"), place, ones, 0, "add")
+    return R.take(y, first, at), reshaped(place, whole), often
 
 
 @converter("nonzero_static")
