@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from relaxpy.frontend.shared.unsupported import FrontendError
 from relaxpy.frontend.torch.registry import find
 
 #: Operators whose schemas do not say that they change an argument, and the argument that decides.
@@ -138,10 +139,19 @@ def functional(program: Any) -> Any:
 
 
 def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
-    """The program after `run_decompositions`, without the warnings of PyTorch about itself."""
+    """The program after `run_decompositions`, without the warnings of PyTorch about itself.
+
+    Errors:
+        FrontendError: PyTorch cannot do it.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        return program.run_decompositions(table)
+        try:
+            return program.run_decompositions(table)
+        except Exception as error:  # of PyTorch, which meets what it cannot do with many kinds
+            raise FrontendError(
+                f"PyTorch cannot write the program without mutation: {error!s:.300}"
+            ) from error
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,6 +15,7 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.shared.names import Names, identifier
 from relaxpy.frontend.shared.tensors import dtype_of, tensor_of
 from relaxpy.frontend.shared.unsupported import (
+    FrontendError,
     UnsupportedError,
     UnsupportedNode,
     refuse_nodes,
@@ -39,6 +40,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
+_T = TypeVar("_T")
 _LINE = re.compile(r'File "([^"]*)", line (\d+), in ')
 
 
@@ -133,13 +135,13 @@ class Importer:
             for item in users
         ]
         self.symbols.define(shapes, self.options.sizes)
-        inputs = [self._input(item) for item in users]
+        inputs = [_of_input(item, self._input) for item in users]
         params: dict[Var, Constant] = {}
         for item in self.program.inputs:
             if item.kind in (Kind.LITERAL, Kind.SIZE):
                 self.env[item.node] = self._value(item.meta)
             elif item.kind is not Kind.INPUT:
-                value = self.constant(item.tensor)
+                value = _of_input(item, lambda given: self.constant(given.tensor))
                 self.env[item.node] = value
                 if item.kind is Kind.PARAMETER and self.options.keep_params:
                     var = Var(self._names.new(item.name), value.struct_info)
@@ -180,7 +182,10 @@ class Importer:
         values = self.run(self.program.graph)
         refuse_nodes(self.unsupported, "PyTorch")
         context = Context(self, self.program.output)
-        exprs = [context.tensor(value) for value in _flat(values) if value is not None]
+        try:
+            exprs = [context.tensor(value) for value in _flat(values) if value is not None]
+        except UnsupportedError as error:
+            raise FrontendError(f"a result of the program cannot be imported: {error}") from None
         if len(exprs) == 1 and not self.options.unit_tuple:
             return exprs[0]
         return Tuple(tuple(exprs))
@@ -322,6 +327,18 @@ class Importer:
                     self.builder.emit(value, name), tensor_of(sizes, dtype), name
                 )
         return value if isinstance(value, (Var, Constant)) else self.builder.emit(value, name)
+
+
+def _of_input(item: Input, make: Callable[[Input], _T]) -> _T:
+    """What is made of an input.
+
+    Errors:
+        FrontendError: it has no form in Relax.
+    """
+    try:
+        return make(item)
+    except UnsupportedError as error:
+        raise FrontendError(f"the input {item.name!r} cannot be imported: {error}") from None
 
 
 def _flat(values: Any) -> list[Any]:

@@ -76,6 +76,30 @@ def test_nodes_that_cannot_be_imported_are_listed_with_the_line_of_the_model() -
         from_exported_program(program)
 
 
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "message"),
+    [
+        (doubled, torch.ones(2, dtype=torch.complex64), "the input 'x' .*no datatype complex64"),
+        (
+            lambda x: "text",
+            torch.ones(2),
+            "a result of the program .*expected a tensor, found text",
+        ),
+    ],
+)
+def test_inputs_and_results_without_a_form_are_named(function: Any, x: Any, message: str) -> None:
+    class Function(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return function(x)
+
+    with pytest.raises(ValueError, match=message):
+        from_exported_program(exported(Function(), x))
+
+
 def test_something_else_than_an_exported_program_is_refused() -> None:
     with pytest.raises(TypeError, match="expected an ExportedProgram, found Linear"):
         from_exported_program(torch.nn.Linear(2, 2))
