@@ -318,8 +318,10 @@ class Importer:
             dtype = dtype_name(meta.dtype)
             if dtype_of(value) != dtype:
                 value = ops.cast(value, dtype)
+            # PyTorch states a wrong rank for a few operators, so ours decides.
+            same_rank = value.struct_info.ndim in (-1, len(meta.shape))
             unknown = [s for size in meta.shape for s in self.symbols.unknown(size)]
-            if unknown or value.struct_info.shape is None:
+            if same_rank and (unknown or value.struct_info.shape is None):
                 for symbol in unknown:
                     self.symbols.known[symbol] = self.symbols.new(str(symbol))
                 sizes = [self.symbols.expr(size) for size in meta.shape]

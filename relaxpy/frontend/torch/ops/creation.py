@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.frontend.shared.tensors import Size, shape_of
+from relaxpy.frontend.shared.tensors import Size, as_size, shape_of
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value, converter
+from relaxpy.frontend.torch.symbols import sympy_of
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 
@@ -91,7 +92,11 @@ def triangle_indices(cx: Context, rows: int, columns: int, offset: int = 0) -> E
 
 @converter("sym_size.int")
 def sym_size(cx: Context, x: Expr, axis: int) -> Size:
-    return shape_of(x)[cx.axis(axis, x)]
+    size = shape_of(x)[cx.axis(axis, x)]
+    for symbol in cx.importer.symbols.unknown(cx.meta()):
+        if symbol == sympy_of(cx.meta()):  # a size of which only we have a variable
+            cx.importer.symbols.known[symbol] = as_size(size)
+    return size
 
 
 @converter("sym_numel", "sym_stride.int", "sym_storage_offset", "numel")
