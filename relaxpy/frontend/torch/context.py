@@ -16,7 +16,6 @@ from relaxpy.frontend.shared.tensors import (
     dtype_of,
     rank_of,
     reshaped,
-    shape_of,
     tensor_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
@@ -188,9 +187,3 @@ def _literal(value: float, dtype: str) -> Constant:
             wrapped -= 1 << bits
         return const(wrapped, dtype)
     return const(float(value), dtype)
-
-
-def last_sizes(x: Expr, count: int) -> list[Size]:
-    """The sizes of the last `count` axes."""
-    sizes = shape_of(x)
-    return sizes[len(sizes) - count :]

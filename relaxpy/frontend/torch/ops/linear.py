@@ -8,7 +8,6 @@ from typing import Any
 from relaxpy.frontend.shared.tensors import (
     dtype_of,
     rank_of,
-    reshaped,
     scalar,
     shape_of,
     sizes_known,
@@ -174,10 +173,3 @@ def conv_transpose(
     dilation: Any = 1,
 ) -> Expr:
     return convolution(cx, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
-
-
-def unbatched(x: Expr, count: int) -> tuple[Expr, bool]:
-    """Images with an axis of batches before their channels, and whether it was added."""
-    if rank_of(x) == count + 2:
-        return x, False
-    return reshaped(x, [1, *shape_of(x)]), True

@@ -34,12 +34,6 @@ def softmax(
     return op(y, cx.axis(axis, x))
 
 
-def _affine(x: Expr, weight: Expr | None, bias: Expr | None, shape: Sequence[Size]) -> Expr:
-    if weight is not None:
-        x = R.multiply(x, _cast(reshaped(weight, shape), x))
-    return x if bias is None else R.add(x, _cast(reshaped(bias, shape), x))
-
-
 def _cast(x: Expr, like: Expr) -> Expr:
     return x if dtype_of(x) == dtype_of(like) else R.astype(x, dtype_of(like))
 

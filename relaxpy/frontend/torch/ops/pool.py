@@ -14,6 +14,7 @@ from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import Windows
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.linear import each
+from relaxpy.frontend.torch.ops.movement import to_shape
 from relaxpy.frontend.torch.registry import converter
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
@@ -27,9 +28,8 @@ def _spatial(cx: Context) -> int:
 
 
 def _batched(x: Expr, count: int) -> Expr:
-    """Images with one axis before those of channels: all axes before them in one."""
-    outer = rank_of(x) - count - 1
-    return x if outer == 1 else reshaped(x, [1, *shape_of(x)]) if outer == 0 else x
+    """Images with an axis of batches before that of channels."""
+    return reshaped(x, [1, *shape_of(x)]) if rank_of(x) == count + 1 else x
 
 
 def _windows(
@@ -39,6 +39,28 @@ def _windows(
     sizes = each(kernel, count)
     strides = each(stride, count) if stride not in ([], ()) else sizes
     return Windows.of(x, sizes, strides, each(dilation, count), [*pads, *pads], "NOTSET")
+
+
+def _maxima(
+    cx: Context,
+    x: Expr,
+    kernel: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil: bool,
+    *,
+    indices: bool,
+) -> tuple[Expr, Expr | None]:
+    """The greatest elements of windows, and their numbers in each channel."""
+    count = _spatial(cx)
+    data = _batched(x, count)
+    windows = _windows(data, count, kernel, stride, padding, dilation)
+    y = pooled(cx, MAXIMA, data, windows, ceil=ceil, inside=False)
+    places = None
+    if indices:
+        places = max_indices(cx, data, windows, ceil=ceil, by_columns=False, by_channel=True)
+    return y, places
 
 
 @converter("max_pool1d", "max_pool2d", "max_pool3d")
@@ -51,11 +73,8 @@ def max_pool(
     dilation: Ints = 1,
     ceil: bool = False,
 ) -> Expr:
-    count = _spatial(cx)
-    data = _batched(x, count)
-    windows = _windows(data, count, kernel, stride, padding, dilation)
-    y = pooled(cx, MAXIMA, data, windows, ceil=ceil, inside=False)
-    return reshaped(y, cx.result_shape()) if data is not x else y
+    y, _ = _maxima(cx, x, kernel, stride, padding, dilation, ceil, indices=False)
+    return to_shape(cx, y, cx.result_shape())
 
 
 @converter("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
@@ -68,17 +87,11 @@ def max_pool_with_indices(
     dilation: Ints = 1,
     ceil: bool = False,
 ) -> tuple[Expr, Expr]:
-    count = _spatial(cx)
-    data = _batched(x, count)
-    windows = _windows(data, count, kernel, stride, padding, dilation)
-    y = pooled(cx, MAXIMA, data, windows, ceil=ceil, inside=False)
-    if not any(user.args[1] == 1 for user in cx.node.users if len(user.args) > 1):
-        indices = R.zeros(tuple(cx.result_shape(1)), "int64")
-    else:
-        indices = max_indices(cx, data, windows, ceil=ceil, by_columns=False, by_channel=True)
-    if data is x:
-        return y, indices
-    return reshaped(y, cx.result_shape(0)), reshaped(indices, cx.result_shape(1))
+    used = any(user.args[1] == 1 for user in cx.node.users if len(user.args) > 1)
+    y, places = _maxima(cx, x, kernel, stride, padding, dilation, ceil, indices=used)
+    shape = cx.result_shape(1)
+    numbers = R.zeros(tuple(shape), "int64") if places is None else to_shape(cx, places, shape)
+    return to_shape(cx, y, cx.result_shape(0)), numbers
 
 
 @converter("avg_pool1d", "avg_pool2d", "avg_pool3d")

@@ -14,7 +14,7 @@ from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value, converter
-from relaxpy.ir.core.foreign_arrays import as_numpy
+from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -74,7 +74,7 @@ def draw(spec: str, shape: Any, *tensors: Any) -> Any:
             case {"size": int(k)}:
                 return int(shape[k])
             case {"tensor": int(k)}:
-                return torch.from_numpy(tensors[k].copy())
+                return as_torch(tensors[k].copy())
             case {"dtype": str(name)}:
                 return getattr(torch, name)
             case list():
