@@ -242,10 +242,12 @@ def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree
     pairs = zip(members, rows.axes, strict=True)
     if all(axis in run.over and _needs_no_memory(run) for run, axis in pairs):
         return members
-    if few and not rows.reduced and not (worth.for_threads and _is_much_work(slow)):
-        return members
     tile = _tile(rows, trees, worth.local)
     total = (row_bytes(tile, rows.plan) * tile.axis.extent).constant
+    is_large = total is None or total > _LEAST_DIVIDED
+    pays = rows.reduced or (worth.for_threads and _is_much_work(slow))
+    if few and not pays and not (is_large and _saves_memory(tile, rows.plan)):
+        return members
     if total is not None and total <= _LEAST_BYTES:
         return members
     if total is not None and total <= _LEAST_DIVIDED and rows.reduced:
@@ -254,6 +256,22 @@ def _blocked(rows: _Rows, trees: Sequence[Tree], worth: _Worth) -> Sequence[Tree
         tiles = [tile, *(_tile(other, trees, worth.local) for other in _along_others(rows))]
         tile = min(tiles, key=lambda t: _least_block(t, rows.plan))
     return [tile]
+
+
+def _saves_memory(tile: Tile, plan: Plan) -> bool:
+    """Whether an intermediate result is not much smaller than all that blocks read."""
+    written = {_memory(plan, w.buffer) for run in runs(tile.body) for w in run.statement.writes}
+    read = sum(
+        (_row_size(tile, b) for b in tile.rows if _memory(plan, b) not in written), as_poly(0)
+    )
+    larger = (_row_size(tile, b) * as_poly(4) - read for b in tile.local)
+    return any(margin.is_at_least(0, plan.shape_vars) for margin in larger)
+
+
+def _row_size(tile: Tile, buffer: Buffer) -> IndexPoly:
+    """The bytes of a row of `buffer`."""
+    others = (size for n, size in enumerate(buffer.shape) if n != tile.rows[buffer].axis)
+    return _product(others) * as_poly(buffer.dtype.itemsize)
 
 
 def _least_block(tile: Tile, plan: Plan) -> int:
