@@ -73,10 +73,11 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("relay", "build build_module optimize build_config loops dataflow_pattern random", _TO_RELAX),
     (
         "relay.transform",
-        "AlterOpLayout AnnotateTarget BackwardFoldScaleAxis CombineParallelBatchMatmul "
-        "CombineParallelConv2D CombineParallelDense ConvertLayout DynamicToStatic FoldScaleAxis "
-        "ForwardFoldScaleAxis Legalize ManifestLifetimes MergeCompilerRegions MergeComposite "
-        "PartitionGraph PlanDevices ToMixedPrecision",
+        "AlterOpLayout AnnotateTarget BackwardFoldScaleAxis CanonicalizeCast CanonicalizeOps "
+        "CombineParallelBatchMatmul CombineParallelConv2D CombineParallelDense ConvertLayout "
+        "DivToMul DynamicToStatic FastMath FirstOrderGradient FoldScaleAxis ForwardFoldScaleAxis "
+        "Legalize ManifestLifetimes MergeCompilerRegions MergeComposite PartitionGraph PlanDevices "
+        "SplitArgs ToMixedPrecision gradient",
         _TO_RELAX,
     ),
     (

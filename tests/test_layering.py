@@ -87,7 +87,7 @@ FLOORS = {
         relay/analysis/variables.py         relay/module.py relay/op/relations.py
         relay/op/attributes.py relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
         relay/op/lookup.py relay/op/define.py relay/op relay/analysis relay/infer relay/bind.py
-        relay/tuple_wrapper.py relay/saved.py relay/functors.py relay/scope_builder.py
+        relay/saved.py relay/functors.py relay/scope_builder.py
         relay/testing.py relay/transform relay/to_relax
     """,
     "relaxpy/exec": """

@@ -48,7 +48,6 @@ from relaxpy.ir.relay.module import Prelude, RelayModule as IRModule
 from relaxpy.ir.relay.op.makers import maker
 from relaxpy.ir.relay.scope_builder import ScopeBuilder
 from relaxpy.ir.relay.to_relax.translation import to_relax
-from relaxpy.ir.relay.tuple_wrapper import TupleWrapper
 from relaxpy.ir.relay.ty import (  # noqa: N812
     FuncType,
     GlobalTypeVar,
@@ -127,7 +126,6 @@ __all__ = [
     "Tuple",
     "TupleGetItem",
     "TupleType",
-    "TupleWrapper",
     "Type",
     "TypeCall",
     "TypeData",

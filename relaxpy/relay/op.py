@@ -8,7 +8,6 @@ from relaxpy.ir.relay.op.registry import (
     list_op_names as list_op_names,
     register as register,
     register_compute as register_compute,
-    register_gradient as register_gradient,
 )
 
 get = Op.get

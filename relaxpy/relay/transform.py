@@ -11,10 +11,6 @@ from relaxpy.ir.relay.transform.dead_code import (
 from relaxpy.ir.relay.transform.eta_expand import EtaExpand as EtaExpand
 from relaxpy.ir.relay.transform.fold_constant import FoldConstant as FoldConstant
 from relaxpy.ir.relay.transform.fuse_ops import DefuseOps as DefuseOps, FuseOps as FuseOps
-from relaxpy.ir.relay.transform.gradient import (
-    FirstOrderGradient as FirstOrderGradient,
-    gradient as gradient,
-)
 from relaxpy.ir.relay.transform.inline import Inline as Inline
 from relaxpy.ir.relay.transform.lambda_lift import LambdaLift as LambdaLift
 from relaxpy.ir.relay.transform.normal_forms import (
@@ -28,14 +24,7 @@ from relaxpy.ir.relay.transform.passes import (
     RelayPass as RelayPass,
     function_pass as function_pass,
 )
-from relaxpy.ir.relay.transform.simplify_expr import (
-    CanonicalizeCast as CanonicalizeCast,
-    CanonicalizeOps as CanonicalizeOps,
-    DivToMul as DivToMul,
-    FastMath as FastMath,
-    SimplifyExpr as SimplifyExpr,
-    SplitArgs as SplitArgs,
-)
+from relaxpy.ir.relay.transform.simplify_expr import SimplifyExpr as SimplifyExpr
 from relaxpy.ir.relay.transform.simplify_inference import SimplifyInference as SimplifyInference
 
 _hint_at_absent(globals())

@@ -269,8 +269,6 @@ class Evaluator:
     def _call(self, node: rl.Call, frame: _Frame, *, tail: bool) -> Task[Any]:
         callee = node.op
         args = tuple(self._value(arg, frame) for arg in node.args)
-        if isinstance(callee, Op) and callee.record.is_call:
-            return (yield self._apply(args[0], args[1], None))
         if isinstance(callee, Op):
             try:
                 return run_operator(callee, args, node.attrs, node.checked_type_)

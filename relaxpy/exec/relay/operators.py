@@ -16,7 +16,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relay.op.registry import Op, OpRecord
 from relaxpy.ir.relay.op.relations import RelationError
-from relaxpy.ir.relay.op.translate import require_runnable, translated
+from relaxpy.ir.relay.op.translate import translated
 from relaxpy.ir.relay.ty import Type
 
 _Key: TypeAlias = Any
@@ -30,7 +30,6 @@ def run_operator(op: Op, args: Sequence[Any], attrs: Attrs, result: Type | None 
     Errors:
         RuntimeCheckError: the shapes do not fit, or the operator cannot be run.
     """
-    require_runnable(op.record)
     completed = Attrs(op.record.text_attrs(attrs))
     key = tuple(map(_key, args))
     try:

@@ -112,7 +112,7 @@ def test_names_of_datatypes(name: str) -> None:
 
 def natural() -> tuple[relay.Prelude, relay.Constructor, relay.Constructor]:
     prelude = relay.Prelude(relay.IRModule())
-    relay.testing.add_nat_definitions(prelude)
+    prelude.mod.import_from_std("nat.rly")
     _, zero, successor = prelude.mod.get_type("nat")
     return prelude, zero, successor
 
@@ -174,9 +174,9 @@ def test_matches_take_the_first_clause_that_fits() -> None:
     get = relay.Function([x], relay.Match(x, clauses))
     items = cons(successor(zero()), cons(successor(successor(zero())), nil()))
     executor = relay.create_executor(mod=prelude.mod)
-    assert relay.testing.count(prelude, executor.evaluate(get(items))) == 2
+    assert str(executor.evaluate(get(items))) == "succ(succ(zero))"
     reverse = relay.Function([x], relay.Match(x, clauses[::-1]))
-    assert relay.testing.count(prelude, executor.evaluate(reverse(items))) == 0
+    assert str(executor.evaluate(reverse(items))) == "zero"
 
 
 # Partial evaluation
@@ -191,13 +191,14 @@ def evaluated(mod: relay.IRModule, body: relay.Expr) -> relay.Expr:
 def test_known_calls_are_evaluated() -> None:
     double = relay.Function([X], X + X)
     assert evaluated(relay.IRModule(), double(one(4.0))).data == 8
-    prelude, _, _ = natural()
+    prelude, zero, successor = natural()
     _, cons, nil = prelude.mod.get_type("List")
     head = prelude.mod.get_global_var("hd")
     assert evaluated(prelude.mod, head(cons(one(3), nil()))).data == 3
     twice = prelude.mod.get_global_var("nat_double")
-    result = evaluated(prelude.mod, twice(relay.testing.make_nat_expr(prelude, 3)))
-    assert structural_equal(result, typed_in(prelude.mod, relay.testing.make_nat_expr(prelude, 6)))
+    two = successor(successor(zero()))
+    result = evaluated(prelude.mod, twice(two))
+    assert structural_equal(result, typed_in(prelude.mod, successor(successor(two))))
 
 
 def typed_in(mod: relay.IRModule, body: relay.Expr) -> relay.Expr:
@@ -244,5 +245,5 @@ def test_programs_of_the_vm(kind: str) -> None:
     z = relay.var("z", shape=(12,))
     parts = run(relay.Function([z], relay.split(z, 3).astuple()), np.arange(12, dtype="float32"))
     assert [part.tolist() for part in parts] == np.arange(12).reshape(3, 4).tolist()
-    first = relay.annotation.stop_fusion(relay.concatenate([relay.split(z, 3)[0]], axis=0))
+    first = relay.concatenate([relay.split(z, 3)[0]], axis=0)
     assert run(relay.Function([z], first), np.arange(12, dtype="float32")).tolist() == [0, 1, 2, 3]

@@ -79,9 +79,7 @@ class Effects:
     def bodies_called(self, callee: rl.RelayExpr) -> list[Node] | None:
         """Return what a call evaluates besides its operands; None if that is not known."""
         match callee:
-            case Op():
-                return None if callee.record.is_stateful else []
-            case rl.Constructor():
+            case Op() | rl.Constructor():
                 return []
             case rl.Function(body=body):
                 return [body]

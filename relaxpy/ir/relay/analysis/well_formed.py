@@ -23,22 +23,6 @@ def post_order_visit(expr: RelayExpr, fvisit: Callable[[Node], object]) -> None:
 
 
 @user_facing
-def extract_intermdeiate_expr(mod: RelayModule, expr_id: int) -> RelayModule:
-    """Return the module of expression number `expr_id` of `main`, operands first, from 0.
-
-    The name is spelled as in TVM.
-
-    Errors:
-        MisuseError (also ValueError): there is no such expression.
-    """
-    found = [node for node in walk(mod["main"].body) if isinstance(node, RelayExpr)]
-    if not 0 <= expr_id < len(found):
-        raise MisuseError(f"expr_id is from 0 to {len(found) - 1}, found {expr_id}", about=expr_id)
-    others = {var: body for var, body in mod.functions.items() if var.name_hint != "main"}
-    return RelayModule.from_expr(found[expr_id], others, mod.type_definitions)
-
-
-@user_facing
 def well_formed(expr: RelayExpr | RelayModule) -> bool:
     """Return whether no variable is bound twice or used outside its scope, and no node temporary.
 

@@ -362,7 +362,7 @@ class ExprInference:
     def _operator_call(self, call: rl.Call, op: Op) -> _Inferring:
         args = yield self.monos(call.args)
         operands = op.record.operands
-        if len(args) != len(operands) and not op.record.is_variadic:
+        if len(args) != len(operands):
             self.report(
                 f"{op.name} takes {counted(len(operands), 'operand')} "
                 f"({', '.join(operands)}), found {len(args)}",

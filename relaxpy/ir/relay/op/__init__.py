@@ -1,19 +1,12 @@
 """Operators of Relay: their registry, their relations, and one file for each family."""
 
 from relaxpy.ir.relay.op import (
-    annotations as annotations,
-    blocks as blocks,
     dynamic as dynamic,
-    elementwise as elementwise,
+    image as image,
     nn as nn,
-    quantized as quantized,
     slices as slices,
     tensor as tensor,
-    vision as vision,
 )
 
-from relaxpy.ir.relay.op import gradients as gradients  # isort: skip  # of all operators before
-from relaxpy.ir.relay.op import (  # isort: skip  # of all operators before
-    functions as functions,
-    functions_nn as functions_nn,
-)
+from relaxpy.ir.relay.op import quantized as quantized  # isort: skip  # of operators before
+from relaxpy.ir.relay.op import functions as functions  # isort: skip  # of all operators before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -10,20 +11,21 @@ import numpy as np
 from relaxpy.dataclass import replace
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relay.op.registry import KnownDims, Op, OpRecord, Results, Translate
+from relaxpy.ir.relay.op.registry import REQUIRED, Compute, KnownDims, Op, OpRecord, Results
 from relaxpy.ir.relay.op.relations import RELATIONS, RelationError, identity_of_tensors
 from relaxpy.ir.relay.op.struct_info import struct_info_relation
 from relaxpy.ir.relay.ty import Type
-from relaxpy.ir.tir.expr import IntImm
 
 Args: TypeAlias = tuple[rx.Expr, ...]
+Implementation: TypeAlias = Callable[..., rx.Expr]
+"""The Relax expression of a call, of its operands and, by name, its attributes."""
 _OF_TENSORS: Final = {"Identity": identity_of_tensors}
 
 
 def define(
     names: str,
-    operands: str,
-    translate: Translate,
+    function: Implementation,
+    operands: str = "",
     attributes: Mapping[str, object] | None = None,
     *,
     makers: Mapping[str, object] | None = None,
@@ -31,56 +33,76 @@ def define(
     results: Results = 1,
     known_dims: KnownDims | None = None,
 ) -> None:
-    """Register operators with these names, operands and attributes, separated by blanks.
+    """Register operators with these names, which are separated by blanks.
 
-    `makers` are the defaults of the Python functions where they differ from those of the text.
+    The positional parameters of `function` are the operands, unless they are named, and its
+    keyword-only ones the attributes with their defaults, unless these are given. `makers` are the
+    defaults of the Python functions where they differ from those of the text.
     """
+    named = tuple(operands.split()) or _operands(function)
     for name in names.split():
         Op.enter(
             OpRecord(
                 name,
-                tuple(operands.split()),
-                attributes=attributes or {},
+                named,
+                attributes=_attributes(function) if attributes is None else attributes,
                 maker_defaults=makers or {},
                 relation=_OF_TENSORS.get(relation, RELATIONS.get(relation)),
                 relation_name=relation,
-                translate=translate,
+                translate=lambda args, attrs: function(*args, **attrs),
                 results=results,
                 known_dims=known_dims,
             )
         )
 
 
-def results_of_topk(call: object, attrs: Mapping[str, Any]) -> int:
-    """Return the number of results of `topk`: both values and indices, or one of them."""
-    return 2 if attrs["ret_type"] == "both" else 1
+def define_all(table: Mapping[str, Implementation], relation: str = "") -> None:
+    """Register the operators of a table, by their names."""
+    for names, function in table.items():
+        define(names, function, relation=relation)
 
 
 def define_te(
-    name: str,
-    operands: str,
-    compute: Callable[..., Any],
-    attributes: Mapping[str, object] | None = None,
-    *,
-    makers: Mapping[str, object] | None = None,
+    table: Mapping[str, Callable[..., Any]], makers: Mapping[str, object] | None = None
 ) -> None:
-    """Register an operator that a function of attributes and `te` tensors computes.
+    """Register operators that functions of `te` tensors and attributes compute.
 
-    Its type is that of the tensor which the function returns, or of the tensors in its list.
+    The type is that of the tensor which the function returns, or of the tensors in its list.
     """
+    for name, function in table.items():
+        record = OpRecord(
+            name,
+            _operands(function),
+            attributes=_attributes(function),
+            maker_defaults=makers or {},
+            compute=_compute(function),
+        )
+        Op.enter(replace(record, relation=struct_info_relation(record)))
 
+
+def _compute(function: Callable[..., Any]) -> Compute:
     def tensors(attrs: Attrs, inputs: Sequence[Any], ty: Type | None) -> Sequence[Any]:
-        result = compute(attrs, *inputs)
+        result = function(*inputs, **attrs)
         return result if isinstance(result, list) else [result]
 
-    record = OpRecord(
-        name,
-        tuple(operands.split()),
-        attributes=attributes or {},
-        maker_defaults=makers or {},
-        compute=tensors,
-    )
-    Op.enter(replace(record, relation=struct_info_relation(record)))
+    return tensors
+
+
+def _operands(function: Callable[..., Any]) -> tuple[str, ...]:
+    code: CodeType = function.__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+def _attributes(function: Callable[..., Any]) -> Mapping[str, object]:
+    code: CodeType = function.__code__
+    names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    defaults: Mapping[str, object] = function.__kwdefaults__ or {}
+    return {name: defaults.get(name, REQUIRED) for name in names}
+
+
+def results_of_topk(call: object, attrs: Mapping[str, Any]) -> int:
+    """Return the number of results of `topk`: both values and indices, or one of them."""
+    return 2 if attrs["ret_type"] == "both" else 1
 
 
 def dims(expr: rx.Expr) -> tuple[Any, ...]:
@@ -96,27 +118,9 @@ def dims(expr: rx.Expr) -> tuple[Any, ...]:
     return tuple(shape)
 
 
-def resized_dims(args: Args, attrs: Mapping[str, Any]) -> list[list[object]]:
-    """Return the dimensions of resized images: those of the batch and the channels are known."""
-    sizes = zip(attrs["layout"], dims(args[0]), strict=True)
-    return [[size if axis in "NC" else None for axis, size in sizes]]
-
-
 def number(value: float, dtype: str) -> rx.Expr:
     """Return a scalar constant."""
     return rx.Constant(np.array(value, dtype))
-
-
-def known_shape(expr: rx.Expr) -> list[int]:
-    """Return the shape of an operand whose dimensions are numbers.
-
-    Errors:
-        RelationError: a dimension is not known.
-    """
-    shape = dims(expr)
-    if not all(isinstance(dim, IntImm) for dim in shape):
-        raise RelationError(f"the dimensions are known, found {expr.struct_info}")
-    return [dim.value for dim in shape]
 
 
 def dtype_of(expr: rx.Expr) -> str:
@@ -164,8 +168,3 @@ def fields_of(expr: rx.Expr) -> list[rx.Expr]:
     if not isinstance(sinfo, rx.TupleStructInfo):
         raise RelationError(f"expected a tuple of tensors, found {sinfo}")
     return [rx.TupleGetItem(expr, index) for index in range(len(sinfo.fields))]
-
-
-def options(attrs: Attrs, names: str) -> dict[str, Any]:
-    """Return some of the attributes as keyword arguments."""
-    return {name: attrs[name] for name in names.split()}

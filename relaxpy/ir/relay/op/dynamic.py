@@ -1,8 +1,8 @@
-"""Operators whose shapes are operands: the family `dyn`, `arange`, and positions of elements."""
+"""Operators whose shapes are operands: the family `dyn`, and `arange`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -10,16 +10,14 @@ from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
 from relaxpy.ir.relay.op.define import (
     Args,
     define,
+    define_all,
     dims,
     dtype_of,
-    fields_of,
-    resized_dims,
     results_of_topk,
 )
 from relaxpy.ir.relay.op.relations import RelationError
-from relaxpy.ir.tir.expr import IntImm
 
-_INDEX = "int64"
+_INDEX: Final = "int64"
 
 
 def _ints(*values: int) -> rx.Expr:
@@ -63,25 +61,17 @@ def _positions(count: rx.Expr) -> rx.Expr:
     return R.cumsum(R.ones(R.tensor_to_shape(count), _INDEX), 0, exclusive=True)
 
 
-def _arange(args: Args, attrs: Any) -> rx.Expr:
-    start, stop, step = (R.astype(arg, "float64") for arg in args)
+def _arange(start: rx.Expr, stop: rx.Expr, step: rx.Expr, *, dtype: Any = "float32") -> rx.Expr:
+    start, stop, step = (R.astype(bound, "float64") for bound in (start, stop, step))
     count = R.astype(R.ceil(R.divide(R.subtract(stop, start), step)), _INDEX)
     positions = R.astype(_positions(_vector(R.maximum(count, _number(0)))), "float64")
-    return R.astype(R.add(start, R.multiply(positions, step)), attrs["dtype"])
+    return R.astype(R.add(start, R.multiply(positions, step)), dtype)
 
 
-define(
-    "arange",
-    "start stop step",
-    _arange,
-    {"dtype": "float32"},
-)
-
-
-def _reshape(args: Args, attrs: Any) -> rx.Expr:
-    data, target = args[0], R.astype(args[1], _INDEX)
-    count, sizes = _count(args[1]), _sizes(data)
-    if not attrs["allowzero"]:
+def _reshape(data: rx.Expr, newshape: rx.Expr, *, allowzero: Any = False) -> rx.Expr:
+    target = R.astype(newshape, _INDEX)
+    count, sizes = _count(newshape), _sizes(data)
+    if not allowzero:
         rank = len(dims(data))
         padded = R.concat([sizes, _ints(*[1] * max(count - rank, 0))], 0)
         copied = R.take(padded, _ints(*range(count)), 0)
@@ -92,27 +82,11 @@ def _reshape(args: Args, attrs: Any) -> rx.Expr:
     return R.reshape(data, _shape(R.where(inferred, size, target)))
 
 
-define("dyn.reshape", "data newshape", _reshape, {"allowzero": False})
-define(
-    "vm.reshape_tensor",
-    "data shape",
-    lambda args, attrs: R.reshape(args[0], _shape(args[1])),
-    {"newshape": ()},
-)
-define(
-    "dyn.broadcast_to",
-    "data shape",
-    lambda args, attrs: R.broadcast_to(args[0], _shape(args[1])),
-    {"dtype": ""},
-)
-
-
-def _tile(args: Args, attrs: Any) -> rx.Expr:
-    data, reps = args[0], R.astype(args[1], _INDEX)
-    rank, count = len(dims(data)), _count(args[1])
+def _tile(data: rx.Expr, reps: rx.Expr) -> rx.Expr:
+    rank, count = len(dims(data)), _count(reps)
     width = max(rank, count)
     sizes = R.concat([_ints(*[1] * (width - rank)), _sizes(data)], 0)
-    reps = R.concat([_ints(*[1] * (width - count)), reps], 0)
+    reps = R.concat([_ints(*[1] * (width - count)), R.astype(reps, _INDEX)], 0)
     ones = _ints(*[1] * width)
 
     def between(vector: rx.Expr) -> rx.Expr:
@@ -122,26 +96,17 @@ def _tile(args: Args, attrs: Any) -> rx.Expr:
     return R.reshape(repeated, _shape(R.multiply(reps, sizes)))
 
 
-define("dyn.tile", "data reps", _tile)
-define(
-    "dyn.full",
-    "fill_value shape",
-    lambda args, attrs: R.full(_shape(args[1]), args[0], attrs["dtype"] or dtype_of(args[0])),
-    {"dtype": ""},
-)
-for _name, _function in (("dyn.zeros", R.zeros), ("dyn.ones", R.ones)):
-    define(
-        _name,
-        "shape",
-        lambda args, attrs, function=_function: function(_shape(args[0]), attrs["dtype"]),  # type: ignore[misc]
-        {"dtype": "float32"},
-    )
-
-
-def _one_hot(args: Args, attrs: Any) -> rx.Expr:
-    indices, on_value, off_value, depth = args
-    rank, dtype = len(dims(indices)), attrs["dtype"]
-    axis = int(attrs["axis"]) % (rank + 1)
+def _one_hot(
+    indices: rx.Expr,
+    on_value: rx.Expr,
+    off_value: rx.Expr,
+    depth: rx.Expr,
+    *,
+    axis: Any = -1,
+    dtype: Any = "float32",
+) -> rx.Expr:
+    rank = len(dims(indices))
+    axis = int(axis) % (rank + 1)
     positions = R.expand_dims(_positions(_vector(depth)), [i for i in range(rank + 1) if i != axis])
     equal = R.equal(R.expand_dims(R.astype(indices, _INDEX), axis), positions)
     return R.where(equal, R.astype(on_value, dtype), R.astype(off_value, dtype))
@@ -153,54 +118,46 @@ def _one_hot_dims(args: Args, attrs: Any) -> list[list[object]]:
     return [shape]
 
 
-define(
-    "dyn.one_hot",
-    "indices on_value off_value depth",
-    _one_hot,
-    {"axis": -1, "dtype": "float32"},
-    known_dims=_one_hot_dims,
-)
-
-
-def _slice(args: Args, attrs: Any) -> rx.Expr:
-    data, *bounds = args
-    rank, count = len(dims(data)), _count(args[1])
-    if attrs["slice_mode"] != "end":
-        raise RelationError(f"slice_mode is 'end', found {attrs['slice_mode']!r}")
-    rest = _sizes(data)
-    defaults = _ints(*[0] * rank), rest, _ints(*[1] * rank)
+def _slice(
+    data: rx.Expr,
+    begin: rx.Expr,
+    end: rx.Expr,
+    strides: rx.Expr,
+    *,
+    slice_mode: Any = "end",
+    axes: Any = None,
+) -> rx.Expr:
+    rank, count = len(dims(data)), _count(begin)
+    if slice_mode != "end":
+        raise RelationError(f"slice_mode is 'end', found {slice_mode!r}")
+    defaults = _ints(*[0] * rank), _sizes(data), _ints(*[1] * rank)
     whole = [
         R.concat([R.astype(bound, _INDEX), R.strided_slice(default, [0], [count], [rank], [1])], 0)
         if count < rank
         else R.astype(bound, _INDEX)
-        for bound, default in zip(bounds, defaults, strict=True)
+        for bound, default in zip((begin, end, strides), defaults, strict=True)
     ]
     return R.dynamic_strided_slice(data, *whole)
 
 
-define(
-    "dyn.strided_slice",
-    "data begin end strides",
-    _slice,
-    {"slice_mode": "end", "axes": None},
-)
+def _topk(
+    data: rx.Expr,
+    k: rx.Expr,
+    *,
+    axis: Any = -1,
+    ret_type: Any = "both",
+    is_ascend: Any = False,
+    dtype: Any = "int32",
+) -> rx.Expr:
+    rank, sizes = len(dims(data)), _sizes(data)
+    axis = int(axis) % rank
+    end = R.where(rx.Constant(np.arange(rank) == axis), R.minimum(_vector(k), sizes), sizes)
 
+    def first(ordered: rx.Expr) -> rx.Expr:
+        return R.dynamic_strided_slice(ordered, _ints(*[0] * rank), end, _ints(*[1] * rank))
 
-def _topk(args: Args, attrs: Any) -> rx.Expr:
-    data, k = args
-    rank, ret_type = len(dims(data)), attrs["ret_type"]
-    axis = int(attrs["axis"]) % rank
-    descending = not attrs["is_ascend"]
-    sizes = _sizes(data)
-    is_axis = rx.Constant(np.arange(rank) == axis)
-    end = R.where(is_axis, R.minimum(_vector(k), sizes), sizes)
-    begin, strides = _ints(*[0] * rank), _ints(*[1] * rank)
-
-    def first(sorted_: rx.Expr) -> rx.Expr:
-        return R.dynamic_strided_slice(sorted_, begin, end, strides)
-
-    values = first(R.sort(data, axis, descending))
-    indices = first(R.argsort(data, axis, descending, attrs["dtype"]))
+    values = first(R.sort(data, axis, not is_ascend))
+    indices = first(R.argsort(data, axis, not is_ascend, dtype))
     if ret_type == "both":
         return rx.Tuple((values, indices))
     return values if ret_type == "values" else indices
@@ -212,131 +169,58 @@ def _topk_dims(args: Args, attrs: Any) -> list[list[object]]:
     return [shape, shape]
 
 
-define(
-    "dyn.topk",
-    "data k",
-    _topk,
-    {"axis": -1, "ret_type": "both", "is_ascend": False, "dtype": "int32"},
-    results=results_of_topk,
-    known_dims=_topk_dims,
-)
-
-
-def _pad(args: Args, attrs: Any) -> rx.Expr:
-    data, width, value = args
-    if attrs["pad_mode"] != "constant":
-        raise RelationError(f"pad_mode is 'constant', found {attrs['pad_mode']!r}")
+def _pad(
+    data: rx.Expr, pad_width: rx.Expr, pad_value: rx.Expr, *, pad_mode: Any = "constant"
+) -> rx.Expr:
+    if pad_mode != "constant":
+        raise RelationError(f"pad_mode is 'constant', found {pad_mode!r}")
     before, after = (
-        R.reshape(R.strided_slice(R.astype(width, _INDEX), [1], [i], [i + 1], [1]), (-1,))
+        R.reshape(R.strided_slice(R.astype(pad_width, _INDEX), [1], [i], [i + 1], [1]), (-1,))
         for i in (0, 1)
     )
     rank = len(dims(data))
     size = R.add(R.add(_sizes(data), R.reshape(before, (rank,))), R.reshape(after, (rank,)))
-    whole = R.full(_shape(size), value, dtype_of(data))
+    whole = R.full(_shape(size), pad_value, dtype_of(data))
     positions = R.permute_dims(R.nonzero(R.ones_like(data, "int8")))
     return R.scatter_nd(whole, R.add(positions, before), R.reshape(data, (-1,)))
 
 
-define("dyn.nn.pad", "data pad_width pad_value", _pad, {"pad_mode": "constant"})
-
-
-def _expand_dims(args: Args, attrs: Any) -> rx.Expr:
-    data, axis = args[0], _vector(args[1])
-    rank = len(dims(data))
-    number = int(attrs["num_newaxis"])
+def _expand_dims(data: rx.Expr, axis: rx.Expr, *, num_newaxis: Any = 1) -> rx.Expr:
+    rank, count = len(dims(data)), int(num_newaxis)
+    axis = _vector(axis)
     axis = R.where(R.less(axis, _number(0)), R.add(axis, _number(rank + 1)), axis)
-    place = _ints(*range(rank + number))
-    source = R.where(R.less(place, axis), place, R.subtract(place, _number(number)))
+    place = _ints(*range(rank + count))
+    source = R.where(R.less(place, axis), place, R.subtract(place, _number(count)))
     sizes = R.take(_sizes(data), R.maximum(source, _number(0)), 0, mode="clip")
-    is_new = R.logical_and(
-        R.greater_equal(place, axis), R.less(place, R.add(axis, _number(number)))
-    )
+    is_new = R.logical_and(R.greater_equal(place, axis), R.less(place, R.add(axis, _number(count))))
     return R.reshape(data, _shape(R.where(is_new, _number(1), sizes)))
 
 
-define("dyn.expand_dims", "data axis", _expand_dims, {"num_newaxis": 1})
-
-
-def _squeeze(args: Args, attrs: Any) -> rx.Expr:
-    data, axes = args[0], R.astype(args[1], _INDEX)
-    rank, count = len(dims(data)), _count(args[1])
+def _squeeze(data: rx.Expr, axis: rx.Expr) -> rx.Expr:
+    axes, rank, count = R.astype(axis, _INDEX), len(dims(data)), _count(axis)
     axes = R.where(R.less(axes, _number(0)), R.add(axes, _number(rank)), axes)
     equal = R.equal(R.reshape(_ints(*range(rank)), (rank, 1)), R.reshape(axes, (1, count)))
     dropped = R.max(R.astype(equal, "int32"), [1])
     kept = R.strided_slice(R.argsort(dropped, 0, False, _INDEX), [0], [0], [rank - count], [1])
-    kept = R.sort(kept, 0)
-    return R.reshape(data, _shape(R.take(_sizes(data), kept, 0)))
+    return R.reshape(data, _shape(R.take(_sizes(data), R.sort(kept, 0), 0)))
 
 
-define("dyn.squeeze", "data axis", _squeeze)
-
-
-# Positions of elements
-
-define(
-    "argwhere",
-    "condition",
-    lambda args, attrs: R.permute_dims(R.nonzero(args[0])),
-    known_dims=lambda args, attrs: [[None, IntImm("int64", len(dims(args[0])))]],
-)
-define(
-    "adv_index", "inputs", lambda args, attrs: R.index_tensor(fields_of(args[0])[0], _tuple(args))
-)
-
-
-def _tuple(args: Args) -> rx.Expr:
-    return rx.Tuple(tuple(fields_of(args[0])[1:]))
-
-
-def _upsampling3d(args: Args, attrs: Any) -> rx.Expr:
-    """Images of three dimensions of another size: first of the height and width, then the depth."""
-    data, *scales = args
-    methods = {"nearest_neighbor": "nearest_neighbor", "trilinear": "linear"}
-    layout, method = attrs["layout"], attrs["method"]
-    if sorted(layout) != sorted("NCDHW") or method not in methods:
-        raise RelationError(
-            f"the layout is an order of NCDHW, and the method {' or '.join(methods)}, "
-            f"found {layout!r} and {method!r}"
-        )
-    order = [layout.index(axis) for axis in "NCDHW"]
-    data = R.permute_dims(data, order)
-    sizes = _sizes(data)
-    floats = [R.astype(R.reshape(scale, (1,)), "float32") for scale in scales]
-    scaled = R.multiply(_part(R.astype(sizes, "float32"), 2, 5), R.concat(floats, 0))
-    new = R.astype(scaled, _INDEX)
-    outer, depth, inner = _part(sizes, 0, 2), _part(sizes, 2, 3), _part(sizes, 3, 5)
-    options = {
-        "layout": "NCHW",
-        "method": methods[method],
-        "coordinate_transformation_mode": attrs["coordinate_transformation_mode"],
-        "rounding_method": "floor",
-    }
-
-    def whole(vector: rx.Expr) -> rx.Expr:
-        return R.prod(vector, [0], True)
-
-    images = R.concat([whole(_part(sizes, 0, 3)), _ints(1), inner], 0)
-    plane = _part(new, 1, 3)
-    wide = R.image.resize2d(R.reshape(data, _shape(images)), R.tensor_to_shape(plane), **options)
-    columns = R.concat([whole(outer), _ints(1), depth, whole(plane)], 0)
-    size = R.concat([_part(new, 0, 1), whole(plane)], 0)
-    deep = R.image.resize2d(R.reshape(wide, _shape(columns)), R.tensor_to_shape(size), **options)
-    result = R.reshape(deep, _shape(R.concat([outer, new], 0)))
-    return R.permute_dims(result, ["NCDHW".index(axis) for axis in layout])
-
-
-def _part(vector: rx.Expr, begin: int, end: int) -> rx.Expr:
-    return R.strided_slice(vector, [0], [begin], [end], [1])
-
-
-define(
-    "dyn.nn.upsampling3d",
-    "data scale_d scale_h scale_w",
-    _upsampling3d,
+define_all(
     {
-        "layout": "NCDHW",
-        "method": "nearest_neighbor",
-        "coordinate_transformation_mode": "asymmetric",
-    },
-    known_dims=resized_dims,
+        "arange": _arange,
+        "dyn.reshape": _reshape,
+        "dyn.broadcast_to": lambda data, shape, *, dtype="": R.broadcast_to(data, _shape(shape)),
+        "dyn.tile": _tile,
+        "dyn.full": lambda fill_value, shape, *, dtype="": R.full(
+            _shape(shape), fill_value, dtype or dtype_of(fill_value)
+        ),
+        "dyn.zeros": lambda shape, *, dtype="float32": R.zeros(_shape(shape), dtype),
+        "dyn.ones": lambda shape, *, dtype="float32": R.ones(_shape(shape), dtype),
+        "dyn.strided_slice": _slice,
+        "dyn.nn.pad": _pad,
+        "dyn.expand_dims": _expand_dims,
+        "dyn.squeeze": _squeeze,
+    }
 )
+define("dyn.one_hot", _one_hot, known_dims=_one_hot_dims)
+define("dyn.topk", _topk, results=results_of_topk, known_dims=_topk_dims)

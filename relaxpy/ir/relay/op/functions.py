@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relaxpy.ir.relay.expr import Call, Constant, RelayExpr, Tuple, const
+from relaxpy.ir.relay.expr import Call, Constant, RelayExpr, Tuple, TupleGetItem, const
 from relaxpy.ir.relay.op.makers import build, number, public, public_signature
-from relaxpy.ir.relay.op.quantized import CODES
 
 Expr = RelayExpr
 Axes = int | Sequence[int] | None
@@ -24,23 +23,6 @@ def arange(
     if stop is None:
         start, stop = const(0, dtype), start
     return build("arange", start, stop, const(1, dtype) if step is None else step, dtype=dtype)
-
-
-@public("matrix_set_diag")
-def matrix_set_diag(
-    data: Expr, diagonal: Expr, k: int | Sequence[int] = 0, align: str = "RIGHT_LEFT"
-) -> Call:
-    """Return matrices with other diagonals, from `k` or from `k[0]` to `k[1]`."""
-    first, *rest = (k,) if isinstance(k, int) else k
-    return build(
-        "matrix_set_diag",
-        data,
-        diagonal,
-        k1=first,
-        k2=rest[0] if rest else first,
-        super_diag_right_align=align.startswith("RIGHT"),
-        sub_diag_right_align=align.endswith("RIGHT"),
-    )
 
 
 @public("strided_set")
@@ -141,75 +123,34 @@ def logsumexp(data: Expr, axis: Axes = None, keepdims: bool = False) -> Expr:
     return build("squeeze", result, axis=[axis] if isinstance(axis, int) else axis)
 
 
-# Random numbers
+# Networks
 
 
-# Devices
+@public("nn.dropout")
+def dropout(data: Expr, rate: float = 0.5) -> TupleGetItem:
+    """Return the data, of which training would drop some."""
+    return TupleGetItem(build("nn.dropout", data, rate=rate), 0)
 
 
-def _type_of(device: Any) -> Any:
-    """Return the number of the kind of a device, such as 1 for the processor."""
-    return getattr(device, "device_type", device)
+@public("nn.pad")
+def pad(data: Expr, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Call:
+    """Return the data with more elements around it; `pad_value` is a number or an expression."""
+    value = pad_value if isinstance(pad_value, RelayExpr) else const(pad_value)
+    return build("nn.pad", data, value, pad_width=pad_width, pad_mode=pad_mode)
 
 
-@public("annotation.on_device")
-def on_device(
-    body: Expr, device: Any, constrain_result: bool = False, constrain_body: bool = True
-) -> Call:
-    """Return an expression that asks for a device, which has no effect here."""
-    constraints = {"constrain_result": constrain_result, "constrain_body": constrain_body}
-    return build("on_device", body, device_type=_type_of(device), **constraints)
+# Functions that differ in the order, the names and the defaults of parameters only
 
-
-@public("device_copy")
-def device_copy(data: Expr, src_device: Any, dst_device: Any) -> Call:
-    """Return a copy for another device, which is the tensor itself here."""
-    devices = {"src_dev_type": _type_of(src_device), "dst_dev_type": _type_of(dst_device)}
-    return build("device_copy", data, **devices)
-
-
-# Quantised operators
-
-
-@public("qnn.simulated_quantize")
-def simulated_quantize(
-    data: Expr,
-    output_scale: Expr,
-    output_zero_point: Expr,
-    axis: int = -1,
-    out_dtype: str | Expr = "int8",
-) -> Call:
-    """Return what `qnn.quantize` returns, in the datatype of the data."""
-    code = _code(out_dtype)
-    return build("qnn.simulated_quantize", data, code, output_scale, output_zero_point, axis=axis)
-
-
-@public("qnn.simulated_dequantize")
-def simulated_dequantize(
-    data: Expr,
-    input_scale: Expr,
-    input_zero_point: Expr,
-    axis: int = -1,
-    in_dtype: str | Expr = "int8",
-) -> Call:
-    """Return what `qnn.dequantize` returns, of integers in the datatype of the result."""
-    code = _code(in_dtype)
-    return build("qnn.simulated_dequantize", data, code, input_scale, input_zero_point, axis=axis)
-
-
-def _code(dtype: str | Expr) -> Expr:
-    """Return the number that stands for a datatype, as an operand."""
-    return dtype if isinstance(dtype, RelayExpr) else const(CODES.get(dtype, 0), "int32")
-
-
-# Functions that differ in the order and the names of parameters only
-
+public_signature("nn.dropout_raw(data, rate=0.5)", "nn.dropout")
 for _text in (
     "gather(data, axis, indices)",
     "qnn.leaky_relu(x, alpha, input_scale: scale, input_zero_point: zero_point, output_scale, "
     "output_zero_point)",
-    "qnn.contrib_dense_pack(data, weight, input_zero_point, kernel_zero_point, input_scale, "
-    "kernel_scale, kernel_layout: weight_layout = 'NC', units=None, out_dtype='int32')",
+    "qnn.avg_pool2d(data, input_scale, input_zero_point, output_scale, output_zero_point, "
+    "pool_size, strides, padding, dilation, ceil_mode=False, count_include_pad=True, "
+    "layout='NHWC', out_layout='')",
+    "vision.get_valid_counts(data, score_threshold: float32, id_index=0, score_index=1)",
+    "vision.all_class_non_max_suppression(boxes, scores, max_output_boxes_per_class: int64 = -1, "
+    "iou_threshold: float32 = -1.0, score_threshold: float32 = -1.0, output_format='onnx')",
 ):
     public_signature(_text)
-public_signature("reverse_reshape(data, newshape)", "contrib_reverse_reshape")

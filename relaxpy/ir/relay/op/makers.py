@@ -132,7 +132,7 @@ def maker(name: str) -> Maker | Makers:
         bound = _bound(name, signature, args, kwargs)
         bound.apply_defaults()
         given = [bound.arguments.pop(o) for o in op.record.operands]
-        return build(name, *(given[0] if op.record.is_variadic else given), **bound.arguments)
+        return build(name, *given, **bound.arguments)
 
     return _described(make, name, signature, op.record)
 
@@ -194,9 +194,6 @@ def _signature(op: Op) -> inspect.Signature:
     required = [n for n, value in defaults.items() if value is REQUIRED]
     optional = [n for n in defaults if n not in required]
     first = [inspect.Parameter(n, kind) for n in (*record.operands, *required)]
-    if record.is_variadic:
-        first = [inspect.Parameter(record.operands[0], inspect.Parameter.VAR_POSITIONAL)]
-        kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Signature(
         [*first, *(inspect.Parameter(n, kind, default=defaults[n]) for n in optional)]
     )

@@ -14,7 +14,6 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relay.expr import RelayExpr
 from relaxpy.ir.relay.op.attributes import Kind, check_attribute, kinds_of
 from relaxpy.ir.relay.op.relations import RELATIONS, Relation, relation_of
@@ -26,18 +25,10 @@ Compute: TypeAlias = Callable[[Attrs, Sequence[Any], Type | None], Sequence[Any]
 """The `te` tensors of a call: of its attributes, of `te` operands and of the result type."""
 
 
-Emit: TypeAlias = Callable[[BlockBuilder, tuple[rx.Expr, ...], Attrs], rx.Expr]
-"""The Relax expression of a call, for which a builder receives bindings."""
-Gradient: TypeAlias = Callable[[RelayExpr, RelayExpr], Sequence[RelayExpr]]
-"""The gradients of the operands of a call: of the call, and of the gradient of its result."""
 Results: TypeAlias = int | Callable[[Any, Mapping[str, Any]], int]
 """The number of results, or a function of a call and its attributes that returns it."""
 KnownDims: TypeAlias = Callable[[tuple[rx.Expr, ...], Attrs], Sequence[Sequence[object]]]
 """The dimensions of each result that follow from the operands and attributes, None for others."""
-GRADIENT: Final = ".gradient"
-"""The end of the names of the operators that compute gradients."""
-
-GRADIENT_COLUMN: Final = "FPrimalGradient"
 
 
 class Missing(Enum):
@@ -55,10 +46,8 @@ class OpRecord:
 
     `attributes` are the defaults of the text (RLY-71), `maker_defaults` those of the Python
     function where they differ. Without a `relation`, the type follows from the struct info of the
-    Relax expression that `translate` returns. A `refusal` says why the operator cannot run. With
-    `is_call`, it calls its first operand with the fields of the second. A variadic operator takes
-    any number of operands. `known_dims` gives, for each result whose struct info has no more than a
-    rank, the dimensions that follow from the operands, and None for the others.
+    Relax expression that `translate` returns. `known_dims` gives, for each result whose struct info
+    has no more than a rank, the dimensions that follow from the operands, and None for the others.
     """
 
     name: str
@@ -68,12 +57,7 @@ class OpRecord:
     relation: Relation | None = None
     relation_name: str = ""
     translate: Translate | None = None
-    emit: Emit | None = None
     compute: Compute | None = None
-    is_stateful: bool = False
-    refusal: str = ""
-    is_call: bool = False
-    is_variadic: bool = False
     results: Results = 1
     known_dims: KnownDims | None = None
     description: str = ""
@@ -206,10 +190,6 @@ class Op(RelayExpr):
         """Set the value of the column `key` for this operator."""
         self._columns[key] = value
 
-    def reset_attr(self, key: str) -> None:
-        """Remove the value of the column `key`."""
-        self._columns.pop(key, None)
-
     # The names under which a user describes a new operator, one property at a time.
 
     def set_num_inputs(self, number: int) -> None:
@@ -270,26 +250,9 @@ class Op(RelayExpr):
         return Op, (self.name,)
 
 
-class TempOpAttr:
-    """A context in which a column has another value for an operator."""
-
-    def __init__(self, op_name: str, attr_key: str, attr_value: object) -> None:
-        self._op, self._key, self._value = Op.get(op_name), attr_key, attr_value
-
-    def __enter__(self) -> Self:
-        self._older = self._op.get_attr(self._key)
-        self._op.set_attr(self._key, self._value)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._op.reset_attr(self._key)
-        if self._older is not None:
-            self._op.set_attr(self._key, self._older)
-
-
 def list_op_names() -> list[str]:
-    """Return the names of all registered operators, apart from those that compute gradients."""
-    return [name for name in Op._table if not name.endswith(GRADIENT)]
+    """Return the names of all registered operators."""
+    return list(Op._table)
 
 
 def is_op_name(name: str) -> bool:
@@ -316,21 +279,3 @@ def register_compute(name: str, compute: Compute | None = None) -> Any:
         return function
 
     return enter if compute is None else enter(compute)
-
-
-@user_facing
-def register_gradient(op_name: str, fgradient: Gradient | None = None, level: int = 10) -> Any:
-    """Set the gradient of an operator; without a function, return a decorator.
-
-    The function receives the call and the gradient of its result, and returns a list with that of
-    each operand. `level` exists for programs of TVM.
-
-    Errors:
-        UnknownNameError (also ValueError, KeyError): there is no such operator.
-    """
-
-    def enter(function: Gradient) -> Gradient:
-        Op.get(op_name).set_attr(GRADIENT_COLUMN, function)
-        return function
-
-    return enter if fgradient is None else enter(fgradient)

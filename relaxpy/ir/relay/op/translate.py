@@ -12,16 +12,6 @@ from relaxpy.ir.relay.op.registry import OpRecord
 from relaxpy.ir.relay.ty import Type
 
 
-def require_runnable(record: OpRecord) -> None:
-    """Refuse an operator that has types only.
-
-    Errors:
-        RuntimeCheckError: it has; the message says why.
-    """
-    if record.refusal:
-        raise RuntimeCheckError(f"{record.name} cannot run: {record.refusal}", rule="RLY-28")
-
-
 def translated(
     builder: BlockBuilder,
     record: OpRecord,
@@ -34,11 +24,8 @@ def translated(
     Errors:
         RuntimeCheckError: the operator has neither a translation nor a computation.
     """
-    require_runnable(record)
     if record.translate is not None:
         return record.translate(args, attrs)
-    if record.emit is not None:
-        return record.emit(builder, args, attrs)
     compute = record.compute
     if compute is None:
         raise RuntimeCheckError(

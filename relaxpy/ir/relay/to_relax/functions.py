@@ -217,8 +217,6 @@ class FunctionTranslation:
     def _call(self, node: rl.Call) -> rx.Expr:
         if isinstance(node.op, Op):
             args = tuple(map(self._value, node.args))
-            if node.op.record.is_call:
-                return self._lowered_call(node, *args)
             ty = self.infos.substituted(node.checked_type)
             return translated(self.builder, node.op.record, args, node.attrs, ty)
         if isinstance(node.op, rl.GlobalVar):
@@ -234,14 +232,6 @@ class FunctionTranslation:
             for arg, param in zip(node.args, ty.arg_types, strict=True)
         ]
         return rx.Call(callee, tuple(operands))
-
-    def _lowered_call(self, node: rl.Call, callee: rx.Expr, operands: rx.Expr) -> rx.Expr:
-        """Return the call of a function with the fields of a tuple."""
-        ty = node.args[0].checked_type
-        assert isinstance(ty, FuncType)
-        fields = [self.builder.emit(rx.TupleGetItem(operands, k)) for k in range(len(ty.arg_types))]
-        pairs = zip(fields, ty.arg_types, strict=True)
-        return rx.Call(callee, tuple(self._cast(field, arg, node.span) for field, arg in pairs))
 
     def _match(self, node: rl.Match) -> Task[rx.Expr]:
         """Emit a match without constructors, whose first clause fits."""

@@ -55,7 +55,7 @@ def _key(node: Node) -> Hashable:
     The expressions of the table keep their operands alive, so that identities are unique.
     """
     match node:
-        case rl.Call(op=Op() as op, args=args) if not op.record.is_stateful:
+        case rl.Call(op=Op() as op, args=args):
             return (op.name, *map(_operand_key, args))
         case rl.TupleGetItem(tuple_value=value, index=index):
             return (index, id(value))

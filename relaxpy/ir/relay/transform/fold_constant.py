@@ -8,7 +8,6 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Node
@@ -40,11 +39,10 @@ class FoldConstant(RelayPass):
 
 def _stays(let: rl.Let, value: rl.RelayExpr) -> bool:
     annotation = let.var.type_annotation
-    return not check_constant(value) or annotation not in (None, value.checked_type_)
+    return not _is_constant(value) or annotation not in (None, value.checked_type_)
 
 
-@user_facing
-def check_constant(expr: rl.RelayExpr) -> bool:
+def _is_constant(expr: rl.RelayExpr) -> bool:
     """Return whether an expression is a constant, or a tuple of constants, however deep."""
     waiting = [expr]
     while waiting:
@@ -61,7 +59,7 @@ def _folded(node: Node) -> Node | None:
         case rl.Call():
             return evaluated_call(node)
         case rl.TupleGetItem(tuple_value=rl.Tuple(fields=fields), index=index):
-            known = all(is_atom(field) or check_constant(field) for field in fields)
+            known = all(is_atom(field) or _is_constant(field) for field in fields)
             return fields[index] if known and index < len(fields) else None
         case rl.If(cond=rl.Constant(data=data), true_branch=true, false_branch=false):
             return true if data else false
@@ -72,9 +70,9 @@ def _folded(node: Node) -> Node | None:
 def evaluated_call(call: rl.Call) -> rl.RelayExpr | None:
     """Return the value of a call of an operator on constants; None if it stays a call."""
     op = call.op
-    if not isinstance(op, Op) or op.record.is_stateful or not call.args:
+    if not isinstance(op, Op) or not call.args:
         return None
-    if not all(map(check_constant, call.args)):
+    if not all(map(_is_constant, call.args)):
         return None
     values = [_value(arg) for arg in call.args]
     try:

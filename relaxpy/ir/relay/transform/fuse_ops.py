@@ -181,7 +181,7 @@ def _always(node: int, user: int) -> bool:
 
 
 def _is_operator(node: rl.RelayExpr) -> bool:
-    return isinstance(node, rl.Call) and isinstance(node.op, Op) and not node.op.record.is_stateful
+    return isinstance(node, rl.Call) and isinstance(node.op, Op)
 
 
 def _kind(node: rl.RelayExpr) -> OpPatternKind:

@@ -7,7 +7,6 @@ from collections.abc import Container
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.ir.core.traverse import map_children
@@ -84,12 +83,6 @@ def basic_block_normal_form(expr: rl.RelayExpr, effects: Effects) -> rl.RelayExp
             if effects.of(node):
                 bound.add(id(node))
     return _with_lets(scopes, bound)
-
-
-@user_facing
-def check_basic_block_normal_form(expr: rl.RelayExpr) -> bool:
-    """Return whether no branch, clause, let or function shares a value with what is around it."""
-    return basic_block_normal_form(expr, Effects(RelayModule())) is expr
 
 
 def _all_scopes(scopes: Scopes) -> list[Scope]:

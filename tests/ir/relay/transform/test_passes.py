@@ -23,6 +23,7 @@ PASSES = [
     transform.FuseOps(),
     transform.PartialEvaluate(),
     transform.RemoveUnusedFunctions(),
+    transform.SimplifyExpr(),
     transform.SimplifyInference(),
     transform.ToBasicBlockNormalForm(),
 ]
