@@ -5,7 +5,6 @@ They recurse on Python's stack, as deep as the expression. Shared expressions ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import override
@@ -57,8 +56,8 @@ class _Functor:
         if not isinstance(node, Node):
             raise MisuseError(f"expected a node of Relay, found {node!r:.60}", about=node)
         if node not in self.memo_map:
-            method: Callable[[Any], Any] | None = getattr(self, _METHODS.get(type(node), ""), None)
-            self.memo_map[node] = (method or self.visit_default)(node)
+            method = getattr(self, _METHODS.get(type(node), "visit_default"))
+            self.memo_map[node] = method(node)
         return self.memo_map[node]
 
     def visit_default(self, node: Any) -> Any:
@@ -71,6 +70,17 @@ class _Functor:
         raise MisuseError(
             f"{type(self).__name__} does not define {name or 'visit_default'}", about=node
         )
+
+    def _visit(self, node: Any) -> Any:
+        """Return the result for a kind whose method is not overridden."""
+        return self.visit_default(node)
+
+    visit_function = visit_call = visit_let = visit_var = visit_global_var = visit_if = _visit
+    visit_tuple = visit_tuple_getitem = visit_constant = visit_ref_create = _visit
+    visit_ref_read = visit_ref_write = visit_constructor = visit_match = visit_op = _visit
+    visit_type_var = visit_incomplete_type = visit_tensor_type = visit_func_type = _visit
+    visit_tuple_type = visit_type_relation = visit_ref_type = _visit
+    visit_global_type_var = visit_type_call = visit_type_data = _visit
 
 
 class ExprFunctor(_Functor):
@@ -96,12 +106,6 @@ class ExprVisitor(ExprFunctor):
             elif isinstance(child, rl.RelayExpr):
                 self.visit(child)
 
-    visit_function = visit_call = visit_let = visit_var = visit_global_var = visit_if = (
-        visit_default
-    )
-    visit_tuple = visit_tuple_getitem = visit_constant = visit_ref_create = visit_default
-    visit_ref_read = visit_ref_write = visit_constructor = visit_match = visit_op = visit_default
-
 
 class ExprMutator(ExprFunctor):
     """Rebuilds expressions whose operands change; the others stay the same objects.
@@ -126,12 +130,6 @@ class ExprMutator(ExprFunctor):
             case _:
                 return child
 
-    visit_function = visit_call = visit_let = visit_var = visit_global_var = visit_if = (
-        visit_default
-    )
-    visit_tuple = visit_tuple_getitem = visit_constant = visit_ref_create = visit_default
-    visit_ref_read = visit_ref_write = visit_constructor = visit_match = visit_op = visit_default
-
 
 class TypeVisitor(TypeFunctor):
     """Visits the types inside each type, in order."""
@@ -143,10 +141,6 @@ class TypeVisitor(TypeFunctor):
             if isinstance(child, ty.Type):
                 self.visit(child)
 
-    visit_type_var = visit_incomplete_type = visit_tensor_type = visit_func_type = visit_default
-    visit_tuple_type = visit_type_relation = visit_ref_type = visit_default
-    visit_global_type_var = visit_type_call = visit_type_data = visit_default
-
 
 class TypeMutator(TypeFunctor):
     """Rebuilds types in which a type changes; the others stay the same objects."""
@@ -157,7 +151,3 @@ class TypeMutator(TypeFunctor):
         return map_children(
             lambda child: self.visit(child) if isinstance(child, ty.Type) else child, node
         )
-
-    visit_type_var = visit_incomplete_type = visit_tensor_type = visit_func_type = visit_default
-    visit_tuple_type = visit_type_relation = visit_ref_type = visit_default
-    visit_global_type_var = visit_type_call = visit_type_data = visit_default

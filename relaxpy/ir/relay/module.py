@@ -81,10 +81,6 @@ class RelayModule(Textual):
         """The constructors of all data types by name."""
         return dict(self._constructors)
 
-    def functions_items(self) -> list[tuple[GlobalVar, Function]]:
-        """Return the functions in alphabetical order."""
-        return [(self._vars[name], function) for name, function in sorted(self._functions.items())]
-
     def get_global_vars(self) -> list[GlobalVar]:
         """Return the variables of all functions, in insertion order."""
         return list(self._vars.values())
@@ -220,28 +216,6 @@ class RelayModule(Textual):
             {data.header: data for data in definitions.values()},
             changes.get("attrs", self.attrs),
         )
-
-    def with_attr(self, key: str, value: object) -> RelayModule:
-        """Return a copy with the attribute `key` set."""
-        return self.with_attrs({key: value})
-
-    def with_attrs(self, attrs: Mapping[str, object]) -> RelayModule:
-        """Return a copy with these attributes set."""
-        return self.with_fields(attrs=self.attrs.updated(attrs))
-
-    def without_attr(self, key: str) -> RelayModule:
-        """Return a copy without the attribute `key`."""
-        kept = {name: value for name, value in self.attrs.items() if name != key}
-        return self.with_fields(attrs=as_attrs(kept))
-
-    def get_attr(self, key: str) -> object | None:
-        """Return the value of the attribute `key`, or None."""
-        value: object | None = self.attrs.get(key)
-        return value
-
-    def update_func(self, var: GlobalVar, func: Function) -> None:
-        """Set the function of a name."""
-        self[var] = func
 
     @override
     def __copy__(self) -> RelayModule:

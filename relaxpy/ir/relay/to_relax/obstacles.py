@@ -12,19 +12,24 @@ from relaxpy.ir.relay.op.registry import Op
 from relaxpy.ir.relay.transform.eta_expand import is_polymorphic
 from relaxpy.ir.relay.ty import RefType, Type, TypeCall
 
+MAX_DEPTH: Final = 60
+"""The number of branches and local functions inside each other in a function of Relax."""
 MAX_TYPE_DEPTH: Final = 100
 """The number of tuples, or functions, inside each other in a type of Relax."""
-_INSTANCES: Final = (
-    "call it where its type arguments are known, directly or through functions that are called "
-    'directly; relay.create_executor("vm") runs it as it is'
-)
+_EVALUATED: Final = 'relay.create_executor("vm") runs it as it is'
+_INSTANCES: Final = f"call it where its type arguments are known; {_EVALUATED}"
 
 
 def obstacles(function: rl.Function) -> list[Diagnostic]:
     """Return why a function of a typed module has no translation: one reason an expression."""
     found: list[Diagnostic] = []
     depths: dict[int, int] = {}
-    for node in Scopes(function).nodes:
+    scopes = Scopes(function)
+    deepest = _deepest(scopes)
+    if deepest is not None:
+        what = f"more than {MAX_DEPTH} branches and functions are inside each other"
+        return [Diagnostic(what, "RLY-50", deepest.span or function.span, _EVALUATED)]
+    for node in scopes.nodes:
         if _depth(node.checked_type_, depths) > MAX_TYPE_DEPTH:
             what = f"a type contains more than {MAX_TYPE_DEPTH} types inside each other"
             return [Diagnostic(what, "RLY-66", node.span or function.span)]
@@ -40,6 +45,17 @@ def _depth(ty: Type | None, known: dict[int, int]) -> int:
         for part in walk(ty):
             known[id(part)] = 1 + max((known[id(inner)] for inner in children(part)), default=0)
     return known[id(ty)]
+
+
+def _deepest(scopes: Scopes) -> rl.RelayExpr | None:
+    """Return an expression that is nested in too many branches and functions, if there is one."""
+    depths = {id(scopes.outermost): 0}
+    for node in reversed(scopes.nodes):
+        depth = depths[id(scopes.of[id(node)])] + isinstance(node, (rl.If, rl.Function))
+        if depth > MAX_DEPTH:
+            return node
+        depths.update((id(scope), depth) for scope in scopes.inner.get(id(node), ()))
+    return None
 
 
 def _of_node(node: rl.RelayExpr, *, is_local: bool) -> list[Diagnostic]:

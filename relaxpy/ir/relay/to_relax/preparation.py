@@ -1,9 +1,9 @@
-"""Rewrites Relay functions so that they have translations: instances, and scopes nested little."""
+"""Rewrites Relay functions so that they have translations: instances of polymorphic ones."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -11,42 +11,30 @@ from typing import Any, Final
 from relaxpy.dataclass import replace
 from relaxpy.errors import RelayTypeError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, rename, walk
+from relaxpy.ir.core.traverse import children, rename, walk
 from relaxpy.ir.relay import expr as rl
-from relaxpy.ir.relay.analysis.effects import Effects
-from relaxpy.ir.relay.analysis.scopes import Scopes, is_atom, scope_roots
-from relaxpy.ir.relay.analysis.variables import free_vars
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.to_relax.instances import instance_of, other_type_args
-from relaxpy.ir.relay.to_relax.known_arguments import with_known_arguments
-from relaxpy.ir.relay.to_relax.obstacles import obstacles
 from relaxpy.ir.relay.transform.eta_expand import is_polymorphic, values_expanded
 from relaxpy.ir.relay.transform.fuse_ops import defused
-from relaxpy.ir.relay.transform.lets import closed_over_types
-from relaxpy.ir.relay.transform.normal_forms import basic_block_normal_form
 from relaxpy.ir.relay.transform.passes import map_functions
 from relaxpy.ir.relay.ty import Type
 
-MAX_DEPTH: Final = 12
-"""The number of branches and local functions inside each other in a function of Relax."""
 _MAX_INSTANCES: Final = 4096
 """The number of instances of local functions in a function."""
 
 
-def prepared(module: RelayModule) -> tuple[RelayModule, dict[str, str]]:
-    """Return a typed module for translation, and what functions new ones are parts of, by name.
+def prepared(module: RelayModule) -> RelayModule:
+    """Return a typed module for translation.
 
-    Functions that take known polymorphic functions have copies for these. Operators and polymorphic
-    functions that are values become functions that call them. Local polymorphic functions are
-    replaced by their instances. Branches that are nested deeply become functions of the module.
+    Operators and polymorphic functions that are values become functions that call them. Local
+    polymorphic functions are replaced by their instances.
     """
-    result, owners = with_known_arguments(_inferred(module, defused))
+    result = _inferred(module, defused)
     with suppress(RelayTypeError):  # the use of a value does not say its whole type
         result = _inferred(result, partial(values_expanded, module=result))
-    result = _inferred(result, _specialised)
-    outlining = _Outlining(result, owners)
-    return outlining.result(), outlining.owners
+    return _inferred(result, _specialised)
 
 
 def _inferred(module: RelayModule, transform: Callable[[rl.Function], rl.RelayExpr]) -> RelayModule:
@@ -185,93 +173,3 @@ def _without_type_args(function: rl.Function, var: rl.Var) -> rl.RelayExpr:
         return replace(node, type_args=()) if is_call else None  # type: ignore[type-var]
 
     return rl.rewrite(function, rule)
-
-
-# Scopes that are nested deeply
-
-
-class _Outlining:
-    """A module in which no function nests scopes deeply; `owners` are those of new ones."""
-
-    def __init__(self, module: RelayModule, owners: dict[str, str]) -> None:
-        self.module = module
-        self.owners = owners
-
-    def result(self) -> RelayModule:
-        """Return the typed module, the given one if no function nests scopes deeply."""
-        deep = [
-            name
-            for name, function in self.module.functions_by_name.items()
-            if not obstacles(function) and max(_depths(function).values()) > MAX_DEPTH
-        ]
-        if not deep:
-            return self.module
-        module, effects = self.module.clone(), Effects(self.module)
-        for name in deep:
-            module[name] = basic_block_normal_form(module[name], effects)
-        self.module = infer_module(module)
-        for name in deep:
-            self._outline(name)
-        return infer_module(self.module)
-
-    def _outline(self, name: str) -> None:
-        """Replace the bodies of deep branches and functions by calls, from the inside out."""
-        function = self.module[name]
-        depths = _depths(function)
-        done: dict[Node, Any] = {}
-
-        for node in Scopes(function).nodes:
-            new: Any = _with_children(node, done)
-            nests = isinstance(node, rl.If) or (
-                isinstance(node, rl.Function) and node is not function
-            )
-            if nests and depths[id(node)] % MAX_DEPTH == 0:
-                bodies: dict[Node, Node] = {
-                    root: self._called(name, root) for root in scope_roots(new) if not is_atom(root)
-                }
-                new = _with_children(new, bodies)
-            done[node] = new
-        self.module[name] = done[function]
-
-    def _called(self, owner: str, body: rl.RelayExpr) -> rl.Call:
-        """Return the call of a new function that has this body."""
-        number = len(self.owners)
-        while (name := f"{owner}_{number}") in self.module:
-            number += 1
-        free = free_vars(body)
-        params = {v: rl.Var(v.name_hint, v.type_annotation or v.checked_type_) for v in free}
-        function = rl.Function(
-            tuple(params.values()), rename(body, params), body.checked_type_, span=body.span
-        )
-        self.owners[name] = self.owners.get(owner, owner)
-        self.module[name] = closed_over_types(function)
-        return rl.Call(
-            self.module.get_global_var(name),
-            tuple(free),
-            span=body.span,
-            checked_type_=body.checked_type_,
-        )
-
-
-def _with_children(node: Node, table: Mapping[Node, Node]) -> Node:
-    """Return a node with other operands; those of clauses too."""
-
-    def renewed(child: Node) -> Node:
-        if isinstance(child, rl.Clause):
-            return map_children(renewed, child)
-        return table.get(child, child)
-
-    return map_children(renewed, node)
-
-
-def _depths(function: rl.Function) -> Mapping[int, int]:
-    """Return how many branches and functions each expression is nested in."""
-    scopes = Scopes(function)
-    depths: dict[int, int] = {}
-    of_scope = {id(scopes.outermost): 0}
-    for node in reversed(scopes.nodes):
-        depth = depths[id(node)] = of_scope[id(scopes.of[id(node)])]
-        deeper = depth + isinstance(node, (rl.If, rl.Function))
-        for scope in scopes.inner.get(id(node), ()):
-            of_scope[id(scope)] = deeper
-    return depths

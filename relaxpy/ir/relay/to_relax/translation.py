@@ -99,7 +99,7 @@ class ModuleTranslation:
     """The functions of a typed module that were translated, and the `obstacles` of the others."""
 
     def __init__(self, module: RelayModule) -> None:
-        self.module, self.owners = prepared(module)
+        self.module = prepared(module)
         self.builder = BlockBuilder(suppress_warnings=True)
         self.names: dict[_Key, rx.GlobalVar] = {}
         self.instances: defaultdict[str, int] = defaultdict(int)
@@ -130,7 +130,7 @@ class ModuleTranslation:
             for caller in self.callers[refused]:
                 if caller not in self.obstacles:
                     span = self.module[caller[0]].span
-                    message = _no_translation(self.owners.get(refused[0], refused[0]))
+                    message = _no_translation(refused[0])
                     self.obstacles[caller] = (Diagnostic(message, REFERENCE, span),)
                     stack.append(caller)
 
@@ -201,8 +201,7 @@ class ModuleTranslation:
             gvar = self._declare(other)
             self.callers[other].append(key)
             if other in self.obstacles:
-                owner = self.owners.get(name, name)
-                raise UntranslatableError(_no_translation(owner), REFERENCE)
+                raise UntranslatableError(_no_translation(name), REFERENCE)
             return gvar
 
         translation = FunctionTranslation(self.module, self.builder, function, infos, callee)
@@ -215,7 +214,7 @@ class ModuleTranslation:
             self._refuse(key, error.diagnostics)
         else:
             attrs = kept_attrs(function)
-            if not key[1] and key[0] not in self.owners:
+            if not key[1]:
                 attrs["global_symbol"] = gvar.name_hint
             defined = rx.Function(params, body, result, True, attrs, span=function.span)  # type: ignore[arg-type]
             self.builder.update_func(gvar, defined)
@@ -224,9 +223,8 @@ class ModuleTranslation:
         """Return the obstacles of the functions by name; those of all instances together."""
         named: defaultdict[str, dict[Diagnostic, None]] = defaultdict(dict)
         for (name, _), diagnostics in self.obstacles.items():
-            owner = self.owners.get(name, name)
-            own = [d for d in diagnostics if d.message != _no_translation(owner)]
-            named[owner].update(dict.fromkeys(own))
+            own = [d for d in diagnostics if d.message != _no_translation(name)]
+            named[name].update(dict.fromkeys(own))
         return {name: tuple(found) for name, found in named.items()}
 
     def result(self) -> IRModule:
