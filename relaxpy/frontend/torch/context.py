@@ -70,6 +70,11 @@ class Context:
         """The sizes of the result, or of one of several."""
         return self.sizes(self.meta(index).shape)
 
+    def uses(self, *indices: int) -> bool:
+        """Whether one of these results of the node is used."""
+        users = (user for user in self.node.users if user.users and len(user.args) > 1)
+        return any(user.args[1] in indices for user in users)
+
     def operand_meta(self, position: int) -> Any:
         """What PyTorch knows of the operand at a position, if it is a tensor without elements."""
         operand = self.node.args[position]

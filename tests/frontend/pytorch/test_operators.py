@@ -28,7 +28,7 @@ SAMPLE = [
     *("cholesky", "cholesky_inverse", "linalg.lu", "linalg.lu_solve", "linalg.slogdet"),
     *("linalg.inv_ex", "linalg.solve_ex", "linalg.solve_triangular", "triangular_solve"),
     *("geqrf", "ormqr", "linalg.qr", "linalg.svd", "linalg.eigh"),
-    *("linalg.pinv", "linalg.ldl_factor", "linalg.ldl_solve", "matrix_exp"),
+    *("linalg.pinv", "linalg.ldl_factor", "linalg.ldl_solve"),
     *("cummax", "logcumsumexp", "kthvalue", "median", "nanmedian", "scatter_reduce"),
     *(
         "linalg.cholesky",
@@ -44,6 +44,13 @@ SAMPLE = [
         "bincount",
         "unique_consecutive",
         "nonzero_static",
+        "histogram",
+        "histogramdd",
+        "hash_tensor",
+        "tensor_split",
+        "bucketize",
+        "_segment_reduce",
+        "_upsample_bilinear2d_aa",
         "nn.functional.adaptive_max_pool2d",
         "nn.functional.embedding_bag",
         "nn.functional.conv_transpose2d",
@@ -110,3 +117,9 @@ def test_an_operator_computes_what_pytorch_does(name: str, request: Any) -> None
     chosen = every if request.config.getoption("--whole-table") else every[len(every) // 2 :][:1]
     for applied in chosen:
         compare(applied, "native")
+
+
+@pytest.mark.parametrize("size", [0.1, 8.0])
+def test_matrices_of_any_norm_have_an_exponential(size: float) -> None:
+    matrices = torch.tensor(np.random.default_rng(0).normal(size=(2, 4, 4)) * size)
+    compare(Applied(torch.matrix_exp, ((matrices,), {})), "native")

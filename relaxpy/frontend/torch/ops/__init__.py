@@ -12,6 +12,7 @@ from relaxpy.frontend.torch.ops import (
     indefinite as indefinite,
     indexing as indexing,
     linear as linear,
+    losses as losses,
     movement as movement,
     normalize as normalize,
     orthogonal as orthogonal,
@@ -20,8 +21,10 @@ from relaxpy.frontend.torch.ops import (
     prims as prims,
     random as random,
     reduce as reduce,
+    resize as resize,
     rows as rows,
     scalars as scalars,
+    segments as segments,
     special as special,
 )
 from relaxpy.frontend.torch.ops.control import HIGHER_ORDER as HIGHER_ORDER

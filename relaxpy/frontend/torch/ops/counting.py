@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from relaxpy.frontend.shared.tensors import (
@@ -52,6 +53,122 @@ def histc(cx: Context, x: Expr, bins: int = 100, low: float = 0, high: float = 0
     inside = R.logical_and(R.less_equal(first, y), R.less_equal(y, last))
     place = R.where(inside, R.minimum(place, _whole(bins - 1)), _whole(bins))
     return _tallied(cx, bins, place, R.ones(tuple(shape_of(y)), dtype_of(y)))
+
+
+def _edges(cx: Context, x: Expr, bins: int, low: float | None, high: float | None) -> Expr:
+    """The edges of bins of one width, between the least and the greatest element if not given."""
+    dtype = dtype_of(x)
+    if low is None or high is None:
+        known = 0 in shape_of(x)
+        least, most = (0.0, 1.0) if known else (R.min(x), R.max(x))
+        first, last = (cx.emit(cx.tensor(value, dtype)) for value in (least, most))
+    else:
+        first, last = (cx.emit(cx.tensor(float(value), dtype)) for value in (low, high))
+    half = R.where(R.equal(first, last), const(0.5, dtype), const(0.0, dtype))
+    first, last = cx.emit(R.subtract(first, half)), cx.emit(R.add(last, half))
+    numbers = R.arange(0, bins + 1, 1, "int64")
+    step = cx.emit(R.divide(R.subtract(last, first), const(float(bins), dtype)))
+    ahead = R.add(first, R.multiply(R.astype(numbers, dtype), step))
+    back = R.astype(R.subtract(_whole(bins), numbers), dtype)
+    behind = R.subtract(last, R.multiply(back, step))
+    return cx.emit(R.where(R.less(numbers, _whole((bins + 1) // 2)), ahead, behind))
+
+
+def _columns(cx: Context, x: Expr, count: int) -> list[Expr]:
+    if count == 1:
+        return [cx.emit(_flat(x))]
+    rows = cx.emit(reshaped(x, [product(shape_of(x)[:-1]), count]))
+    return [cx.emit(R.take(rows, const(k, "int64"), 1)) for k in range(count)]
+
+
+def _histogram(
+    cx: Context, columns: list[Expr], edges: Sequence[Expr], weight: Expr | None, density: bool
+) -> Expr:
+    """How many rows are in each bin; the last bin has its upper edge, too."""
+    dtype = dtype_of(columns[0])
+    bins = [cx.simplify(as_size(shape_of(edge)[0]) - 1) for edge in edges]
+    place: Any = _whole(0)
+    inside: Any = const(True, "bool")
+    for x, edge, count in zip(columns, edges, bins, strict=True):
+        ends = [R.take(edge, cx.tensor(end, "int64"), 0) for end in (0, count)]
+        within = R.logical_and(R.less_equal(ends[0], x), R.less_equal(x, ends[1]))
+        found = R.subtract(R.astype(R.bucketize(x, edge, right=True), "int64"), _whole(1))
+        last = cx.tensor(cx.simplify(as_size(count) - 1), "int64")
+        place = R.add(R.multiply(place, cx.tensor(count, "int64")), R.minimum(found, last))
+        inside = R.logical_and(inside, within)
+    total = product(bins)
+    place = cx.emit(R.where(inside, place, cx.tensor(total, "int64")))
+    rows = tuple(shape_of(columns[0]))
+    amounts = R.ones(rows, dtype) if weight is None else _flat(cx.tensor(weight, dtype))
+    counted = cx.emit(reshaped(_tallied(cx, total, place, amounts), bins))
+    if density:
+        counted = R.divide(counted, R.sum(counted))
+        for k, (edge, count) in enumerate(zip(edges, bins, strict=True)):
+            widths = R.subtract(
+                R.strided_slice(edge, [0], [1], [cx.simplify(as_size(count) + 1)]),
+                R.strided_slice(edge, [0], [0], [count]),
+            )
+            shape = [count if axis == k else 1 for axis in range(len(bins))]
+            counted = R.divide(counted, reshaped(widths, shape))
+    return counted
+
+
+@converter("histogram")
+def histogram(
+    cx: Context,
+    x: Expr,
+    bins: Expr | int = 100,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Expr | None = None,
+    density: bool = False,
+) -> tuple[Expr, Expr]:
+    columns = _columns(cx, x, 1)
+    low, high = range or (None, None)
+    edges = _edges(cx, columns[0], bins, low, high) if isinstance(bins, int) else bins
+    return _histogram(cx, columns, [edges], weight, density), edges
+
+
+@converter("_histogramdd_bin_edges")
+def histogram_edges(
+    cx: Context,
+    x: Expr,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Expr | None = None,
+    density: bool = False,
+) -> list[Expr]:
+    columns = _columns(cx, x, len(bins))
+    ends: Sequence[float | None] = range or [None] * (2 * len(bins))
+    pairs = zip(columns, bins, ends[::2], ends[1::2], strict=True)
+    return [_edges(cx, *pair) for pair in pairs]
+
+
+@converter("_histogramdd_from_bin_cts")
+def histogram_of_bins(
+    cx: Context,
+    x: Expr,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Expr | None = None,
+    density: bool = False,
+) -> Expr:
+    edges = histogram_edges(cx, x, bins, range=range)
+    return _histogram(cx, _columns(cx, x, len(bins)), edges, weight, density)
+
+
+@converter("_histogramdd_from_bin_tensors")
+def histogram_of_edges(
+    cx: Context,
+    x: Expr,
+    bins: Sequence[Expr],
+    *,
+    weight: Expr | None = None,
+    density: bool = False,
+) -> Expr:
+    return _histogram(cx, _columns(cx, x, len(bins)), bins, weight, density)
 
 
 @converter("bincount")

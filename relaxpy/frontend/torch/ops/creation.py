@@ -99,7 +99,15 @@ def sym_size(cx: Context, x: Expr, axis: int) -> Size:
     return size
 
 
-@converter("sym_numel", "sym_stride.int", "sym_storage_offset", "numel")
+@converter("sym_storage_offset")
+def sym_storage_offset(cx: Context, x: Expr) -> Any:
+    """Ours has none; where PyTorch does not know its own, ours stands for it."""
+    for symbol in cx.importer.symbols.unknown(cx.meta()):
+        cx.importer.symbols.known[symbol] = as_size(0)
+    return sym_value(cx, x)
+
+
+@converter("sym_numel", "sym_stride.int", "numel")
 def sym_value(cx: Context, x: Expr, *rest: Value) -> Any:
     return cx.importer.symbols.expr(cx.meta())
 

@@ -12,6 +12,7 @@ from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.elementwise import truth
 from relaxpy.frontend.torch.ops.movement import bounds
+from relaxpy.frontend.torch.ops.parts import norm
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.frontend.torch.symbols import sympy_of
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo, const
@@ -301,6 +302,20 @@ def item(cx: Context, x: Expr) -> Any:
     raise UnsupportedError("a number that is computed decides what is computed")
 
 
+@converter("embedding_renorm")
+def embedding_renorm(cx: Context, weight: Expr, indices: Expr, most: float, order: float) -> Expr:
+    """The rows that are looked up shortened to the greatest norm."""
+    dtype = dtype_of(weight)
+    rows, _ = shape_of(weight)
+    flat = reshaped(indices, [product(shape_of(indices))])
+    ones = R.ones(tuple(shape_of(flat)), dtype)
+    used = R.scatter_elements(R.zeros((rows,), dtype), flat, ones, 0)
+    norms = cx.emit(norm(cx, R.abs(weight), order))
+    long = R.logical_and(R.greater(used, const(0, dtype)), R.greater(norms, const(most, dtype)))
+    shorter = R.divide(const(most, dtype), R.add(norms, const(1e-7, dtype)))
+    return R.multiply(weight, R.expand_dims(R.where(long, shorter, const(1, dtype)), 1))
+
+
 @converter("_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(
     cx: Context,
@@ -347,8 +362,7 @@ def embedding_bag(
         y = R.scatter_elements(R.zeros(whole, dtype_of(weight)), spread, rows, 0, "add")
     if mode == 1:
         y = R.divide(y, R.maximum(R.expand_dims(sizes, 1), const(1, dtype_of(weight))))
-    used = {user.args[1] for user in cx.node.users if len(user.args) > 1}
-    if used - {0}:
+    if cx.uses(1, 2, 3):
         raise UnsupportedError("its results for gradients")
     rest = [R.zeros(tuple(cx.result_shape(k)), cx.result_dtype(k)) for k in (1, 2, 3)]
     return R.strided_slice(y, [0], [0], [bags]), *rest

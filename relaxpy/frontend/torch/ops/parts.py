@@ -6,11 +6,19 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from relaxpy.frontend.shared.tensors import dtype_of, product, rank_of, reshaped, shape_of
+from relaxpy.frontend.shared.tensors import (
+    dtype_of,
+    product,
+    rank_of,
+    reshaped,
+    shape_of,
+    sizes_known,
+)
+from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.movement import diagonal, meshgrid, sections, to_shape
 from relaxpy.frontend.torch.registry import Value, converter
-from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 
 
@@ -38,7 +46,7 @@ def split_along(cx: Context, x: Expr, *rest: Value) -> list[Expr]:
 def tensor_split(cx: Context, x: Expr, places: Any, axis: int = 0) -> list[Expr]:
     at = cx.axis(axis, x)
     if isinstance(places, Expr):
-        return sections(cx, x, at, [cx.sizes(part.shape)[at] for part in cx.meta()])
+        return _between(cx, x, at, places)
     size = shape_of(x)[at]
     edges = [0, *places, size]
     if isinstance(size, int):
@@ -47,6 +55,26 @@ def tensor_split(cx: Context, x: Expr, places: Any, axis: int = 0) -> list[Expr]
         R.strided_slice(x, [at], [low], [high if not _less(high, low) else low])
         for low, high in itertools.pairwise(edges)
     ]
+
+
+def _between(cx: Context, x: Expr, axis: int, places: Expr) -> list[Expr]:
+    """The parts between places that are known when it runs."""
+    if not rank_of(places):
+        raise UnsupportedError("the number of parts is not known")
+    (count,) = sizes_known(places)
+    size = cx.tensor(shape_of(x)[axis], "int64")
+    zero = const(0, "int64")
+    counted = R.where(R.less(places, zero), R.add(places, size), places)
+    inside = R.minimum(R.maximum(counted, zero), size)
+    edges = cx.emit(R.concat([R.zeros((1,), "int64"), inside, reshaped(size, [1])], 0))
+    low = R.strided_slice(edges, [0], [0], [count + 1])
+    high = cx.emit(R.maximum(R.strided_slice(edges, [0], [1], [count + 2]), low))
+    parts = []
+    for k in range(count + 1):
+        ends = (R.take(edge, const(k, "int64"), 0) for edge in (edges, high))
+        first, last = (cx.number_of(cx.emit(end), "end") for end in ends)
+        parts.append(R.strided_slice(x, [axis], [first], [last]))
+    return parts
 
 
 def _less(a: Any, b: Any) -> bool:
@@ -96,10 +124,10 @@ def resize(cx: Context, x: Expr, size: Any) -> Expr:
 def cdist(cx: Context, a: Expr, b: Expr, p: float, mode: int | None) -> Expr:
     rows = R.expand_dims(a, rank_of(a) - 1)
     columns = R.expand_dims(b, rank_of(b) - 2)
-    return _norm(cx, R.abs(R.subtract(rows, columns)), p)
+    return norm(cx, R.abs(R.subtract(rows, columns)), p)
 
 
-def _norm(cx: Context, size: Expr, p: float) -> Expr:
+def norm(cx: Context, size: Expr, p: float) -> Expr:
     """The norm along the last axis of numbers that are not negative."""
     last = rank_of(size) - 1
     zero = R.zeros((), dtype_of(size))
@@ -123,7 +151,7 @@ def pdist(cx: Context, x: Expr, p: float = 2) -> Expr:
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     first, second = ([pair[k] for pair in pairs] for k in (0, 1))
     a, b = (R.take(x, cx.shape_tensor(index), 0) for index in (first, second))
-    return _norm(cx, R.abs(R.subtract(a, b)), p)
+    return norm(cx, R.abs(R.subtract(a, b)), p)
 
 
 @converter("_trilinear")

@@ -1,4 +1,4 @@
-"""Pools of windows and of regions, and images with other sizes."""
+"""Pools of windows and of regions, and images sampled at other places."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from relaxpy.frontend.shared.pooling import MAXIMA, max_indices, mean_pooled, pooled
 from relaxpy.frontend.shared.tensors import rank_of, reshaped, scalar, shape_of, sizes_known
-from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import Windows
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.linear import each
@@ -87,7 +86,7 @@ def max_pool_with_indices(
     dilation: Ints = 1,
     ceil: bool = False,
 ) -> tuple[Expr, Expr]:
-    used = any(user.args[1] == 1 for user in cx.node.users if len(user.args) > 1)
+    used = cx.uses(1)
     y, places = _maxima(cx, x, kernel, stride, padding, dilation, ceil, indices=used)
     shape = cx.result_shape(1)
     numbers = R.zeros(tuple(shape), "int64") if places is None else to_shape(cx, places, shape)
@@ -136,56 +135,6 @@ def adaptive_avg_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> Expr:
         return R.mean(x, axes, True)
     y = _ADAPTIVE[count](data, list(wanted))
     return reshaped(y, cx.result_shape()) if data is not x else y
-
-
-@converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-@converter("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
-def upsample_nearest(cx: Context, x: Expr, size: Any, *scales: Any) -> Expr:
-    _check_scales(cx, x, scales)
-    return _resized(cx, x, "nearest_neighbor", "asymmetric", "floor")
-
-
-def _check_scales(cx: Context, x: Expr, scales: Sequence[Any]) -> None:
-    """PyTorch samples by the given scales, also where they are not the ratios of the sizes."""
-    given = scales[0] if len(scales) == 1 and isinstance(scales[0], (tuple, list)) else scales
-    for old, new, scale in zip(shape_of(x)[2:], cx.result_shape()[2:], given or (), strict=False):
-        exact = isinstance(old, int) and isinstance(new, int) and scale and old * scale == new
-        if scale is not None and not exact and scale != int(scale):
-            raise UnsupportedError(f"the scale {scale} of {old} elements that become {new}")
-
-
-def _resized(cx: Context, x: Expr, method: str, coordinates: str, rounding: str = "") -> Expr:
-    count = rank_of(x) - 2
-    wanted = cx.result_shape()[2:]
-    more = {"rounding_method": rounding} if rounding else {}
-    data = x
-    if count == 1:
-        data, wanted = R.expand_dims(x, 2), [1, *wanted]
-    op = R.image.resize3d if count == 3 else R.image.resize2d
-    y = op(
-        data,
-        tuple(wanted),
-        method=method,
-        coordinate_transformation_mode=coordinates,
-        **more,
-    )
-    return R.squeeze(y, [2]) if count == 1 else y
-
-
-@converter("upsample_linear1d", "upsample_linear1d.vec")
-@converter("upsample_bilinear2d", "upsample_bilinear2d.vec")
-@converter("upsample_trilinear3d", "upsample_trilinear3d.vec")
-def upsample_linear(cx: Context, x: Expr, size: Any, align_corners: bool, *scales: Any) -> Expr:
-    if not align_corners:
-        _check_scales(cx, x, scales)
-    return _resized(cx, x, "linear", "align_corners" if align_corners else "half_pixel")
-
-
-@converter("upsample_bicubic2d", "upsample_bicubic2d.vec")
-def upsample_bicubic(cx: Context, x: Expr, size: Any, align_corners: bool, *scales: Any) -> Expr:
-    if not align_corners:
-        _check_scales(cx, x, scales)
-    return _resized(cx, x, "cubic", "align_corners" if align_corners else "half_pixel")
 
 
 _GRID_METHODS = ("bilinear", "nearest", "bicubic")

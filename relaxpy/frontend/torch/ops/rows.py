@@ -265,6 +265,13 @@ def searchsorted(
     return cx.tensor(reshaped(found, shape_of(x)), cx.result_dtype())
 
 
+@converter("bucketize.Tensor", "bucketize.Scalar")
+def bucketize(
+    cx: Context, values: Any, edges: Expr, *, out_int32: bool = False, right: bool = False
+) -> Expr:
+    return searchsorted(cx, edges, values, right=right)
+
+
 @converter("mode")
 def mode(cx: Context, x: Expr, axis: int = -1, keepdim: bool = False) -> tuple[Expr, Expr]:
     """The least of the most frequent values, and the last place where it stood when sorted."""
