@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from relaxpy.frontend.shared.tensors import dtype_of, rank_of, reshaped, scalar, shape_of
+from relaxpy.frontend.shared.tensors import dtype_of, is_float, rank_of, reshaped, scalar, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import converter
@@ -26,6 +26,9 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Expr:
+    if "16" in dtype_of(query):  # a score rounded to 16 bits is a weight of another size
+        query, key, value = (cx.tensor(item, "float32") for item in (query, key, value))
+        mask = mask if mask is None or not is_float(mask) else cx.tensor(mask, "float32")
     rank = rank_of(query)
     if enable_gqa:
         key, value = (_repeated(cx, query, item) for item in (key, value))

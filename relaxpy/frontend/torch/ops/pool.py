@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from relaxpy.frontend.shared.pooling import MAXIMA, max_indices, mean_pooled, pooled
-from relaxpy.frontend.shared.tensors import rank_of, reshaped, scalar, shape_of, sizes_known
+from relaxpy.frontend.shared.tensors import (
+    is_float,
+    rank_of,
+    reshaped,
+    scalar,
+    shape_of,
+    sizes_known,
+)
 from relaxpy.frontend.shared.windows import Windows
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.linear import each
@@ -110,12 +117,15 @@ def avg_pool(
     if divisor is None:
         y = mean_pooled(cx, data, windows, ceil=ceil, inside=inside)
     else:
-        grown, whole = windows.padded(cx, data, 0, ceil=ceil)
+        wide = data if is_float(data) else R.astype(data, "float64")
+        grown, whole = windows.padded(cx, cx.emit(wide), 0, ceil=ceil)
         means = mean_pooled(cx, grown, whole, ceil=False, inside=True)
-        elements = 1
-        for size in windows.kernel:
-            elements *= size
-        y = R.multiply(means, scalar(elements / divisor, x))
+        elements = math.prod(windows.kernel)
+        if is_float(data):
+            y = R.multiply(means, scalar(elements / divisor, x))
+        else:  # the quotient of the sum, which is a whole number
+            total = R.round(R.multiply(means, const(float(elements), "float64")))
+            y = R.trunc(R.divide(total, const(float(divisor), "float64")))
     return reshaped(y, cx.result_shape()) if data is not x else y
 
 

@@ -21,6 +21,7 @@ from relaxpy.frontend.torch.loops import Loops, Number, kernel
 from relaxpy.frontend.torch.ops.elementwise import cast, floated, operands
 from relaxpy.frontend.torch.ops.scalars import each_element, elementwise, spread
 from relaxpy.frontend.torch.registry import CONVERTERS, Value, converter
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import intrin, ops
@@ -142,9 +143,7 @@ def frexp(cx: Context, x: Expr) -> tuple[Expr, Expr]:
 def nextafter(cx: Context, x: Value, y: Value) -> Expr:
     """The bits of a float, as a number with its sign, count the floats from 0."""
     dtype = cx.result_dtype()
-    if dtype not in ("float32", "float64"):
-        raise UnsupportedError(f"neighbours of numbers of {dtype}")
-    integer = dtype.replace("float", "int")
+    integer = f"int{DataType(dtype).bits}"
     vectors = [spread(cx, operand, dtype) for operand in (x, y)]
 
     def write(k: Loops, first: Any, second: Any, out: Any) -> None:
