@@ -117,42 +117,6 @@ def natural() -> tuple[relay.Prelude, relay.Constructor, relay.Constructor]:
     return prelude, zero, successor
 
 
-def listed(value: relay.ConstructorValue) -> list[Any]:
-    items = []
-    while value.fields:
-        item, value = value.fields
-        items.append(int(item))
-    return items
-
-
-CALLS: list[tuple[str, Any, Any]] = [
-    ("length", lambda f, x: f(x), 3),
-    ("sum", lambda f, x: f(x), 6),
-    ("hd", lambda f, x: f(x), 1),
-    ("nth", lambda f, x: f(x, one(2)), 3),
-    ("tl", lambda f, x: f(x), [2, 3]),
-    ("rev", lambda f, x: f(x), [3, 2, 1]),
-    ("concat", lambda f, x: f(x, x), [1, 2, 3, 1, 2, 3]),
-    ("update", lambda f, x: f(x, one(1), one(9)), [1, 9, 3]),
-    ("map", lambda f, x: f(relay.Function([X], X + one(1)), x), [2, 3, 4]),
-    ("filter", lambda f, x: f(relay.Function([X], relay.greater(X, one(1))), x), [2, 3]),
-    ("foldl", lambda f, x: f(relay.Function([X, Y], X * one(10) + Y), one(0), x), 123),
-    ("foldr", lambda f, x: f(relay.Function([X, Y], Y * one(10) + X), one(0), x), 321),
-    ("foldr1", lambda f, x: f(relay.Function([X, Y], X - Y), x), 2),
-]
-
-
-@pytest.mark.parametrize("kind", ["debug", "vm"])
-@pytest.mark.parametrize(("name", "build", "expected"), CALLS)
-def test_functions_of_lists(name: str, build: Any, expected: Any, kind: str) -> None:
-    mod = relay.Prelude(relay.IRModule()).mod
-    _, cons, nil = mod.get_type("List")
-    items = cons(one(1), cons(one(2), cons(one(3), nil())))
-    mod["main"] = relay.Function([], build(mod.get_global_var(name), items))
-    result = relay.create_executor(kind, mod=mod).evaluate()()
-    assert (listed(result) if isinstance(expected, list) else result) == expected
-
-
 def test_types_of_constructors() -> None:
     prelude, zero, successor = natural()
     nat, *_ = prelude.mod.get_type("nat")

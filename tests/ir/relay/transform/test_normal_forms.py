@@ -4,51 +4,7 @@ import pytest
 
 from relaxpy import relay
 from relaxpy.ir import structural_equal
-from tests.relay_programs import PROGRAMS, prelude, result_of
-
-
-@pytest.mark.rule("RLY-48")
-@pytest.mark.parametrize("text", PROGRAMS)
-def test_both_forms_keep_the_value(text: str) -> None:
-    module = relay.parse(text)
-    before = module.astext()
-    expected = result_of(module)
-    for steps in (
-        [relay.transform.ToANormalForm()],
-        [relay.transform.ToGraphNormalForm()],
-        [relay.transform.ToGraphNormalForm(), relay.transform.ToANormalForm()],
-        [relay.transform.ToANormalForm(), relay.transform.ToGraphNormalForm()],
-    ):
-        result = module
-        for step in steps:
-            result = step(result)
-        assert result_of(result) == expected
-        assert str(result["main"].ret_type) == str(module["main"].ret_type)
-        assert structural_equal(relay.parse(result.astext()), result)
-    assert module.astext() == before
-
-
-@pytest.mark.rule("RLY-48")
-@pytest.mark.parametrize("text", PROGRAMS)
-def test_a_normal_form_has_atoms_as_operands_and_is_idempotent(text: str) -> None:
-    module = relay.transform.ToANormalForm()(relay.parse(text))
-    assert relay.transform.ToANormalForm()(module) is module
-    stack = [module["main"].body]
-    while stack:
-        expr = stack.pop()
-        if isinstance(expr, relay.Let):
-            assert not isinstance(expr.value, relay.Let)
-            stack += [expr.value, expr.body]
-        elif isinstance(expr, relay.Function):
-            stack.append(expr.body)
-        elif isinstance(expr, relay.If):
-            assert isinstance(expr.cond, (relay.Var, relay.Constant))
-            stack += [expr.true_branch, expr.false_branch]
-        elif isinstance(expr, relay.Match):
-            stack += [clause.rhs for clause in expr.clauses]
-        elif isinstance(expr, relay.Call):
-            kinds = (relay.Var, relay.Constant, relay.GlobalVar, relay.Constructor, relay.op.Op)
-            assert all(isinstance(arg, kinds) for arg in expr.args)
+from tests.relay_programs import prelude, result_of
 
 
 @pytest.mark.rule("RLY-48")

@@ -1,8 +1,5 @@
 """Passes over Relay modules: values stay, and programs get the form that each pass promises."""
 
-import functools
-import itertools
-
 import numpy as np
 import pytest
 
@@ -10,33 +7,7 @@ from relaxpy import relay
 from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.ir import structural_equal
 from relaxpy.relay import transform
-from tests.relay_programs import LIST, PROGRAMS, prelude, result_of
-
-PASSES = [
-    transform.DeadCodeElimination(),
-    transform.DeadCodeElimination(inline_once=True),
-    transform.EliminateCommonSubexpr(),
-    transform.EtaExpand(expand_constructor=True, expand_global_var=True),
-    transform.FoldConstant(),
-    transform.Inline(),
-    transform.LambdaLift(),
-    transform.FuseOps(),
-    transform.PartialEvaluate(),
-    transform.RemoveUnusedFunctions(),
-    transform.SimplifyExpr(),
-    transform.SimplifyInference(),
-    transform.ToBasicBlockNormalForm(),
-]
-
-
-@functools.cache
-def expected_of(text: str) -> object:
-    """The value of a program before all passes."""
-    return result_of(relay.parse(text))
-
-
-def name_of(step: relay.transform.RelayPass) -> str:
-    return repr(step)
+from tests.relay_programs import LIST, result_of
 
 
 def assert_becomes(text: str, expected: str, *steps: relay.transform.RelayPass) -> None:
@@ -44,39 +15,6 @@ def assert_becomes(text: str, expected: str, *steps: relay.transform.RelayPass) 
     for step in steps:
         module = step(module)
     assert structural_equal(module, relay.parse(expected)), module.astext()
-
-
-@pytest.mark.rule("RLY-106")
-@pytest.mark.rule("RLY-108")
-@pytest.mark.rule("RLY-110")
-@pytest.mark.parametrize("step", PASSES, ids=name_of)
-def test_passes_keep_value_type_and_given_module(step: relay.transform.RelayPass) -> None:
-    for text in PROGRAMS:
-        module = relay.parse(text)
-        before = module.astext()
-        result = step(module)
-        assert result_of(result) == expected_of(text), text
-        assert str(result["main"].ret_type) == str(module["main"].ret_type), text
-        assert structural_equal(relay.parse(result.astext()), result), text
-        assert module.astext() == before, text
-        again = step(result)
-        assert structural_equal(again, result), text
-
-
-def test_pairs_of_passes_keep_the_value() -> None:
-    for (one, other), text in zip(
-        itertools.permutations(PASSES, 2), itertools.cycle(PROGRAMS), strict=False
-    ):
-        module = relay.parse(text)
-        assert result_of(other(one(module))) == expected_of(text), (one, other, text)
-
-
-def test_the_prelude_survives_all_passes() -> None:
-    text = "@foldl(fn(%a, %x) { %a * 10 + %x }, 0, @map(fn(%x) { %x + 1 }, Cons(1, Cons(2, Nil))))"
-    module = relay.parse(text, init_module=prelude())
-    for step in PASSES:
-        module = step(module)
-    assert result_of(module) == 23
 
 
 # ---- dead code
