@@ -51,6 +51,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _MOST_ENTRIES = 1 << 11
 _WEIGHT_LIMIT = 160
+#: Beyond this, coefficients stay opaque: those of squares of squares double their digits.
+_LARGEST_COEFFICIENT = 1 << 1024
 #: The height up to which the values of a choice are simplified under its condition.
 _HIGHEST_CHOICE = 8
 
@@ -185,7 +187,11 @@ class Canonical:
 
     def _new_poly(self, expr: tir.PrimExpr) -> Poly:
         result = self._poly(expr)
-        return _wrapped(result, expr.dtype.bits) if expr.dtype.family == "uint" else result
+        if expr.dtype.family == "uint":
+            return _wrapped(result, expr.dtype.bits)
+        if any(abs(coefficient) > _LARGEST_COEFFICIENT for coefficient in result.values()):
+            return poly.atom(expr)
+        return result
 
     def _poly(self, expr: tir.PrimExpr) -> Poly:
         match expr:

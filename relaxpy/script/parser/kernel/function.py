@@ -24,7 +24,7 @@ from relaxpy.ir.tir.buffer import Buffer, index_count, vector_index
 from relaxpy.ir.tir.expr import PrimExpr, StringImm, Var
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.substitution import substitute
+from relaxpy.ir.tir.substitution import mentions, substitute
 from relaxpy.script.language import records, tir_directives
 from relaxpy.script.language.kernel_builder import FRAMES, NAMED, SCOPED, KernelBuilder
 from relaxpy.script.language.kernel_values import result_type, scalar, typed_var
@@ -356,14 +356,18 @@ class KernelReader(KernelBuilder):
         span = self.program.span(at)
         self.add(lambda body: stmt.LetStmt(bound, value, body, span))
         if not may_read(value):
-            self.blocks[-1].lets[bound] = simplify(substitute(value, self.blocks[-1].lets))
+            self.blocks[-1].lets[bound] = value
         return bound
 
     @override
     def alloc_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:
         # A block allocates before its statements, so values stand for the variables of its lets.
         lets = self.blocks[-1].lets
-        shape = tuple(substitute(ops.convert(size), lets) for size in spec.shape)
+        shape = tuple(ops.convert(size) for size in spec.shape)
+        for var in reversed(lets):
+            if any(mentions(size, {var}) for size in shape):
+                shape = tuple(substitute(size, {var: lets[var]}) for size in shape)
+        shape = tuple(map(simplify, shape))
         return KernelBuilder.alloc_buffer(self, name, replace(spec, shape=shape), at)
 
     def annotated(self, node: ast.AnnAssign) -> None:
