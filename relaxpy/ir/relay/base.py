@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Self
 
 from typing_extensions import override
 
-from relaxpy.dataclass import replace
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, RelayTypeError
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Node
@@ -57,14 +58,14 @@ class Textual(Node):
         return text
 
 
+@dataclass(init=False, frozen=True, slots=True, eq=False, repr=False)
 class RelayExpr(Textual):
     """The base class of all expressions; inference builds them anew with their types."""
 
-    __slots__ = ()
     __array_ufunc__ = None  # NumPy leaves `array + expr` to the expression
     _shared = True
-    checked_type_: Type | None
-    span: Span | None
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
 
     __add__, __radd__ = _operator("add"), _operator("add", reflected=True)
     __sub__, __rsub__ = _operator("subtract"), _operator("subtract", reflected=True)
@@ -109,4 +110,4 @@ class RelayExpr(Textual):
 
     def with_type(self, ty: Type) -> Self:
         """Return a copy of this node with another `checked_type`."""
-        return replace(self, checked_type_=ty)  # type: ignore[type-var]
+        return replace(self, checked_type_=ty)

@@ -48,8 +48,6 @@ class GlobalVar(RelayExpr):
     _fields = ("name_hint",)
     _variable = True
     name_hint: str
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_identifier(self.name_hint, "the name of a global function", allows_keywords=True)
@@ -75,8 +73,6 @@ class Var(RelayExpr):
     _variable = True
     name_hint: str
     type_annotation: Type | None = None
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if isinstance(self.name_hint, Id):
@@ -99,8 +95,6 @@ class Constant(RelayExpr):
     _fields = ("data",)
     _shared = False
     data: Array
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         try:
@@ -128,8 +122,6 @@ class Literal(RelayExpr):
     _fields = ("value",)
     _shared = False
     value: int | float
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def as_constant(self, dtype: DataType | None = None) -> Constant:
         """Return the constant of this datatype, or of the default one (RLY-63)."""
@@ -149,8 +141,6 @@ class Tuple(RelayExpr):
 
     _fields = ("fields",)
     fields: tuple[RelayExpr, ...]
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         set_fields(self, fields=nodes_tuple(self.fields, RelayExpr, "Relay expressions"))
@@ -172,8 +162,6 @@ class TupleGetItem(RelayExpr):
     _fields = ("tuple_value", "index")
     tuple_value: RelayExpr
     index: int
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.tuple_value, RelayExpr, "a Relay expression")
@@ -207,8 +195,6 @@ class Function(RelayExpr):
     type_params: tuple[TypeVar, ...] = ()
     attrs: Attrs = EMPTY_ATTRS
     constraints: tuple[TypeRelation, ...] = field(default=(), kw_only=True)
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.body, RelayExpr, "a Relay expression as the body")
@@ -237,8 +223,6 @@ class Call(RelayExpr):
     args: tuple[RelayExpr, ...]
     attrs: Attrs = EMPTY_ATTRS
     type_args: tuple[Component, ...] = ()
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.op, RelayExpr, "a Relay expression as the callee")
@@ -285,8 +269,6 @@ class Let(RelayExpr):
     var: Var
     value: RelayExpr
     body: RelayExpr
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.var, Var, "a variable")
@@ -302,8 +284,6 @@ class If(RelayExpr):
     cond: RelayExpr
     true_branch: RelayExpr
     false_branch: RelayExpr
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in self._fields:
@@ -320,8 +300,6 @@ class Constructor(RelayExpr):
     inputs: tuple[Type, ...]
     belong_to: GlobalTypeVar
     tag: int = field(default=-1, kw_only=True)
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_identifier(self.name_hint, "the name of a constructor")
@@ -345,11 +323,11 @@ class Constructor(RelayExpr):
         set_fields(self, tag=tag, checked_type_=ty)
 
 
+@dataclass(init=False, frozen=True, slots=True, eq=False, repr=False)
 class Pattern(Textual):
     """The base class of patterns."""
 
-    __slots__ = ()
-    span: Span | None
+    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -357,7 +335,6 @@ class PatternWildcard(Pattern):
     """`_`, which fits everything (RLY-54)."""
 
     _fields: ClassVar[tuple[str, ...]] = ()
-    span: Span | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -367,7 +344,6 @@ class PatternVar(Pattern):
     _fields = ("var",)
     _binds = frozenset(("var",))
     var: Var
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.var, Var, "a variable")
@@ -380,7 +356,6 @@ class PatternConstructor(Pattern):
     _fields = ("constructor", "patterns")
     constructor: Constructor
     patterns: tuple[Pattern, ...] = ()
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.constructor, Constructor, "a constructor")
@@ -393,7 +368,6 @@ class PatternTuple(Pattern):
 
     _fields = ("patterns",)
     patterns: tuple[Pattern, ...] = ()
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         set_fields(self, patterns=nodes_tuple(self.patterns or (), Pattern, "patterns"))
@@ -422,8 +396,6 @@ class Match(RelayExpr):
     data: RelayExpr
     clauses: tuple[Clause, ...]
     complete: bool = True
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.data, RelayExpr, "a Relay expression")
@@ -440,8 +412,6 @@ class RefCreate(RelayExpr):
 
     _fields = ("value",)
     value: RelayExpr
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.value, RelayExpr, "a Relay expression")
@@ -453,8 +423,6 @@ class RefRead(RelayExpr):
 
     _fields = ("ref",)
     ref: RelayExpr
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.ref, RelayExpr, "a Relay expression")
@@ -467,8 +435,6 @@ class RefWrite(RelayExpr):
     _fields = ("ref", "value")
     ref: RelayExpr
     value: RelayExpr
-    checked_type_: Type | None = field(default=None, kw_only=True)
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.ref, RelayExpr, "a Relay expression")

@@ -34,11 +34,11 @@ class TypeKind(IntEnum):
     TypeData = 6
 
 
+@dataclass(init=False, frozen=True, slots=True, eq=False, repr=False)
 class Type(Node):
     """The base class of all types, which are equal if their structure is (RLY-86)."""
 
-    __slots__ = ()
-    span: Span | None
+    span: Span | None = field(default=None, kw_only=True)
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -134,7 +134,6 @@ class TypeVar(Type):
     _variable = True
     name_hint: str
     kind: TypeKind = TypeKind.Type
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_name(self.name_hint, "the name of a type parameter")
@@ -151,7 +150,6 @@ class GlobalTypeVar(Type):
     _fields = ("name_hint",)
     name_hint: str
     kind: TypeKind = TypeKind.AdtHandle
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_identifier(self.name_hint, "the name of a data type")
@@ -177,7 +175,6 @@ class IncompleteType(Type):
     _fields = ("kind",)
     _variable = True
     kind: TypeKind = TypeKind.Type
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         set_fields(self, kind=as_kind(self.kind))
@@ -236,7 +233,6 @@ class TensorType(Type):
     _fields = ("shape", "dtype")
     shape: Shape
     dtype: Dtype = DataType("float32")
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         shape: Any = self.shape
@@ -291,7 +287,6 @@ class TupleType(Type):
 
     _fields = ("fields",)
     fields: tuple[Type, ...]
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         set_fields(self, fields=nodes_tuple(self.fields, Type, "types"))
@@ -306,7 +301,6 @@ class RefType(Type):
 
     _fields = ("value",)
     value: Type
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.value, Type, "a type")
@@ -319,7 +313,6 @@ class TypeCall(Type):
     _fields = ("func", "args")
     func: GlobalTypeVar
     args: tuple[Type, ...]
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.func, GlobalTypeVar, "the name of a data type")
@@ -338,7 +331,6 @@ class TypeRelation(Type):
     args: tuple[Type, ...]
     num_inputs: int | None = None
     attrs: Attrs = EMPTY_ATTRS
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_name(self.func, "the name of a type relation")
@@ -358,7 +350,6 @@ class FuncType(Type):
     ret_type: Type
     type_params: tuple[TypeVar, ...] = ()
     type_constraints: tuple[TypeRelation, ...] = ()
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.ret_type, Type, "a type")
@@ -383,7 +374,6 @@ class TypeData(Type):
     header: GlobalTypeVar
     type_vars: tuple[TypeVar, ...]
     constructors: tuple[Constructor, ...]
-    span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_instance(self.header, GlobalTypeVar, "the name of a data type")

@@ -60,15 +60,12 @@ _OF_DEFAULTS: Final = {bool: BOOL, int: INT, float: FLOAT, str: TEXT}
 _BY_NAME: Final[Mapping[str, Kind]] = {
     name: kind
     for kind, names in (
-        (INT, "block_size channels depth hop_length index_rank lhs_end multiplier n_fft "
-              "num_classes num_groups repeats rhs_end shift tile_K tile_N tile_size units "
-              "max_detections max_detections_per_class win_length"),
-        (INTS, "axes axis begin block_shape crop_size crops end indices_or_sections kernel_size "
-               "newshape out_shape output_shape output_size pad_width paddings pool_size "
-               "pooled_size reps shape size strides target_shape window_shape"),
-        (FLOAT, "a_max a_min iou_threshold score_threshold spatial_scale"),
+        (INT, "block_size channels depth index_rank lhs_end num_groups repeats rhs_end units"),
+        (INTS, "axes axis begin end indices_or_sections kernel_size newshape output_size pad_width "
+               "pool_size reps shape size strides target_shape"),
+        (FLOAT, "a_max a_min"),
         (TEXT, "data_layout dst_layout equation kernel_layout src_layout"),
-        (DTYPE, "compute_dtype dtype ofm_dtype out_dtype pack_dtype pack_type"),
+        (DTYPE, "compute_dtype dtype out_dtype"),
     )
     for name in names.split()
 }  # fmt: skip

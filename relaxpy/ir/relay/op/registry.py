@@ -115,7 +115,7 @@ class OpRecord:
 class Op(RelayExpr):
     """An operator; there is one object for each name (RLY-29)."""
 
-    __slots__ = ("_columns", "checked_type_", "name", "record")
+    __slots__ = ("_columns", "name", "record")
     __match_args__ = ("name",)
     _fields = ("name",)
     _shared = False
@@ -123,6 +123,7 @@ class Op(RelayExpr):
     name: str
     record: OpRecord
     _columns: dict[str, object]
+    checked_type_: ClassVar[None] = None  # type: ignore[misc]
     span: ClassVar[None] = None  # type: ignore[misc]
 
     def __new__(cls, name: str) -> Self:
@@ -156,7 +157,7 @@ class Op(RelayExpr):
         if record.name in Op._table:
             raise MisuseError(f"an operator is already called {record.name}", rule="RLY-29")
         op = object.__new__(Op)
-        op.name, op.record, op._columns, op.checked_type_ = record.name, record, {}, None
+        op.name, op.record, op._columns = record.name, record, {}
         Op._table[record.name] = op
         return op
 

@@ -422,7 +422,7 @@ def _atoms(values: Sequence[_Value]) -> tuple[rl.RelayExpr, ...]:
 
 def _with(node: E, **changes: object) -> E:
     """Return a node with other fields, whose type is not known."""
-    return replace(node, checked_type_=None, **changes)  # type: ignore[type-var]
+    return replace(node, checked_type_=None, **changes)  # type: ignore[arg-type]
 
 
 def _type_of(expr: rl.RelayExpr, frame: _Frame) -> Any:
