@@ -232,12 +232,19 @@ _PARAMETERS: Final = "input_zero_point kernel_zero_point input_scale kernel_scal
 define_all({f"qnn.{name}": _binary(getattr(R, op)) for name, op in
             (("add", "add"), ("subtract", "subtract"), ("mul", "multiply"))})  # fmt: skip
 define("qnn.concatenate", _concatenate)
-for _name, _operands, _given, _makers in (
+_BATCHES: Final = {"out_dtype": "int32", "transpose_a": False, "transpose_b": True}
+for _name, _operands, _given, _required in (
     ("conv2d", f"data kernel {_PARAMETERS}", {"kernel_size": None, "channels": None},
-     {"kernel_size": REQUIRED, "channels": REQUIRED}),
-    ("conv2d_transpose", f"data weight {_PARAMETERS}", {}, {}),
-    ("dense", f"data weight {_PARAMETERS}", {}, {"units": REQUIRED}),
-    ("batch_matmul", "", {}, {"transpose_b": True}),
+     ("kernel_size", "channels")),
+    ("conv2d_transpose", f"data weight {_PARAMETERS}", {}, ()),
+    ("dense", f"data weight {_PARAMETERS}", {"units": REQUIRED}, ()),
+    ("batch_matmul", "", _BATCHES, ()),
 ):  # fmt: skip
-    _attributes = {**_given, **Op.get(f"nn.{_name}").record.attributes, "out_dtype": "int32"}
-    define(f"qnn.{_name}", _product(f"nn.{_name}"), _operands, _attributes, makers=_makers)
+    _plain_attributes = Op.get(f"nn.{_name}").record.attributes
+    define(
+        f"qnn.{_name}",
+        _product(f"nn.{_name}"),
+        _operands,
+        {**_given, **_plain_attributes, "out_dtype": "int32", **_given},
+        makers=dict.fromkeys(_required, REQUIRED),
+    )
