@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+import relaxpy
 from relaxpy.errors import (
     MAX_LINE,
     Diagnostic,
@@ -399,3 +400,23 @@ def test_what_cannot_be_called_is_named() -> None:
 def test_a_power_beyond_all_floats_is_explained_without_the_number_of_the_error() -> None:
     with pytest.raises(ParseError, match=r"3:9: Numerical result out of range"):
         from_source(f"{HEADER}    y = 2.0 ** 10 ** 30\n    return x\n")
+
+
+@pytest.mark.parametrize(
+    ("first", "step"),
+    [
+        ("T.int64(3)", "{0} * {0} * {0}"),
+        ("k", "({0} * {0}) // ({1} + 1)"),
+        ("k", "({0} % (({1} * {1}) + 3)) * {0}"),
+        ("k", "{0} * {0} - {0} // ({0} + 1) * {1}"),
+        ("k", "T.min(T.max({0}, {1}), {0} + {1}) * {0}"),
+    ],
+)
+def test_chains_of_named_values_take_time_for_their_length(first: str, step: str) -> None:
+    """Each value has two of those before: put together, the last has more than 2**30 parts."""
+    lines = [f"x{i} = {step.format(f'x{i - 1}', f'x{max(i - 2, 0)}')}" for i in range(1, 32)]
+    body = "\n    ".join([f"x0 = {first}", *lines, "a[0] = x31"])
+    text = f"@T.prim_func\ndef f(a: T.Buffer((4,), 'int64'), k: T.int64):\n    {body}\n"
+    kernel = from_source(text)
+    for target in ("native", "numpy"):
+        assert relaxpy.compile(relaxpy.IRModule({"f": kernel}), target) is not None

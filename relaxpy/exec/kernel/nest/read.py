@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from relaxpy.errors import Span
 
 
-_MAX_TREE_SIZE = 4096
+MAX_TREE_SIZE = 512
 """A chain of lets may double a value at each step, so larger values are not substituted."""
 
 
@@ -402,7 +402,7 @@ class _Reader:
     def _let(self, var: Var, value: PrimExpr, body: Stmt) -> Iterator[Item]:
         # Statements that run one by one compute a value once, as the text does.
         is_shared = self.may_alias and bool(children(value))
-        is_small = not is_shared and tree_size(value) <= _MAX_TREE_SIZE
+        is_small = not is_shared and tree_size(value) <= MAX_TREE_SIZE
         if is_small and not self._is_bound_here(var, value, body):
             yield from self.items(substitute(body, {var: value}))
         elif var.dtype.lanes == 1:

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
+from relaxpy.exec.kernel.nest.read import MAX_TREE_SIZE
 from relaxpy.exec.native.llvm.function import BOOL, I64, Type, Value
 from relaxpy.exec.native.maths import MATHS, emit_maths, narrow, widen
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.values.frame import Frame, RefusedError, storage_type, value_type
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import tree_size
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import (
@@ -305,8 +307,14 @@ class Values(Frame):
     # ---- obligations
 
     def require(self, obligation: Obligation) -> None:
-        """Leave if an obligation does not hold in the present iteration, or in an active lane."""
+        """Leave if an obligation does not hold in the present iteration, or in an active lane.
+
+        Errors:
+            RefusedError: the values that it puts together are too long to compute once more.
+        """
         f, index = self.function, obligation.index
+        if any(tree_size(expr) > MAX_TREE_SIZE for expr in (index, *obligation.path)):
+            raise RefusedError("a test of a value that a long chain of others makes up")
         value = size = f.const(I64, 0)
         if obligation.size is not None:
             value, size = self.index(index), self.extent(obligation.size)
