@@ -66,8 +66,7 @@ def test_operators_around_a_normalisation_are_one_kernel() -> None:
     agree(Model, floats(5, 8), floats(5, 8), floats(8), floats(8))
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("size", ["1", '"h"', "5"])
+@pytest.mark.parametrize(("groups", "size"), [(1, "1"), (1, '"h"'), (2, '"h"'), (2, "5")])
 def test_matrices_of_a_transposed_convolution_are_computed_once(groups: int, size: str) -> None:
     attrs = f"strides=2, padding=1, output_padding=1, groups={groups}"
     func = from_source(f"""

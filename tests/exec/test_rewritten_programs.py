@@ -69,7 +69,7 @@ REWRITES: dict[str, Callable[[IRModule], rx.Function]] = {
 
 
 @given(st.data(), st.sampled_from(sorted(REWRITES)))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_rewritten_programs_give_the_same(data: st.DataObject, name: str) -> None:
     mod = normalize_module(write(data))
     after = mod.clone()

@@ -458,8 +458,10 @@ _PARTS = [
 ]
 
 
-@pytest.mark.parametrize("shape", ["(7, 60, 6)", "('n', 'm', 6)"])
-@pytest.mark.parametrize(("value", "dtype"), _PARTS)
+@pytest.mark.parametrize(
+    ("value", "dtype", "shape"),
+    [(*row, ("(7, 60, 6)", "('n', 'm', 6)")[k % 2]) for k, row in enumerate(_PARTS)],
+)
 def test_parts_of_accumulations_are_combined_in_the_order_of_rows(
     value: str, dtype: str, shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -550,10 +550,10 @@ def test_long_chains_are_rewritten_in_linear_work() -> None:
     assert work[400] < 2.2 * work[200]
 
 
-def test_a_chain_of_ten_thousand_bindings() -> None:
+def test_a_chain_of_thousands_of_bindings() -> None:
     value: rx.Expr = rx.Var("x", R.Tensor((4,), "float32"))
     param, bindings = value, []
-    for i in range(10_000):
+    for i in range(3000):
         call = R.add(value, value)
         value = rx.DataflowVar(f"v{i}", call.struct_info)
         bindings.append(rx.VarBinding(value, call))
@@ -562,7 +562,7 @@ def test_a_chain_of_ten_thousand_bindings() -> None:
     body = rx.SeqExpr([rx.DataflowBlock(bindings)], out)
     after = rewrite_call(SUM, double, rx.Function([param], body))
     found = [b.value.op.name for b in after.body.blocks[0].bindings]
-    assert found == ["relax.multiply"] * 10_000 + ["relax.exp"]
+    assert found == ["relax.multiply"] * 3000 + ["relax.exp"]
 
 
 def test_a_replacement_that_moves_through_a_long_chain() -> None:

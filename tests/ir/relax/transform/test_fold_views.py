@@ -281,8 +281,7 @@ def attention(queries: int | str, length: int | str, form: str) -> IRModule:
 
 @pytest.mark.rule("OPT-1")
 @pytest.mark.parametrize("form", [REPEATS, BROADCASTS])
-@pytest.mark.parametrize("length", [3, "n"])
-@pytest.mark.parametrize("queries", [1, 5, "m"])
+@pytest.mark.parametrize(("queries", "length"), [(1, "n"), (5, 3), ("m", "n")])
 def test_heads_that_share_keys_are_not_copied(
     queries: int | str, length: int | str, form: str
 ) -> None:
