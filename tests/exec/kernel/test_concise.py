@@ -71,14 +71,6 @@ WEIGHT = te.placeholder((4, 4), "float32", "weight")
 BIAS = te.placeholder((4,), "float32", "bias")
 
 
-def test_a_view_that_is_used_often_is_made_once() -> None:
-    func = te.create_prim_func([X, WEIGHT, BIAS, dense(X, BIAS)])
-    check(func, *(rng.standard_normal(s, dtype=np.float32) for s in [(1, 1, 4), (4, 4), 4, (1, 4)]))
-    source = source_of(func).rstrip()
-    work = "out_1 = out[0]\n    rt.dot(x[0, 0], weight.T, out_1)\n    np.add(out_1, bias, out_1)\n"
-    assert source.endswith(f"{work}    np.tanh(out, out)")
-
-
 def test_products_are_stored_where_memory_is_not_contiguous() -> None:
     func = te.create_prim_func([X, WEIGHT, BIAS, dense(X, BIAS)])
     x, weight, bias = (rng.standard_normal(s, dtype=np.float32) for s in [(1, 1, 4), (4, 4), 4])

@@ -18,36 +18,6 @@ def floats(*shape: int) -> np.ndarray:
 
 
 @T.prim_func
-def rotated(x: T.Buffer((4, 8), "float32"), y: T.Buffer((4, 8), "float32")):
-    low = T.alloc_buffer((4, 4), "float32")
-    high = T.alloc_buffer((4, 4), "float32")
-    turned = T.alloc_buffer((4, 4), "float32")
-    for i, j in T.grid(4, 4):
-        with T.block("low"):
-            p, q = T.axis.remap("SS", [i, j])
-            low[p, q] = x[p, q]
-    for i, j in T.grid(4, 4):
-        with T.block("high"):
-            p, q = T.axis.remap("SS", [i, j])
-            high[p, q] = x[p, q + 4]
-    for i, j in T.grid(4, 4):
-        with T.block("turned"):
-            p, q = T.axis.remap("SS", [i, j])
-            turned[p, q] = high[p, q] * T.float32(-1)
-    for i, j in T.grid(4, 8):
-        with T.block("y"):
-            p, q = T.axis.remap("SS", [i, j])
-            y[p, q] = T.if_then_else(q < 4, turned[p, q], low[p, q - 4])
-
-
-def test_halves_are_stored_where_they_belong() -> None:
-    check(rotated, floats(4, 8), floats(4, 8))
-    assert source_of(rotated).endswith(
-        "    np.multiply(x[:, 4:], -1.0, y[:, :4])\n    y[:, 4:] = x[:, :4]\n"
-    )
-
-
-@T.prim_func
 def overwritten(x: T.Buffer((8,), "float32"), y: T.Buffer((4,), "float32")):
     first = T.alloc_buffer((4,), "float32")
     for i in range(4):

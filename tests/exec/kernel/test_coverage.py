@@ -151,22 +151,6 @@ def test_a_matched_region_is_passed_to_a_call(calls: list[object]) -> None:
     check(matched, floats(4, 6))
 
 
-@T.prim_func
-def matched_layout(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "int64")):
-    for i in range(4):
-        with T.block("row"):
-            vi = T.axis.spatial(4, i)
-            s = T.int64()
-            o = T.int64()
-            R = T.match_buffer(A[vi : vi + 1, 2:6], (1, 4), strides=[s, 1], elem_offset=o)
-            B[vi] = s * T.int64(100) + o
-            R[0, 0] = T.float32(0)
-
-
-def test_strides_and_offset_of_a_matched_region_are_known() -> None:
-    check(matched_layout, floats(4, 6), np.zeros(4, np.int64))
-
-
 def vector_store(value: tir.PrimExpr, *, mask: tir.PrimExpr | None, buffers: list) -> PrimFunc:
     ramp = tir.Ramp(ops.const(0, "int32"), ops.const(2, "int32"), 4)
     return PrimFunc(buffers, st.BufferStore(buffers[-1], value, [ramp], predicate=mask))
@@ -500,22 +484,6 @@ def test_rows_at_several_indices_are_gathered_whole() -> None:
     a, b = np.array([[3], [0], [2]], "int32"), np.array([1, 3])
     shapes = (3, 2, 6), (3, 6), (6, 3)
     check(func, x, a, b, *(np.zeros(shape, "float32") for shape in shapes))
-
-
-def test_a_row_at_invariant_indices_is_not_written_in_place() -> None:
-    @T.prim_func
-    def func(
-        x: T.Buffer((4, 5, 6), "float32"),
-        a: T.Buffer((2,), "int64"),
-        out: T.Buffer((6,), "float32"),
-    ):
-        for k in range(6):
-            with T.block("out"):
-                r = T.axis.spatial(6, k)
-                out[r] = T.sqrt(x[a[0], a[1], r] + T.float32(1)) * T.float32(3)
-
-    x = np.arange(120, dtype="float32").reshape(4, 5, 6)
-    check(func, x, np.array([2, 3]), np.zeros(6, "float32"))
 
 
 @T.prim_func

@@ -51,22 +51,6 @@ def test_a_stride_may_be_zero(step: int) -> None:
 
 
 @T.prim_func
-def columns(a: T.handle, b: T.handle):
-    n = T.int64()
-    m = T.int64()
-    A = T.match_buffer(a, (n * m,), "float32")
-    B = T.match_buffer(b, (n, m), "float32")
-    for i in range(n):
-        A[i * m] = B[i, 0]
-        B[i, 1] = A[i * m] + T.float32(1)
-
-
-def test_a_stride_that_is_a_dimension_accesses_no_element_twice() -> None:
-    check(columns, numbers(12), numbers(3, 4))
-    assert methods(columns) == ["elementwise", "elementwise"]
-
-
-@T.prim_func
 def condition_on_a_view(A: T.Buffer((6,), "float32"), B: T.Buffer((6,), "float32")):
     F = T.decl_buffer((6,), "float32", data=A.data)
     for i in range(6):
@@ -335,40 +319,6 @@ def test_differences_without_sign_wrap_around() -> None:
     check(unsigned, *args)
     load(unsigned)(*args)
     assert (zeros[0] != 0).tolist() == [True] * 5 + [False] * 3
-
-
-@T.prim_func
-def sliding_stores(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-    for i in range(8):
-        for j in range(i, i + 2):
-            A[j + 2] = B[j] + T.float32(1)
-            B[j + 2] = A[j] * T.float32(2)
-
-
-@T.prim_func
-def sliding_loads(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-    for i in range(8):
-        for j in range(i, i + 2):
-            A[j] = B[j] * T.float32(i)
-        for k in range(i + 2, i + 4):
-            B[k] = A[k] + T.float32(1)
-
-
-@T.prim_func
-def digits_that_slide_back(A: T.Buffer((64,), "float32"), B: T.Buffer((16,), "float32")):
-    for i in range(4):
-        for j in range(8 - i, 12 - i):
-            A[4 * i + j] = B[j] + T.float32(i)
-            B[j] = A[4 * i + j] * T.float32(2)
-
-
-@pytest.mark.parametrize(
-    ("func", "size"), [(sliding_stores, 16), (sliding_loads, 16), (digits_that_slide_back, 64)]
-)
-def test_bounds_that_depend_on_a_loop_differ_between_its_iterations(
-    func: PrimFunc, size: int
-) -> None:
-    check(func, numbers(size), numbers(16) * 3)
 
 
 @settings(max_examples=60, deadline=None)

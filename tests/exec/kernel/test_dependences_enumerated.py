@@ -130,11 +130,6 @@ def test_many_statements_that_share_a_buffer(seed: int) -> None:
     agrees([Store("A", place(), "A", place()) for _ in range(4 + seed % 2)], 0, 3)
 
 
-def test_an_element_that_no_iteration_moves() -> None:
-    for p, q in product(range(2), repeat=2):
-        agrees([Store("A", f"{p}", "B", "i"), Store("C", "i", "A", f"{q}")], 0, 3)
-
-
 @pytest.mark.parametrize("gap", range(-3, 4))
 def test_elements_differ_in_any_dimension(gap: int) -> None:
     for other in range(-1, 2):

@@ -253,23 +253,6 @@ def test_a_fused_reduction_is_initialised_once(m: int) -> None:
 
 
 @pytest.mark.parametrize("m", [0, 1, 3])
-def test_an_outer_reduction_is_initialised_before_its_loops(m: int) -> None:
-    outer = nest("k, i in T.grid(m, 3)", block(BY_AXIS))
-    check(outer, numbers(3, m), numbers(3))
-    assert methods(outer) == ["add reduction over k"]
-
-
-def test_a_tiled_reduction_is_initialised_like_one_over_a_single_loop() -> None:
-    tiled = nest(
-        "i, k_0, k_1 in T.grid(3, 2, 4)",
-        block("vi = T.axis.spatial(3, i)\nvk = T.axis.reduce(8, k_0 * 4 + k_1)"),
-        ROWS_OF_8,
-    )
-    check(tiled, numbers(3, 8), numbers(3))
-    assert methods(tiled) == ["add reduction over k"]
-
-
-@pytest.mark.parametrize("m", [0, 1, 3])
 @ALL_PROGRAMS
 def test_a_block_is_initialised_in_memory_that_overlaps(func: PrimFunc, m: int) -> None:
     base = numbers(12)

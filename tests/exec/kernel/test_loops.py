@@ -145,33 +145,3 @@ def test_a_flattened_array_may_have_any_layout() -> None:
 def test_any_schedule_agrees_with_the_reference(seed: int) -> None:
     kernel = Tiled(Random(seed))
     check(kernel.kernel(), *kernel.arguments(seed), rtol=1e-4, atol=1e-4)
-
-
-@T.prim_func
-def shared_drive(A: T.Buffer((4, 3), "float32"), C: T.Buffer((4,), "float32")):
-    for f in range(12):
-        with T.block("C"):
-            vi = T.axis.spatial(4, f // 3)
-            vk = T.axis.reduce(3, f % 3)
-            with T.init():
-                C[vi] = T.float32(1)
-            C[vi] = C[vi] + A[vi, vk]
-
-
-def test_a_reduction_starts_where_its_own_variables_do() -> None:
-    check(shared_drive, floats(4, 3), floats(4))
-    assert methods(shared_drive) == ["add reduction over f"]
-
-
-@T.prim_func
-def guarded_load(
-    A: T.Buffer((4,), "float32"), M: T.Buffer((3,), "bool"), C: T.Buffer((6, 3), "float32")
-):
-    for k in range(6):
-        for j in range(3):
-            if k < 4 and M[j]:
-                C[k, j] = C[(k + 5) % 6, j] + A[k]
-
-
-def test_a_guarded_load_is_not_read_in_other_iterations() -> None:
-    check(guarded_load, floats(4), np.array([True, False, True]), floats(6, 3))

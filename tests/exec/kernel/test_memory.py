@@ -32,11 +32,6 @@ def regions(X: T.Buffer((8, 6), "float32"), Y: T.Buffer((8, 6), "float32")):
                 B[a, b] = A[a, b] + T.float32(1)
 
 
-def test_a_matched_region_is_an_access_of_its_source() -> None:
-    check(regions, floats(8, 6), floats(8, 6))
-    assert methods(regions) == ["elementwise"]
-
-
 @T.prim_func
 def vectors(X: T.Buffer((16,), "float32"), Y: T.Buffer((16,), "float32")):
     for i in range(4):
@@ -46,32 +41,6 @@ def vectors(X: T.Buffer((16,), "float32"), Y: T.Buffer((16,), "float32")):
 def test_vector_loads_and_stores_are_one_more_loop() -> None:
     check(vectors, floats(16), floats(16))
     assert methods(vectors) == ["elementwise"]
-
-
-@T.prim_func
-def annotated(X: T.Buffer((4, 8), "float32"), Y: T.Buffer((4, 8), "float32")):
-    for i in T.parallel(4):
-        for j in T.vectorized(8):
-            Y[i, j] = X[i, j] * T.float32(2)
-    for i in T.unroll(4):
-        Y[i, 0] = X[i, 1]
-
-
-def test_kinds_of_loops_do_not_change_what_they_do() -> None:
-    check(annotated, floats(4, 8), floats(4, 8))
-
-
-@T.prim_func
-def strided(a: T.handle, b: T.handle):
-    s = T.int64()
-    A = T.match_buffer(a, (4, 3), "float32", strides=[s, 1])
-    B = T.match_buffer(b, (4, 3), "float32")
-    for i, j in T.grid(4, 3):
-        B[i, j] = A[i, j] + T.Cast("float32", s)
-
-
-def test_strides_are_read_from_the_argument() -> None:
-    check(strided, floats(4, 5)[:, :3], floats(4, 3))
 
 
 @T.prim_func
@@ -156,27 +125,6 @@ def test_an_argument_that_is_the_result_is_read_before_it_is_overwritten(func: P
         load(func)(ours[first], ours[second], ours[1])
         run_prim_func(func, [theirs[first], theirs[second], theirs[1]])
         np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5)
-
-
-@T.prim_func
-def used_again(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
-    for i in range(8):
-        B[i] = A[i] * T.float32(2) + A[i]
-
-
-@T.prim_func
-def chosen_again(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
-    for i in range(8):
-        B[i] = T.Select(T.exp(A[i]) > T.float32(2), A[i], T.float32(0))
-
-
-@pytest.mark.parametrize("func", [used_again, chosen_again])
-def test_an_operand_of_a_later_operation_is_kept_until_then(func: PrimFunc) -> None:
-    ours = floats(8)
-    theirs = ours.copy()
-    load(func)(ours, ours)
-    run_prim_func(func, [theirs, theirs])
-    np.testing.assert_array_equal(ours, theirs)
 
 
 @T.prim_func

@@ -168,19 +168,6 @@ def test_two_statements_in_one_loop(lines: tuple[str, str]) -> None:
     decided(f"    for i in range(5):\n{body}", *PAIRS[lines])
 
 
-def test_elements_that_are_never_the_same_in_one_of_two_dimensions() -> None:
-    """X is stored to beside its diagonal, in each row anew, and read on the diagonal."""
-    decided(
-        """
-    for i, j in T.grid(3, 4):
-        X[j + 1, j] = A[i] * 2
-        Y[i, j] = X[j, j] * 2
-""",
-        "X: loop over i, elementwise",
-        "Y: elementwise",
-    )
-
-
 NESTED_PAIRS = {
     # The next element to the right needs this one: all rows go along at once.
     ("A[i * 8 + j] = Y[i, j] * 2 + B[i]", "Y[i, j + 1] = A[i * 8 + j] * 2"): (
@@ -204,164 +191,6 @@ NESTED_PAIRS = {
 def test_two_statements_in_two_loops(lines: tuple[str, str]) -> None:
     body = "".join(f"        {line}\n" for line in lines)
     decided(f"    for i, j in T.grid(3, 4):\n{body}", *NESTED_PAIRS[lines])
-
-
-def test_a_loop_that_reads_its_results_after_one_that_does_not() -> None:
-    decided(
-        """
-    A[7] = B[7] * 2
-    for i in range(5):
-        A[i] = B[i] * 2
-    for i in range(5):
-        C[i + 1] = C[i] * 2 + 1
-    for i in range(5):
-        D[i] = C[i] * 2
-""",
-        "A: single element",
-        "A: elementwise",
-        "C: scalar loop",
-        "D: elementwise",
-        reasons=["", "", "loop i carries a dependence on C", ""],
-    )
-
-
-def test_a_loop_is_not_moved_outward_past_a_diagonal() -> None:
-    """X needs its right neighbour in the row before, which running j first would not have yet.
-
-    Both need each other along a row, which would run as a whole for each j if it might.
-    """
-    decided(
-        """
-    for i, j in T.grid(3, 4):
-        X[i + 1, j + 1] = X[i, j + 2] + Y[i + 1, j]
-        Y[i + 1, j + 1] = X[i + 1, j + 1] * 2 + C[j]
-""",
-        "X: scalar loop",
-        "Y: scalar loop",
-        reasons=["loop j carries a dependence on X, Y"] * 2,
-    )
-
-
-def test_the_loop_that_leaves_fewest_in_cycles_runs_outermost() -> None:
-    """Columns from left to right: within one, nothing is needed. By rows, each would be a cycle."""
-    decided(
-        """
-    for i, j in T.grid(3, 4):
-        X[i, j + 1] = Y[i, j] * 2 + X[i, j]
-        Y[i, j + 1] = X[i, j] * 2 + C[j]
-""",
-        "X: loop over j, elementwise",
-        "Y: loop over j, elementwise",
-        reasons=["loop j carries a dependence on X, Y"] * 2,
-    )
-
-
-def test_the_loops_inside_one_that_is_kept() -> None:
-    """Of the three loops the first is needed for X, and the last as each of its stores replaces."""
-    decided(
-        """
-    for i, j, k in T.grid(2, 3, 4):
-        X[i + 1, j] = X[i, j] * 2 + Y[j, k]
-""",
-        "X: loop over i, loop over k, elementwise",
-    )
-
-
-def test_extremes_of_rows() -> None:
-    """Each row has its own best value and place; nothing else is needed of another iteration."""
-    decided(
-        """
-    for i, k in T.grid(4, 5):
-        if X[i, k] > A[i]:
-            A[i] = X[i, k]
-            B[i] = k
-""",
-        "A: argmax over k",
-    )
-
-
-def test_places_of_extremes_in_the_memory_of_their_values() -> None:
-    """The place of a row's extreme is where the next row's best value is."""
-    decided(
-        """
-    V = T.decl_buffer((40,), "int32", data=A.data)
-    for i, k in T.grid(4, 5):
-        if X[i, k] > A[i]:
-            A[i] = X[i, k]
-            V[i + 1] = k * 3
-""",
-        "A: scalar loop",
-    )
-
-
-def test_a_group_that_needs_a_diagonal_keeps_its_loops_in_order() -> None:
-    """As with stores: row i + 1 begins with what row i has one place to the right."""
-    decided(
-        """
-    for i, j in T.grid(3, 4):
-        X[i + 1, j + 1] = X[i, j + 2] + Y[i + 1, j]
-        while X[i + 1, j + 1] > 2:
-            X[i + 1, j + 1] = X[i + 1, j + 1] - 3
-        Y[i + 1, j + 1] = X[i + 1, j + 1] * 2 + C[j]
-""",
-        "X: scalar loop",
-        "X: scalar loop",
-        "Y: scalar loop",
-    )
-    decided(
-        """
-    for i, j in T.grid(3, 4):
-        while Y[i + 1, j] + X[i, j + 2] > X[i + 1, j + 1]:
-            X[i + 1, j + 1] = X[i + 1, j + 1] + 2
-        Y[i + 1, j + 1] = X[i + 1, j + 1] * 2 + C[j]
-""",
-        "X: scalar loop",
-        "Y: scalar loop",
-    )
-
-
-def test_a_loop_whose_ends_follow_another_stays_inside_it() -> None:
-    decided(
-        """
-    for i in range(4):
-        for j in range(i, 5):
-            X[i, j + 1] = X[i, j] * 2 + 1
-    for i in range(4):
-        for j in range(5):
-            A[i] = B[j]
-""",
-        "X: scalar loop",
-        "A: loop over j, elementwise",
-        reasons=["loop j carries a dependence on X", "loop j carries a dependence on A"],
-    )
-
-
-def test_a_sum_over_a_loop_that_ends_where_another_says() -> None:
-    """Each row has its own number of terms: rows run one by one, terms at once."""
-    decided(
-        """
-    for i in range(4):
-        for j in range(i + 1):
-            A[i] = A[i] + X[i, j]
-""",
-        "A: loop over i, add reduction over j",
-        reasons=["the bounds of inner loops depend on i"],
-    )
-
-
-def test_statements_that_share_a_loop_have_the_iterations_that_any_needs() -> None:
-    """The loop that is kept runs over what either takes part in."""
-    decided(
-        """
-    for i in range(9):
-        if i >= 1 and i < 5:
-            A[i + 1] = B[i] * 2 + 1
-        if i >= 3 and i < 8:
-            B[i + 1] = A[i] * 2 + 1
-""",
-        "A: scalar loop",
-        "B: scalar loop",
-    )
 
 
 FIRST = "        if i < 4:\n            C[i] = A[P[i]] * 2 + 1\n"
@@ -390,33 +219,6 @@ def test_an_inner_loop_has_no_say_where_the_outer_iterations_differ(swapped: boo
     loop = "".join(reversed(ROWS) if swapped else ROWS)
     text = f"    for i, j in T.grid(4, 5):\n{loop}"
     decided(text, "Y: elementwise", "X: elementwise")
-
-
-def test_a_loop_that_ends_where_memory_says() -> None:
-    decided(
-        """
-    for i in range(8):
-        for k in range(P[i]):
-            X[i, k + 1] = X[i, k] * 2 + 1
-""",
-        "X: scalar loop",
-        reasons=["loop k carries a dependence on X"],
-    )
-
-
-def test_a_group_runs_in_its_loops() -> None:
-    decided(
-        """
-    for i in range(4):
-        while A[i] < 3:
-            A[i] = A[i] + 1
-    while B[0] < 3:
-        B[0] = B[0] + 1
-""",
-        "A: scalar loop",
-        "B: single element",
-        reasons=["a while loop"] * 2,
-    )
 
 
 @pytest.mark.parametrize(
@@ -453,3 +255,141 @@ def test_digits_of_which_one_statement_has_more() -> None:
 """)
     assert all("loop" in entry.method for entry in compile_kernel(func, "kernel").report)
     check(func, *arguments(2, 3, 1))
+
+
+#: The name, why, a program, how its statements run and, after a bar, for which reason.
+DECISIONS = """
+# elements that are never the same in one of two dimensions
+# X is stored to beside its diagonal, in each row anew, and read on the diagonal.
+    for i, j in T.grid(3, 4):
+        X[j + 1, j] = A[i] * 2
+        Y[i, j] = X[j, j] * 2
+=> X: loop over i, elementwise
+=> Y: elementwise
+
+# a loop that reads its results after one that does not
+    A[7] = B[7] * 2
+    for i in range(5):
+        A[i] = B[i] * 2
+    for i in range(5):
+        C[i + 1] = C[i] * 2 + 1
+    for i in range(5):
+        D[i] = C[i] * 2
+=> A: single element |
+=> A: elementwise |
+=> C: scalar loop | loop i carries a dependence on C
+=> D: elementwise |
+
+# a loop is not moved outward past a diagonal
+# X needs its right neighbour in the row before, which running j first would not have yet.
+#
+# Both need each other along a row, which would run as a whole for each j if it might.
+    for i, j in T.grid(3, 4):
+        X[i + 1, j + 1] = X[i, j + 2] + Y[i + 1, j]
+        Y[i + 1, j + 1] = X[i + 1, j + 1] * 2 + C[j]
+=> X: scalar loop | loop j carries a dependence on X, Y
+=> Y: scalar loop | loop j carries a dependence on X, Y
+
+# the loop that leaves fewest in cycles runs outermost
+# Columns from left to right: within one, nothing is needed. By rows, each would be a cycle.
+    for i, j in T.grid(3, 4):
+        X[i, j + 1] = Y[i, j] * 2 + X[i, j]
+        Y[i, j + 1] = X[i, j] * 2 + C[j]
+=> X: loop over j, elementwise | loop j carries a dependence on X, Y
+=> Y: loop over j, elementwise | loop j carries a dependence on X, Y
+
+# the loops inside one that is kept
+# Of the three loops the first is needed for X, and the last as each of its stores replaces.
+    for i, j, k in T.grid(2, 3, 4):
+        X[i + 1, j] = X[i, j] * 2 + Y[j, k]
+=> X: loop over i, loop over k, elementwise
+
+# extremes of rows
+# Each row has its own best value and place; nothing else is needed of another iteration.
+    for i, k in T.grid(4, 5):
+        if X[i, k] > A[i]:
+            A[i] = X[i, k]
+            B[i] = k
+=> A: argmax over k
+
+# places of extremes in the memory of their values
+# The place of a row's extreme is where the next row's best value is.
+    V = T.decl_buffer((40,), "int32", data=A.data)
+    for i, k in T.grid(4, 5):
+        if X[i, k] > A[i]:
+            A[i] = X[i, k]
+            V[i + 1] = k * 3
+=> A: scalar loop
+
+# a group that needs a diagonal keeps its loops in order
+# As with stores: row i + 1 begins with what row i has one place to the right.
+    for i, j in T.grid(3, 4):
+        X[i + 1, j + 1] = X[i, j + 2] + Y[i + 1, j]
+        while X[i + 1, j + 1] > 2:
+            X[i + 1, j + 1] = X[i + 1, j + 1] - 3
+        Y[i + 1, j + 1] = X[i + 1, j + 1] * 2 + C[j]
+=> X: scalar loop
+=> X: scalar loop
+=> Y: scalar loop
+
+# a group that needs a diagonal keeps its loops in order, again
+    for i, j in T.grid(3, 4):
+        while Y[i + 1, j] + X[i, j + 2] > X[i + 1, j + 1]:
+            X[i + 1, j + 1] = X[i + 1, j + 1] + 2
+        Y[i + 1, j + 1] = X[i + 1, j + 1] * 2 + C[j]
+=> X: scalar loop
+=> Y: scalar loop
+
+# a loop whose ends follow another stays inside it
+    for i in range(4):
+        for j in range(i, 5):
+            X[i, j + 1] = X[i, j] * 2 + 1
+    for i in range(4):
+        for j in range(5):
+            A[i] = B[j]
+=> X: scalar loop | loop j carries a dependence on X
+=> A: loop over j, elementwise | loop j carries a dependence on A
+
+# a sum over a loop that ends where another says
+# Each row has its own number of terms: rows run one by one, terms at once.
+    for i in range(4):
+        for j in range(i + 1):
+            A[i] = A[i] + X[i, j]
+=> A: loop over i, add reduction over j | the bounds of inner loops depend on i
+
+# statements that share a loop have the iterations that any needs
+# The loop that is kept runs over what either takes part in.
+    for i in range(9):
+        if i >= 1 and i < 5:
+            A[i + 1] = B[i] * 2 + 1
+        if i >= 3 and i < 8:
+            B[i + 1] = A[i] * 2 + 1
+=> A: scalar loop
+=> B: scalar loop
+
+# a loop that ends where memory says
+    for i in range(8):
+        for k in range(P[i]):
+            X[i, k + 1] = X[i, k] * 2 + 1
+=> X: scalar loop | loop k carries a dependence on X
+
+# a group runs in its loops
+    for i in range(4):
+        while A[i] < 3:
+            A[i] = A[i] + 1
+    while B[0] < 3:
+        B[0] = B[0] + 1
+=> A: scalar loop | a while loop
+=> B: single element | a while loop
+"""
+
+
+@pytest.mark.parametrize(
+    "row", DECISIONS.strip().split("\n\n"), ids=lambda row: row.split("\n")[0].strip("# ")
+)
+def test_each_statement_runs_as_its_row_says(row: str) -> None:
+    lines = [line for line in row.split("\n") if not line.startswith("#")]
+    ways = [line[3:].partition("|") for line in lines if line.startswith("=> ")]
+    body = "\n".join(line for line in lines if not line.startswith("=> "))
+    reasons = [reason.strip() for _, _, reason in ways] if ways[0][1] else None
+    decided(body, *(way.strip() for way, _, _ in ways), reasons=reasons)

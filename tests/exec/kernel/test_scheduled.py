@@ -36,20 +36,6 @@ def test_an_accumulation_begins_once_though_some_of_its_loops_run_in_order() -> 
 
 
 @T.prim_func
-def last_of_each_row(
-    A: T.Buffer((3, 4), "float32"), B: T.Buffer((3,), "float32"), C: T.Buffer((3,), "float32")
-):
-    for i in range(3):
-        B[i] = C[1] + C[0]
-        for j in range(4):
-            C[T.max(i - 1, 0)] = A[i, j]
-
-
-def test_of_stores_to_a_clamped_place_the_last_counts() -> None:
-    check(last_of_each_row, whole(3, 4), whole(3), whole(3))
-
-
-@T.prim_func
 def clamped_factor(
     A: T.Buffer((5,), "float32"), S: T.Buffer((1,), "float32"), C: T.Buffer((), "float32")
 ):
@@ -66,18 +52,6 @@ def test_a_factor_may_be_the_same_in_all_iterations_of_a_loop_that_it_mentions()
 
 
 @T.prim_func
-def element_of_a_row(A: T.Buffer((4,), "int16")):
-    for i in range(4):
-        with T.block("one"):
-            V = T.match_buffer(A[i : i + 1], (), "int16")
-            V[()] = V[()] * T.int16(3)
-
-
-def test_a_region_of_one_element_may_be_matched_without_dimensions() -> None:
-    check(element_of_a_row, whole(4, kind="int16"))
-
-
-@T.prim_func
 def end_backwards(A: T.Buffer((4,), "float8_e5m2"), B: T.Buffer((3,), "float8_e5m2")):
     for i in range(3):
         B[i] = A[2 - i]
@@ -85,18 +59,6 @@ def end_backwards(A: T.Buffer((4,), "float8_e5m2"), B: T.Buffer((3,), "float8_e5
 
 def test_datatypes_that_numpy_cannot_name_are_read_backwards() -> None:
     check(end_backwards, whole(4).astype(ml_dtypes.float8_e5m2), np.zeros(3, ml_dtypes.float8_e5m2))
-
-
-@T.prim_func
-def beside_an_empty_loop(A: T.Buffer((3,), "float32"), B: T.Buffer((3, 2), "float32")):
-    for i in range(2):
-        for k in range(i):
-            A[k] = A[k + 1]
-        B[i % 2, i % 2] = A[T.min(i % 2, 1)]
-
-
-def test_a_loop_without_iterations_says_nothing_of_what_stands_beside_it() -> None:
-    check(beside_an_empty_loop, whole(3), whole(3, 2))
 
 
 @T.prim_func
@@ -140,43 +102,6 @@ def narrow_scalars(A: T.Buffer((4,), "uint8"), Y: T.Buffer((4,), "uint8"), n: T.
 @pytest.mark.filterwarnings("error")
 def test_scalars_that_wrap_do_not_warn() -> None:
     check(narrow_scalars, np.zeros(4, np.uint8), np.zeros(4, np.uint8), 120)
-
-
-@T.prim_func
-def sums_up_to(a: T.handle, B: T.Buffer((2,), "int32")):
-    n = T.int64()
-    A = T.match_buffer(a, (n,), "int32")
-    for i in range(2):
-        for k in range(n):
-            with T.block("B"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    B[vi] = 5
-                B[vi] = B[vi] + A[vk]
-                if B[vi] > 7:
-                    T.evaluate(T.break_loop())
-
-
-@pytest.mark.parametrize("size", [0, 1, 4])
-def test_a_jump_leaves_the_loop_that_it_stands_in(size: int) -> None:
-    check(sums_up_to, np.arange(1, 1 + size, dtype=np.int32), whole(2, kind="int32"))
-
-
-@T.prim_func
-def sums_of_four(A: T.Buffer((4,), "int32"), B: T.Buffer((2,), "int32")):
-    for i in range(2):
-        for k in range(4):
-            with T.block("B"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    B[vi] = 5
-                B[vi] = B[vi] + A[vk]
-                if B[vi] > 7:
-                    T.evaluate(T.break_loop())
-
-
-def test_a_loop_that_is_left_early_stays_the_inner_one() -> None:
-    check(sums_of_four, np.array([1, 6, 0, 5], np.int32), whole(2, kind="int32"))
 
 
 @T.prim_func

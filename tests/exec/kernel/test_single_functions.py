@@ -137,14 +137,6 @@ def test_choices_by_position(n: int, m: int) -> None:
     assert "np.copyto" not in source_of(triangles)
 
 
-def test_choices_by_position_in_place() -> None:
-    x = floats(5, 5)
-    ours, expected = x.copy(), np.empty_like(x)
-    load(triangle)(x, expected)
-    load(triangle)(ours, ours)
-    np.testing.assert_array_equal(ours, expected)
-
-
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float32", "float64", "int64"])
 @pytest.mark.parametrize(
     ("condition", "yes", "no"),

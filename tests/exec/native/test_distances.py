@@ -84,22 +84,6 @@ def main(A: T.Buffer(({size},), "float32"), B: T.Buffer((240,), "float32"),
     np.testing.assert_allclose(d[0], (x[places] * y)[:237].sum(dtype="float64"), rtol=1e-4)
 
 
-@pytest.mark.parametrize("repeats", [2, 4, 8])
-def test_products_of_repeated_elements(repeats: int) -> None:
-    x, y = numbers((9, 32)), numbers((9, 32 * repeats))
-    args = f'x: R.Tensor({x.shape}, "float32"), y: R.Tensor({y.shape}, "float32")'
-    found = run(graph(args, f"R.multiply(R.repeat(x, {repeats}, 1), y)"), x, y)
-    np.testing.assert_array_equal(found, np.repeat(x, repeats, 1) * y)
-
-
-def test_repeated_rows_in_tasks() -> None:
-    for shape, repeats in (((3, 50001), 4), ((70000,), 2), ((1, 5, 9001), 8)):
-        x = numbers(shape)
-        args = f'x: R.Tensor({shape}, "float32")'
-        found = run(graph(args, f"R.repeat(x, {repeats}, {len(shape) - 1})"), x)
-        np.testing.assert_array_equal(found, np.repeat(x, repeats, len(shape) - 1))
-
-
 def test_repeated_rows_of_unknown_length() -> None:
     text = graph('x: R.Tensor(("m", "n"), "float32")', "R.repeat(x, 4, 1)")
     for shape in ((0, 3), (2, 0), (3, 7), (2, 64), (5, 101)):

@@ -83,24 +83,6 @@ def test_images_with_channels_first(channels: int) -> None:
     np.testing.assert_allclose(found, a[:, ::channels] @ b[::channels], rtol=1e-4, atol=1e-4)
 
 
-def test_any_size() -> None:
-    text = """
-@T.prim_func
-def main(a: T.handle, c: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (2 * n - 1,), "float32")
-    C = T.match_buffer(c, (n,), "float32")
-    for i in range(n):
-        C[i] = A[2 * i] * T.float32(2)
-"""
-    mod = relaxpy.IRModule({"main": from_source(text)})
-    main = relaxpy.compile(mod, target="native")["main"]
-    for n in (1, 5, 16, 33):
-        x, found = numbers((2 * n - 1,)), np.zeros(n, "float32")
-        main(x, found)
-        np.testing.assert_array_equal(found, 2 * x[::2])
-
-
 @pytest.mark.parametrize("size", [7, 12, 35])
 def test_pools_and_depthwise_convolutions(size: int) -> None:
     x, w = numbers((1, 5, size, size)), numbers((5, 1, 3, 3))
@@ -114,16 +96,3 @@ def test_pools_and_depthwise_convolutions(size: int) -> None:
     how = {"stride": 2, "padding": 1, "dilation": 1, "groups": 5}
     wanted = convolution(x.astype("float64"), w.astype("float64"), **how)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("window", "stride"), [((7, 7), 2), ((3, 3), 3), ((2, 17), 2), ((1, 5), 8), ((3, 4), 5)]
-)
-def test_windows_at_short_distances(window: tuple[int, int], stride: int) -> None:
-    """Rows of few elements are loaded at the distance of the columns, longer ones in squares."""
-    rng = np.random.default_rng(stride)
-    x, w = (rng.integers(-3, 4, s).astype("float32") for s in ((1, 2, 40, 61), (9, 2, *window)))
-    args = f'x: R.Tensor({x.shape}, "float32"), w: R.Tensor({w.shape}, "float32")'
-    found = run(graph(args, f"R.nn.conv2d(x, w, strides={stride})"), x, w)
-    wanted = convolution(x, w, stride=stride, padding=0, dilation=1, groups=1)
-    np.testing.assert_array_equal(found, wanted)

@@ -63,15 +63,6 @@ def test_sums_of_matrices(count: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(executable["main"](*operands), np.exp(-sum(operands)), 1e-6)
 
 
-def test_a_tuple_of_results(tmp_path: Path) -> None:
-    executable = compiled(2, lambda a, b: rx.Tuple([op.add(a, b), op.multiply(a, b)]))
-    assert shares_entry(executable, tmp_path)
-    a, b = arrays(2)
-    total, product = executable["main"](a, b)
-    assert (total == a + b).all()
-    assert (product == a * b).all()
-
-
 def test_a_result_that_is_an_argument_has_an_entry_of_its_own(tmp_path: Path) -> None:
     executable = compiled(1, lambda a: rx.Tuple([a, op.exp(a)]))
     assert not shares_entry(executable, tmp_path)
