@@ -14,27 +14,6 @@ def from_text(text: str) -> object:
     return from_source(textwrap.dedent(text))
 
 
-def test_an_unknown_attribute_gets_the_nearest_one() -> None:
-    check_marks("""
-        @R.function
-        def main(x: R.Tensr((4,), "float32")):
-        #             ^^^^^ R has no attribute 'Tensr'
-        # hint: did you mean `R.Tensor`?
-            return x
-    """)
-    check_marks("""
-        @R.function
-        def main(x: R.Tensor((4,), "float32")):
-            y = R.shap_of(x)
-            #     ^^^^^^^ R has no attribute 'shap_of'
-            # hint: did you mean `R.shape_of`?
-            m = T.maxx(1, 2)
-            #     ^^^^ T has no attribute 'maxx'
-            # hint: did you mean `T.max`?
-            return y
-    """)
-
-
 @pytest.mark.parametrize(
     ("statement", "word", "hint"),
     [
@@ -241,148 +220,6 @@ def test_every_refusal_is_also_a_value_error() -> None:
     assert isinstance(caught.value, RelaxpyError)
 
 
-def test_annotations_that_need_each_other_are_errors() -> None:
-    check_marks("""
-        @R.function
-        def main(x: R.Tensor(y), y: R.Tensor(x)):
-        #                                    ^ unknown name 'x'
-            return x
-    """)
-    check_marks("""
-        @R.function
-        def main(x: x.Tensor):
-        #           ^ unknown name 'x'
-            return x
-    """)
-    check_marks("""
-        @T.prim_func
-        def f(n: n):
-        #        ^ unknown name 'n'
-            T.evaluate(n)
-    """)
-
-
-def test_a_size_without_quotes_or_declaration_gets_them() -> None:
-    check_marks("""
-        @R.function
-        def main(x: R.Tensor((m, 4), "float32")):
-        #                     ^ unknown name 'm'
-        # hint: in a signature dimensions are strings: 'm'
-            return x
-    """)
-    check_marks("""
-        @R.function
-        def main(x: R.Tensor(("m", 4), "float32")):
-            y = R.match_cast(x, R.Tensor((k, 4), "float32"))
-            #                             ^ unknown name 'k'
-            # hint: declare a new shape variable before: k = T.int64()
-            return y
-    """)
-
-
-def test_attributes_are_data() -> None:
-    check_marks("""
-        @R.function
-        def main(x: R.Tensor):
-            R.func_attr({"f": lambda: 0})
-            #           ^^^^^^^^^^^^^^^^ an attribute is a number, a string, a node, or a list or
-            # ... dict of them, found Lambda
-            R.func_attr({"a": [1, {2: 3}]})
-            #           ^^^^^^^^^^^^^^^^^^ attributes are a dict keyed by strings, found {2: 3}
-            R.func_attr({"global_symbol": 3})
-        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ global_symbol is a string, found 3
-            return x
-    """)
-    check_marks("""
-        @T.prim_func
-        def f(n: T.int32):
-            T.func_attr({"global_symbol": 3})
-        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ global_symbol is a string, found 3
-            k: T.int32 = 1.5
-            #            ^^^ k is int32, the value is 1.5
-            T.evaluate(n)
-    """)
-
-
-def test_names_without_their_namespace_or_in_another_get_it() -> None:
-    check_marks("""
-        @R.function
-        def main(x: Tensor((3,), "float32")):
-        #           ^^^^^^ unknown name 'Tensor'
-        # hint: did you mean `R.Tensor`?
-            return x
-    """)
-    check_marks("""
-        @R.function
-        def main(x: R.Tensor((3,), "float32")):
-            y = softmax(x)
-            #   ^^^^^^^ unknown name 'softmax'
-            # hint: did you mean `R.nn.softmax`?
-            z = self.other(x)
-            #   ^^^^ unknown name 'self'
-            # hint: functions of a module are called by the name of the class, or by `cls = ...`
-            n = int64()
-            #   ^^^^^ unknown name 'int64'
-            # hint: did you mean `T.int64`?
-            return x
-    """)
-    check_marks("""
-        @R.prim_func
-        #  ^^^^^^^^^ R has no attribute 'prim_func'
-        # hint: did you mean `T.prim_func`?
-        def f(A: T.Buffer((3,), "float32")):
-            A[0] = 0.0
-    """)
-
-
-def test_what_is_no_operand_is_named_as_it_is_written() -> None:
-    check_marks("""
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32"), s: R.Shape(["n", "m"])):
-            a = x + "a"
-            #       ^^^ relax.add: x2 is a tensor or a scalar, found R.str("a") [DER-36]
-            b = R.const([1, 2], "flot32")
-            #                   ^^^^^^^^ unknown dtype 'flot32' [DT-1]
-            # hint: did you mean 'float32'?
-            d = R.add(x, lambda v: v)
-            #            ^^^^^^^^^^^ relax.add: expected a Relax expression, found Lambda
-            # ... lambda v: v
-            c = s[0]
-            #   ^^^^ [0] needs a tuple, found R.Shape([n, m]) [DER-32]
-            # hint: name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))
-            return x
-    """)
-
-
-def test_annotations_have_no_quotes() -> None:
-    check_marks("""
-        @R.function
-        def main(x: "R.Tensor((2, 3))"):
-        #           ^^^^^^^^^^^^^^^^^^ an annotation is a struct info such as R.Tensor, found
-        # ... 'R.Tensor((2, 3))'
-        # hint: leave out the quotes
-            return x
-    """)
-
-
-def test_what_a_module_has_is_named() -> None:
-    check_marks("""
-        @I.ir_module
-        class M:
-            @R.function
-            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-                return M.layer(x)
-                #        ^^^^^ the module has no function 'layer'
-                # hint: it has main, other
-
-            @R.function
-            def other(x: R.Tensor((2, 3), "float32")):
-                return cls.main(x)
-                #      ^^^ unknown name 'cls'
-                # hint: functions of a module are called by the name of the class, or by `cls = ...`
-    """)
-
-
 def test_a_lambda_is_no_function_of_a_program() -> None:
     with pytest.raises(MisuseError, match=r"R\.function decorates a function, found lambda"):
         R.function(lambda x: x)
@@ -410,3 +247,152 @@ def test_a_function_that_is_no_operand_is_reported_where_it_is_used() -> None:
         assert diagnostic.span is not None
         assert (diagnostic.span.line, diagnostic.span.column) == (3, column)
         assert diagnostic.hint == hint
+
+
+#: Programs with what is said of them, and where.
+MARKED = {
+    "an unknown attribute gets the nearest one": """
+        @R.function
+        def main(x: R.Tensr((4,), "float32")):
+        #             ^^^^^ R has no attribute 'Tensr'
+        # hint: did you mean `R.Tensor`?
+            return x
+    """,
+    "an unknown attribute gets the nearest one, 2": """
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = R.shap_of(x)
+            #     ^^^^^^^ R has no attribute 'shap_of'
+            # hint: did you mean `R.shape_of`?
+            m = T.maxx(1, 2)
+            #     ^^^^ T has no attribute 'maxx'
+            # hint: did you mean `T.max`?
+            return y
+    """,
+    "annotations that need each other are errors": """
+        @R.function
+        def main(x: R.Tensor(y), y: R.Tensor(x)):
+        #                                    ^ unknown name 'x'
+            return x
+    """,
+    "annotations that need each other are errors, 2": """
+        @R.function
+        def main(x: x.Tensor):
+        #           ^ unknown name 'x'
+            return x
+    """,
+    "annotations that need each other are errors, 3": """
+        @T.prim_func
+        def f(n: n):
+        #        ^ unknown name 'n'
+            T.evaluate(n)
+    """,
+    "a size without quotes or declaration gets them": """
+        @R.function
+        def main(x: R.Tensor((m, 4), "float32")):
+        #                     ^ unknown name 'm'
+        # hint: in a signature dimensions are strings: 'm'
+            return x
+    """,
+    "a size without quotes or declaration gets them, 2": """
+        @R.function
+        def main(x: R.Tensor(("m", 4), "float32")):
+            y = R.match_cast(x, R.Tensor((k, 4), "float32"))
+            #                             ^ unknown name 'k'
+            # hint: declare a new shape variable before: k = T.int64()
+            return y
+    """,
+    "attributes are data": """
+        @R.function
+        def main(x: R.Tensor):
+            R.func_attr({"f": lambda: 0})
+            #           ^^^^^^^^^^^^^^^^ an attribute is a number, a string, a node, or a list or
+            # ... dict of them, found Lambda
+            R.func_attr({"a": [1, {2: 3}]})
+            #           ^^^^^^^^^^^^^^^^^^ attributes are a dict keyed by strings, found {2: 3}
+            R.func_attr({"global_symbol": 3})
+        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ global_symbol is a string, found 3
+            return x
+    """,
+    "attributes are data, 2": """
+        @T.prim_func
+        def f(n: T.int32):
+            T.func_attr({"global_symbol": 3})
+        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ global_symbol is a string, found 3
+            k: T.int32 = 1.5
+            #            ^^^ k is int32, the value is 1.5
+            T.evaluate(n)
+    """,
+    "names without their namespace or in another get it": """
+        @R.function
+        def main(x: Tensor((3,), "float32")):
+        #           ^^^^^^ unknown name 'Tensor'
+        # hint: did you mean `R.Tensor`?
+            return x
+    """,
+    "names without their namespace or in another get it, 2": """
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            y = softmax(x)
+            #   ^^^^^^^ unknown name 'softmax'
+            # hint: did you mean `R.nn.softmax`?
+            z = self.other(x)
+            #   ^^^^ unknown name 'self'
+            # hint: functions of a module are called by the name of the class, or by `cls = ...`
+            n = int64()
+            #   ^^^^^ unknown name 'int64'
+            # hint: did you mean `T.int64`?
+            return x
+    """,
+    "names without their namespace or in another get it, 3": """
+        @R.prim_func
+        #  ^^^^^^^^^ R has no attribute 'prim_func'
+        # hint: did you mean `T.prim_func`?
+        def f(A: T.Buffer((3,), "float32")):
+            A[0] = 0.0
+    """,
+    "what is no operand is named as it is written": """
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), s: R.Shape(["n", "m"])):
+            a = x + "a"
+            #       ^^^ relax.add: x2 is a tensor or a scalar, found R.str("a") [DER-36]
+            b = R.const([1, 2], "flot32")
+            #                   ^^^^^^^^ unknown dtype 'flot32' [DT-1]
+            # hint: did you mean 'float32'?
+            d = R.add(x, lambda v: v)
+            #            ^^^^^^^^^^^ relax.add: expected a Relax expression, found Lambda
+            # ... lambda v: v
+            c = s[0]
+            #   ^^^^ [0] needs a tuple, found R.Shape([n, m]) [DER-32]
+            # hint: name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))
+            return x
+    """,
+    "annotations have no quotes": """
+        @R.function
+        def main(x: "R.Tensor((2, 3))"):
+        #           ^^^^^^^^^^^^^^^^^^ an annotation is a struct info such as R.Tensor, found
+        # ... 'R.Tensor((2, 3))'
+        # hint: leave out the quotes
+            return x
+    """,
+    "what a module has is named": """
+        @I.ir_module
+        class M:
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+                return M.layer(x)
+                #        ^^^^^ the module has no function 'layer'
+                # hint: it has main, other
+
+            @R.function
+            def other(x: R.Tensor((2, 3), "float32")):
+                return cls.main(x)
+                #      ^^^ unknown name 'cls'
+                # hint: functions of a module are called by the name of the class, or by `cls = ...`
+    """,
+}
+
+
+@pytest.mark.parametrize("text", MARKED.values(), ids=MARKED)
+def test_a_program_is_wrong_where_its_marks_say(text: str) -> None:
+    check_marks(text)
