@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -194,6 +195,28 @@ def test_only_rows_of_their_own_are_blocks(step: str) -> None:
             tree = executable.kernel_source("main", kind="tree")
             assert ("in blocks of" in tree) == STEPS[step], tree
     np.testing.assert_allclose(found[0], found[1], rtol=2e-3, atol=1e-4)
+
+
+def test_a_product_of_which_only_the_epilogue_reads_another_one_is_no_chain() -> None:
+    args = ", ".join(
+        f'{n}: R.Tensor({s}, "float32")'
+        for n, s in (("a", (64, 40)), ("b", (40, 48)), ("c", (64, 32)), ("d", (32, 48)))
+    )
+    text = f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main({args}):
+        with R.dataflow():
+            first = R.nn.gelu_tanh(R.matmul(a, b))
+            y = R.add(R.matmul(c, d), first)
+            R.output(y)
+        return y
+"""
+    executable = relaxpy.compile(from_source(text), target="native")
+    names = dict.fromkeys(row.kernel for row in executable.report())
+    trees = "\n".join(executable.kernel_source(name, kind="tree") for name in names)
+    assert len(re.findall(r"^each .*, over k", trees, re.MULTILINE)) == 2
 
 
 @pytest.mark.parametrize("rows", [30, "n"])

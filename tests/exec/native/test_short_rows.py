@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ import relaxpy
 from relaxpy.exec.native.machine_code import machine
 from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.script import from_source
+from tests.exec.native.oracle import Array
 from tests.exec.native.test_contract import graph, numbers
 from tests.guard_pages import guarded
 
@@ -142,6 +144,30 @@ def test_rows_inside_the_rows_of_a_block(size: int, found: list[bool]) -> None:
                 np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("columns", [2, 3])
+def test_rows_in_buffers_of_which_a_block_has_some_rows(columns: int) -> None:
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((2, 300, {columns}), "float32"), B: T.Buffer((300, {columns}), "float32"),
+         C: T.Buffer((300, 2), "float32")):
+    S = T.alloc_buffer((2, 300, {columns}), "float32")
+    M = T.alloc_buffer((2, 300), "float32")
+    for i, n, k in T.grid(300, 2, {columns}):
+        S[n, i, k] = T.exp(A[n, i, k]) * B[i, k]
+    for i, n in T.grid(300, 2):
+        M[n, i] = T.float32(0)
+    for i, n, k in T.grid(300, 2, {columns}):
+        M[n, i] = M[n, i] + S[n, i, k]
+    for i, n in T.grid(300, 2):
+        C[i, n] = M[n, i] / (M[1 - n, i] + T.float32(1))
+"""
+    main = relaxpy.compile(from_source(text), target="native")["main"]
+    a, b, c = numbers((2, 300, columns)), numbers((300, columns)), numbers((300, 2))
+    main(a, b, c)
+    m = (np.exp(a) * b).sum(2)
+    np.testing.assert_allclose(c, (m / (m[::-1] + 1)).T, rtol=1e-4, atol=1e-5)
+
+
 def test_what_neighbouring_rows_write_is_not_kept_in_registers(found: list[bool]) -> None:
     text = """
 @T.prim_func
@@ -157,6 +183,17 @@ def main(A: T.Buffer((40, 3), "float32"), B: T.Buffer((40, 3), "float32")):
     main(a, b)
     s = np.exp(a)
     np.testing.assert_allclose(b, s[::-1] + s[:, ::-1], rtol=1e-6)
+
+
+def test_bfloat16(found: list[bool]) -> None:
+    text = graph('x: R.Tensor((50, 3), "bfloat16")', "R.add(R.sum(x, -1, True), x)")
+    x = numbers((50, 3), ml_dtypes.bfloat16)
+    wide: Array = x.astype("float32")
+    total = wide.sum(1, keepdims=True).astype(ml_dtypes.bfloat16).astype("float32")
+    wanted = (total + wide).astype(ml_dtypes.bfloat16).astype("float32")
+    result = relaxpy.compile(from_source(text), target="native")(x)
+    np.testing.assert_array_equal(np.asarray(result).astype("float32"), wanted)
+    assert any(found)
 
 
 def test_statements_of_single_elements(found: list[bool]) -> None:
