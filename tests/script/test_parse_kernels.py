@@ -220,6 +220,12 @@ A[0, 0] = B[0, 0]
         )
 
 
+def test_a_size_that_mentions_no_named_value_stays_as_it_is_written() -> None:
+    func = kernel('half = n // 2\nB = T.alloc_buffer(((n - 3) // 2 + 1,), "float32")\nB[0] = x')
+    [block] = [node for node in walk(func.body) if isinstance(node, stmt.Block)]
+    assert [str(size) for size in block.alloc_buffers[0].shape] == ["(n - 3) // 2 + 1"]
+
+
 def test_an_inner_scope_may_use_a_name_again() -> None:
     func = kernel("y = n\nfor i in range(3):\n    y = i\n    A[y, 0] = 0.0\nA[y, 0] = 1.0")
     stores = [s for s in walk(func.body) if isinstance(s, stmt.BufferStore)]

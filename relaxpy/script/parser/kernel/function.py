@@ -363,12 +363,17 @@ class KernelReader(KernelBuilder):
     def alloc_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:
         # A block allocates before its statements, so values stand for the variables of its lets.
         lets = self.blocks[-1].lets
-        shape = tuple(ops.convert(size) for size in spec.shape)
-        for var in reversed(lets):
-            if any(mentions(size, {var}) for size in shape):
-                shape = tuple(substitute(size, {var: lets[var]}) for size in shape)
-        shape = tuple(map(simplify, shape))
+        shape = tuple(self.without_names(ops.convert(size), lets) for size in spec.shape)
         return KernelBuilder.alloc_buffer(self, name, replace(spec, shape=shape), at)
+
+    @staticmethod
+    def without_names(size: PrimExpr, lets: dict[Var, PrimExpr]) -> PrimExpr:
+        """`size` with the values of named ones; one that mentions none stays as it is written."""
+        found = size
+        for var in reversed(lets):
+            if mentions(found, {var}):
+                found = substitute(found, {var: lets[var]})
+        return size if found is size else simplify(found)
 
     def annotated(self, node: ast.AnnAssign) -> None:
         """Read `name: T.int32 = value`."""
