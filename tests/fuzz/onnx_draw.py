@@ -120,12 +120,23 @@ def run_runtime(model: onnx.ModelProto, feed: Mapping[str, Content]) -> list[Any
         raise Redraw(str(error)) from None
 
 
+def _is_wrong_in_reference(node: NodeProto, opset: int) -> bool:
+    """Whether ONNX's reference is known not to compute what ONNX says for this node."""
+    # Padding counts in averages before opset 7; norms of p = 1 are sums of signed numbers.
+    if node.op_type == "LpNormalization":
+        return any(a.name == "p" and a.i == 1 for a in node.attribute)
+    return node.op_type == "AveragePool" and opset < 7
+
+
 def run_reference(model: onnx.ModelProto, feed: Mapping[str, Content]) -> list[Any]:
     """The outputs of a model by ONNX's reference.
 
     Errors:
         Redraw: the model is not well-formed, or the reference fails.
     """
+    opset = model.opset_import[0].version
+    if any(_is_wrong_in_reference(node, opset) for node in model.graph.node):
+        raise Redraw("there is no oracle")
     try:
         onnx.checker.check_model(model, full_check=True)
         found = ReferenceEvaluator(model).run(None, dict(feed))

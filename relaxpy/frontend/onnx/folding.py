@@ -313,7 +313,7 @@ def _constant_of_shape(attributes: Mapping[str, Any], shape: Array) -> Array:
     sizes = _numbers(shape)
     if min(sizes, default=0) < 0 or math.prod(sizes) > _MOST_FILLED:
         raise UndecidedError
-    return np.full(sizes, value[0])
+    return np.broadcast_to(value[0], sizes)
 
 
 @_folded("Range")

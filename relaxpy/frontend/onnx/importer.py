@@ -59,6 +59,8 @@ from relaxpy.ir.tir import expr as tir
 _MAX_INLINED = 64
 #: How many nodes the bodies of functions, loops and branches may have, counted for each use.
 _MAX_NODES = 100_000
+#: How many elements all tensors may have that are computed at import.
+_MAX_FOLDED = 1 << 28
 #: How many branches may each have the rest of a graph within each other.
 _MAX_SPLITS = 5
 
@@ -100,6 +102,7 @@ class Importer:
     _depth: int = 0
     _splits: int = 0
     _inlined_nodes: int = 0
+    _folded_elements: int = 0
 
     def module(self) -> IRModule:
         """The module.
@@ -366,6 +369,9 @@ class Importer:
                 if result.dtype == object:
                     dtype = next(v.dtype for v in operands if isinstance(v, Contents))
         except (UndecidedError, ValueError, IndexError, TypeError, KeyError, ZeroDivisionError):
+            return None
+        self._folded_elements += result.size
+        if self._folded_elements > _MAX_FOLDED:
             return None
         if result.dtype != object:
             return literal(result)

@@ -58,10 +58,11 @@ class Converter:
                     continue
                 raise UnsupportedError(f"operand {k + 1} is one too many")
             parameter = parameters[min(k, len(parameters) - 1)]
-            may_lack = str(parameter.annotation).startswith("Value") and variadic
+            kind = str(parameter.annotation)
+            may_lack = (kind.startswith("Value") and variadic) or kind.endswith("| None")
             if value is None and parameter.default is parameter.empty and not may_lack:
                 raise UnsupportedError(f"operand {parameter.name} is missing")
-            if value is None or str(parameter.annotation).startswith("Value"):
+            if value is None or kind.startswith("Value"):
                 result.append(value)
             else:
                 result.append(tensor(value))

@@ -537,6 +537,20 @@ def nested_calls(depth: int) -> Any:
     return model([node], [value("x", [2])], ["y"], functions=functions, domains=[("own", 1)])
 
 
+def test_all_tensors_that_are_computed_at_import_have_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("relaxpy.frontend.onnx.importer._MAX_FOLDED", 350)
+    names = [f"y{k}" for k in range(6)]
+    shape = {"shape": np.array([10, 10])}
+    nodes = [helper.make_node("ConstantOfShape", ["shape"], [name]) for name in names]
+    proto = model(nodes, [], names, shape)
+    text = from_onnx(proto).script(show_meta=True)
+    assert text.count("R.zeros") + text.count("R.full") == 3
+    for found in run(proto):
+        np.testing.assert_array_equal(found, np.zeros((10, 10), np.float32))
+
+
 @pytest.mark.parametrize(
     "node",
     [

@@ -10,6 +10,7 @@ from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.attention import rotary_embedding
 from relaxpy.frontend.onnx.ops.conv import conv
 from relaxpy.frontend.onnx.ops.quantized import dequantized, dynamic_quantize_linear, quantized
+from relaxpy.frontend.onnx.ops.recurrent import lstm_layer
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import code_of
 from relaxpy.frontend.shared.tensors import (
@@ -407,6 +408,48 @@ def dynamic_quantize_matmul(
     left = dequantized(cx.emit(rounded), scale, zero, dtype_of(a))
     result = R.matmul(left, dequantized(b, b_scale, b_zero_point, dtype_of(a)))
     return result if bias is None else R.add(result, bias)
+
+
+@converter("DynamicQuantizeLSTM", domain=DOMAIN, ignored=["hidden_size"])
+def dynamic_quantize_lstm(
+    cx: Context,
+    x: Expr,
+    w: Expr,
+    r: Expr,
+    b: Expr | None,
+    sequence_lens: Expr | None,
+    initial_h: Expr | None,
+    initial_c: Expr | None,
+    p: Expr | None,
+    w_scale: Expr,
+    w_zero_point: Expr,
+    r_scale: Expr,
+    r_zero_point: Expr,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations: list[str] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    input_forget: int = 0,
+) -> list[Expr]:
+    def weights(values: Expr, scale: Expr, zero: Expr) -> Expr:
+        """The transposed weights, whose scales are for a direction, or each of its columns."""
+        missing = [1, 2] if rank_of(scale) == 1 else [1]
+        scale, zero = (R.expand_dims(part, missing) for part in (scale, zero))
+        return cx.emit(R.permute_dims(dequantized(values, scale, zero, "float32"), [0, 2, 1]))
+
+    every, scale, zero = dynamic_quantize_linear(cx, x)
+    operands = [
+        dequantized(cx.emit(every), scale, zero, "float32"),
+        weights(w, w_scale, w_zero_point),
+        weights(r, r_scale, r_zero_point),
+        *(b, sequence_lens, initial_h, initial_c),
+    ]
+    functions = activations, activation_alpha, activation_beta
+    return lstm_layer(
+        cx, operands, p, direction, functions, clip, 0, bool(input_forget), quantized=True
+    )
 
 
 @converter("MatMulNBits", domain=DOMAIN, ignored=["accuracy_level"])

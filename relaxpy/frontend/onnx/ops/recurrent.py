@@ -155,6 +155,36 @@ class _Walk:
 
         return self.stage(rows, element, name)
 
+    def rounded(self, state: Tensor) -> Element:
+        """The state before each step, rounded to 256 steps between its extremes and 0."""
+        batch = self.inputs.shape[1]
+
+        def extreme(fold: Callable[..., PrimExpr], name: str) -> Tensor:
+            def element(t: PrimExpr) -> PrimExpr:
+                b, k = te.reduce_axis((0, batch), "b"), te.reduce_axis((0, self.hidden), "k")
+                return fold(state(t - 1, b.var, k.var), axis=[b, k])
+
+            return _computed((self.count,), element, name)
+
+        least, most = extreme(reduce.min, "least"), extreme(reduce.max, "most")
+
+        def low(t: PrimExpr) -> PrimExpr:
+            return ops.minimum(least(t), _number(0, least(t)))
+
+        def width(t: PrimExpr) -> PrimExpr:
+            exact = (ops.maximum(most(t), _number(0, most(t))) - low(t)) / _number(255, most(t))
+            return tir.Select(exact > _number(0, exact), exact, _number(1, exact))
+
+        step = _computed((self.count,), width, "step")
+        zero = _computed((self.count,), lambda t: intrin.round(-low(t) / step(t)), "zero")
+
+        def element(t: PrimExpr, b: PrimExpr, k: PrimExpr) -> PrimExpr:
+            place = intrin.round(state(t - 1, b, k) / step(t)) + zero(t)
+            inside = ops.maximum(ops.minimum(place, _number(255, place)), _number(0, place))
+            return (inside - zero(t)) * step(t)
+
+        return self.stage(self.hidden, element, "h_rounded")
+
     def clipped(self, x: PrimExpr) -> PrimExpr:
         if self.clip is None:
             return x
@@ -288,12 +318,15 @@ def _lstm_kernel(
     reverse: bool,
     clip: float | None,
     coupled: bool,
+    quantized: bool,
 ) -> list[Tensor]:
+    """`quantized`: the product with the weights is that of the hidden state in 8 bits."""
     hidden = weights.shape[1]
     walk = _Walk(inputs, reverse, clip, lengths, hidden)
     h, c = walk.state("h"), walk.state("c")
     f, g, last = functions
-    from_state = walk.product(lambda t, b, k: h(t - 1, b, k), weights, hidden * 4, 0, "h2h")
+    before = walk.rounded(h) if quantized else lambda t, b, k: h(t - 1, b, k)
+    from_state = walk.product(before, weights, hidden * 4, 0, "h2h")
 
     def gate(number: int, function: Activation, name: str, seen: Element | None) -> Tensor:
         """Gate `number` of the order input, output, forget, cell."""
@@ -516,15 +549,24 @@ def lstm(
     input_forget: int = 0,
     layout: int = 0,
 ) -> list[Expr]:
-    options = _options(
-        ["Sigmoid", "Tanh", "Tanh"],
-        direction,
-        activations,
-        activation_alpha,
-        activation_beta,
-        clip,
-        layout,
-    )
+    operands = [X, W, R, B, sequence_lens, initial_h, initial_c]
+    functions = activations, activation_alpha, activation_beta
+    return lstm_layer(cx, operands, P, direction, functions, clip, layout, bool(input_forget))
+
+
+def lstm_layer(
+    cx: Context,
+    operands: Sequence[Expr | None],
+    peepholes: Expr | None,
+    direction: str,
+    functions: tuple[list[str] | None, list[float] | None, list[float] | None],
+    clip: float | None,
+    layout: int,
+    coupled: bool,
+    quantized: bool = False,
+) -> list[Expr]:
+    """The outputs of a layer; `functions` are the activations and their parameters."""
+    options = _options(["Sigmoid", "Tanh", "Tanh"], direction, *functions, clip, layout)
 
     def kernel(d: int, reverse: bool, x: Expr, r: Expr, begin: list[Expr], _: Any) -> list[Expr]:
         return _called(
@@ -534,13 +576,13 @@ def lstm(
             x,
             r,
             *begin,
-            sequence_lens,
-            None if P is None else _part(P, d),
+            operands[4],
+            None if peepholes is None else _part(peepholes, d),
             functions=options.functions[d],
             reverse=reverse,
             clip=clip,
-            coupled=bool(input_forget),
+            coupled=coupled,
+            quantized=quantized,
         )
 
-    operands = [X, W, R, B, sequence_lens, initial_h, initial_c]
     return _layer(cx, operands, options, 4, kernel, 2)
