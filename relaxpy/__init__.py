@@ -12,6 +12,7 @@ from relaxpy.lazy import finder as _finder
 if TYPE_CHECKING:
     from relaxpy import (
         arith,
+        dlight,
         error,
         errors,
         ir,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from relaxpy.exec.vm import VirtualMachine
     from relaxpy.ir import instrument
     from relaxpy.ir.core.device import Device, cpu, cuda, device
-    from relaxpy.ir.core.dtype import DataType
+    from relaxpy.ir.core.dtype import DataType, DataTypeCode
     from relaxpy.ir.module import IRModule
     from relaxpy.ir.transform import get_pipeline
     from relaxpy.rules import explain
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DataType",
+    "DataTypeCode",
     "Device",
     "Executable",
     "IRModule",
@@ -60,6 +62,7 @@ __all__ = [
     "cpu",
     "cuda",
     "device",
+    "dlight",
     "doctor",
     "error",
     "errors",
@@ -86,6 +89,7 @@ __all__ = [
 
 _LOCATIONS = {
     "DataType": "relaxpy.ir.core.dtype:DataType",
+    "DataTypeCode": "relaxpy.ir.core.dtype:DataTypeCode",
     "Device": "relaxpy.ir.core.device:Device",
     "Executable": "relaxpy.exec.executable:Executable",
     "IRModule": "relaxpy.ir.module:IRModule",
@@ -97,6 +101,7 @@ _LOCATIONS = {
     "cpu": "relaxpy.ir.core.device:cpu",
     "cuda": "relaxpy.ir.core.device:cuda",
     "device": "relaxpy.ir.core.device:device",
+    "dlight": "relaxpy.dlight",
     "doctor": "relaxpy.exec.doctor:doctor",
     "error": "relaxpy.error",
     "errors": "relaxpy.errors",

@@ -46,7 +46,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("te", "create_schedule thread_axis", _NO_SCHEDULE),
     ("te", "hybrid", "write a kernel as a function under @T.prim_func"),
     ("", "hybrid", "write a kernel as a function under @T.prim_func"),
-    ("", "dlight meta_schedule s_tir auto_scheduler autotvm", _NOT_TUNED),
+    ("", "meta_schedule s_tir auto_scheduler autotvm", _NOT_TUNED),
     ("relax.transform", "tuning_api", _NOT_TUNED),
     ("", "lower driver", "relaxpy.compile(func) compiles a kernel, too"),
     ("tir", "build", "relaxpy.compile(func) compiles a kernel, too"),
@@ -120,12 +120,12 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
         "LowerMatchBuffer LowerOpaqueBlock LowerIntrin LowerTVMBuiltin LowerCustomDatatypes "
         "LowerCrossThreadReduction LowerThreadAllreduce LowerWarpMemory LowerAsyncDMA "
         "LowerAutoCopy LowerVtcmAlloc LowerDeviceKernelLaunch ConvertBlocksToOpaque "
-        "FlattenBuffer NarrowDataType ForceNarrowIndexToInt32 BF16ComputeLegalize "
+        "FlattenBuffer NarrowDataType BF16ComputeLegalize "
         "BF16StorageLegalize FP8ComputeLegalize FP8StorageLegalize InjectDoubleBuffer "
         "InjectRollingBuffer InjectSoftwarePipeline InjectVirtualThread InjectPermutedLayout "
         "InjectPTXAsyncCopy InlinePrivateFunctions InferFragment InstrumentBoundCheckers "
         "InstrumentProfileIntrinsics AnnotateEntryFunc AnnotateIrregularLoop "
-        "AnnotateDeviceRegions BindTarget CombineContextCall DecorateDeviceScope "
+        "AnnotateDeviceRegions CombineContextCall DecorateDeviceScope "
         "DefaultGPUSchedule ExtractPrimFuncConstants LiftThreadBinding MakePackedAPI "
         "MakeUnpackedAPI ManifestSharedMemoryLocalStage MergeSharedMemoryAllocations "
         "PointerValueTypeRewrite ReduceBranchingThroughOvercompute RemoveAssume "

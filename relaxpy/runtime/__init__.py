@@ -22,7 +22,7 @@ from relaxpy.exec.runtime.tensors import convert, empty, from_dlpack, tensor
 from relaxpy.exec.runtime.values import Category, Closure, ShapeTuple, category_of
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.core.device import Device, cpu, cuda, device
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import DataType, DataTypeCode
 from relaxpy.ir.core.node import Node as Object
 from relaxpy.ir.core.tensor import Tensor, Tensor as NDArray
 from relaxpy.ir.tir.ops import const
@@ -32,6 +32,7 @@ __all__ = [
     "Category",
     "Closure",
     "DataType",
+    "DataTypeCode",
     "Device",
     "Executable",
     "NDArray",

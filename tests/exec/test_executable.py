@@ -165,9 +165,9 @@ def test_a_pipeline_may_be_a_pass() -> None:
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_a_hardware_intrinsic_is_named(target: str) -> None:
     a = buffer((1,), "A")
-    sync = prim_func([a], st.Evaluate(tir.Call("void", "tir.tvm_storage_sync", ())), "k")
-    with pytest.raises(CompileError, match=r"tir\.tvm_storage_sync"):
-        compile(module(k=sync), target)
+    wait = prim_func([a], st.Evaluate(tir.Call("void", "tir.ptx_wait_group", (0,))), "k")
+    with pytest.raises(CompileError, match=r"tir\.ptx_wait_group"):
+        compile(module(k=wait), target)
 
 
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])

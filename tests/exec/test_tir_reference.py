@@ -277,8 +277,8 @@ def test_scratch_memory_is_never_zero_by_chance() -> None:
 
 def test_hardware_intrinsics_are_named_when_compiling() -> None:
     a = buffer((1,), "A")
-    func = prim_func([a], st.Evaluate(tir.Call("void", "tir.tvm_storage_sync", ())))
-    with pytest.raises(CompileError, match=r"tir\.tvm_storage_sync cannot run here \(in kernel\)"):
+    func = prim_func([a], st.Evaluate(tir.Call("void", "tir.ptx_wait_group", (0,))))
+    with pytest.raises(CompileError, match=r"tir\.ptx_wait_group cannot run here \(in kernel\)"):
         check_supported(func, "kernel")
     check_supported(matmul(2, 2, 2), "matmul")
 

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy import relax, relay, runtime
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.core.dtype import BOOL, VOID, DataType
@@ -259,3 +260,20 @@ def test_a_datatype_cannot_be_changed_and_can_be_copied(text: str):
     copies += [pickle.loads(pickle.dumps(dtype, p)) for p in range(pickle.HIGHEST_PROTOCOL + 1)]
     for other in copies:
         assert (type(other), str(other), other.vector) == (DataType, text, dtype.vector)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "code"),
+    [
+        *(
+            ("int8", "INT", 0),
+            ("bool", "UINT", 1),
+            ("float16", "FLOAT", 2),
+            ("handle", "HANDLE", 3),
+        ),
+        *(("bfloat16", "BFLOAT", 4), ("float8_e3m4", "Float8E3M4", 7)),
+        *(("float8_e4m3fn", "Float8E4M3FN", 10), ("float4_e2m1fn", "Float4E2M1FN", 17)),
+    ],
+)
+def test_type_codes_have_names(dtype: str, name: str, code: int):
+    assert DataType(dtype).type_code == relaxpy.DataTypeCode[name] == code

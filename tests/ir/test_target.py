@@ -61,25 +61,33 @@ def test_a_target_shows_what_was_written() -> None:
     assert len({Target("cpu"), Target("cpu"), Target({"kind": "cpu"})}) == 2
 
 
-@pytest.mark.parametrize(
-    "target", ["cuda", "cuda -arch=sm_80", "c", {"kind": "c"}, "", " ", 5, {"kind": 3}, {}, ["c"]]
-)
+CUDA = ("cuda", "cuda -arch=sm_80")
+
+
+@pytest.mark.parametrize("target", [*CUDA, "c", {"kind": "c"}, "", " ", 5, {"kind": 3}, {}, ["c"]])
 def test_other_targets_are_errors(target: Any) -> None:
     for use in (
         lambda: relaxpy.compile(Module, target),
         lambda: relax.get_default_pipeline(target),
-        lambda: Target(target),
-        lambda: Target("llvm", target),
+        *((lambda: Target(target), lambda: Target("llvm", target)) if target not in CUDA else ()),
     ):
         with pytest.raises(MisuseError, match=r"there is no target .*; targets are numpy, nat"):
             use()
+
+
+@pytest.mark.parametrize("target", [*CUDA, {"kind": "cuda"}])
+def test_other_devices_are_described_and_nothing_is_compiled_for_them(target: Any) -> None:
+    described = Target(target, host="llvm")
+    assert described.kind.name == "cuda"
+    with described, pytest.raises(MisuseError, match="there is no target 'cuda'"):
+        relaxpy.compile(Module)
 
 
 def test_a_misspelt_target_has_a_hint() -> None:
     with pytest.raises(MisuseError, match="did you mean 'llvm'"):
         relaxpy.compile(Module, "lvm")
     with pytest.raises(MisuseError, match="programs run on the processor: omit the target"):
-        Target("opencl")
+        Target("avr")
     with pytest.raises(MisuseError, match=r"""write Target\("llvm"\)"""):
         Target(None)  # type: ignore[arg-type]
 

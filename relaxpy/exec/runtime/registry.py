@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar, overload
 
 from relaxpy.entry import user_facing
@@ -37,7 +38,8 @@ def register_func(
 
     `register_func(f)` uses the name of `f`.
 
-    `pure` promises that calling `f` has no visible effect (PU-4).
+    `pure` promises that calling `f` has no visible effect (PU-4), besides that it writes the
+    outputs that `call_dps_packed` passes.
 
     Errors:
         PackedFuncError (also ValueError): the name is taken, and `override` is not set.
@@ -97,8 +99,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     """
     func = _found(name)
     if func is None:
-        for module in _PROVIDERS:
-            importlib.import_module(f"relaxpy.exec.runtime.{module}")
+        _import_providers()
         func = _found(name)
     if func is None and not allow_missing:
         raise UnknownPackedFuncError(
@@ -111,12 +112,20 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     return func
 
 
+@cache
+def _import_providers() -> None:
+    for module in _PROVIDERS:
+        importlib.import_module(f"relaxpy.exec.runtime.{module}")
+
+
 def _found(name: object) -> Callable[..., Any] | None:
     return _functions.get(name, python_functions.get(name)) if isinstance(name, str) else None
 
 
 def is_registered_pure(name: str) -> bool:
     """Whether the function under `name` was registered as pure."""
+    if name not in _functions:
+        _import_providers()
     return name in _pure_names
 
 

@@ -152,12 +152,16 @@ def reinterpret(value: Scalar, source: DataType, target: DataType) -> Scalar:
     return bits.item() if target.is_int else bits
 
 
+HINTS = frozenset(("tir.likely", "tir.assume", "tir.tvm_thread_invariant"))
+"""The intrinsics that are hints about their operand, whose value they have."""
+
 SUPPORTED: frozenset[str] = frozenset(
     (
         *_MATH,
         *_BIT_OPERATIONS,
         *("bitwise_not", "popcount", "clz", "nextafter", "isnan", "reinterpret", "if_then_else"),
-        *("likely", "assume", "undef", "vscale", "large_uint_imm", "ret", "break_loop"),
+        *(name.removeprefix("tir.") for name in HINTS),
+        *("tvm_storage_sync", "undef", "vscale", "large_uint_imm", "ret", "break_loop"),
         *("continue_loop", "call_extern", "call_pure_extern", "tvm_call_packed"),
         *("tvm_call_cpacked", "address_of", "isnullptr"),
     )
@@ -300,8 +304,10 @@ class ScalarEvaluator:
         match name:
             case "if_then_else":
                 return self.value(args[1] if self.value(args[0]) else args[2])
-            case "likely" | "assume":
+            case _ if f"tir.{name}" in HINTS:
                 return self.value(args[0])
+            case "tvm_storage_sync":
+                return 0
             case "undef":
                 return literal(0, dtype)
             case "vscale":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from enum import IntEnum
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, Self
 
@@ -31,9 +32,31 @@ _PATTERN = re.compile(
     rf"({'|'.join(sorted(_SMALL_FLOATS, reverse=True))}|int|uint|float|bfloat|handle)"
     r"([0-9]{0,5})(?:x(vscalex)?([0-9]{1,5}))?"
 )
-_CODES = {"int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4} | {
-    name: 7 + i for i, name in enumerate(_SMALL_FLOATS)
-}
+
+
+class DataTypeCode(IntEnum):
+    """The families of datatypes as numbers: the type codes of DLPack and TVM."""
+
+    INT = 0
+    UINT = 1
+    FLOAT = 2
+    HANDLE = 3
+    BFLOAT = 4
+    Float8E3M4 = 7
+    Float8E4M3 = 8
+    Float8E4M3B11FNUZ = 9
+    Float8E4M3FN = 10
+    Float8E4M3FNUZ = 11
+    Float8E5M2 = 12
+    Float8E5M2FNUZ = 13
+    Float8E8M0FNU = 14
+    Float6E2M3FN = 15
+    Float6E3M2FN = 16
+    Float4E2M1FN = 17
+
+
+_FAMILIES = ("int", "uint", "float", "handle", "bfloat", *_SMALL_FLOATS)
+_CODES = {name: int(code) for name, code in zip(_FAMILIES, DataTypeCode, strict=True)}
 _RELAX_BITS = {
     "int": frozenset((1, 8, 16, 32, 64)),
     "uint": frozenset((1, 8, 16, 32, 64)),

@@ -21,6 +21,8 @@ DEFAULT = "cpu"
 NAMES = ("numpy", "native", "reference")
 PROCESSORS = ("llvm", DEFAULT)
 """TVM's names of processors, all of which mean the default target."""
+DEVICES = ("cuda", "hexagon", "metal", "nvptx", "opencl", "rocm", "vulkan", "webgpu")
+"""TVM's names of other devices: a target can describe one, and nothing is compiled for it."""
 VARIABLE = "RELAXPY_TARGET"
 """The environment variable that names the default target."""
 
@@ -64,13 +66,9 @@ def target_kind(target: object) -> str:
     Errors:
         MisuseError (also TypeError, ValueError): there is no such target.
     """
-    if isinstance(target, Target):
-        return target_kind(target.target)
-    text = target.get("kind") if isinstance(target, Mapping) else target
+    kind = _kind_of(target)
     if target is None:
         return DEFAULT
-    words = text.split() if isinstance(text, str) else []
-    kind = words[0] if words else text
     if isinstance(kind, str) and kind in PROCESSORS:
         return DEFAULT
     if not isinstance(kind, str) or kind not in NAMES:
@@ -83,6 +81,15 @@ def target_kind(target: object) -> str:
             about=target,
         )
     return str(kind)
+
+
+def _kind_of(target: object) -> object:
+    """The kind that a name with options, a table or an object states."""
+    while isinstance(target, Target):
+        target = target.target
+    text = target.get("kind") if isinstance(target, Mapping) else target
+    words = text.split() if isinstance(text, str) else []
+    return words[0] if words else text
 
 
 def target_attr(target: object, host: object = None) -> str | Attrs:
@@ -116,7 +123,8 @@ class Target:
     """What a program is compiled for: `Target("llvm")`, or a table with its kind.
 
     A target that is entered by `with` is the one of `compile` if that gets none. The options of
-    a target, and the host, exist for programs of TVM and have no effect.
+    a target, and the host, exist for programs of TVM and have no effect. Programs may look at a
+    target of another device, such as `Target("cuda")`; `compile` refuses it.
 
     Errors:
         MisuseError (also TypeError, ValueError): there is no such target.
@@ -131,8 +139,9 @@ class Target:
     def __post_init__(self) -> None:
         if self.target is None:
             raise MisuseError("a target needs a name", hint='write Target("llvm")')
-        target_kind(self.target)
-        target_kind(self.host)
+        for described in (self.target, self.host):
+            if _kind_of(described) not in DEVICES:
+                target_kind(described)
         for name, value in (("target", self.target), ("host", self.host)):
             if isinstance(value, Mapping):
                 object.__setattr__(self, name, Attrs(value))

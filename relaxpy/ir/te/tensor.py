@@ -15,6 +15,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import FLOAT32, INT32, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.relax.nodes import ShapeExpr
 from relaxpy.ir.te.tag import tagged
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
@@ -292,12 +293,14 @@ def loaded_tensors(exprs: Sequence[PrimExpr]) -> tuple[Tensor, ...]:
     return tuple(tensors)
 
 
-Shape: TypeAlias = Sequence[ExprLike] | PrimExpr
+Shape: TypeAlias = Sequence[ExprLike] | PrimExpr | ShapeExpr
 
 
 def _shape(shape: Shape) -> tuple[PrimExpr, ...]:
     if isinstance(shape, PrimExpr):
         return (shape,)
+    if isinstance(shape, ShapeExpr):
+        return shape.values
     if isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
         raise MisuseError(f"a shape is a sequence of dimensions, found {shape!r}")
     return tuple(ops.convert(int(s) if isinstance(s, float) else s) for s in shape)

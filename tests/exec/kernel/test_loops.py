@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+import relaxpy
+from relaxpy.errors import CompileError
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, methods, source_of
@@ -82,6 +84,28 @@ def threads(a: T.handle, b: T.handle):
 
 
 @T.prim_func
+def blocks(A: T.Buffer((6, 4), "float32"), B: T.Buffer((6, 4), "float32")):
+    for bx in T.thread_binding(6, thread="blockIdx.x"):
+        with T.block("B"):
+            vi = T.axis.spatial(6, bx)
+            T.tvm_storage_sync("shared")
+            for j in range(4):
+                if T.tvm_thread_invariant(j < 2):
+                    B[vi, j] = A[vi, T.tvm_thread_invariant(j)] + T.float32(1)
+                else:
+                    B[vi, j] = T.float32(0)
+
+
+@T.prim_func
+def waiting(A: T.Buffer((2,), "float32"), B: T.Buffer((2,), "float32")):
+    shared = T.alloc_buffer((2,), scope="shared")
+    for tx in T.thread_binding(2, thread="threadIdx.x"):
+        shared[tx] = A[tx]
+        T.tvm_storage_sync("shared")
+        B[tx] = shared[1 - tx]
+
+
+@T.prim_func
 def reshape(A: T.Buffer((4, 6), "float32"), B: T.Buffer((3, 8), "float32")):
     for i, j in T.grid(3, 8):
         with T.block("B"):
@@ -132,6 +156,15 @@ def test_a_schedule_leaves_no_trace_in_the_source(
     assert line in source_of(func)
     assert not any("loop" in m for m in methods(func))
     check(func, *(floats(*s) for s in shapes), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["reference", "numpy", "native"])
+def test_threads_that_run_one_after_another_cannot_wait(target: str) -> None:
+    a, b = floats(6, 4), floats(6, 4)
+    relaxpy.compile(blocks, target)["blocks"](a, b)
+    np.testing.assert_array_equal(b, np.where(np.arange(4) < 2, a + 1, 0))
+    with pytest.raises(CompileError, match=r"tvm_storage_sync cannot run in a loop over threadId"):
+        relaxpy.compile(waiting, target)
 
 
 def test_a_flattened_array_may_have_any_layout() -> None:

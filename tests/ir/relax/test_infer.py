@@ -606,6 +606,24 @@ def test_a_packed_function_may_be_registered_as_pure() -> None:
         remove_global_func("test.infer.checked")
 
 
+@pytest.mark.rule("OP-10", "PU-13")
+@pytest.mark.parametrize("is_pure", [True, False])
+def test_a_function_that_writes_its_outputs_only_may_be_registered_as_pure(is_pure: bool) -> None:
+    register_func("test.infer.writes", lambda out: None, pure=is_pure)
+    try:
+        writes = rx.ExternFunc("test.infer.writes")
+        args = (writes, rx.Tuple(()))
+        call = rx.Call(Op("relax.call_dps_packed"), args, sinfo_args=(tensor(2),))
+        body = seq(dataflow(bind(y := var("y"), call)), y)
+        if is_pure:
+            assert derived([], body) == tensor(2)
+        else:
+            with pytest.raises(StructInfoError, match="PU-5"):
+                derived([], body)
+    finally:
+        remove_global_func("test.infer.writes")
+
+
 @pytest.mark.rule("PU-1", "PU-2", "PU-17")
 def test_pure_functions_may_recurse_without_end_but_not_print() -> None:
     main, p = rx.GlobalVar("main"), var("p", prim())

@@ -9,6 +9,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.nodes import ShapeExpr
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir, intrin, reduce
@@ -148,6 +149,11 @@ def test_the_signature_is_read_off_the_parameters() -> None:
         'R.Callable((R.Tensor((n,), dtype="float32"), R.Tensor((n,), dtype="float32")), '
         "R.Tuple(), False)"
     )
+
+
+def test_a_shape_may_be_an_expression_of_relax() -> None:
+    a = te.placeholder(ShapeExpr((2, 3)), name="A")
+    assert te.compute(ShapeExpr(a.shape), lambda i, j: a[i, j]).shape == a.shape == (2, 3)
 
 
 def test_an_unlisted_placeholder_is_refused() -> None:

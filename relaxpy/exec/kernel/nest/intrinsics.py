@@ -12,9 +12,10 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir.expr import Call, Cast, PrimExpr
 from relaxpy.ir.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.stmt import Stmt
+from relaxpy.ir.tir.stmt import For, Stmt
 
 _OF_INTEGERS: Final = frozenset(Op(f"tir.{n}") for n in (*BITWISE, "popcount", "clz"))
+_BARRIER: Final = Op("tir.tvm_storage_sync")
 _EXACT: Final = frozenset(
     ("popcount", "clz", "fabs", "floor", "ceil", "round", "nearbyint", "trunc")
 )
@@ -31,10 +32,11 @@ _ROUNDED_TWICE: Final = frozenset(Op(f"tir.{n}") for n in ("exp10", "rsqrt", "si
 
 
 def check_datatypes(func: PrimFunc, name: str) -> None:
-    """Check the elements of the parameters, and the operands of the operations on bits.
+    """Check the elements of the parameters, the operands of operations on bits, and barriers.
 
     Errors:
-        CompileError: the elements are vectors, or an operand is not an integer.
+        CompileError: the elements are vectors, an operand is not an integer, or threads, which run
+            one after another, would wait for each other.
     """
     for buffer in func.buffer_map.values():
         if buffer.dtype.lanes != 1:
@@ -52,6 +54,16 @@ def check_datatypes(func: PrimFunc, name: str) -> None:
                         span=func.span,
                         hint='for the bits of a float write T.reinterpret("int32", x)',
                     )
+
+    for loop in occurrences(func.body, For):
+        tag = getattr(loop.thread_binding, "thread_tag", "")
+        for call in occurrences(loop, Call) if tag.startswith(("threadIdx", "vthread")) else ():
+            if call.op is _BARRIER:
+                raise CompileError(
+                    f"{name}: the intrinsic {_BARRIER.name} cannot run in a loop over {tag}",
+                    span=loop.span,
+                    hint="end the loop before it, and write another one after it",
+                )
 
 
 def with_float_intrinsics(func: PrimFunc) -> PrimFunc:

@@ -30,7 +30,7 @@ from relaxpy.exec.kernel.nest.nodes import (
 )
 from relaxpy.exec.kernel.nest.unconditional import is_always_evaluated
 from relaxpy.exec.kernel.nest.vectors import lane_of, vector_of
-from relaxpy.exec.runtime.scalar import SUPPORTED, display_name, launched
+from relaxpy.exec.runtime.scalar import HINTS, SUPPORTED, display_name, launched
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
@@ -438,7 +438,7 @@ class _Reader:
                 yield Jump("break")
             case Call(op=Op(name="tir.continue_loop")):
                 yield Jump("continue")
-            case Call(op=Op(name="tir.assume")) | IntImm():
+            case Call(op=Op(name="tir.assume" | "tir.tvm_storage_sync")) | IntImm():
                 pass
             case _:
                 read = self.value(value)
@@ -509,7 +509,7 @@ class _Reader:
                     evaluated = Or(ops.cast_to(value, BOOL), ops.const(True))
                     body = if_then_else(evaluated, body, ops.const(0, body.dtype))
                 return substitute(body, {var: value})
-            case Call(op=Op(name="tir.likely" | "tir.assume"), args=(inner,)):
+            case Call(op=Op(name=name), args=(inner,)) if name in HINTS:
                 return inner
             case Call(op=Op(name="tir.undef"), dtype=dtype):
                 return ops.const(0, dtype)

@@ -7,6 +7,7 @@ from typing import cast
 from relaxpy.errors import Span, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import infer_op_call
 from relaxpy.ir.relax.relations import (
@@ -301,13 +302,23 @@ def is_pure_call(call: rx.Call, ctx: Context) -> bool:
     """Whether the callee declares that this call is pure (PU-12, PU-13, PU-14, LEG-15)."""
     callee = call.op
     if isinstance(callee, Op):
-        return callee.record.pure is True
-    if isinstance(callee, rx.ExternFunc):
-        if call.attrs.get("pure") is True or ctx.is_pure_callee(callee):
-            return True
-        registered: bool = hooks.call("packed_is_pure", callee.global_symbol)
-        return registered
-    return ctx.is_pure_callee(callee)
+        record = callee.record
+        if record.calls is CallKind.DPS_PACKED:
+            return is_pure_packed(call.args[0], ctx)
+        return record.pure is True
+    if call.attrs.get("pure") is True and isinstance(callee, rx.ExternFunc):
+        return True
+    return is_pure_packed(callee, ctx)
+
+
+def is_pure_packed(callee: rx.Expr, ctx: Context) -> bool:
+    """Whether a callee, which may be a packed function, is known to be pure (PU-12, PU-13)."""
+    if ctx.is_pure_callee(callee):
+        return True
+    if not isinstance(callee, rx.ExternFunc):
+        return False
+    registered: bool = hooks.call("packed_is_pure", callee.global_symbol)
+    return registered
 
 
 def check_pure_here(call: rx.Call, ctx: Context) -> None:

@@ -519,8 +519,8 @@ def call_dps_packed(
     Errors:
         StructInfoError: `out_sinfo` is missing, or leaves datatype or shape open.
     Rule:
-        OP-9, OP-10, OP-11: impure, since the callee may change its inputs. Written in the forms
-        of `call_tir`.
+        OP-9, OP-10, OP-11: impure, since the callee may change its inputs, unless the packed
+        function is registered as pure. Written in the forms of `call_tir`.
     """
     loose = flat_operands((args, out_sinfo, *others), shape, sinfo_args)
     if loose is not None:

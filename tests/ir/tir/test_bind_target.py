@@ -1,0 +1,39 @@
+"""Passes by which programs of TVM choose targets and schedules."""
+
+import pytest
+
+from relaxpy import dlight, tir
+from relaxpy.errors import MisuseError
+from relaxpy.ir.module import IRModule
+from relaxpy.target import Target
+from relaxpy.tir.transform import BindTarget, ForceNarrowIndexToInt32
+
+
+def kernel(value: int) -> tir.PrimFunc:
+    return tir.PrimFunc([], tir.Evaluate(value))
+
+
+def test_a_target_is_bound_to_kernels_that_have_none() -> None:
+    mod = IRModule({"f": kernel(1), "g": kernel(2).with_attr("target", Target("llvm"))})
+    after = BindTarget(Target("cuda"))(mod)
+    assert [after[name].attrs["target"] for name in ("f", "g")] == ["cuda", "llvm"]
+    assert BindTarget(Target("numpy"))(after) is after
+    with pytest.raises(MisuseError, match="expected a Target, found 'cuda'"):
+        BindTarget("cuda")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ForceNarrowIndexToInt32(),
+        dlight.ApplyDefaultSchedule(dlight.gpu.Matmul(), dlight.gpu.Fallback(), dlight.cpu.GEMV()),
+    ],
+)
+def test_what_compile_decides_leaves_modules_as_they_are(step: object) -> None:
+    mod = IRModule({"f": kernel(1)})
+    assert step(mod) is mod  # type: ignore[operator]
+
+
+def test_a_rule_is_an_object() -> None:
+    with pytest.raises(MisuseError, match="expected a ScheduleRule, found 3"):
+        dlight.ApplyDefaultSchedule(3)  # type: ignore[arg-type]
