@@ -75,7 +75,7 @@ check: lint types test
 N ?= 100000
 fuzz: $(READY)
 	@failed=0; \
-	for machine in kernels:1 graphs:100 onnx_models:100 arith:10 schedules:10 namespaces:5000; do \
+	for machine in kernels:1 graphs:100 onnx_models:100 torch_modules:100 arith:10 schedules:10 namespaces:5000; do \
 		PYTHONPATH=. $(PY) -m tests.fuzz.$${machine%:*} $$(( $(N) / $${machine#*:} )) $(SEED) || failed=1; \
 	done; \
 	exit $$failed

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from relaxpy.entry import user_facing
 from relaxpy.exec.compile import compile as compile_module
@@ -35,7 +36,8 @@ def relax_dynamo(
     """
 
     def compiled(module: Any, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
-        return _Graph(module, pipeline or "default", target)
+        with unset_fake_temporarily():  # PyTorch calls this where tensors have no elements
+            return _Graph(module, pipeline or "default", target)
 
     return aot_autograd(  # type: ignore[no-any-return]
         fw_compiler=compiled, bw_compiler=compiled, decompositions=table_for_graphs

@@ -97,6 +97,8 @@ _BITS = {
     "__and__": R.bitwise_and,
     "__or__": R.bitwise_or,
     "__xor__": R.bitwise_xor,
+    "__lshift__": R.left_shift,
+    "__rshift__": R.right_shift,
 }
 _LOGIC = {
     "logical_and": R.logical_and,

@@ -279,10 +279,12 @@ def diagonal_scatter(
     length = shape_of(source)[-1]
     starts = const(np.array(max(-offset, 0)), "int64")
     place = R.minimum(
-        R.maximum(R.subtract(rows, starts), const(0, "int64")),
-        R.subtract(cx.tensor(length, "int64"), const(1, "int64")),
+        R.maximum(R.subtract(rows, starts), const(0, "int64")), cx.tensor(length, "int64")
     )
-    spread = R.expand_dims(R.take(source, place, rank_of(source) - 1), rank_of(source))
+    # One element more, for the rows without one on the diagonal.
+    last = rank_of(source) - 1
+    longer = R.nn.pad(source, [0, 0] * last + [0, 1])
+    spread = R.expand_dims(R.take(longer, place, last), last + 1)
     moved = R.permute_dims(x, [*rest, a, b])
     result = R.where(on, spread, moved)
     order = [*rest, a, b]

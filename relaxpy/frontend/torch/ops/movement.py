@@ -37,11 +37,6 @@ def to_shape(cx: Context, x: Expr, sizes: Sequence[Size]) -> Expr:
     return x if same else reshaped(x, sizes)
 
 
-@converter("view.dtype")
-def view_dtype(cx: Context, x: Expr, dtype: Any) -> Expr:
-    raise UnsupportedError("the bits of a tensor as elements of another datatype")
-
-
 @converter("permute", "permute_copy")
 def permute(cx: Context, x: Expr, axes: Sequence[int]) -> Expr:
     order = [cx.axis(axis, x) for axis in axes] if rank_of(x) else []
@@ -340,6 +335,8 @@ def padded(cx: Context, x: Expr, widths: Sequence[Any], mode: str, value: Value)
     if mode == "circular":
         return _wrapped(cx, cx.emit(x), [(max(a, 0), max(b, 0)) for a, b in pairs])
     if all(isinstance(part, int) for part in grown):
+        if isinstance(value, int | float) and "float" not in dtype_of(x):
+            value = int(bool(value) if dtype_of(x) == "bool" else value)
         return R.nn.pad(x, grown, _MODES[mode], value or 0)
     if mode != "constant":
         raise UnsupportedError(f"padding in the mode {mode} by widths that depend on sizes")

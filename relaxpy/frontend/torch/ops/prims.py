@@ -65,6 +65,30 @@ def _is_negative(cx: Context, x: Expr) -> Expr:
     return reshaped(flat, shape_of(x))
 
 
+@converter("copy_strided", namespace="prims")
+def copy_strided(cx: Context, x: Expr, strides: Value) -> Expr:
+    """A copy: strides are how PyTorch lays it out, not what it is."""
+    return x
+
+
+@converter("view.dtype")
+def view_dtype(cx: Context, x: Expr, dtype: Any) -> Expr:
+    """The bits of elements as numbers of another datatype of the same size."""
+    old, new = DataType(dtype_of(x)), DataType(dtype_name(dtype))
+    if old == new:
+        return x
+    if old.bits != new.bits or old.is_bool or new.is_bool:
+        raise UnsupportedError("the bits of a tensor as elements of another size")
+    flat = cx.emit(reshaped(x, [product(shape_of(x))]))
+
+    def write(k: Loops, numbers: Any, out: Any) -> None:
+        with k.loop(out.shape[0]) as i:
+            k.store(out, i, intrin.reinterpret(str(new), numbers[i]))
+
+    (bits,) = kernel(cx, "view_dtype", [(shape_of(flat), str(new))], [flat], write)
+    return reshaped(bits, shape_of(x))
+
+
 @converter("signbit")
 def signbit(cx: Context, x: Expr) -> Expr:
     return _is_negative(cx, x)

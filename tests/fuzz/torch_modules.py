@@ -1,0 +1,370 @@
+"""Random modules of PyTorch beside PyTorch: `python -m tests.fuzz.torch_modules COUNT [SEED]`.
+
+A module is the text of a `forward` function, drawn line by line (`torch_lines.py`) while PyTorch
+runs it. What is varied, each by itself:
+
+- inputs: 1 to 3, and up to two buffers, of ranks 0 to 4, of every datatype, contiguous or with
+  other strides; sizes 0, 1 and more; the first axis a number or dynamic, and then the executable
+  runs at another size as well;
+- views of views, of inputs and of buffers: permuted, sliced, with steps, expanded, overlapping;
+- changes in place: of new tensors, views, inputs and buffers, by numbers and tensors, at slices,
+  masks and indices, also of the shape of a tensor;
+- datatypes of two operands, equal or not; numbers of Python and tensors of rank 0 as operands;
+- results: one or several, nested in tuples, lists and dicts; inputs, buffers, views of one memory,
+  one of them twice, numbers and None;
+- exported and compiled for a target, or compiled while it runs by `torch.compile`.
+"""
+
+from __future__ import annotations
+
+import collections
+import random
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+import relaxpy
+from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo
+from tests.fuzz.seed import SEED
+from tests.fuzz.torch_lines import CHANGES, NEW, ROUNDED, VIEWS, filled
+
+WAYS = ("native", "numpy", "torch.compile")
+FLOATS = (torch.float32, torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
+INTEGERS = (torch.int64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+DTYPES = (*FLOATS, *FLOATS, *INTEGERS, torch.bool)
+#: The size of dynamic axes where the module is drawn.
+DYNAMIC = 5
+#: What PyTorch says about lines that do not fit their operands.
+REFUSED = (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError, AttributeError)
+
+
+class Redraw(Exception):  # noqa: N818
+    """There is no such line, or no such module."""
+
+
+class Drawn(torch.nn.Module):  # type: ignore[misc]
+    """A module with the text of its `forward` function."""
+
+    def __init__(self, text: str, buffers: Mapping[str, Any]) -> None:
+        super().__init__()
+        scope: dict[str, Any] = {"torch": torch, "nn": torch.nn.functional}
+        exec(text, scope)
+        self.function: Callable[..., Any] = scope["forward"]
+        for name, tensor in buffers.items():
+            self.register_buffer(name, copied(tensor))
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(self, *args)
+
+
+@dataclass
+class Case:
+    """The text of a module, its buffers, and the arguments of each call."""
+
+    text: str
+    buffers: Mapping[str, Any]
+    calls: Sequence[Sequence[Any]]
+
+    def module(self) -> Drawn:
+        return Drawn(self.text, self.buffers)
+
+
+def copied(x: Any) -> Any:
+    """A tensor of these elements with these strides in other memory."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(x)
+
+
+@dataclass
+class Draw:
+    """A `forward` function while it is drawn: its lines, and the values of its variables."""
+
+    rng: random.Random
+    given: dict[str, Any] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+    #: Variables whose elements may differ by rounding.
+    rounded: set[str] = field(default_factory=set)
+
+    def tensor(self, letter: str) -> str:
+        """The name of a value of the kind that the letter stands for."""
+        fits: dict[str, Callable[[str, Any], bool]] = {
+            "F": lambda name, x: x.is_floating_point(),
+            "I": lambda name, x: not x.is_floating_point() and x.dtype != torch.bool,
+            "B": lambda name, x: x.dtype == torch.bool and name not in self.rounded,
+            "E": lambda name, x: name not in self.rounded,
+        }
+        fit = fits.get(letter, lambda name, x: True)
+        names = [name for name, value in self.values.items() if fit(name, value)]
+        if not names:
+            raise Redraw
+        return self.rng.choice(names[-4:] if self.rng.random() < 0.6 else names)
+
+    def line(self, template: str) -> str:
+        """The template with values in place of its letters."""
+        first: list[int] = []
+        choices: dict[str, Sequence[object]] = {
+            "i": (0, -1, 0, 1),
+            "k": (0, 1, 1, 2, 3),
+            "c": (0, 1, -2, 3, 0.5, -1.25, True, 2.0),
+            "d": DTYPES,
+        }
+
+        def choose(letter: str) -> str:
+            if letter in choices:
+                return str(self.rng.choice(choices[letter]))
+            if letter in "ab":
+                rank = max(first[0] if first else 1, 1)
+                return str(self.rng.randrange(-rank, rank))
+            name = self.tensor(letter)
+            first.append(self.values[name].ndim)
+            return name
+
+        return filled(template, choose)
+
+    def step(self) -> None:
+        """Draw a line that runs; it is not added if no line does."""
+        kind = self.rng.choice((VIEWS, VIEWS, CHANGES, CHANGES, NEW, NEW, NEW))
+        name = f"v{len(self.lines)}"
+        try:
+            text = self.line(self.rng.choice(kind))
+            used = set(re.findall(r"\b[bvx]\d+\b", text))
+            operands = [self.values[key] for key in used]
+            if mixes_signs(operands) or (kind is CHANGES and any(map(overlaps, operands))):
+                return
+            line = text if kind is CHANGES else f"{name} = {text}"
+            values = self.after([*self.lines, line])
+        except (Redraw, *REFUSED):
+            return
+        self.lines.append(line)
+        self.values = values
+        if ROUNDED.search(text) or used & self.rounded:
+            self.rounded |= {name} if kind is not CHANGES else used
+        narrow = {key for key, x in values.items() if x.dtype in FLOATS[4:]}
+        self.rounded |= narrow
+        places = {values[key].untyped_storage().data_ptr() for key in self.rounded & values.keys()}
+        self.rounded |= {
+            key for key, x in values.items() if x.untyped_storage().data_ptr() in places
+        }
+
+    def after(self, lines: Sequence[str]) -> dict[str, Any]:
+        """The values of all variables after these lines."""
+        scope: dict[str, Any] = {"torch": torch, "nn": torch.nn.functional}
+        names = {name: copied(tensor) for name, tensor in self.given.items()}
+        exec("\n".join(lines), scope, names)
+        if not all(is_tame(value) for value in names.values()):
+            raise Redraw
+        return names
+
+
+def is_tame(x: Any) -> bool:
+    """Whether a tensor is small, and rounding does not decide whether its elements are finite."""
+    small = isinstance(x, torch.Tensor) and x.numel() < 5000 and x.ndim < 7
+    return small and bool((x.double().abs() < 2e3).all())
+
+
+def overlaps(x: Any) -> bool:
+    """Whether elements share memory, so that PyTorch leaves open what changes do to them."""
+    return bool(torch._debug_has_internal_overlap(x))
+
+
+def mixes_signs(values: Sequence[Any]) -> bool:
+    """Whether a conversion of a negative number to an unsigned one, which C leaves open, may be."""
+    unsigned = any(x.dtype == torch.uint8 for x in values)
+    return unsigned and any(x.is_floating_point() for x in values)
+
+
+def tensor(rng: random.Random, shape: Sequence[int]) -> Any:
+    """A tensor of few bits, of a random datatype and layout."""
+    dtype = rng.choice(DTYPES)
+    low = 0 if dtype in (torch.bool, torch.uint8) else -8
+    order = list(range(len(shape)))
+    if rng.random() < 0.3:
+        rng.shuffle(order)
+    strided = [shape[k] for k in order]
+    count = torch.Size(strided).numel()
+    x = torch.tensor([rng.randrange(low, 8) for _ in range(count)]).reshape(strided)
+    x = (x / 4 if dtype.is_floating_point else x % 2 if dtype == torch.bool else x // 2).to(dtype)
+    return x.permute([order.index(k) for k in range(len(shape))])
+
+
+def write(seed: object) -> Case:
+    """The module of this seed."""
+    for k in range(20):
+        try:
+            return _write(random.Random(f"{seed}.{k}"))
+        except (Redraw, *REFUSED):
+            continue
+    raise AssertionError(f"no module for the seed {seed}")
+
+
+def _write(rng: random.Random) -> Case:
+    base = (DYNAMIC, *rng.choices((1, 2, 3, 4, 0), (2, 3, 3, 2, 0.4), k=3))
+    shapes: dict[str, tuple[int, ...]] = {}
+    for k in range(rng.choice((1, 1, 2, 3))):
+        shapes[f"x{k}"] = base[: rng.choice((1, 2, 2, 3, 3, 4))]
+    for k in range(rng.choice((0, 0, 1, 2))):
+        shapes[f"b{k}"] = base[rng.randrange(1, 3) : rng.randrange(1, 5)]
+    if rng.random() < 0.2:
+        shapes["x1"] = ()
+    draw = Draw(rng, {name: tensor(rng, shape) for name, shape in sorted(shapes.items())})
+    draw.values = draw.after([])
+    wanted = rng.choice((1, 2, 3, 4, 6, 9, 12))
+    for _ in range(10 * wanted):
+        if len(draw.lines) < wanted:
+            draw.step()
+    names = [name for name in draw.given if name.startswith("x")]
+    buffers = {name: x for name, x in draw.given.items() if name not in names}
+    text = "\n    ".join(
+        [
+            f"def forward(self, {', '.join(names)}):",
+            *(f"{name} = self.{name}" for name in buffers),
+            *draw.lines,
+            f"return {result(draw)}",
+        ]
+    )
+    calls = [[draw.given[name] for name in names]]
+    if rng.random() < 0.5:
+        longer = [x for x in calls[0] if x.ndim]
+        calls.append([torch.cat([x, x[:2]]) if x.ndim else x for x in calls[0]] if longer else [])
+    case = Case(text, buffers, calls)
+    for call in calls:
+        case.module()(*map(copied, call))
+    return case
+
+
+def result(draw: Draw) -> str:
+    """The text of what the function returns."""
+    rng = draw.rng
+    names = [*draw.values]
+    chosen = names[-1:] + rng.choices(names, k=rng.choice((0, 0, 1, 2)))
+    forms = ("{0}", "({all},)", "[{all}]", "{{'r': {0}, 's': [{all}]}}", "({all}, None, 3)")
+    sizes = ("({all}, {0}.numel())", "({all}, ({0}, {0}))", "({all}, {0}.ndim, 1.5)")
+    return rng.choice((*forms, *forms, *sizes)).format(*chosen, all=", ".join(chosen))
+
+
+def leaves(values: Any) -> list[Any]:
+    """Results as tensors; None is none of them."""
+    found = torch.utils._pytree.tree_leaves(values)
+    return [torch.as_tensor(value) for value in found if value is not None]
+
+
+def agree(found: Any, expected: Any, what: str) -> None:
+    """Compare two lists of tensors.
+
+    Errors:
+        AssertionError: they differ by more than rounding.
+    """
+    assert len(found) == len(expected), f"{len(found)} {what} instead of {len(expected)}"
+    for x, y in zip(found, expected, strict=True):
+        fine = {torch.float16: 2e-2, torch.bfloat16: 1e-1, torch.float64: 1e-6}.get(y.dtype, 3e-4)
+        torch.testing.assert_close(
+            torch.as_tensor(x),
+            y,
+            rtol=fine,
+            atol=fine,
+            equal_nan=True,
+            msg=lambda m: f"{what}: {m}",
+        )
+
+
+def run(case: Case, way: str) -> None:
+    """Import or compile the module, and call it.
+
+    Errors:
+        AssertionError: it returns or changes something else than PyTorch.
+        Redraw: PyTorch itself does not export or compile it.
+    """
+    if way == "torch.compile":
+        run_compiled(case)
+    else:
+        run_exported(case, way)
+
+
+def run_compiled(case: Case) -> None:
+    torch._dynamo.reset()
+    plain, module = case.module(), case.module()
+    try:
+        torch.compile(case.module(), backend="aot_eager")(*map(copied, case.calls[0]))
+    except REFUSED as error:
+        raise Redraw from error
+    compiled = torch.compile(module, backend=relax_dynamo(target="numpy"))
+    for call in case.calls:
+        theirs, ours = [*map(copied, call)], [*map(copied, call)]
+        expected, found = plain(*theirs), compiled(*ours)
+        agree(leaves(found), leaves(expected), "results")
+        agree(ours, theirs, "arguments")
+        agree([*module.buffers()], [*plain.buffers()], "buffers")
+
+
+def run_exported(case: Case, target: str) -> None:
+    module, dynamic = case.module(), None
+    if len(case.calls) > 1:
+        shape = {0: torch.export.Dim.AUTO}
+        dynamic = (tuple(shape if x.ndim else {} for x in case.calls[0]),)
+    try:
+        exported = torch.export.export(
+            module, tuple(map(copied, case.calls[0])), {}, dynamic_shapes=dynamic
+        )
+        plain = exported.run_decompositions({})
+    except Exception as error:  # of PyTorch, which refuses modules with many kinds
+        raise Redraw from error
+    changed = [
+        spec.target for spec in plain.graph_signature.output_specs if "MUTATION" in spec.kind.name
+    ]
+    run = relaxpy.compile(from_exported_program(exported), target)["main"]
+    inputs = plain.graph_signature.user_inputs
+    known = {node.name: node.meta["val"].shape for node in plain.graph.find_nodes(op="placeholder")}
+    for call in case.calls:
+        sizes = (
+            (n, m)
+            for name, x in zip(inputs, call, strict=True)
+            for n, m in zip(known[name], x.shape, strict=True)
+        )
+        if any(number_of(n) not in (None, m) for n, m in sizes):
+            continue  # PyTorch has found that this size cannot vary
+        module, args = case.module(), [*map(copied, call)]
+        expected = leaves(module(*args))
+        after = dict(zip(inputs, args, strict=True)) | dict(module.named_buffers())
+        agree(run(*map(copied, call)), [*(after[name] for name in changed), *expected], "results")
+
+
+def number_of(size: Any) -> int | None:
+    """The number that a size of PyTorch always is, or None."""
+    found: int | None = size if isinstance(size, int) else size.node.maybe_as_int()
+    return found
+
+
+def failures(count: int, seed: str) -> Iterator[tuple[str, Case, BaseException]]:
+    """The modules among so many that do not do what PyTorch does."""
+    for k in range(count):
+        name = f"{seed}.{k}"
+        case = write(name)
+        try:
+            run(case, WAYS[k % 3])
+        except Exception as error:  # whatever it is, it is reported with its module
+            yield name, case, error
+
+
+def main(count: int, seed: str) -> int:
+    """Report failures of `count` modules; 1 if there are any."""
+    warnings.simplefilter("ignore")
+    kinds: collections.Counter[str] = collections.Counter()
+    for name, case, error in failures(count, seed):
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        kinds[f"{type(error).__name__} in {place.name}"] += 1
+        if not isinstance(error, Redraw):
+            given = [[(tuple(x.shape), x.stride(), x.dtype) for x in call] for call in case.calls]
+            print(f"--- {name}\n{case.text}\n{given}\n{error!s:.1500}", flush=True)
+    print(f"{count} modules from seed {seed}, {dict(kinds)}")
+    return int(any("Redraw" not in kind for kind in kinds))
+
+
+if __name__ == "__main__":
+    asked, begin, *_ = [*sys.argv[1:], "", ""]
+    sys.exit(main(int(asked or 1000), begin or SEED))
