@@ -44,6 +44,7 @@ FEW = {
     "relaxpy.exec.native.machine_code.processor.processor",
     "relaxpy.exec.native.calls.static_entry._connect_pool",
     "relaxpy.exec.native.calls.static_entry._library",
+    "relaxpy.exec.runtime.registry._import_providers",
     "relaxpy.exec.runtime.operands._scalar",
     "relaxpy.exec.runtime.operands._size",
     "relaxpy.exec.runtime.threads._current_processor",

@@ -419,7 +419,7 @@ def operands(name: str) -> str:
 #: What has a meaning on NumPy, or none when it runs.
 PLAIN = {
     *("tvm_thread_invariant", "type_annotation", "ignore_loop_partition", "isnullptr", "vscale"),
-    *("tvm_call_packed", "tvm_call_cpacked", "call_cpacked"),
+    *("tvm_call_packed", "tvm_call_cpacked", "call_cpacked", "tvm_storage_sync"),
 }
 
 

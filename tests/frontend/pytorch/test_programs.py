@@ -278,6 +278,14 @@ def test_torch_compile_trains_as_pytorch_does() -> None:
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+def test_tensors_made_within_a_compiled_function_are_constants() -> None:
+    def f(x: Any) -> Any:
+        return torch.cat([x + torch.tensor([1.5]), torch.tensor([2.0, 3.0])])
+
+    compiled = torch.compile(f, backend=relax_dynamo())
+    torch.testing.assert_close(compiled(torch.ones(3)), f(torch.ones(3)))
+
+
 def test_torch_compile_goes_on_after_a_graph_break_and_with_changed_weights() -> None:
     layer = linear()
 
