@@ -325,6 +325,15 @@ def test_other_parameters_are_refused(param: object):
     assert caught.value.diagnostic.rule == "AST-4"
 
 
+@pytest.mark.rule("AST-4")
+@pytest.mark.parametrize("stranger", [tir.Var("a", "handle"), "A"])
+def test_buffers_of_others_than_parameters_are_refused(stranger: object):
+    handle = tir.Var("A", "handle")
+    with pytest.raises(MisuseError, match="buffer_map maps parameters to Buffers") as caught:
+        PrimFunc([handle], NOTHING, None, {handle: A, stranger: A})
+    assert caught.value.diagnostic.rule == "AST-4"
+
+
 def signature(*params: tir.Var | Buffer, ret: str | None = None) -> FuncStructInfo:
     return PrimFunc(params, NOTHING, ret).struct_info
 

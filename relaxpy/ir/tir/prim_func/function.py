@@ -85,6 +85,13 @@ class PrimFunc(BaseFunc):
                 raise MisuseError(
                     f"a parameter is a Var or a Buffer, found {param!r:.60}", rule="AST-4"
                 )
+        for stranger in buffers.keys() - set(params):
+            raise MisuseError(
+                f"buffer_map maps parameters to Buffers, found {stranger!r:.60}",
+                rule="AST-4",
+                hint="list it among the parameters",
+                about=stranger,
+            )
         ret = self.ret_type
         if isinstance(ret, PrimType):
             ret = ret.dtype
