@@ -646,7 +646,9 @@ def test_a_negative_size_cannot_be_allocated(build: Compile) -> None:
 
 
 @pytest.mark.rule("PX-9")
-@pytest.mark.parametrize("shape", [(2**50,), (2**20, 2**40), (1,) * 80])
+@pytest.mark.parametrize(
+    "shape", [(2**50,), (2**20, 2**40), (2**31, 2**31), (0, 2**62, 2**62), (1,) * 80]
+)
 def test_memory_that_there_is_not_cannot_be_allocated(
     build: Compile, shape: tuple[int, ...]
 ) -> None:
@@ -655,6 +657,38 @@ def test_memory_that_there_is_not_cannot_be_allocated(
     ex = build(IRModule({gv: func, "main": function([], [], call_tir(gv, [], tensor(shape)))}))
     with pytest.raises(RuntimeCheckError, match="cannot allocate"):
         ex["main"]()
+
+
+@pytest.mark.rule("PX-9")
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+@pytest.mark.parametrize("shape", [(2**62, 2), (0, 2**62, 2**62), (2**63 - 1,) * 40])
+def test_tensors_that_no_memory_holds_are_compiled(shape: tuple[int, ...], target: str) -> None:
+    """What is declared, and never made, does no harm; what is made is an error when it is."""
+    mod = from_source(f"""
+        @I.ir_module
+        class M:
+            @T.prim_func
+            def kernel(A: T.Buffer({shape}, "int64")):
+                T.evaluate(0)
+
+            @R.function
+            def same(x: R.Tensor({shape}, "int64")):
+                return R.add(x, x)
+
+            @R.function
+            def product(x: R.Tensor({shape[-2:]}, "int64")):
+                return R.matmul(x, R.permute_dims(x))
+
+            @R.function
+            def zeros():
+                return R.zeros({shape}, "int64")
+    """)
+    ex = compile(mod, target=target)
+    for name in ("kernel", "same", "product"):
+        with pytest.raises(RuntimeCheckError, match=str(max(shape))):
+            ex[name](np.zeros(4, "int64"))
+    with pytest.raises(RuntimeCheckError, match="cannot allocate"):
+        ex["zeros"]()
 
 
 def test_constants_that_kernels_only_read_are_not_copied() -> None:

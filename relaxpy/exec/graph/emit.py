@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from relaxpy.exec.graph.program import Graph, KernelCall, Tensor, Value as Result
 from relaxpy.exec.graph.regions import RegionEmitter, conjunction, constants_name, possible
@@ -87,8 +88,7 @@ class GraphEmitter:
         return (
             fields == outputs
             and bool(graph.region.steps or outputs)
-            and is_static(graph.params, len(outputs))
-            and all(isinstance(dim, IntImm) for t in outputs for dim in t.shape)
+            and is_static(graph.params, [_dtype_and_sizes(t) for t in outputs])
         )
 
     def _static_entry(self) -> StaticEntry:
@@ -96,10 +96,7 @@ class GraphEmitter:
         tasks = self.module.functions[self.function].only_tasks() if is_kernel else None
         function, count, scratch = tasks or (self.function, 0, 0)
         tensors = (*(t for _, t in sorted(self.graph.tensors.items())), *self.outputs)
-        arrays = [
-            (str(t.sinfo.dtype), [d.value for d in t.shape if isinstance(d, IntImm)])
-            for t in tensors
-        ]
+        arrays = [_dtype_and_sizes(t) for t in tensors]
         split = len(self.graph.params)
         return StaticEntry(
             *(function, count, arrays[:split], arrays[split:]),
@@ -216,3 +213,9 @@ class GraphEmitter:
 
 def _new_arrays(f: Function, dtype: str, dims: Sequence[Value]) -> list[Value]:
     return [new_array(f, dtype, dims)]
+
+
+def _dtype_and_sizes(tensor: Tensor) -> tuple[str, list[Any]]:
+    """The datatype and the shape, with numbers where they are known."""
+    sizes = [dim.value if isinstance(dim, IntImm) else dim for dim in tensor.shape]
+    return str(tensor.sinfo.dtype), sizes

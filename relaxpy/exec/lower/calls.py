@@ -371,7 +371,9 @@ class CallLowering(ABC):
             dims = sinfo.shape.values
             shape = py.tuple_of(self._sizes.write(d) for d in dims)
             literals = [d.value for d in dims if isinstance(d, tir.IntImm)]
-            small = len(literals) == len(dims) <= 32 and prod(literals) * sinfo.dtype.bits < _SMALL
+            # NumPy counts an axis of size 0 as one of size 1.
+            bits = prod(n or 1 for n in literals) * sinfo.dtype.bits
+            small = len(literals) == len(dims) <= 32 and bits < _SMALL
             safe = small and min(literals, default=0) >= 0
             return py.call("np.empty" if safe else "rx.empty", shape, dtype)
         assert sinfo.shape is not None

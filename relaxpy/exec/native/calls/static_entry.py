@@ -287,7 +287,7 @@ class StaticEntry:
 
 def kernel_entry(kernel: str, params: Sequence[Param]) -> StaticEntry | None:
     """What the entry does for a kernel that Python calls; None if it does not take it."""
-    if not is_static(params, 0):
+    if not is_static(params):
         return None
     arrays = [p for p in params if isinstance(p, Array)]
     written = [number for number, p in enumerate(arrays) if p.written]
@@ -308,18 +308,22 @@ def make_kernel_entry(
     return static.builtin(library, kernel, fallback)
 
 
-def is_static(params: Sequence[Param], results: int) -> bool:
-    """Whether the common entry takes these parameters, and so many results."""
+def is_static(
+    params: Sequence[Param], results: Sequence[tuple[str, Sequence[object]]] = ()
+) -> bool:
+    """Whether the common entry takes these parameters and results."""
+    arrays = [(p.dtype, p.shape) for p in params if isinstance(p, Array) and p.strides is None]
     return (
-        len(params) + results <= _MOST
-        and all(
-            isinstance(p, Array)
-            and p.strides is None
-            and all(isinstance(size, int) for size in p.shape)
-            for p in params
-        )
+        len(arrays) == len(params)
+        and len(params) + len(results) <= _MOST
+        and all(_fits(dtype, shape) for dtype, shape in (*arrays, *results))
         and table_offset() > 0
     )
+
+
+def _fits(dtype: str, shape: Sequence[object]) -> bool:
+    sizes = [size for size in shape if isinstance(size, int)]
+    return len(sizes) == len(shape) and math.prod(sizes) * DTYPES[dtype].itemsize < 1 << 63
 
 
 def enter_object() -> bytes:

@@ -136,10 +136,10 @@ def imbalance(columns: int, full: Sequence[int], tail: Sequence[int], repeats: f
 
     Each thread takes the next of the blocks of `columns`, `repeats` times all of them.
     """
-    widths = [sum(full)] * (columns // sum(full) if full else 0)
-    widths += [sum(tail)] if tail else []
-    if not widths or repeats * len(widths) > _MANY_TASKS:
+    count = columns // sum(full) if full else 0
+    if not 0 < repeats * (count + bool(tail)) <= _MANY_TASKS:
         return 1.0
+    widths = [sum(full)] * count + [sum(tail)] * bool(tail)
     worst = 1.0
     for threads in _THREADS:
         busy = [0] * threads

@@ -99,7 +99,7 @@ class _Work:
 
     def cost(self, extent: int | None) -> float:
         """The cost of an iteration, of at most so many, as a lane; scalars cost 1."""
-        lanes, most = 8.0, max(extent or 1, 1)
+        lanes, most = 8.0, min(max(extent or 1, 1), 1 << 63)
         if extent is not None:
             lanes = min(lanes, most)
         folded = _FOLD * self.folds * lanes / most if extent is not None else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
@@ -215,7 +216,7 @@ class _Kernels:
         sizes = _known_sizes(sinfo.shape)
         if sizes is None:
             return False
-        size = int(np.prod(sizes, dtype=object)) * sinfo.dtype.itemsize
+        size = math.prod(n or 1 for n in sizes) * sinfo.dtype.itemsize  # NumPy counts it so
         return size <= max(self.limit, sum(operand.data.nbytes for operand in operands))
 
     def _shared(self, kernel: PrimFunc) -> rx.BaseFunc:
