@@ -111,8 +111,8 @@ FLOORS = {
         onnx/strings.py onnx/draws.py onnx/lists.py onnx/pictures.py onnx/ops onnx/bodies.py
         onnx/importer.py onnx/api.py onnx/backend.py
         torch/registry.py torch/symbols.py torch/arrays.py torch/context.py torch/loops.py
-        torch/ops torch/decompose.py torch/program.py torch/importer.py torch/api.py torch/fx.py
-        torch/dynamo.py
+        torch/complexes.py torch/ops torch/decompose.py torch/program.py torch/importer.py
+        torch/api.py torch/fx.py torch/dynamo.py
     """,
     "relaxpy/cli": """
         usage.py show.py special_sizes.py imported.py programs.py watch.py passes.py inputs.py

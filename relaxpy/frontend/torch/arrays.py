@@ -22,11 +22,16 @@ def dtype_name(dtype: Any) -> str:
     """The name of a datatype of PyTorch.
 
     Errors:
-        UnsupportedError: Relax has no such datatype: complex numbers, quantised tensors.
+        UnsupportedError: Relax has no such datatype: quantised tensors.
     """
     if dtype not in _DTYPES:
         raise UnsupportedError(f"Relax has no datatype {str(dtype).removeprefix('torch.')}")
     return _DTYPES[dtype]
+
+
+def part_name(dtype: Any) -> str:
+    """The name of a datatype of PyTorch; that of the real part, if it is complex."""
+    return dtype_name(dtype.to_real() if dtype.is_complex else dtype)
 
 
 def constant(tensor: Any) -> Constant:
@@ -49,6 +54,11 @@ def constant(tensor: Any) -> Constant:
         base.flags.writeable = False
         base = base.base
     return Constant(array)
+
+
+def real_view(tensor: Any) -> Any:
+    """A tensor of complex numbers as one of floats, whose last axis has the two parts."""
+    return torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
 
 
 def identity(tensor: Any) -> tuple[object, ...]:

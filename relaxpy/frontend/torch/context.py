@@ -19,7 +19,7 @@ from relaxpy.frontend.shared.tensors import (
     tensor_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.torch.arrays import dtype_name
+from relaxpy.frontend.torch.arrays import dtype_name, part_name
 from relaxpy.frontend.torch.registry import Value
 from relaxpy.frontend.torch.symbols import is_symbolic
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -63,8 +63,8 @@ class Context:
         return value if index is None else value[index]
 
     def result_dtype(self, index: int | None = None) -> str:
-        """The datatype of the result, or of one of several."""
-        return dtype_name(self.meta(index).dtype)
+        """The datatype of the result, or of one of several; of its parts, if it is complex."""
+        return part_name(self.meta(index).dtype)
 
     def result_shape(self, index: int | None = None) -> list[Size]:
         """The sizes of the result, or of one of several."""
@@ -87,14 +87,15 @@ class Context:
     def promoted(self, *positions: int) -> str:
         """The datatype that the operands at these positions have in common.
 
-        PyTorch promotes tensors with axes before tensors of rank 0, and these before numbers.
+        PyTorch promotes tensors with axes before tensors of rank 0, and these before numbers. Of
+        complex numbers it is that of their parts.
         """
         metas = [self.operand_meta(k) for k in positions if k < len(self.node.args)]
         values = [_example(meta) for meta in metas]
         dtype = torch.result_type(values[0], values[1] if len(values) > 1 else values[0])
         for value in values[2:]:
             dtype = torch.promote_types(dtype, torch.result_type(value, value))
-        return dtype_name(dtype)
+        return part_name(dtype)
 
     def values(self, arguments: Any) -> Any:
         """Arguments of a node, with nodes in them as their values."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from relaxpy.frontend.shared.unsupported import FrontendError
-from relaxpy.frontend.torch.registry import find
+from relaxpy.frontend.torch.registry import find, is_converted
 
 #: Operators whose schemas do not say that they change an argument, and the argument that decides.
 _CHANGES_STATISTICS = {"batch_norm": 5, "instance_norm": 5}
@@ -167,7 +167,7 @@ def table_for_graphs() -> dict[Any, Callable[..., Any]]:
     return {
         target: simple
         for target, simple in decompositions().items()
-        if is_overload(target) and find(target) is None
+        if is_overload(target) and not is_converted(target)
     }
 
 
@@ -188,7 +188,7 @@ def simpler(program: Any, custom: Mapping[str, Any], more: Iterable[Any] = ()) -
             for graph in graphs(program.graph_module)
             for node in graph.nodes
             if is_overload(node.target)
-            and (node.target in chosen or find(_plain(node.target)) is None)
+            and (node.target in chosen or not is_converted(_plain(node.target)))
             and custom.keys().isdisjoint(names_of(node.target))
         }
         table = {target: decompositions()[target] for target in missing & decompositions().keys()}

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from relaxpy.entry import user_facing
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.frontend.torch.api import import_exported
+from relaxpy.frontend.torch.arrays import real_view
 from relaxpy.frontend.torch.decompose import table_for_graphs
 from relaxpy.frontend.torch.importer import Importer, Options
 from relaxpy.frontend.torch.program import of_graph
@@ -86,7 +87,7 @@ class _Graph:
         kept = self._arrays[k]
         if kept is not None and kept[0] is value and kept[1] == value.data_ptr():
             return kept[2]
-        array = as_numpy(value)
+        array = as_numpy(real_view(value))
         if isinstance(value, torch.nn.Parameter):
             self._arrays[k] = (value, value.data_ptr(), array)
         return array
@@ -99,9 +100,14 @@ def _items(output: Any) -> list[Any]:
 def _result(item: Any) -> tuple[Callable[[Any], Any] | None, Any]:
     if not isinstance(item, torch.fx.Node):
         return (None, item) if item is None else (_number, None)
-    if isinstance(item.meta.get("val"), torch.Tensor):
-        return as_torch, None
+    meta = item.meta.get("val")
+    if isinstance(meta, torch.Tensor):
+        return _complex if meta.is_complex() else as_torch, None
     return _number, None
+
+
+def _complex(pair: Any) -> Any:
+    return torch.view_as_complex(as_torch(pair))
 
 
 def _number(value: Any) -> Any:

@@ -21,7 +21,15 @@ from relaxpy.frontend.shared.unsupported import (
     refuse_nodes,
 )
 from relaxpy.frontend.torch import ops as ops
-from relaxpy.frontend.torch.arrays import constant, dtype_name, identity
+from relaxpy.frontend.torch.arrays import constant, identity, part_name, real_view
+from relaxpy.frontend.torch.complexes import (
+    Complex,
+    convert as convert_complex,
+    from_pair,
+    has_complex_result,
+    is_complex,
+    to_pair,
+)
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.decompose import is_overload, names_of, twin_of
 from relaxpy.frontend.torch.program import Input, Kind, Program
@@ -141,19 +149,20 @@ class Importer:
             if item.kind in (Kind.LITERAL, Kind.SIZE):
                 self.env[item.node] = self._value(item.meta)
             elif item.kind is not Kind.INPUT:
-                value = _of_input(item, lambda given: self.constant(given.tensor))
-                self.env[item.node] = value
                 if item.kind is Kind.PARAMETER and self.options.keep_params:
+                    value = _of_input(item, lambda given: self.constant(real_view(given.tensor)))
                     var = Var(self._names.new(item.name), value.struct_info)
                     params[var] = value
                     self.env[item.node] = var
+                else:
+                    self.env[item.node] = _of_input(item, lambda given: self.value(given.tensor))
         return inputs, params
 
     def _input(self, item: Input) -> Var:
         if isinstance(item.meta, torch.Tensor):
-            info: Any = tensor_of(
-                [self.symbols.expr(size) for size in item.meta.shape], dtype_name(item.meta.dtype)
-            )
+            sizes = [self.symbols.expr(size) for size in item.meta.shape]
+            pair = [2] if item.meta.dtype.is_complex else []
+            info: Any = tensor_of([*sizes, *pair], part_name(item.meta.dtype))
             var = Var(self._input_name(item), info)
             self.env[item.node] = var
         else:
@@ -178,12 +187,23 @@ class Importer:
             self._constants[key] = constant(tensor)
         return self._constants[key]
 
+    def value(self, tensor: Any) -> Constant | Complex:
+        """The constant of a tensor, or those of the parts of complex numbers."""
+        if not tensor.is_complex():
+            return self.constant(tensor)
+        pair = real_view(tensor)
+        return Complex(self.constant(pair[..., 0]), self.constant(pair[..., 1]))
+
     def _result(self) -> Expr:
+        for item in self.program.inputs:
+            given = self.env[item.node]
+            if isinstance(given, Var) and has_complex_result(item.meta):
+                self.env[item.node] = from_pair(Context(self, item.node), given)
         values = self.run(self.program.graph)
         refuse_nodes(self.unsupported, "PyTorch")
         context = Context(self, self.program.output)
         try:
-            exprs = [context.tensor(value) for value in _flat(values) if value is not None]
+            exprs = [_returned(context, value) for value in _flat(values) if value is not None]
         except UnsupportedError as error:
             raise FrontendError(f"a result of the program cannot be imported: {error}") from None
         if len(exprs) == 1 and not self.options.unit_tuple:
@@ -228,7 +248,7 @@ class Importer:
         value: Any = graph.owning_module
         for name in node.target.split("."):
             value = getattr(value, name)
-        return self.constant(value) if isinstance(value, torch.Tensor) else value
+        return self.value(value) if isinstance(value, torch.Tensor) else value
 
     def _convert(self, node: Any) -> None:
         if any(isinstance(self.env.get(operand), _Missing) for operand in node.all_input_nodes):
@@ -262,7 +282,10 @@ class Importer:
             convert = ops.HIGHER_ORDER.get(name)
             if convert is None:
                 raise UnsupportedError("there is no converter for it")
-            return convert(Context(self, node), *self.values(node.args), **node.kwargs)
+            args = self.values(node.args)
+            if is_complex(args) or has_complex_result(meta):
+                raise UnsupportedError("complex numbers in branches and loops")
+            return convert(Context(self, node), *args, **node.kwargs)
         if not is_overload(target):
             values = self.values(node.args)
             if any(isinstance(value, (Expr, PrimExpr)) for value in _flat(values)):
@@ -284,10 +307,12 @@ class Importer:
         return value
 
     def _converted(self, node: Any, target: Any) -> Any:
+        args, kwargs = self.values(node.args), self.values(node.kwargs)
+        if is_complex([*args, *kwargs.values()]) or has_complex_result(node.meta.get("val")):
+            return convert_complex(Context(self, node), target, args, kwargs)
         entry = find(target)
         if entry is None:
             raise UnsupportedError("there is no converter for it")
-        args, kwargs = self.values(node.args), self.values(node.kwargs)
         positional, named = entry.arguments(target._schema, args, kwargs)
         return entry.function(Context(self, node), *positional, **named)
 
@@ -312,10 +337,13 @@ class Importer:
 
     def variable(self, name: str, value: Any, meta: Any) -> Any:
         """A value as a variable, of the datatype and the shape that PyTorch says."""
+        if isinstance(value, Complex):
+            parts = {"real": value.re, "imag": value.im}
+            return Complex(*(self.variable(f"{name}_{k}", x, meta) for k, x in parts.items()))
         if not isinstance(value, Expr):
             return value
         if isinstance(meta, torch.Tensor) and isinstance(value.struct_info, TensorStructInfo):
-            dtype = dtype_name(meta.dtype)
+            dtype = part_name(meta.dtype)
             if dtype_of(value) != dtype:
                 value = ops.cast(value, dtype)
             # PyTorch states a wrong rank for a few operators, so ours decides.
@@ -341,6 +369,10 @@ def _of_input(item: Input, make: Callable[[Input], _T]) -> _T:
         return make(item)
     except UnsupportedError as error:
         raise FrontendError(f"the input {item.name!r} cannot be imported: {error}") from None
+
+
+def _returned(cx: Context, value: Any) -> Expr:
+    return to_pair(value) if isinstance(value, Complex) else cx.tensor(value)
 
 
 def _flat(values: Any) -> list[Any]:

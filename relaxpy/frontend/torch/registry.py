@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.shared.unsupported import UnsupportedError
@@ -16,6 +16,7 @@ Value: TypeAlias = (
     Expr | PrimExpr | int | float | bool | Sequence[Any] | Mapping[str, Any] | str | None
 )
 Function: TypeAlias = Callable[..., Any]
+_T = TypeVar("_T")
 
 #: Arguments that decide where and how elements are stored, which values do not show.
 _OF_STORAGE = frozenset(
@@ -60,9 +61,13 @@ class Converter:
 
 #: Converters by `namespace.operator.overload` or, for all overloads, `namespace.operator`.
 CONVERTERS: dict[str, Converter] = {}
+#: The converters of operators that have complex operands or results, by the same keys.
+COMPLEX: dict[str, Converter] = {}
 
 
-def converter(*names: str, namespace: str = "aten") -> Callable[[Function], Function]:
+def converter(
+    *names: str, namespace: str = "aten", table: dict[str, Converter] = CONVERTERS
+) -> Callable[[Function], Function]:
     """Register a function as the converter of operators: `add`, or one overload: `add.Tensor`.
 
     Its first parameter is the `Context`; positional ones take the arguments in the order of the
@@ -82,8 +87,8 @@ def converter(*names: str, namespace: str = "aten") -> Callable[[Function], Func
         )
         for name in names:
             key = f"{namespace}.{name}"
-            assert key not in CONVERTERS, key
-            CONVERTERS[key] = entry
+            assert key not in table, key
+            table[key] = entry
         return function
 
     return register
@@ -91,6 +96,16 @@ def converter(*names: str, namespace: str = "aten") -> Callable[[Function], Func
 
 def find(target: Any) -> Converter | None:
     """The converter of an overload of an operator (`torch.ops.aten.add.Tensor`), or None."""
+    return found(target, CONVERTERS)
+
+
+def is_converted(target: Any) -> bool:
+    """Whether there is a converter, of complex numbers or others."""
+    return find(target) is not None or found(target, COMPLEX) is not None
+
+
+def found(target: Any, table: Mapping[str, _T]) -> _T | None:
+    """What a table has of an overload, or else of the operator; None if it has neither."""
     packet, _, overload = target.name().replace("::", ".").partition(".")[2].partition(".")
     key = f"{target.namespace}.{packet}"
-    return CONVERTERS.get(f"{key}.{overload or 'default'}") or CONVERTERS.get(key)
+    return table.get(f"{key}.{overload or 'default'}", table.get(key))

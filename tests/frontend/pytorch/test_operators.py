@@ -57,6 +57,28 @@ SAMPLE = [
         "nn.functional.pad",
     ),
 ]
+#: Operators, one sample of each of which has complex numbers in every run.
+COMPLEX = [
+    *("add", "addcdiv", "addmm", "addr", "angle", "any", "asin", "acosh", "atanh", "baddbmm"),
+    *("cat", "conj", "constant_pad_nd", "cumprod", "diff", "div", "einsum", "eq", "exp", "expm1"),
+    *("fft.fft", "fft.hfft2", "fft.ihfftn", "fft.irfft", "fft.irfftn", "fft.rfft2", "full_like"),
+    *("gather", "index_put", "isclose", "istft", "linalg.inv", "linalg.pinv", "linalg.solve"),
+    *("linalg.vector_norm", "log", "log1p", "masked_fill", "masked_select", "matmul"),
+    *("mean", "nn.functional.conv2d", "nonzero", "pow", "prod", "ones_like", "polar"),
+    *(
+        "real",
+        "reciprocal",
+        "rsqrt",
+        "rsub",
+        "scatter_add",
+        "sgn",
+        "sigmoid",
+        "sqrt",
+        "stft",
+        "std",
+    ),
+    *("sum", "tan", "tanh", "to", "unfold", "vdot", "view_as_complex", "view_as_real", "where"),
+]
 #: Operators whose results have signs that are not defined; what PyTorch's tests do with them is.
 SIGNS_FREE = {"linalg.eigh", "linalg.svd"}
 TOLERANCE = 2e-4
@@ -82,8 +104,8 @@ class Applied(torch.nn.Module):  # type: ignore[misc]
         return self.op(*args, **kwargs)
 
 
-def samples(info: Any) -> Iterator[Applied]:
-    dtype = next(d for d in (torch.float32, torch.int64) if d in info.dtypes)
+def samples(info: Any, *wanted: Any) -> Iterator[Applied]:
+    dtype = next(d for d in (*wanted, torch.float32, torch.int64) if d in info.dtypes)
     torch.manual_seed(0)
     np.random.seed(0)
     for sample in info.sample_inputs("cpu", dtype, requires_grad=False):
@@ -97,13 +119,20 @@ def _processed(process: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
     return process(op(*args, **kwargs))
 
 
+def paired(tensor: Any) -> Any:
+    """A tensor; of complex numbers, one whose last axis has their parts."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
 def compare(applied: Applied, target: str) -> None:
     tensors = applied.tensors()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected = [v for v in trees.tree_leaves(applied(*tensors)) if v is not None]
+        values = trees.tree_leaves(applied(*tensors))
+        expected = [paired(torch.as_tensor(v)) for v in values if v is not None]
         program = torch.export.export(applied, tensors)
-    results = relaxpy.compile(from_exported_program(program), target=target)["main"](*tensors)
+    run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    results = run(*map(paired, tensors))
     for value, result in zip(expected, results, strict=True):
         torch.testing.assert_close(
             torch.as_tensor(result), value, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
@@ -119,7 +148,78 @@ def test_an_operator_computes_what_pytorch_does(name: str, request: Any) -> None
         compare(applied, "native")
 
 
+@pytest.mark.parametrize("name", COMPLEX)
+def test_an_operator_on_complex_numbers_computes_what_pytorch_does(name: str, request: Any) -> None:
+    info = next(info for info in op_db if info.name == name)
+    every = list(samples(info, torch.complex64))
+    whole = request.config.getoption("--whole-table")
+    for k, applied in enumerate(every if whole else every[len(every) // 2 :][:1]):
+        compare(applied, ("native", "numpy")[(k + len(name)) % 2])
+
+
+#: Lengths of one matrix, of two factors, that hardly anything divides.
+@pytest.mark.parametrize(
+    ("length", "dtype"),
+    [(n, torch.float32) for n in (1, 7, 300, 1018, 4096)]
+    + [(n, torch.float64) for n in (64, 2003)],
+)
+def test_transforms_of_any_length(length: int, dtype: Any) -> None:
+    def transforms(x: Any, z: Any) -> Any:
+        longer = torch.fft.fft(x, n=length + 3, dim=0)
+        return (
+            *(torch.fft.fft(z, dim=0), torch.fft.ifft(z, dim=0, norm="ortho"), longer),
+            *(torch.fft.rfft(x, dim=0), torch.fft.irfft(z, n=length, dim=0)),
+            torch.fft.hfft(z, n=max(2 * length - 2, 1), dim=0),
+        )
+
+    torch.manual_seed(0)
+    x, z = torch.randn(length, 2, dtype=dtype), torch.randn(length, 2, dtype=dtype.to_complex())
+    program = torch.export.export(Applied(transforms, ((x, z), {})), (x, z))
+    results = relaxpy.compile(from_exported_program(program))["main"](x, paired(z))
+    for result, value in zip(results, transforms(x.double(), z.to(torch.complex128)), strict=True):
+        size = float(value.abs().max())
+        error = float((result.double() - paired(value)).abs().max())
+        assert error <= 30 * torch.finfo(dtype).eps * size
+
+
+#: Numbers at branch cuts, near 0 and 1, large ones, where naive formulas lose digits or overflow.
+CORNERS = [0.0, -0.0, 1.0, -1.0, 1e-7, -1e-7, 0.5, -2.0, 30.0, -30.0]
+FUNCTIONS = [
+    *("abs", "angle", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "sgn"),
+    *("sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh"),
+    *("atanh", "reciprocal", "sigmoid", "square"),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_functions_of_complex_numbers_are_those_of_numpy(dtype: Any) -> None:
+    def functions(z: Any) -> Any:
+        return tuple(getattr(torch, name)(z) for name in FUNCTIONS)
+
+    of_numpy = {"acos": "arccos", "asin": "arcsin", "atan": "arctan", "acosh": "arccosh",
+                "asinh": "arcsinh", "atanh": "arctanh", "sgn": "sign"}  # fmt: skip
+    z = torch.tensor([complex(a, b) for a in CORNERS for b in CORNERS], dtype=dtype)
+    program = torch.export.export(Applied(functions, ((z,), {})), (z,))
+    results = relaxpy.compile(from_exported_program(program))["main"](paired(z))
+    wide = z.to(torch.complex128).numpy()
+    tolerance = 1e-5 if dtype is torch.complex64 else 1e-11
+    for name, result in zip(FUNCTIONS, results, strict=True):
+        with np.errstate(all="ignore"):
+            formula = {"sigmoid": lambda v: 1 / (1 + np.exp(-v)), "rsqrt": lambda v: 1 / np.sqrt(v)}
+            value = (formula.get(name) or getattr(np, of_numpy.get(name, name)))(wide)
+        found = np.asarray(result)
+        if name not in ("abs", "angle"):
+            found = found.view(wide.dtype if found.itemsize == 8 else np.complex64)[..., 0]
+        finite = np.isfinite(value)
+        np.testing.assert_allclose(
+            found[finite], value[finite], rtol=tolerance, atol=tolerance, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
 @pytest.mark.parametrize("size", [0.1, 8.0])
-def test_matrices_of_any_norm_have_an_exponential(size: float) -> None:
-    matrices = torch.tensor(np.random.default_rng(0).normal(size=(2, 4, 4)) * size)
+def test_matrices_of_any_norm_have_an_exponential(size: float, dtype: str) -> None:
+    draw = np.random.default_rng(0)
+    parts = draw.normal(size=(2, 4, 4)), 1j * draw.normal(size=(2, 4, 4))
+    matrices = torch.tensor((sum(parts) if "complex" in dtype else parts[0]) * size)
     compare(Applied(torch.matrix_exp, ((matrices,), {})), "native")

@@ -313,3 +313,62 @@ def test_the_backend_is_found_by_its_name() -> None:
     x = torch.ones(3)
     compiled = torch.compile(torch.sin, backend="relaxpy", options={"target": "numpy"})
     torch.testing.assert_close(compiled(x), torch.sin(x))
+
+
+# ---- complex numbers
+
+
+class Rotary(torch.nn.Module):  # type: ignore[misc]
+    """Rows turned by their positions, as products of complex numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(16.0), 0.5 ** torch.arange(4.0))
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+        self.scale = torch.nn.Parameter(torch.tensor([1 + 2j, 0.5j, -1, 2]))
+
+    def forward(self, x: Any) -> Any:
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        turned = pairs * self.turns[: x.shape[1]] * self.scale
+        return torch.view_as_real(turned).flatten(2), turned
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_products_of_complex_numbers_turn_rows_of_any_number(keep: bool) -> None:
+    model, rows = Rotary(), torch.export.Dim("rows", max=16)
+    program = torch.export.export(model, (torch.randn(2, 5, 8),), dynamic_shapes=({1: rows},))
+    mod = from_exported_program(program, keep_params_as_input=keep)
+    mod, params = relaxpy.relax.frontend.detach_params(mod)
+    run = relaxpy.compile(mod)["main"]
+    for count in (3, 7):
+        x = torch.randn(2, count, 8)
+        flat, turned = run(x, *params.get("main", []))
+        torch.testing.assert_close(flat, model(x)[0].detach())
+        torch.testing.assert_close(torch.view_as_complex(turned), model(x)[1].detach())
+
+
+def test_torch_compile_takes_and_returns_complex_tensors_and_their_gradients() -> None:
+    def f(x: Any, z: Any) -> Any:
+        return torch.fft.ifft(torch.fft.fft(x) * z.conj()).abs().square().sum(), z.exp()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend=relax_dynamo())
+    x, z = torch.randn(6), torch.randn(6, dtype=torch.complex64)
+    found = []
+    for function in (f, compiled):
+        a, b = x.clone().requires_grad_(), z.clone().requires_grad_()
+        total, grown = function(a, b)
+        (total + grown.real.sum()).backward()
+        found.append((total.detach(), grown.detach(), a.grad, b.grad))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(compiled(x, z.conj())[1], f(x, z.conj())[1])  # a lazy conjugate
+
+
+def test_complex_numbers_in_branches_are_refused() -> None:
+    def f(self: Any, x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda z: z * 2j, lambda z: z + 1j, (x * 1j,)).real
+
+    program = torch.export.export(Module(f), (torch.ones(3),))
+    with pytest.raises(NotImplementedError, match="complex numbers in branches and loops"):
+        from_exported_program(program)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.onnx.view import dtype_of as dtype_of_code
+from relaxpy.frontend.shared.fourier import (
+    transform_matrix,
+    transformed,
+    twiddle,
+)
 from relaxpy.frontend.shared.tensors import (
-    Array,
     Size,
+    as_size,
     dtype_of,
-    literal,
     normal_axis,
     rank_of,
     reshaped,
@@ -30,92 +32,6 @@ from relaxpy.ir.te.topi.interpolation import double
 from relaxpy.ir.te.topi.shapes import as_sizes
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_expr import PrimExpr
-
-#: The elements of the largest matrix of a transform that is a constant, and the most points of
-#: one that is made in two steps; kernels compute larger ones.
-_LARGEST = 1 << 22
-
-
-def _matrix(
-    cx: Context,
-    length: Size,
-    count: Size,
-    outputs: Size,
-    parts: tuple[int, int],
-    dtype: str,
-    *,
-    inverse: bool,
-    onesided: bool,
-) -> Expr:
-    """The transform of `count` points as a matrix.
-
-    Its rows are `length` elements by their real and imaginary parts, its columns the `outputs`;
-    `parts` says how many parts both have. Of an inverse that is onesided, the elements are the
-    first half of a spectrum that is symmetric.
-    """
-    if (
-        isinstance(length, int)
-        and isinstance(count, int)
-        and isinstance(outputs, int)
-        and length * outputs <= _LARGEST
-    ):
-        n, k = np.arange(length).reshape(-1, 1, 1, 1), np.arange(outputs).reshape(1, 1, -1, 1)
-        angle = 2 * np.pi * (n * k % max(count, 1)) / max(count, 1)
-        weight: Array = (n < count).astype(np.float64)
-        if inverse and onesided:
-            doubled = (n > 0) & (2 * n < count)
-            weight = np.where(doubled, 2.0, np.where(2 * n <= count, 1.0, 0.0))
-        source, target = np.arange(parts[0]).reshape(1, -1, 1, 1), np.arange(parts[1])
-        value = np.where(source == target, np.cos(angle), np.sin(angle))
-        negative = (source > target) if inverse else (source < target)
-        value = np.where(negative, -value, value) * weight / (count if inverse else 1)
-        return literal(value.reshape(length * parts[0], outputs * parts[1]).astype(dtype))
-
-    def table() -> Tensor:
-        size, total, columns = as_sizes([length, count, outputs])
-
-        def element(row: PrimExpr, column: PrimExpr) -> PrimExpr:
-            n, source = ops.floordiv(row, _whole(parts[0])), ops.floormod(row, _whole(parts[0]))
-            k, target = (
-                ops.floordiv(column, _whole(parts[1])),
-                ops.floormod(column, _whole(parts[1])),
-            )
-            value = _twiddle(n, k, total, source, target, inverse=inverse, onesided=onesided)
-            return ops.cast_to(value, dtype)
-
-        return computed([size * parts[0], columns * parts[1]], element, "transform")
-
-    return cx.te(table, name="transform")
-
-
-def _whole(value: int) -> PrimExpr:
-    return ops.const(value, "int64")
-
-
-def _twiddle(
-    n: PrimExpr,
-    k: PrimExpr,
-    count: PrimExpr,
-    source: PrimExpr,
-    target: PrimExpr,
-    *,
-    inverse: bool,
-    onesided: bool,
-) -> PrimExpr:
-    """The share of part `source` of element n in part `target` of element k of a transform."""
-    one, zero = double(1.0), double(0.0)
-    angle = double(ops.floormod(n * k, count)) * double(2 * math.pi) / double(count)
-    sine = intrin.sin(angle)
-    negative = source > target if inverse else source < target
-    odd = tir.Select(negative, -sine, sine)
-    value = tir.Select(ops.compare(tir.EQ, source, target), intrin.cos(angle), odd)
-    if not (inverse and onesided):
-        weight = tir.Select(n < count, one, zero)
-    else:
-        inner = ops.all_of(n > 0, n * 2 < count)
-        edge = tir.Select(n * 2 <= count, one, zero)
-        weight = tir.Select(inner, double(2.0), edge)
-    return value * weight / double(count) if inverse else value * weight
 
 
 @converter("DFT")
@@ -164,81 +80,13 @@ def _transformed(
 ) -> Expr:
     """The transform along an axis that is known."""
     sizes, rank = shape_of(x), rank_of(x)
-    parts = sizes[-1]
-    if parts not in (1, 2) or axis == rank - 1:
+    if sizes[-1] not in (1, 2) or axis == rank - 1:
         raise UnsupportedError("the last axis of an operand of DFT has 1 or 2 parts")
-    length = sizes[axis]
     if dft_length is not None:
         count = _points(cx, dft_length)
     else:
-        count = simple((length - 1) * 2) if inverse and onesided else length
-    halved = onesided and not inverse
-    outputs = simple(count // 2 + 1) if halved else count
-    made = 1 if inverse and onesided else 2
-    others = [k for k in range(rank - 1) if k != axis]
-    order = [*others, axis, rank - 1]
-    moved = x if order == list(range(rank)) else R.permute_dims(x, order)
-    outer = [sizes[k] for k in others]
-    factors = (
-        _factors(length) if made == 2 and isinstance(length, int) and length == count else None
-    )
-    if factors is not None:
-        y = _in_two_steps(cx, moved, outer, factors, whole(parts), inverse=inverse)
-        if halved:
-            y = R.strided_slice(y, [len(outer)], [0], [outputs])
-    else:
-        transform = _matrix(
-            *(cx, length, count, outputs, (whole(parts), made), dtype_of(x)),
-            inverse=inverse,
-            onesided=onesided,
-        )
-        rows = reshaped(moved, (*outer, simple(length * parts)))
-        y = reshaped(cx.emit(R.matmul(rows, transform)), (*outer, outputs, made))
-    if order == list(range(rank)):
-        return y
-    return R.permute_dims(y, [order.index(k) for k in range(rank)])
-
-
-def _factors(count: int) -> tuple[int, int] | None:
-    """Two factors of a number of points whose transforms take less than one of all points."""
-    if not 0 < count <= _LARGEST:
-        return None
-    first = next((n for n in range(math.isqrt(count), 0, -1) if count % n == 0), 1)
-    return (first, count // first) if 4 * (first + count // first) <= count else None
-
-
-def _in_two_steps(
-    cx: Context,
-    x: Expr,
-    outer: list[Size],
-    factors: tuple[int, int],
-    parts: int,
-    *,
-    inverse: bool,
-) -> Expr:
-    """The transform along the axis before the last one, of N = a b points, by those of a and of b.
-
-    With n = n1 b + n2, k = k1 + a k2 and w = exp(-2 pi i / N), X[k] is the sum over n2 of
-    w^(a n2 k2) w^(n2 k1) Y[n2, k1], and Y[n2, k1] the sum over n1 of w^(b n1 k1) x[n]
-    (Cooley and Tukey, Math. Comp. 19, 1965).
-    """
-    (a, b), dtype, at = factors, dtype_of(x), len(outer)
-
-    def along(y: Expr, count: int, parts: int) -> Expr:
-        """The transform of `count` points along axis `at`, which comes after the next one."""
-        step = _matrix(cx, count, count, count, (parts, 2), dtype, inverse=inverse, onesided=False)
-        swapped = R.permute_dims(y, [*range(at), at + 1, at, at + 2])
-        rows = reshaped(swapped, (*outer, a * b // count, count * parts))
-        return reshaped(cx.emit(R.matmul(rows, step)), (*outer, a * b // count, count, 2))
-
-    y = along(reshaped(x, (*outer, a, b, parts)), a, parts)
-    angle = 2 * np.pi / (a * b) * np.outer(np.arange(b), np.arange(a))
-    sine = np.sin(angle) if inverse else -np.sin(angle)
-    cosines, sines = np.stack([np.cos(angle)] * 2, -1), np.stack([-sine, sine], -1)
-    turned = R.multiply(R.flip(y, at + 2), literal(sines.astype(dtype)))
-    y = along(cx.emit(R.add(R.multiply(y, literal(cosines.astype(dtype))), turned)), b, 2)
-    whole_axes = R.permute_dims(y, [*range(at), at + 1, at, at + 2])
-    return reshaped(whole_axes, (*outer, a * b, 2))
+        count = simple((sizes[axis] - 1) * 2) if inverse and onesided else sizes[axis]
+    return transformed(cx, x, axis, count, inverse=inverse, onesided=onesided)
 
 
 def _transformed_anywhere(
@@ -264,12 +112,12 @@ def _transformed_anywhere(
     made = 1 if inverse and onesided else 2
 
     def kernel(data: Tensor, places: Tensor) -> Tensor:
-        at = ops.floormod(places(_whole(0)), _whole(rank))
+        at = ops.floormod(places(as_size(0)), as_size(rank))
 
         def chosen(values: list[PrimExpr]) -> PrimExpr:
             result = values[0]
             for k, value in enumerate(values[1:], 1):
-                result = tir.Select(ops.compare(tir.EQ, at, _whole(k)), value, result)
+                result = tir.Select(ops.compare(tir.EQ, at, as_size(k)), value, result)
             return result
 
         lengths = list(data.shape[:-1])
@@ -283,12 +131,14 @@ def _transformed_anywhere(
             most = ops.maximum(most, size)
 
         def element(*index: PrimExpr) -> PrimExpr:
-            n = te.reduce_axis((_whole(0), most), "n")
+            n = te.reduce_axis((as_size(0), most), "n")
             k = chosen(list(index[:-1]))
             inside = n.var < length
             source = [
                 tir.Select(
-                    ops.compare(tir.EQ, at, _whole(d)), ops.minimum(n.var, size - 1), index[d]
+                    ops.compare(tir.EQ, at, as_size(d)),
+                    ops.minimum(n.var, size - 1),
+                    index[d],
                 )
                 for d, size in enumerate(lengths)
             ]
@@ -296,19 +146,19 @@ def _transformed_anywhere(
             parts = data.shape[-1]
             assert isinstance(parts, tir.IntImm)
             for part in range(parts.value):
-                share = _twiddle(
+                share = twiddle(
                     n.var,
                     k,
-                    ops.maximum(count, _whole(1)),
-                    _whole(part),
+                    ops.maximum(count, as_size(1)),
+                    as_size(part),
                     index[-1],
                     inverse=inverse,
                     onesided=onesided,
                 )
-                total = total + double(data(*source, _whole(part))) * share
+                total = total + double(data(*source, as_size(part))) * share
             return reduce.sum(tir.Select(inside, total, double(0.0)), axis=n)
 
-        result = computed([*as_sizes(shape), _whole(made)], element, "dft")
+        result = computed([*as_sizes(shape), as_size(made)], element, "dft")
         return computed(
             result.shape, lambda *index: ops.cast_to(result(*index), data.dtype), "dft_cast"
         )
@@ -338,7 +188,7 @@ def stft(
         length = shape_of(window)[0] if window is not None else size
     count = simple((size - length) // step + 1)
     outputs = simple(length // 2 + 1) if onesided else length
-    matrix = _matrix(
+    matrix = transform_matrix(
         cx,
         length,
         length,
@@ -360,7 +210,7 @@ def stft(
         [stride] = as_sizes([step])
 
         def element(b: PrimExpr, f: PrimExpr, row: PrimExpr) -> PrimExpr:
-            width = _whole(whole(parts))
+            width = as_size(whole(parts))
             n, part = ops.floordiv(row, width), ops.floormod(row, width)
             return x(b, f * stride + n, part)
 
@@ -371,7 +221,7 @@ def stft(
 
 
 @converter("MelWeightMatrix")
-def mel_weight_matrix(
+def mel_weighttransform_matrix(
     cx: Context,
     num_mel_bins: Value,
     dft_length: Value,
@@ -404,13 +254,13 @@ def mel_weight_matrix(
             zero, one = double(0.0), double(1.0)
             rising = ops.all_of(j >= low, j <= centre, centre > low)
             falling = ops.all_of(j >= centre, j < high, high > centre)
-            up = double(j - low) / double(ops.maximum(centre - low, _whole(1)))
-            down = double(high - j) / double(ops.maximum(high - centre, _whole(1)))
+            up = double(j - low) / double(ops.maximum(centre - low, as_size(1)))
+            down = double(high - j) / double(ops.maximum(high - centre, as_size(1)))
             peak = tir.Select(ops.compare(tir.EQ, j, centre), one, zero)
             value = tir.Select(falling, down, tir.Select(rising, up, peak))
             return ops.cast_to(value, dtype)
 
-        return computed([ops.floordiv(length, _whole(2)) + 1, count], element, "mel_weights")
+        return computed([ops.floordiv(length, as_size(2)) + 1, count], element, "mel_weights")
 
     scalars = (R.reshape(part, ()) for part in (sample_rate, lower_edge_hertz, upper_edge_hertz))
     return cx.te(kernel, *(cx.emit(part) for part in scalars), name="mel_weights")

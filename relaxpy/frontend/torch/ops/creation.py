@@ -20,6 +20,7 @@ def filled(cx: Context, value: Value) -> Expr:
     return R.full(tuple(cx.result_shape()), cx.tensor(value, dtype), dtype)
 
 
+@converter("scalar_tensor", namespace="prims")
 @converter("full", "new_full", "full_like", "fill", "scalar_tensor")
 def full(cx: Context, *args: Value) -> Expr:
     at = (

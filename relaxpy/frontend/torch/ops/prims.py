@@ -33,7 +33,7 @@ _TWINS = (
     *("bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "clone", "cos", "cosh", "div", "eq"),
     *("erf", "exp", "exp2", "expm1", "floor", "fmod", "ge", "gt", "isfinite", "le", "log"),
     *("log10", "log1p", "log2", "lt", "maximum", "minimum", "mul", "ne", "neg", "pow"),
-    *("reciprocal", "remainder", "round", "rsqrt", "scalar_tensor", "sign", "sin", "sinh"),
+    *("reciprocal", "remainder", "round", "rsqrt", "sign", "sin", "sinh"),
     *("sqrt", "sub", "tan", "tanh", "trunc", "where", "add"),
 )
 
@@ -48,7 +48,7 @@ def convert_element_type(cx: Context, x: Expr, dtype: Any) -> Expr:
     return cast(x, dtype_name(dtype))
 
 
-def _is_negative(cx: Context, x: Expr) -> Expr:
+def is_negative(cx: Context, x: Expr) -> Expr:
     """Whether the sign bit of elements is set."""
     if not is_float(x):
         return R.less(x, scalar(0, x)) if dtype_of(x) != "bool" else R.logical_xor(x, x)
@@ -91,14 +91,14 @@ def view_dtype(cx: Context, x: Expr, dtype: Any) -> Expr:
 
 @converter("signbit")
 def signbit(cx: Context, x: Expr) -> Expr:
-    return _is_negative(cx, x)
+    return is_negative(cx, x)
 
 
 @converter("copysign")
 def copysign(cx: Context, x: Value, y: Value) -> Expr:
     a, b = (floated(cx, operand) for operand in operands(cx, x, y))
     size = R.abs(a)
-    return R.where(_is_negative(cx, cx.emit(b)), R.negative(size), size)
+    return R.where(is_negative(cx, cx.emit(b)), R.negative(size), size)
 
 
 @converter("fmax", "fmin")
