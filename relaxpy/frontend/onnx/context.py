@@ -251,6 +251,13 @@ class Context:
         self.builder.match_cast(shape, ShapeStructInfo(tuple(sizes)), name)
         return list(sizes)
 
+    def size_in(self, value: Value) -> Size:
+        """The only element of a tensor of one size."""
+        known = self.integers(value)
+        if known is not None:
+            return known[0]
+        return self.sizes_at_run_time(R.reshape(self.tensor(value), (1,)), 1, "length")[0]
+
     def contents(self, elements: Sequence[Element], shape: Sequence[int], dtype: str) -> Contents:
         """A tensor of these elements, which are known."""
         return Contents(objects([number(item) for item in elements], shape), dtype)

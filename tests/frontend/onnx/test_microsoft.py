@@ -36,6 +36,27 @@ QUANTISED = {"x": whole(2, 3, 4, 5), "xs": SCALE, "xz": ZERO, **OUT}
 LAYER = {"x": rand(5, 2, 3), "w": whole(1, 3, 16), "r": whole(1, 4, 16), "b": rand(1, 32)}
 BOTH = {"x": rand(4, 2, 3), "w": whole(2, 3, 16), "r": whole(2, 4, 16), "": None}
 STATES = {"h": rand(1, 2, 4) / 4, "c": rand(1, 2, 4) / 4, "p": rand(1, 12)}
+HEADS = {"num_heads": 4, "kv_num_heads": 2}
+ANGLES = RNG.uniform(0, 6, (16, 8))
+TURNS = {"cos": np.cos(ANGLES).astype(np.float32), "sin": np.sin(ANGLES).astype(np.float32)}
+
+
+def grouped(new: int, past: int, lengths: list[int], total: int, *, packed: bool = False) -> Any:
+    """Operands of a step: `new` positions behind caches of `past`, where rows have lengths."""
+    batch = len(lengths)
+    if packed:
+        heads: dict[str, Any] = {"qkv": rand(batch, new, 128), "": None, " ": None}
+    else:
+        heads = {"q": rand(batch, new, 64), "k": rand(batch, new, 32), "v": rand(batch, new, 32)}
+    caches = {n: rand(batch, 2, past, 16) if past else None for n in ("past k", "past v")}
+    return {
+        **heads,
+        **caches,
+        "n": np.array(lengths, np.int32) - 1,
+        "t": np.array([total], np.int32),
+    }
+
+
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
     ("Attention", {"x": X, "w": W, "b": B, "m": np.array([3, 5], np.int32)}, {"num_heads": 2}, 1),
     (
@@ -91,6 +112,18 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
         {},
         2,
     ),
+    ("GroupQueryAttention", grouped(5, 0, [5, 5], 5), HEADS, 3),
+    ("GroupQueryAttention", grouped(2, 3, [5], 5), {**HEADS, "scale": 0.3}, 3),
+    ("GroupQueryAttention", grouped(1, 8, [5, 7], 7), HEADS, 3),
+    ("GroupQueryAttention", grouped(1, 8, [5, 7], 7, packed=True), HEADS, 3),
+    ("GroupQueryAttention", {**grouped(1, 8, [5, 7], 7), **TURNS}, {**HEADS, "do_rotary": 1}, 3),
+    (
+        "GroupQueryAttention",
+        {**grouped(4, 0, [4, 4], 4, packed=True), **TURNS},
+        {**HEADS, "do_rotary": 1, "rotary_interleaved": 1, "local_window_size": 2},
+        3,
+    ),
+    ("GroupQueryAttention", grouped(3, 4, [7], 7), {**HEADS, "softcap": 2.0}, 3),
     ("QLinearSigmoid", QUANTISED, {}, 1),
     ("QLinearLeakyRelu", QUANTISED, {"alpha": 0.3}, 1),
     ("QLinearGlobalAveragePool", QUANTISED, {}, 1),

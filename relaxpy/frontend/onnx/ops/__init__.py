@@ -7,6 +7,7 @@ from relaxpy.frontend.onnx.ops import (
     conv as conv,
     creation as creation,
     elementwise as elementwise,
+    grouped as grouped,
     images as images,
     linear as linear,
     loops as loops,

@@ -122,7 +122,7 @@ def _allowed(
     return None if result is None else cx.emit(result, "allowed")
 
 
-def _bias(cx: Context, mask: Expr | None, allowed: Expr | None, dtype: str) -> Expr | None:
+def biased(cx: Context, mask: Expr | None, allowed: Expr | None, dtype: str) -> Expr | None:
     """What is added to the scores: minus infinity where a key is not attended."""
     zero, never = const(0, dtype), const(-math.inf, dtype)
     bias: Expr | None = None
@@ -187,12 +187,12 @@ def attention(
     if asked or softcap or precision != dtype:
         if causal is not None:
             allowed = _allowed(cx, full, past, valid, bool(is_causal), *windows)
-        bias = _bias(cx, mask, allowed, dtype)
-        y, shown = _step_by_step(
+        bias = biased(cx, mask, allowed, dtype)
+        y, shown = step_by_step(
             cx, (query, key, value), bias, factor, softcap, precision, qk_matmul_output_mode
         )
     else:
-        bias, shown = _bias(cx, mask, allowed, dtype), query
+        bias, shown = biased(cx, mask, allowed, dtype), query
         y = cx.emit(R.nn.attention(query, key, value, bias, factor, causal))
         if bias is not None:
             nothing = R.permute_dims(_nothing(cx, bias), _HEADS_FIRST)
@@ -210,7 +210,7 @@ def _nothing(cx: Context, bias: Expr) -> Expr:
     return cx.emit(R.equal(best, const(-math.inf, dtype_of(bias))))
 
 
-def _step_by_step(
+def step_by_step(
     cx: Context,
     operands: tuple[Expr, Expr, Expr],
     bias: Expr | None,

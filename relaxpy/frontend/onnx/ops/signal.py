@@ -67,14 +67,6 @@ def dft(
     )
 
 
-def _points(cx: Context, value: Value) -> Size:
-    """The only element of a tensor of one size."""
-    known = cx.integers(value)
-    if known is not None:
-        return known[0]
-    return cx.sizes_at_run_time(R.reshape(cx.tensor(value), (1,)), 1, "length")[0]
-
-
 def _transformed(
     cx: Context, x: Expr, dft_length: Value, axis: int, inverse: bool, onesided: bool
 ) -> Expr:
@@ -83,7 +75,7 @@ def _transformed(
     if sizes[-1] not in (1, 2) or axis == rank - 1:
         raise UnsupportedError("the last axis of an operand of DFT has 1 or 2 parts")
     if dft_length is not None:
-        count = _points(cx, dft_length)
+        count = cx.size_in(dft_length)
     else:
         count = simple((sizes[axis] - 1) * 2) if inverse and onesided else sizes[axis]
     return transformed(cx, x, axis, count, inverse=inverse, onesided=onesided)
@@ -94,7 +86,7 @@ def _transformed_anywhere(
 ) -> Expr:
     """The transform along an axis that is computed."""
     sizes, rank = shape_of(x), rank_of(x)
-    points = None if dft_length is None else _points(cx, dft_length)
+    points = None if dft_length is None else cx.size_in(dft_length)
     shape: list[Size] = list(sizes[:-1])
     whole = R.reshape(R.astype(axis, "int64"), (1,))
     if onesided or points is not None:
@@ -181,9 +173,9 @@ def stft(
     batch, size, parts = shape_of(signal)
     if parts not in (1, 2):
         raise UnsupportedError("the last axis of a signal has 1 or 2 parts")
-    step = _points(cx, frame_step)
+    step = cx.size_in(frame_step)
     if frame_length is not None:
-        length = _points(cx, frame_length)
+        length = cx.size_in(frame_length)
     else:
         length = shape_of(window)[0] if window is not None else size
     count = simple((size - length) // step + 1)
@@ -232,7 +224,7 @@ def mel_weighttransform_matrix(
     output_datatype: int = 1,
 ) -> Expr:
     dtype = dtype_of_code(output_datatype)
-    bins, points = _points(cx, num_mel_bins), _points(cx, dft_length)
+    bins, points = cx.size_in(num_mel_bins), cx.size_in(dft_length)
 
     def kernel(rate: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         count, length = as_sizes([bins, points])
