@@ -79,8 +79,8 @@ def group_query_attention(
         _behind(cx, cx.emit(reshaped(x, (batch, length, kv_num_heads, width))), past, before, kept)
         for x, past in ((key, past_key), (value, past_value))
     ]
-    operands = [cx.emit(reshaped(query, (batch, length, num_heads, width)))]
-    operands += [cx.emit(R.permute_dims(cache, _HEADS_FIRST)) for cache in caches]
+    q = cx.emit(reshaped(query, (batch, length, num_heads, width)))
+    k, v = (cx.emit(R.permute_dims(cache, _HEADS_FIRST)) for cache in caches)
     column = cx.emit(
         R.add(
             reshaped(R.arange(0, length, 1, "int64"), (1, 1, length, 1)),
@@ -96,9 +96,9 @@ def group_query_attention(
     bias = biased(cx, attention_bias, cx.emit(allowed, "allowed"), dtype)
     factor = scale or 1 / math.sqrt(whole(width))
     if softcap:
-        y, _ = step_by_step(cx, tuple(operands), bias, factor, softcap, dtype, 0)
+        y, _ = step_by_step(cx, (q, k, v), bias, factor, softcap, dtype, 0)
     else:
-        y = cx.emit(R.nn.attention(*operands, bias, factor))
+        y = cx.emit(R.nn.attention(q, k, v, bias, factor))
     return [cx.emit(reshaped(y, (batch, length, product(shape_of(y)[2:])))), *caches]
 
 
