@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrained demo test test-all fuzz check lint types mutants format clean
+.PHONY: help pretrained models demo test test-all fuzz check lint types mutants format clean
 
 help:
 	@echo "make demo    train the digits model and run it through relaxpy"
@@ -52,10 +52,16 @@ demo: $(READY)
 test: $(READY)
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 
-# New random programs each day. Some forty minutes on two cores that are otherwise idle.
+# Libraries of models that the tests of the whole tables import from PyTorch.
+models: $(READY)
+	@$(PY) -m pip install --quiet --disable-pip-version-check transformers timm safetensors \
+		&& $(PY) -m pip install --quiet --disable-pip-version-check --no-deps torchvision \
+	|| echo "libraries of models are not available here: their tests are skipped"
+
+# New random programs each day. Some fifty minutes on two cores that are otherwise idle.
 test-all: export RELAXPY_FUZZ_SEED = $(or $(SEED),$(shell date +%F))
 test-all: export RELAXPY_FUZZ_COUNT ?= 100
-test-all: $(READY)
+test-all: models
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal --whole-table
 	RELAXPY_TARGET=numpy $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 
