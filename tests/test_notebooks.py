@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 #: What a notebook needs that is not available everywhere.
-NEEDED = {"onnx_model.ipynb": "onnxruntime"}
+NEEDED = {"onnx_model.ipynb": "onnxruntime", "pytorch_model.ipynb": "torch"}
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 
 
