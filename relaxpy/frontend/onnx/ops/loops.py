@@ -44,6 +44,10 @@ from relaxpy.ir.relax.nodes import (
     const,
 )
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt
 
 #: The number of nodes that an unrolled loop may have.
 _UNROLLED = 128
@@ -185,18 +189,21 @@ def _recursive(
     limit = None if loop.count is None else cx.emit(as_scalar(cx, loop.count, "int64"))
     first = const(True) if loop.cond is None else cx.emit(as_scalar(cx, loop.cond, "bool"))
     begin = const(0, "int64") if limit is None else const(0, dtype_of(limit))
-    function = None
+    function, length = None, None
     while function is None:
         shapes, items, function = _function(
-            cx, loop, initial, shapes, items, limit, dtype_of(begin), backwards
+            cx, loop, initial, shapes, items, limit, dtype_of(begin), backwards, length
         )
-    rows = items or []
+        if length is None and any(map(_is_known, items)):
+            length = _iterations(cx, loop)
+            function = None if length is not None else function
+    rows = [_rows(item, length) for item in items or ()]
     empty = [_empty(cx, item) for item in rows]
     var, value = function
     bound = cx.builder.emit(value, var=var)
     result = cx.builder.emit(Call(bound, (begin, first, *initial, *empty)))
     found: list[Value] = []
-    for k, shape in enumerate([*shapes, *(_rows(cx, item, None) for item in rows)]):
+    for k, shape in enumerate([*shapes, *rows]):
         found.append(cast_to(cx, TupleGetItem(result, k), shape))
         if k < len(initial) and not shape.dtype:
             cx.importer.items[cx.tensor(found[-1])] = item_info(cx, initial[k])
@@ -212,16 +219,35 @@ def _state(cx: Context, value: Value) -> Expr:
     return as_object(cx, cx.tensor(value))
 
 
-def _rows(cx: Context, item: Shape, rows: Size | None) -> Shape:
+def _iterations(cx: Context, loop: _Loop) -> Size | None:
+    """How many iterations there are, where the count alone decides."""
+    if loop.count is None or loop.cond is not None or not loop.counts:
+        return None
+    known = cx.integers(loop.count)
+    if known is not None:
+        return max(known[0], 0) if isinstance(known[0], int) else known[0]
+    count = cx.emit(as_scalar(cx, loop.count, "int64"))
+    return cx.size_in(cx.emit(R.maximum(count, const(0, "int64"))))
+
+
+def _is_known(item: Shape) -> bool:
+    return item.sizes is not None and None not in item.sizes
+
+
+def _rows(item: Shape, length: Size | None) -> Shape:
+    """An output that has an element for each of `length` iterations, or for those so far.
+
+    All rows are there from the beginning, and written where they stand, if their sizes are known.
+    """
     if item.sizes is None:
         raise UnsupportedError("the rank of an output of the body is not known")
-    return Shape(item.dtype, (rows, *item.sizes))
+    return Shape(item.dtype, (length if _is_known(item) else None, *item.sizes))
 
 
-def _empty(cx: Context, item: Shape) -> Expr:
+def _empty(cx: Context, rows: Shape) -> Expr:
     """No elements yet; where their sizes are not known, the first one decides."""
-    sizes = [0 if size is None else size for size in item.sizes or ()]
-    return cx.emit(R.zeros((0, *sizes), item.dtype))
+    sizes = [0 if size is None else size for size in rows.sizes or ()]
+    return cx.emit(R.zeros(tuple(sizes), rows.dtype))
 
 
 def _function(
@@ -233,6 +259,7 @@ def _function(
     limit: Expr | None,
     counter: str,
     backwards: Sequence[bool],
+    length: Size | None,
 ) -> tuple[list[Shape], list[Shape], tuple[Var, Function] | None]:
     """The function for states and elements of these shapes; None if an iteration changes them."""
     i = Var("i", tensor_of((), counter))
@@ -240,7 +267,7 @@ def _function(
     states = [Var(f"v{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(shapes)]
     for state, before in zip(states, initial, strict=True):
         cx.importer.items[state] = item_info(cx, before)
-    rows = [_rows(cx, item, None) for item in items or []]
+    rows = [_rows(item, length) for item in items or []]
     outputs = [Var(f"rows{k}", shape.info(cx, fresh=True)) for k, shape in enumerate(rows)]
     params = [i, condition, *states, *outputs]
     returned = TupleStructInfo(tuple(s.info(cx, fresh=False) for s in (*shapes, *rows)))
@@ -265,10 +292,11 @@ def _function(
                 item_infos = [value.struct_info for value in next_items]
                 then: SeqExpr | None = None
                 if items is not None:
-                    is_first = cx.emit(R.equal(i, const(0, counter)))
                     fronts = backwards or [False] * len(outputs)
                     grown = [
-                        _appended(cx, whole, item, shape, is_first, front=front)
+                        _appended(cx, whole, i, item, shape, front=front)
+                        if length is None or not _is_known(shape)
+                        else _written(cx, whole, i, item, front=front)
                         for whole, item, shape, front in zip(
                             outputs, next_items, items or [], fronts, strict=True
                         )
@@ -306,9 +334,7 @@ def _known(shape: Shape) -> tuple[bool, ...] | None:
     return None if shape.sizes is None else tuple(size is not None for size in shape.sizes)
 
 
-def _appended(
-    cx: Context, whole: Var, item: Expr, shape: Shape, is_first: Expr, *, front: bool
-) -> Expr:
+def _appended(cx: Context, whole: Var, i: Var, item: Expr, shape: Shape, *, front: bool) -> Expr:
     """The rows of an output with one more; where its sizes are not known, the first one decides."""
     row = cx.emit(R.expand_dims(item, 0))
     sizes = shape_of(whole)[1:]
@@ -316,13 +342,35 @@ def _appended(
     def both(last: Expr) -> Expr:
         return cx.emit(R.concat(Tuple((last, whole) if front else (whole, last)), 0))
 
-    if None not in (shape.sizes or ()):
+    if _is_known(shape):
         return both(row)
+    is_first = cx.emit(R.equal(i, const(0, dtype_of(i))))
     with scope(cx):
         first = closed_scope(cx, [row])
     with scope(cx):
         later = closed_scope(cx, [both(cx.match(row, [1, *sizes], shape.dtype))])
-    return cx.builder.emit(If(is_first, first, later))
+    return cast_to(cx, If(is_first, first, later), _rows(shape, None))
+
+
+def _written(cx: Context, whole: Var, i: Var, item: Expr, *, front: bool) -> Expr:
+    """The rows of an output, of which the one of this iteration is written in place."""
+    dtype, counter = dtype_of(whole), dtype_of(i)
+    dims = [
+        size if isinstance(size, int) else tir.Var(f"d{k}", "int64")
+        for k, size in enumerate(shape_of(whole))
+    ]
+    rows = decl_buffer(dims, dtype, "rows")
+    number, row = decl_buffer((), counter, "number"), decl_buffer(dims[1:], dtype, "row")
+    place = ops.cast_to(BufferLoad(number, ()), "int64")
+    place = rows.shape[0] - 1 - place if front else place
+    index = [tir.Var(f"i{k}", "int64") for k in range(len(dims) - 1)]
+    body: Stmt = BufferStore(rows, BufferLoad(row, index), (place, *index))
+    for var, size in zip(reversed(index), reversed(row.shape), strict=True):
+        body = For(var, ops.const(0, "int64"), size, ForKind.SERIAL, body)
+    buffers = {tir.Var(buffer.name, "handle"): buffer for buffer in (rows, number, row)}
+    kernel = cx.builder.add_func(PrimFunc(tuple(buffers), body, buffer_map=buffers), "write_row")
+    operands = Tuple((whole, i, item))
+    return cx.emit(R.call_tir_inplace(kernel, operands, [0], out_sinfo=whole.struct_info))
 
 
 def _scanned(

@@ -1,0 +1,215 @@
+"""Loop and Scan of ONNX: states, the outputs that gather an element of each iteration, and counts.
+
+ONNX Runtime is the oracle.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import relaxpy
+from relaxpy.relax.frontend.onnx import from_onnx
+
+INT64, FLOAT, BOOL = TensorProto.INT64, TensorProto.FLOAT, TensorProto.BOOL
+TARGETS = ("numpy", "native")
+value = helper.make_tensor_value_info
+
+
+def model(graph: onnx.GraphProto) -> onnx.ModelProto:
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    onnx.checker.check_model(made)
+    return made
+
+
+def expected(made: onnx.ModelProto, *args: np.ndarray) -> list[np.ndarray]:
+    session = ort.InferenceSession(made.SerializeToString())
+    return session.run(None, dict(zip((i.name for i in session.get_inputs()), args, strict=True)))
+
+
+def check(made: onnx.ModelProto, *calls: tuple[np.ndarray, ...]) -> str:
+    """One executable for a target gives ONNX Runtime's values in all calls; the module's text."""
+    mod = from_onnx(made)
+    for target in TARGETS:
+        run = relaxpy.compile(mod, target=target)["main"]
+        for args in calls:
+            found = run(*args)
+            wanted = expected(made, *args)
+            found = found if len(wanted) > 1 else (found,)
+            for got, want in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-5)
+                assert np.asarray(got).dtype == want.dtype
+    return mod.script()
+
+
+def counting(*, fixed: int | None = None, condition: bool = False) -> onnx.ModelProto:
+    """A loop with a state of 2 x 3, and outputs of that shape, of a number and of a Boolean."""
+    nodes = [
+        helper.make_node("Cast", ["i"], ["f"], to=FLOAT),
+        helper.make_node("Add", ["h", "f"], ["h2"]),
+        helper.make_node("Mul", ["h2", "x"], ["row"]),
+        helper.make_node("ReduceSum", ["h2"], ["total"], keepdims=0),
+        helper.make_node("Greater", ["total", "f"], ["sign"]),
+        helper.make_node("Less", ["i", "four"], ["c2"])
+        if condition
+        else helper.make_node("Identity", ["c"], ["c2"]),
+    ]
+    body = helper.make_graph(
+        nodes,
+        "body",
+        [value("i", INT64, []), value("c", BOOL, []), value("h", FLOAT, [2, 3])],
+        [
+            value("c2", BOOL, []),
+            value("h2", FLOAT, [2, 3]),
+            value("row", FLOAT, [2, 3]),
+            value("total", FLOAT, []),
+            value("sign", BOOL, []),
+        ],
+    )
+    weights = [numpy_helper.from_array(np.array(True), "yes")]
+    if condition:
+        weights.append(numpy_helper.from_array(np.array(4), "four"))
+    inputs = [value("x", FLOAT, [2, 3])]
+    if fixed is None:
+        inputs.append(value("n", INT64, []))
+    else:
+        weights.append(numpy_helper.from_array(np.array(fixed), "n"))
+    return model(
+        helper.make_graph(
+            [helper.make_node("Loop", ["n", "yes", "x"], ["h", "rows", "all", "signs"], body=body)],
+            "graph",
+            inputs,
+            [
+                value("h", FLOAT, [2, 3]),
+                value("rows", FLOAT, ["k", 2, 3]),
+                value("all", FLOAT, ["k"]),
+                value("signs", BOOL, ["k"]),
+            ],
+            weights,
+        )
+    )
+
+
+X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+
+
+def test_a_count_that_is_known_when_the_model_runs() -> None:
+    check(counting(), *((X, np.array(n)) for n in (5, 1, 0, -3, 300)))
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 200])
+def test_a_count_of_the_file(count: int) -> None:
+    check(counting(fixed=count), (X,))
+
+
+@pytest.mark.parametrize("count", [3, 7])
+def test_a_condition_ends_the_loop_before_the_count(count: int) -> None:
+    check(counting(condition=True), (X, np.array(count)))
+
+
+def test_rows_are_written_where_they_stand() -> None:
+    """What was computed before is not copied again in each iteration."""
+    text = check(counting(fixed=200), (X,))
+    assert "R.concat" not in text
+    assert "R.call_tir_inplace" in text
+
+
+def test_rows_whose_sizes_the_first_iteration_decides() -> None:
+    """One output has sizes that depend on data; beside it, the other's are known."""
+    body = helper.make_graph(
+        [
+            helper.make_node("NonZero", ["x"], ["where"]),
+            helper.make_node("Identity", ["i"], ["number"]),
+            helper.make_node("Identity", ["c"], ["c2"]),
+        ],
+        "body",
+        [value("i", INT64, []), value("c", BOOL, [])],
+        [value("c2", BOOL, []), value("where", INT64, [1, None]), value("number", INT64, [])],
+    )
+    made = model(
+        helper.make_graph(
+            [helper.make_node("Loop", ["n", "yes"], ["rows", "numbers"], body=body)],
+            "graph",
+            [value("x", FLOAT, [4]), value("n", INT64, [])],
+            [value("rows", INT64, ["k", 1, "m"]), value("numbers", INT64, ["k"])],
+            [numpy_helper.from_array(np.array(True), "yes")],
+        )
+    )
+    x = np.array([1, 0, 0, 3], np.float32)
+    check(made, (x, np.array(3)), (x, np.array(1)))
+
+
+def scanning(*, out_direction: int, out_axis: int) -> onnx.ModelProto:
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["h", "part"], ["h2"]),
+            helper.make_node("Tanh", ["h2"], ["row"]),
+        ],
+        "body",
+        [value("h", FLOAT, [3]), value("part", FLOAT, [3])],
+        [value("h2", FLOAT, [3]), value("row", FLOAT, [3])],
+    )
+    return model(
+        helper.make_graph(
+            [
+                helper.make_node(
+                    "Scan",
+                    ["h", "xs"],
+                    ["last", "rows"],
+                    body=body,
+                    num_scan_inputs=1,
+                    scan_output_directions=[out_direction],
+                    scan_output_axes=[out_axis],
+                )
+            ],
+            "graph",
+            [value("h", FLOAT, [3]), value("xs", FLOAT, ["k", 3])],
+            [value("last", FLOAT, [3]), value("rows", FLOAT, ["a", "b"])],
+        )
+    )
+
+
+@pytest.mark.parametrize("out_axis", [0, 1, -1])
+@pytest.mark.parametrize("out_direction", [0, 1])
+def test_a_scan_over_a_symbolic_length(out_direction: int, out_axis: int) -> None:
+    rng = np.random.default_rng(0)
+    calls = [(X[0], rng.standard_normal((length, 3)).astype(np.float32)) for length in (5, 1, 150)]
+    check(scanning(out_direction=out_direction, out_axis=out_axis), *calls)
+
+
+def test_a_loop_within_a_loop() -> None:
+    inner = helper.make_graph(
+        [
+            helper.make_node("Add", ["s", "j"], ["s2"]),
+            helper.make_node("Identity", ["d"], ["d2"]),
+            helper.make_node("Mul", ["s2", "i"], ["cell"]),
+        ],
+        "inner",
+        [value("j", INT64, []), value("d", BOOL, []), value("s", INT64, [])],
+        [value("d2", BOOL, []), value("s2", INT64, []), value("cell", INT64, [])],
+    )
+    outer = helper.make_graph(
+        [
+            helper.make_node("Loop", ["m", "yes", "s"], ["s2", "line"], body=inner),
+            helper.make_node("Identity", ["c"], ["c2"]),
+        ],
+        "outer",
+        [value("i", INT64, []), value("c", BOOL, []), value("s", INT64, [])],
+        [value("c2", BOOL, []), value("s2", INT64, []), value("line", INT64, ["m"])],
+    )
+    made = model(
+        helper.make_graph(
+            [helper.make_node("Loop", ["n", "yes", "zero"], ["last", "lines"], body=outer)],
+            "graph",
+            [value("n", INT64, []), value("m", INT64, [])],
+            [value("last", INT64, []), value("lines", INT64, ["n", "m"])],
+            [
+                numpy_helper.from_array(np.array(True), "yes"),
+                numpy_helper.from_array(np.array(0), "zero"),
+            ],
+        )
+    )
+    check(made, *((np.array(n), np.array(m)) for n, m in ((3, 4), (1, 1), (130, 2))))
