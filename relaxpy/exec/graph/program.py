@@ -1,4 +1,4 @@
-"""Programs: the calls of native kernels and the branches of a Relax function, and its result."""
+"""Programs: the calls of native kernels, the branches and loops of a Relax function, its result."""
 
 from __future__ import annotations
 
@@ -132,7 +132,64 @@ class Branch:
             yield from region.taken()
 
 
-Step: TypeAlias = "KernelCall | Filling | Check | Branch"
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """The end of an iteration of a loop: one of two regions runs, by a truth value.
+
+    The results of each become its `targets`, tensors of the loop. After region number `again`,
+    there is another iteration.
+    """
+
+    condition: Tensor
+    regions: tuple[Region, Region]
+    targets: tuple[Sequence[Tensor], Sequence[Tensor]]
+    again: int
+    outputs: Sequence[Tensor] = ()
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        yield self.condition
+        for region, targets in zip(self.regions, self.targets, strict=True):
+            yield from targets
+            yield from region.taken()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """An iteration runs again and again, until the turn in which it ends says that it is the last.
+
+    Fields:
+        states: what an iteration is given: in the first one, copies of `initial`.
+        following: where each state of the next iteration is; None if it is where it was.
+        results: new tensors, some of which may have the memory of states.
+        iteration: its last step is a turn.
+    """
+
+    states: Sequence[Tensor]
+    initial: Sequence[Tensor]
+    following: Sequence[Tensor | None]
+    results: Sequence[Tensor]
+    iteration: Region
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """What runs inside."""
+        return (self.iteration,)
+
+    @property
+    def outputs(self) -> Sequence[Tensor]:
+        """What is written, each memory once."""
+        following = (tensor for tensor in self.following if tensor is not None)
+        written = (*self.states, *following, *self.results)
+        return [*{tensor.memory: tensor for tensor in written}.values()]
+
+    def reads(self) -> Iterator[Tensor]:
+        """The tensors that are used."""
+        yield from (*self.initial, *self.outputs)
+        yield from self.iteration.taken()
+
+
+Step: TypeAlias = "KernelCall | Filling | Check | Branch | Turn | Loop"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +200,7 @@ class Region:
     results: Sequence[Tensor]
 
     def new_tensors(self) -> Iterator[Tensor]:
-        """What the steps write, without what is new inside their branches."""
+        """What the steps write, without what is new inside their regions."""
         return (output for step in self.steps for output in step.outputs)
 
     def taken(self) -> Iterator[Tensor]:
@@ -153,10 +210,10 @@ class Region:
         return (tensor for tensor in (*used, *self.results) if tensor.memory not in new)
 
     def all_steps(self) -> Iterator[Step]:
-        """The steps, with those in branches."""
+        """The steps, with those in their regions."""
         for step in self.steps:
             yield step
-            if isinstance(step, Branch):
+            if isinstance(step, Branch | Turn | Loop):
                 for region in step.regions:
                     yield from region.all_steps()
 
@@ -192,7 +249,10 @@ class Graph:
     def is_small(self) -> bool:
         """Whether it takes so little time that other threads of Python may wait."""
         count = 0
-        used = [tensor for step in self.region.all_steps() for tensor in step.reads()]
+        steps = [*self.region.all_steps()]
+        if any(isinstance(step, Loop) for step in steps):
+            return False
+        used = [tensor for step in steps for tensor in step.reads()]
         for tensor in {t.memory: t for t in (*self.tensors.values(), *used)}.values():
             number = 1
             for dim in tensor.shape:

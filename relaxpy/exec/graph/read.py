@@ -12,11 +12,13 @@ from relaxpy.exec.graph.program import (
     Filling,
     Graph,
     KernelCall,
+    Loop,
     Memory,
     Region,
     Shape,
     Step,
     Tensor,
+    Turn,
     Value,
     leaves,
 )
@@ -43,6 +45,7 @@ _LIMITS = (1 << 31, 1 << 20, 1 << 15)
 
 
 _ANY = rx.ObjectStructInfo()
+_KERNEL_CALLS = (CallKind.KERNEL, CallKind.INPLACE_KERNEL)
 
 
 class GraphReader:
@@ -63,12 +66,16 @@ class GraphReader:
         self._callee_of, self._signatures, self._is_reshape = callee_of, signatures, is_reshape
         self._packings = packings
         self._values: dict[rx.Var, Value] = {}
+        self._functions: dict[rx.Expr, rx.Function] = {}
+        """Local functions by their names, without those that are being read."""
         self._variables: dict[tir.Var, str] = {}
         self._declared: dict[str, tir.PrimExpr] = {}
         self._literals: dict[Memory, rx.Constant] = {}
         self._constants: dict[tuple[rx.Constant, Packing | None], Memory] = {}
         self._steps: list[Step] = []
         """Those of the innermost region."""
+        self._written: set[Memory] = set()
+        """What kernels write in place."""
         self._passed: set[Memory] = set()
         """What a branch returns as it was before, so that two names may be one tensor."""
         self._originals: dict[Tensor, Tensor] = {}
@@ -96,9 +103,7 @@ class GraphReader:
             self._values[var] = tensors[index] = tensor
         self._sizes.update(self._declared.values())
         result = self._body(func.body)
-        ret = func.ret_struct_info
-        if ret is not None and not is_base_of(ret, _sinfo(result), self._variables):
-            raise RefusedError("the struct info of its result is checked when it runs")
+        self._check_result(func, result)
         result = self._read(self._original(result))
         arguments = set(tensors.values())
         results = [t for t in dict.fromkeys(leaves(result)) if t not in arguments]
@@ -113,6 +118,12 @@ class GraphReader:
             result,
         )
 
+    def _check_result(self, func: rx.Function, result: Value) -> None:
+        ret = func.ret_struct_info
+        known = None if ret is None else substitute_info(ret, self._known)
+        if known is not None and not is_base_of(known, _sinfo(result), self._variables):
+            raise RefusedError("the struct info of its result is checked when it runs")
+
     def _region(self, results: Sequence[Tensor]) -> Region:
         """The steps that were read, with these results."""
         if any(tensor.memory in self._passed for tensor in results):
@@ -121,16 +132,21 @@ class GraphReader:
 
     def _body(self, body: rx.Expr) -> Value:
         """The value of a body, whose steps are added."""
-        if not isinstance(body, rx.SeqExpr):
-            raise RefusedError("the function has no bindings")
-        for block in body.blocks:
-            for binding in block.bindings:
-                value = self._value(binding.value)
-                if isinstance(binding, rx.MatchCast):
-                    value = self._cast(value, binding.struct_info)
-                if binding.var is not None:
-                    self._values[binding.var] = value
-        return self._value(body.body)
+        bindings, last = _tail(body)
+        self._bind(bindings)
+        return self._value(last)
+
+    def _bind(self, bindings: Iterable[rx.Binding]) -> None:
+        """Add the steps of bindings."""
+        for binding in bindings:
+            if isinstance(binding.value, rx.Function) and binding.var is not None:
+                self._functions[binding.var] = binding.value
+                continue
+            value = self._value(binding.value)
+            if isinstance(binding, rx.MatchCast):
+                value = self._cast(value, binding.struct_info)
+            if binding.var is not None:
+                self._values[binding.var] = value
 
     # ---- parameters
 
@@ -212,8 +228,10 @@ class GraphReader:
                 if not isinstance(whole, tuple) or index >= len(whole):
                     raise RefusedError("it selects a field of a value that is not a tuple")
                 return whole[index]
-            case rx.Call(op=Op() as op) if op.record.calls is CallKind.KERNEL:
+            case rx.Call(op=Op() as op) if op.record.calls in _KERNEL_CALLS:
                 return self._kernel(expr)
+            case rx.Call(op=rx.Var() as name) if name in self._functions:
+                return self._loop(name, expr)
             case rx.Call(op=Op(name="relax.shape_of"), args=[arg]):
                 tensor = self._value(arg)
                 if not isinstance(tensor, Tensor):
@@ -306,15 +324,19 @@ class GraphReader:
     # ---- branches
 
     def _branch(self, expr: rx.If) -> Value:
-        condition = self._read(self._value(expr.cond))
-        if not isinstance(condition, Tensor) or condition.sinfo.dtype != "bool" or condition.shape:
-            raise RefusedError("a condition is not a tensor")
+        condition = self._condition(expr)
         ways = [self._way(way) for way in (expr.true_branch, expr.false_branch)]
         (first, then), (second, otherwise) = ways
         outputs: list[Tensor] = []
         value = self._joined(first, second, outputs)
         self._steps.append(Branch(condition, (then, otherwise), outputs))
         return value
+
+    def _condition(self, expr: rx.If) -> Tensor:
+        condition = self._read(self._value(expr.cond))
+        if not isinstance(condition, Tensor) or condition.sinfo.dtype != "bool" or condition.shape:
+            raise RefusedError("a condition is not a tensor")
+        return condition
 
     def _way(self, body: rx.Expr) -> tuple[Value, Region]:
         """The value of one way, and its region."""
@@ -345,6 +367,120 @@ class GraphReader:
                 return outputs[-1]
         raise RefusedError("the kind of a result depends on a branch")
 
+    # ---- loops
+
+    def _loop(self, name: rx.Var, call: rx.Call) -> Value:
+        """The result of a local function that calls itself as the last thing it does."""
+        func = self._functions.pop(name)
+        initial = [self._tensor_of(arg) for arg in call.args]
+        states = [self._state(*pair) for pair in zip(func.params, initial, strict=True)]
+        around, self._steps = self._steps, []
+        bindings, way = _tail(func.body)
+        if not isinstance(way, rx.If):
+            raise RefusedError("a local function does not end in a branch")
+        self._bind(bindings)
+        condition = self._condition(way)
+        tails = [_tail(arm) for arm in (way.true_branch, way.false_branch)]
+        calls = [isinstance(last, rx.Call) and last.op is name for _, last in tails]
+        if sum(calls) != 1:
+            raise RefusedError("a local function is no loop")
+        again = calls.index(True)
+        following, repeated = self._again(tails[again], states)
+        targets = [tensor for tensor in following if tensor is not None]
+        results: list[Tensor] = []
+        value, ended = self._end(tails[1 - again], states, results)
+        self._check_result(func, value)
+        for state, start in zip(states, initial, strict=True):
+            if state.memory in self._written and start.memory.origin != "new":
+                raise RefusedError("a kernel writes a parameter or a constant")
+        places = {state.memory for state in states}
+        given = [tensor for tensor in results if tensor.memory not in places]
+        regions, wanted = (ended, repeated), (given, targets)
+        if not again:
+            regions, wanted = (repeated, ended), (targets, given)
+        self._steps.append(Turn(condition, regions, wanted, again))
+        iteration, self._steps = Region(self._steps, ()), around
+        self._steps.append(Loop(states, initial, following, results, iteration))
+        self._functions[name] = func
+        return value
+
+    def _state(self, param: rx.Var, value: Tensor) -> Tensor:
+        """What an iteration is given for a parameter, whose first value is that of an argument."""
+        sinfo = param.struct_info
+        same = isinstance(sinfo, rx.TensorStructInfo) and sinfo.dtype == value.sinfo.dtype
+        if not same or not isinstance(sinfo.shape, rx.ShapeExpr):  # type: ignore[union-attr]
+            raise RefusedError("a state of a loop is not a tensor of known rank")
+        sizes = sinfo.shape.values  # type: ignore[union-attr]
+        if len(sizes) != len(value.shape):
+            raise RefusedError("the rank of a state changes")
+        for size, actual in zip(sizes, value.shape, strict=True):
+            if isinstance(size, tir.Var) and size not in {*self._known, *self._variables}:
+                self._known[size] = actual
+        state = self._new(value.sinfo)
+        if not _have_shape(value, self._replaced(sizes)):
+            raise RefusedError("the shape of a state is not known")
+        self._values[param] = state
+        return state
+
+    def _again(
+        self, tail: tuple[Sequence[rx.Binding], rx.Expr], states: Sequence[Tensor]
+    ) -> tuple[list[Tensor | None], Region]:
+        """Where the next states are, if not where the states are; and the region for them."""
+        bindings, call = tail
+        assert isinstance(call, rx.Call)
+        around, self._steps = self._steps, []
+        self._bind(bindings)
+        values = [self._tensor_of(arg) for arg in call.args]
+        if not all(_have_shape(a, b.shape) for a, b in zip(values, states, strict=True)):
+            raise RefusedError("the shape of a state changes")
+        following: list[Tensor | None] = []
+        moved = []
+        for value, state in zip(values, states, strict=True):
+            stays = value.memory is state.memory
+            following.append(None if stays else self._new(state.sinfo))
+            moved += [] if stays else [value]
+        region, self._steps = Region(self._steps, moved), around
+        return following, region
+
+    def _end(
+        self,
+        tail: tuple[Sequence[rx.Binding], rx.Expr],
+        states: Sequence[Tensor],
+        results: list[Tensor],
+    ) -> tuple[Value, Region]:
+        """The result of a loop, whose tensors are added to the `results`; and the region for it.
+
+        A state that is a result has its memory, if iterations write it in place.
+        """
+        bindings, last = tail
+        around, self._steps = self._steps, []
+        self._bind(bindings)
+        found = self._read(self._value(last))
+        in_place = {state.memory for state in states} & self._written
+        given: list[Tensor] = []
+
+        def result(value: Value) -> Value:
+            if isinstance(value, tuple):
+                return tuple(map(result, value))
+            [tensor] = leaves(value)
+            stays = tensor.memory in in_place
+            results.append(Tensor(tensor.memory if stays else Memory("new"), tensor.sinfo))
+            self._sizes.update(tensor.shape)
+            given.extend([] if stays else [tensor])
+            return results[-1]
+
+        value = result(found)
+        if len({tensor.memory for tensor in leaves(found)}) < len(results):
+            raise RefusedError("results of a loop are one tensor")
+        region, self._steps = self._region(given), around
+        return value, region
+
+    def _tensor_of(self, expr: rx.Expr) -> Tensor:
+        value = self._read(self._value(expr))
+        if not isinstance(value, Tensor):
+            raise RefusedError("a state of a loop is not a tensor")
+        return value
+
     # ---- kernels
 
     def _kernel(self, call: rx.Call) -> Value:
@@ -352,7 +488,7 @@ class GraphReader:
         if not isinstance(callee, GlobalCallee) or callee.name not in self._signatures:
             raise RefusedError("it calls a kernel that is not native")
         inputs = call.args[1]
-        if not isinstance(inputs, rx.Tuple) or "inplace_indices" in call.attrs:
+        if not isinstance(inputs, rx.Tuple):
             raise RefusedError("the arguments of a kernel are not tensors")
         if not all(isinstance(shape, rx.ShapeExpr) for shape in call.args[2:]):
             raise RefusedError("the scalars of a kernel are not known")
@@ -363,20 +499,35 @@ class GraphReader:
             raise RefusedError("the arguments of a kernel are not tensors")
         sinfos = [tensor.sinfo for tensor in tensors if isinstance(tensor, Tensor)]
         outputs = [substitute_info(sinfo, self._known) for sinfo in output_sinfos(call)]
-        found = sizes_if_equal(callee, sinfos, outputs, scalars)
+        inplace = _inplace(call, len(outputs))
+        given = [sinfo for sinfo, index in zip(outputs, inplace, strict=True) if index < 0]
+        found = sizes_if_equal(callee, sinfos, given, scalars, inplace)
         if found is None:
             raise RefusedError("the arguments of a kernel do not match")
         sizes, compared = found
         for expected, actual in compared:
             self._check(actual, expected)
-        new = [self._new(sinfo) for sinfo in outputs]
+        new = [self._new(sinfo) for sinfo in given]
         is_tuple = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
         if len(tensors) == 1 and not is_tuple and not scalars and self._is_reshape(callee):
             [source] = tensors
             assert isinstance(source, Tensor)
             return Tensor(source.memory, outputs[0])
         self._steps.append(self._call(callee, [*tensors, *new], new, scalars, sizes))  # type: ignore[list-item]
-        return tuple(new) if is_tuple else new[0]
+        fresh = iter(new)
+        results = [
+            next(fresh) if index < 0 else self._in_place(tensors[index], sinfo)
+            for index, sinfo in zip(inplace, outputs, strict=True)
+        ]
+        return tuple(results) if is_tuple else results[0]
+
+    def _in_place(self, value: Value, sinfo: rx.TensorStructInfo) -> Tensor:
+        """A tensor that a kernel has written."""
+        assert isinstance(value, Tensor)
+        if value.memory.origin != "new" or not _have_shape(value, sinfo.shape.values):  # type: ignore[union-attr]
+            raise RefusedError("a kernel writes a parameter or a constant")
+        self._written.add(value.memory)
+        return Tensor(value.memory, sinfo)
 
     def _call(
         self,
@@ -407,6 +558,29 @@ class GraphReader:
             self._sizes.add(size)
             passed.append(size)
         return KernelCall(callee.name, arguments, passed, new)
+
+
+def _tail(body: rx.Expr) -> tuple[list[rx.Binding], rx.Expr]:
+    """The bindings of a body, without those that only name its value; and its value."""
+    if not isinstance(body, rx.SeqExpr):
+        raise RefusedError("the function has no bindings")
+    bindings = [binding for block in body.blocks for binding in block.bindings]
+    value = body.body
+    while bindings and value is bindings[-1].var and isinstance(bindings[-1], rx.VarBinding):
+        value = bindings.pop().value
+    return bindings, value
+
+
+def _inplace(call: rx.Call, outputs: int) -> Sequence[int]:
+    """The number of the argument that is each output of a kernel; -1 if it is new."""
+    indices = call.attrs.get("inplace_indices")
+    return [-1] * outputs if indices is None else indices
+
+
+def _have_shape(tensor: Tensor, sizes: Sequence[tir.PrimExpr]) -> bool:
+    """Whether a tensor certainly has this shape."""
+    pairs = zip(tensor.shape, sizes, strict=False)
+    return len(tensor.shape) == len(sizes) and all(prove_equal(a, b) is True for a, b in pairs)
 
 
 def _elements(tensor: Value) -> Shape:

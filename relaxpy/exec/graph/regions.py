@@ -1,9 +1,10 @@
-"""Emits the steps of a region as a native function, and those of branches as functions it calls."""
+"""Emits the steps of a region as a native function, and inner regions as functions it calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from relaxpy.exec.graph.memory import ALIGNMENT, byte_count, plan_memory
 from relaxpy.exec.graph.program import (
@@ -12,17 +13,24 @@ from relaxpy.exec.graph.program import (
     Element,
     Filling,
     KernelCall,
+    Loop,
     Memory,
     Region,
     Step,
     Tensor,
+    Turn,
 )
+from relaxpy.exec.native.calls.interrupt import Interrupt
 from relaxpy.exec.native.llvm.function import BOOL, F64, I8, I32, I64, POINTER, VOID, Value
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 
 _STACK_BYTES = 1 << 14
 """Up to so many bytes, the workspace is on the stack."""
+_AGAIN = 2
+"""The status of an iteration after which there is another."""
+_TURNS = 1 << 6
+"""What an iteration, in which kernels run, counts for looking at signals."""
 _MOST_BYTES = float(1 << 56)
 """No tensor of a possible size is larger."""
 
@@ -131,12 +139,17 @@ class RegionEmitter:
                     succeeded, partial(self._stepped, step), partial(list, [status])
                 )
         for index, tensor in self.plan.copied:
-            size = self.frame.index(byte_count(tensor))
-            name = "llvm.memcpy.p0.p0.i64"
-            f.module.declare(name, VOID, ["ptr", "ptr", "i64", "i1 immarg"])
-            operands = self.outputs[index], self._pointer(tensor.memory), size, f.const(BOOL, 0)
-            f.put(f"call void @{name}({', '.join(map(str, operands))})")
+            self._copy(self.outputs[index], tensor)
         return status
+
+    def _copy(self, target: Value, tensor: Tensor) -> None:
+        """Copy the elements of a tensor."""
+        f = self.function
+        size = self.frame.index(byte_count(tensor))
+        name = "llvm.memcpy.p0.p0.i64"
+        f.module.declare(name, VOID, ["ptr", "ptr", "i64", "i1 immarg"])
+        operands = target, self._pointer(tensor.memory), size, f.const(BOOL, 0)
+        f.put(f"call void @{name}({', '.join(map(str, operands))})")
 
     def _stepped(self, step: Step) -> list[Value]:
         return [self._step(step)]
@@ -159,6 +172,12 @@ class RegionEmitter:
                 truth = f.load(I8, self._pointer(condition.memory))
                 ways = [partial(self._called, region, outputs) for region in regions]
                 return f.branch(f.compare("ne", truth, 0), *ways)[0]
+            case Turn():
+                truth = f.load(I8, self._pointer(step.condition.memory))
+                ways = [partial(self._turned, step, number) for number in (0, 1)]
+                return f.branch(f.compare("ne", truth, 0), *ways)[0]
+            case Loop():
+                return self._loop(step)
 
     def _number(self, size: PrimExpr | Element) -> Value:
         if isinstance(size, Element):
@@ -174,8 +193,48 @@ class RegionEmitter:
         arguments += [self.frame.index(size) for size in call.sizes]
         return self.function.call(self.kernels[call.kernel], I32, *arguments)
 
-    def _called(self, region: Region, outputs: Sequence[Tensor]) -> list[Value]:
-        """The status after a call of the function that is made of a region."""
+    def _turned(self, turn: Turn, number: int) -> list[Value]:
+        """The status after a region of a turn; `_AGAIN` if there is another iteration."""
+        f = self.function
+        [status] = self._called(turn.regions[number], turn.targets[number])
+        if number == turn.again:
+            status = f.select(f.compare("eq", status, 0), f.const(I32, _AGAIN), status)
+        return [status]
+
+    def _loop(self, loop: Loop) -> Value:
+        """The status after a loop, whose states of two iterations change places."""
+        f = self.function
+        for state, value in zip(loop.states, loop.initial, strict=True):
+            self._copy(self._pointer(state.memory), value)
+        pairs = [(a, b) for a, b in zip(loop.states, loop.following, strict=True) if b is not None]
+        memories = [tensor.memory for pair in zip(*pairs, strict=True) for tensor in pair]
+        interrupt = Interrupt(f)
+
+        def goes_on(status: Value, *_: Value) -> Value:
+            return f.compare("eq", status, _AGAIN)
+
+        def iteration(_: Value, *places: Value) -> list[Value]:
+            interrupt.poll(_TURNS)
+            current = dict(zip(memories, places, strict=True))
+            half = len(places) // 2
+            return [*self._called(loop.iteration, (), current), *places[half:], *places[:half]]
+
+        def run() -> list[Value]:
+            first = [f.const(I32, _AGAIN), *map(self._pointer, memories)]
+            return f.while_loop(first, goes_on, iteration)[:1]
+
+        return f.attempt(run, lambda: [f.const(I32, 1)])[0]
+
+    def _called(
+        self,
+        region: Region,
+        outputs: Sequence[Tensor],
+        places: Mapping[Memory, Value] = MappingProxyType({}),
+    ) -> list[Value]:
+        """The status after a call of the function that is made of a region.
+
+        Some memory may be at other places than it is in this region.
+        """
         taken = dict.fromkeys(t.memory for t in region.taken() if t.memory.origin != "constant")
         variables = list(self.frame.variables)
         memories = [*taken, *(tensor.memory for tensor in outputs)]
@@ -190,7 +249,7 @@ class RegionEmitter:
         given, results = dict(zip(taken, pointers, strict=False)), pointers[len(taken) :]
         RegionEmitter(self.symbol, self.kernels, region, frame, given, results).emit_checked()
         arguments = [self.frame.variables[variable] for variable in variables]
-        arguments += [self._pointer(memory) for memory in memories]
+        arguments += [places[m] if m in places else self._pointer(m) for m in memories]
         return [self.function.call(name, I32, *arguments)]
 
     def emit_checked(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.ir.arith.prove import prove_equal
@@ -33,13 +33,17 @@ def sizes_if_equal(
     inputs: Sequence[rx.StructInfo],
     outputs: Sequence[rx.StructInfo],
     scalars: Sequence[tir.PrimExpr],
+    inplace: Container[int] = (),
 ) -> tuple[Sizes, Comparisons] | None:
-    """As `matching_sizes`, with the sizes that have to be equal and are not certainly so."""
+    """As `matching_sizes`, with the sizes that have to be equal and are not certainly so.
+
+    The kernel may write the inputs whose numbers are `inplace`.
+    """
     kernel, sinfos = callee.prim_func, (*inputs, *outputs)
     assert kernel is not None
     if len(sinfos) + len(scalars) != len(kernel.params):
         return None
-    if any(index < len(inputs) for index in callee.written):
+    if any(index < len(inputs) and index not in inplace for index in callee.written):
         return None
     sizes: dict[tir.Var, tir.PrimExpr] = {}
     signature_values: dict[tir.Var, tir.PrimExpr] = {}
