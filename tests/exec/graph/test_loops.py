@@ -34,8 +34,8 @@ KERNELS = """
 
 def module(body: str, params: str) -> relaxpy.IRModule:
     lines = "".join(f"        {line}\n" for line in body.splitlines())
-    text = f"{HEADER}@I.ir_module\nclass M:{KERNELS}\n    @R.function\n    def main({params}):\n{lines}"
-    return from_source(text)
+    main = f"    @R.function\n    def main({params}):\n{lines}"
+    return from_source(f"{HEADER}@I.ir_module\nclass M:{KERNELS}\n{main}")
 
 
 def load(*_: Any) -> None:
@@ -216,6 +216,14 @@ return (first, second)""",
 )
 
 
+def assert_equal(found: Any, wanted: Any) -> None:
+    """Fail if tensors, or tuples of tensors, differ."""
+    if not isinstance(wanted, tuple):
+        found, wanted = (found,), (wanted,)
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_loops_have_the_values_of_the_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     body, params, calls = PROGRAMS[name]
@@ -225,11 +233,7 @@ def test_loops_have_the_values_of_the_text(name: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(lowering, "_load", load)
     for args in calls:
         given = [arg.copy() for arg in args]
-        found, wanted = native(*args), oracle(*args)
-        if not isinstance(wanted, tuple):
-            found, wanted = (found,), (wanted,)
-        for got, want in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-5, atol=1e-6)
+        assert_equal(native(*args), oracle(*args))
         for before, arg in zip(given, args, strict=True):
             np.testing.assert_array_equal(before, arg)
 
@@ -307,10 +311,7 @@ def test_functions_that_are_no_native_loops(name: str) -> None:
     mod = module(body, params)
     native, oracle = (relaxpy.compile(mod, target)["main"] for target in ("native", "reference"))
     for args in calls:
-        for got, want in zip(
-            np.atleast_1d(native(*args)), np.atleast_1d(oracle(*args)), strict=True
-        ):
-            np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-5, atol=1e-6)
+        assert_equal(native(*args), oracle(*args))
 
 
 def test_an_error_in_an_iteration_is_that_of_the_text() -> None:
@@ -348,7 +349,7 @@ out = loop(x)
 return out"""
 
 
-class Alarm(Exception):
+class AlarmError(Exception):
     """What the handler of the test raises."""
 
 
@@ -357,12 +358,12 @@ def test_a_signal_ends_a_loop_that_never_ends() -> None:
     run = relaxpy.compile(module(ENDLESS, f"x: {state()}"))["main"]
 
     def handler(*_: object) -> None:
-        raise Alarm
+        raise AlarmError
 
     previous = signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, 0.3)
     try:
-        with pytest.raises(Alarm):
+        with pytest.raises(AlarmError):
             run(VALUES)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
