@@ -17,8 +17,9 @@ _LOOKUPS: Final = (
     *("relaxpy.absent", "relaxpy.lazy", "relaxpy.gc_pause"),
     *("relaxpy.ir.relax.frontend.nn.names", "relaxpy.relay"),
 )
-_NO_SCHEDULE = "there are no schedules yet: kernels become vectors and threads without them"
-_NOT_TUNED = f"nothing is tuned; {_NO_SCHEDULE}"
+_NO_SCHEDULE = "tir.Schedule transforms a kernel, which te.create_prim_func makes of tensors"
+_NO_STATE = "a tir.Schedule looks up blocks and loops by the names that it returned"
+_NOT_TUNED = "nothing is tuned: kernels become vectors and threads without schedules"
 _NO_LIBRARY = "no compiler and no library of kernels is called; relaxpy.doctor() says what is there"
 _DEVICE = "relaxpy.device('metal') describes a device; programs run on the processor"
 _ONE_PROCESS = "programs run in this process, as its only worker"
@@ -36,13 +37,7 @@ _IMPORTER = (
 ABSENT: tuple[tuple[str, str, str], ...] = (
     ("relax.frontend", "stablehlo tflite", _IMPORTER),
     ("relax.frontend.nn", "llm", "there are no paged caches; nn.KVCache is one of fixed blocks"),
-    (
-        "tir",
-        "Schedule ScheduleError ScheduleState StmtSRef TensorIntrin BlockDependenceInfo "
-        "tensor_intrin",
-        _NO_SCHEDULE,
-    ),
-    ("tir.schedule", "Schedule ScheduleError Trace BlockRV LoopRV", _NO_SCHEDULE),
+    ("tir", "ScheduleState StmtSRef TensorIntrin BlockDependenceInfo tensor_intrin", _NO_STATE),
     ("te", "create_schedule thread_axis", _NO_SCHEDULE),
     ("te", "hybrid", "write a kernel as a function under @T.prim_func"),
     ("", "hybrid", "write a kernel as a function under @T.prim_func"),

@@ -413,6 +413,10 @@ class TransformError(RelaxpyError, ValueError):
     """A pass cannot be applied to this module, or is misused."""
 
 
+class ScheduleError(RelaxpyError, ValueError):
+    """A primitive of a Schedule cannot be applied to this kernel."""
+
+
 class CompileError(RelaxpyError, ValueError):
     """The module cannot be compiled for this target."""
 

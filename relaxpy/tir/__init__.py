@@ -1,6 +1,7 @@
 """The loop level: scalar expressions, statements, buffers and PrimFuncs."""
 
 from relaxpy.absent import hint_at_absent as _hint_at_absent
+from relaxpy.errors import ScheduleError
 from relaxpy.ir.te.tensor import ProducerLoad
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
@@ -135,6 +136,7 @@ from relaxpy.ir.tir.ops import (
 )
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import CommReducer, Reduce, comm_reducer, max, min, sum
+from relaxpy.ir.tir.schedule.schedule import Schedule
 from relaxpy.ir.tir.stmt import (
     Allocate,
     AllocateConst,
@@ -164,6 +166,7 @@ from relaxpy.tir import (
     expr as expr,
     function as function,
     op as op,
+    schedule as schedule,
     stmt as stmt,
     stmt_functor,
     transform,
@@ -228,6 +231,8 @@ __all__ = [
     "Ramp",
     "Range",
     "Reduce",
+    "Schedule",
+    "ScheduleError",
     "Select",
     "SeqStmt",
     "Shuffle",
@@ -314,6 +319,7 @@ __all__ = [
     "ret",
     "round",
     "rsqrt",
+    "schedule",
     "shift_left",
     "shift_right",
     "sigmoid",

@@ -1,6 +1,14 @@
-"""Kernels have no schedules; here is what test files of TVM import from this path."""
+"""Schedules of kernels: `tvm.tir.schedule`."""
 
 from relaxpy.absent import hint_at_absent as _hint_at_absent
+from relaxpy.errors import ScheduleError as ScheduleError
+from relaxpy.ir.tir.schedule.schedule import Schedule as Schedule
+from relaxpy.ir.tir.schedule.trace import (
+    BlockRV as BlockRV,
+    Instruction as Instruction,
+    LoopRV as LoopRV,
+    Trace as Trace,
+)
 from relaxpy.tir.schedule import testing as testing
 
 _hint_at_absent(globals())

@@ -34,7 +34,7 @@ def shape_of(index_map: IndexMap, shape: Sequence[ExprLike | Range]) -> list[Pri
     detected = detect_iter_map(index_map.final_indices, iters, True, IterMapLevel.Surjective)
     analyzer = Analyzer()
     if not detected.errors:
-        return [analyzer.simplify(_stop(index)) for index in detected.indices]
+        return [analyzer.simplify(stop_of(index)) for index in detected.indices]
     sizes = []
     for index in index_map.final_indices:
         covered = analyzer.int_set(index, iters)
@@ -62,7 +62,7 @@ def inverse_of(
     values = inverse_affine_iter_map(detected.indices, outputs)
     analyzer = Analyzer()
     for output, index in zip(outputs, detected.indices, strict=True):
-        analyzer.bind(output, Range(_minimum(index), _stop(index)))
+        analyzer.bind(output, Range(minimum_of(index), stop_of(index)))
     final = tuple(analyzer.simplify(values.get(var, domain.min)) for var, domain in iters.items())
     if padded and not detected.one_to_one:
         raise MisuseError(f"{index_map} cannot be inverted: it loses indices", about=shape)
@@ -81,7 +81,7 @@ def _is_empty(domain: Range) -> bool:
     return isinstance(domain.extent, IntImm) and not domain.extent.value
 
 
-def _minimum(index: IterSumExpr) -> PrimExpr:
+def minimum_of(index: IterSumExpr) -> PrimExpr:
     """Return the minimum of a detected index."""
     least: PrimExpr = index.base
     for arg in index.args:
@@ -90,7 +90,7 @@ def _minimum(index: IterSumExpr) -> PrimExpr:
     return least
 
 
-def _stop(index: IterSumExpr) -> PrimExpr:
+def stop_of(index: IterSumExpr) -> PrimExpr:
     """Return one more than the maximum of a detected index."""
     greatest: PrimExpr = index.base
     for arg in index.args:

@@ -1,0 +1,240 @@
+"""compute_inline and reverse_compute_inline: two blocks become one, without a buffer between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relaxpy.dataclass import replace
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import occurrences, rewrite, walk
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.analysis.index_map import IndexMap
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.schedule.stages import (
+    Stage,
+    check_pure_stage,
+    check_stable_inputs,
+    covers_domain,
+    is_unit,
+    stages_in,
+)
+from relaxpy.ir.tir.schedule.state import State, mapped, refreshed, refused
+from relaxpy.ir.tir.stmt import Block, BufferStore, IfThenElse, Stmt
+from relaxpy.ir.tir.substitution import substitute
+
+
+def compute_inline(state: State, block: Block) -> None:
+    """Replace the loads of what `block` writes by its value; remove the block and its buffer."""
+    stages, stage = _pipeline(state, block)
+    store = _only_store(stage)
+    buffer = store.buffer
+    check_pure_stage(stage, stages, reduction=False)
+    check_stable_inputs(state, stage, stages)
+    _check_local(state, stage, buffer)
+    readers = [other for other in stages if buffer in other.reads]
+    if not readers:
+        raise refused(f"no block reads {buffer.name}, which block {stage.name} writes", block)
+    _check_loads_only(state, buffer)
+    axes, values = _inverse(stage, store)
+
+    def inlined(load: BufferLoad) -> PrimExpr:
+        table = dict(zip(axes, load.indices, strict=True))
+        table = {axis: ops.cast_to(index, axis.dtype) for axis, index in table.items()}
+        at = {var: substitute(value, table) for var, value in values.items()}
+        return substitute(store.value, at)
+
+    _replace_loads(state, stage, buffer, inlined)
+
+
+def reverse_compute_inline(state: State, block: Block) -> None:
+    """Store the value of `block` where its producer stored; remove the block and the buffer."""
+    stages, stage = _pipeline(state, block)
+    store = _only_store(stage)
+    check_pure_stage(stage, stages, reduction=False)
+    producers = [other for other in stages if not other.writes.keys().isdisjoint(stage.reads)]
+    local = [p for p in producers if set(p.writes) <= set(state.scope(block).alloc_buffers)]
+    if len(local) != 1:
+        raise refused(
+            f"block {stage.name} reads local buffers of {len(local)} blocks, expected one", block
+        )
+    producer = local[0]
+    source = _only_store(producer)
+    buffer = source.buffer
+    check_pure_stage(producer, stages, reduction=False)
+    if [other for other in stages if buffer in other.reads] != [stage]:
+        raise refused(f"other blocks read {buffer.name}, too", block)
+    _check_local(state, producer, buffer)
+    _check_loads_only(state, buffer)
+    loads = {load for load in occurrences(store, BufferLoad) if load.buffer is buffer}
+    if len(loads) != 1:
+        raise refused(f"block {stage.name} reads {buffer.name} at several indices", block)
+    if not covers_domain(stage):
+        raise refused(f"the loops of block {stage.name} do not cover its variables", block)
+    _check_order(state, producer, stage, stages)
+    (load,) = loads
+    axes, values = _inverse(stage, BufferStore(buffer, load, load.indices))
+    table = dict(zip(axes, source.indices, strict=True))
+    at = {var: substitute(value, table) for var, value in values.items()}
+    value = rewrite(store.value, lambda node: source.value if node is load else None)
+    assert isinstance(value, PrimExpr)
+    new = BufferStore(
+        store.buffer,
+        substitute(value, at),
+        tuple(substitute(index, at) for index in store.indices),
+        span=store.span,
+    )
+    body = _guarded(producer, stage, at, new)
+    fused = refreshed(replace(producer.block, body=body))
+    scope = state.scope(block)
+    state.replace({producer.block: fused}, {producer.block: fused})
+    state.replace({stage.realize: None})
+    _drop(state, state.current(scope), buffer)
+
+
+def _guarded(producer: Stage, stage: Stage, at: dict[Var, PrimExpr], store: BufferStore) -> Stmt:
+    """Return `store`, below a condition where the producer runs through more values."""
+    analyzer = Analyzer()
+    for it in producer.block.iter_vars:
+        if it.dom is not None:
+            analyzer.bind(it.var, it.dom)
+    tests = [
+        test
+        for it in stage.block.iter_vars
+        if it.dom is not None and it.var in at
+        for test in (
+            ops.compare(tir.GE, at[it.var], it.dom.min),
+            ops.compare(tir.LT, at[it.var], ops.add(it.dom.min, it.dom.extent)),
+        )
+    ]
+    conditions = [analyzer.simplify(test) for test in tests if not analyzer.can_prove(test)]
+    return IfThenElse(ops.all_of(*conditions), store) if conditions else store
+
+
+def _check_order(state: State, producer: Stage, stage: Stage, stages: list[Stage]) -> None:
+    """Errors: ScheduleError if `stage` cannot run where its producer runs."""
+    for other in stages:
+        if other in (producer, stage):
+            if not other.reads.keys().isdisjoint(stage.writes):
+                raise refused(f"block {other.name} reads what block {stage.name} writes")
+            continue
+        early = state.position(other.block) < state.position(stage.block)
+        if early and not stage.writes.keys().isdisjoint(other.reads):
+            raise refused(f"block {other.name} reads what block {stage.name} writes later")
+        if stage.reads.keys().isdisjoint(other.writes):
+            continue
+        before = state.position(other.block) < state.position(producer.block)
+        if not before or any(loop in other.loops for loop in producer.loops):
+            raise refused(
+                f"block {other.name} writes what block {stage.name} reads, and may do so after "
+                f"block {producer.name}"
+            )
+
+
+# --- shared
+
+
+def _pipeline(state: State, block: Block) -> tuple[list[Stage], Stage]:
+    stages = stages_in(state, state.scope(block))
+    return stages, next(stage for stage in stages if stage.block is block)
+
+
+def _only_store(stage: Stage) -> BufferStore:
+    """Return the store that is all of a block. Errors: ScheduleError if it is not."""
+    body = stage.block.body
+    if not isinstance(body, BufferStore) or body.predicate is not None:
+        raise refused(f"block {stage.name} is not one store", stage.block)
+    if stage.block.alloc_buffers or stage.block.match_buffers:
+        raise refused(f"block {stage.name} has buffers of its own", stage.block)
+    loops = {loop.loop_var for loop in stage.loops}
+    if any(isinstance(node, Var) and node in loops for node in walk(body)):
+        raise refused(f"block {stage.name} uses a loop variable directly", stage.block)
+    return body
+
+
+def _check_local(state: State, stage: Stage, buffer: Buffer) -> None:
+    if buffer not in state.scope(stage.block).alloc_buffers:
+        raise refused(
+            f"{buffer.name}, which block {stage.name} writes, is not allocated in the same scope",
+            stage.block,
+        )
+
+
+def _check_loads_only(state: State, buffer: Buffer) -> None:
+    """Errors: ScheduleError if `buffer` is used other than by stores and loads."""
+    for node in walk(state.func.body):
+        if node is buffer.data:
+            raise refused(f"the data of {buffer.name} is used as a pointer")
+        if isinstance(node, Block):
+            for match in node.match_buffers:
+                if match.source.buffer is buffer:
+                    raise refused(f"{match.buffer.name} is a view of {buffer.name}", node)
+
+
+def _inverse(stage: Stage, store: BufferStore) -> tuple[tuple[Var, ...], dict[Var, PrimExpr]]:
+    """Return one variable per index of the store, and the block's variables in terms of them."""
+    axes = tuple(Var(f"axis{k}", index.dtype) for k, index in enumerate(store.indices))
+    iters = {it.var: it.dom for it in stage.block.iter_vars if it.dom is not None}
+    values: dict[Var, PrimExpr] = {var: dom.min for var, dom in iters.items() if is_unit(dom)}
+    values |= {
+        index: axis
+        for axis, index in zip(axes, store.indices, strict=True)
+        if isinstance(index, Var) and index in iters
+    }
+    rest = [it for it in iters if it not in values]
+    if not rest:
+        return axes, values
+    indices = [
+        (axis, i) for axis, i in zip(axes, store.indices, strict=True) if not isinstance(i, Var)
+    ]
+    try:
+        inverse = IndexMap(tuple(rest), tuple(i for _, i in indices)).inverse(
+            [Range.from_min_extent(iters[var].min, iters[var].extent) for var in rest]
+        )
+    except MisuseError:
+        raise refused(
+            f"block {stage.name} does not use each of its variables once in the indices of "
+            f"{store.buffer.name}",
+            stage.block,
+        ) from None
+    names = dict(zip(inverse.initial_indices, (axis for axis, _ in indices), strict=True))
+    values |= {
+        var: substitute(value, names)
+        for var, value in zip(rest, inverse.final_indices, strict=True)
+    }
+    return axes, values
+
+
+def _replace_loads(
+    state: State, stage: Stage, buffer: Buffer, inlined: Callable[[BufferLoad], PrimExpr]
+) -> None:
+    """Replace loads of `buffer` in the scope of `stage`, and remove the stage and the buffer."""
+    scope = state.scope(stage.block)
+    state.replace({stage.realize: None})
+    after = state.current(scope)
+    assert after is not None
+
+    def rule(node: Node) -> Node | None:
+        return inlined(node) if isinstance(node, BufferLoad) and node.buffer is buffer else None
+
+    def change(expr: PrimExpr) -> PrimExpr:
+        new = rewrite(expr, rule)
+        assert isinstance(new, PrimExpr)
+        return new
+
+    renewed: dict[Block, Block] = {}
+    new = mapped(after, change, renewed, refresh=True)
+    assert isinstance(new, Block)
+    state.replace({after: new}, renewed)
+    _drop(state, state.current(scope), buffer)
+
+
+def _drop(state: State, scope: Block | None, buffer: Buffer) -> None:
+    """Remove the allocation of `buffer` from `scope`."""
+    assert scope is not None
+    kept = tuple(other for other in scope.alloc_buffers if other is not buffer)
+    new = replace(scope, alloc_buffers=kept)
+    state.replace({scope: new}, {scope: new})

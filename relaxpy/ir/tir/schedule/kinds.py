@@ -1,0 +1,59 @@
+"""Primitives that say how a loop runs, and annotations of loops and blocks."""
+
+from __future__ import annotations
+
+from relaxpy.dataclass import replace
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import Attr, as_attrs
+from relaxpy.ir.tir.expr import IterVarKind, Var
+from relaxpy.ir.tir.iteration import IterVar
+from relaxpy.ir.tir.schedule.conditions import check_parallel
+from relaxpy.ir.tir.schedule.state import State, refused
+from relaxpy.ir.tir.stmt import Block, For, ForKind
+
+_THREADS = frozenset(
+    f"{unit}.{axis}" for unit in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"
+) | {"vthread"}
+
+
+def run_as(state: State, loop: For, kind: ForKind) -> None:
+    """Make `loop` parallel, vectorized or unrolled, if its iterations may run in any order."""
+    if loop.kind != ForKind.SERIAL:
+        raise refused(f"loop {loop.loop_var.name} is {loop.kind.name.lower()} already", loop)
+    if kind != ForKind.UNROLLED:
+        check_parallel(state, loop)
+    state.replace({loop: replace(loop, kind=kind)})
+
+
+def bind(state: State, loop: For, thread_axis: str) -> None:
+    """Bind `loop` to an index of threads; reductions may run over a threadIdx."""
+    if thread_axis not in _THREADS:
+        raise MisuseError(
+            f"expected a thread axis such as 'blockIdx.x', found {thread_axis!r:.40}",
+            about=thread_axis,
+        )
+    if loop.kind != ForKind.SERIAL:
+        raise refused(f"loop {loop.loop_var.name} is {loop.kind.name.lower()} already", loop)
+    check_parallel(state, loop, reductions=thread_axis.startswith("threadIdx"))
+    kind = loop.loop_var.dtype
+    index = IterVar(None, Var("", kind), IterVarKind.ThreadIndex, thread_axis)
+    state.replace({loop: replace(loop, kind=ForKind.THREAD_BINDING, thread_binding=index)})
+
+
+def annotate(state: State, node: For | Block, key: str, value: Attr | None) -> None:
+    """Set the annotation `key` of a loop or block, or remove it if `value` is None."""
+    table = dict(node.annotations)
+    if value is None:
+        if key not in table:
+            raise refused(f"there is no annotation {key!r:.40} to remove", node)
+        del table[key]
+    else:
+        if key in table:
+            raise refused(f"there is an annotation {key!r:.40} already", node)
+        table[key] = value
+    new = replace(node, annotations=as_attrs(table))
+    if isinstance(node, Block):
+        assert isinstance(new, Block)
+        state.replace({node: new}, {node: new})
+    else:
+        state.replace({node: new})

@@ -1,0 +1,392 @@
+"""Schedule: a module of kernels that primitives transform step by step, keeping the values."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, overload
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, ScheduleError
+from relaxpy.ir.core.node import Attr
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.tir.expr import ExprLike, Var
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.schedule import inline, kinds, loops, relations
+from relaxpy.ir.tir.schedule.state import State, child_blocks, refused
+from relaxpy.ir.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
+from relaxpy.ir.tir.stmt import Block, For, ForKind
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Method = Callable[Concatenate["Schedule", P], R]
+
+#: The primitives by name, in the order of the text.
+PRIMITIVES: dict[str, Callable[..., Any]] = {}
+
+
+def primitive(method: Method[P, R]) -> Method[P, R]:
+    """Decorate a primitive: it is recorded, names itself in errors, and fails without a trace."""
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def apply(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        saved = {name: state.copy() for name, state in self._states.items()}
+        try:
+            result = method(self, *args, **kwargs)
+            for name, state in self._states.items():
+                if name in saved and state.func is not saved[name].func:
+                    state.check()
+        except ScheduleError as error:
+            self._states |= saved
+            first = error.diagnostic
+            raise ScheduleError(
+                f"{method.__name__}: {first.message}", span=first.span, hint=first.hint
+            ) from None
+        except MisuseError:
+            self._states |= saved
+            raise
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        arguments = {
+            f"*{key}"
+            if signature.parameters[key].kind == inspect.Parameter.VAR_POSITIONAL
+            else key: v
+            for key, v in bound.arguments.items()
+            if key != "self"
+        }
+        outputs = result if isinstance(result, list) else () if result is None else (result,)
+        self.trace.insts.append(
+            Instruction(method.__name__, arguments, tuple(outputs))  # type: ignore[arg-type]
+        )
+        return result
+
+    entry = user_facing(apply)
+    PRIMITIVES[method.__name__] = entry
+    return entry
+
+
+class Schedule:
+    """Kernels, and primitives that transform them without a change of their values.
+
+    A primitive whose conditions do not hold raises a ScheduleError and leaves the kernels as they
+    are. Names of blocks and loops stay valid until the block or loop is gone.
+    """
+
+    primitives: ClassVar[dict[str, Callable[..., Any]]] = PRIMITIVES
+
+    @user_facing
+    def __init__(
+        self,
+        mod: PrimFunc | IRModule,
+        *,
+        seed: int | None = None,
+        debug_mask: str | int = "none",
+        error_render_level: Literal["detail", "fast", "none"] = "detail",
+        enable_check: bool = True,
+    ) -> None:
+        """A lone kernel becomes the function `main`; the other options change nothing here.
+
+        Errors:
+            MisuseError (also TypeError): `mod` is neither a kernel nor a module.
+        """
+        if isinstance(mod, PrimFunc):
+            named = "global_symbol" in mod.attrs
+            mod = IRModule({"main": mod.with_attr("global_symbol", "main") if named else mod})
+        if not isinstance(mod, IRModule):
+            raise MisuseError(f"expected a PrimFunc or a module, found {mod!r:.60}", about=mod)
+        self._module = mod
+        self._states: dict[str, State] = {}
+        self._items: dict[BlockRV | LoopRV, tuple[str, Block | Var]] = {}
+        self.trace = Trace()
+        kernels = [v.name_hint for v, f in mod.functions.items() if isinstance(f, PrimFunc)]
+        self.func_working_on: str | None = (
+            "main" if "main" in kernels else kernels[0] if len(kernels) == 1 else None
+        )
+
+    # --- what is scheduled
+
+    @property
+    def mod(self) -> IRModule:
+        """The module with the kernels as they are now."""
+        table = self._module.functions_by_name
+        changed = {
+            name: state.func
+            for name, state in self._states.items()
+            if state.func is not table[name]
+        }
+        if changed:
+            self._module = self._module.clone()
+            for name, func in changed.items():
+                self._module[name] = func
+        return self._module
+
+    def work_on(self, func_name: str) -> None:
+        """Look up blocks without a function name in the kernel `func_name` from now on."""
+        self._state(func_name)
+        self.func_working_on = func_name
+
+    def copy(self) -> Schedule:
+        """Return a schedule of the same kernels for which the names of this one are valid, too."""
+        other = Schedule(self.mod)
+        other.func_working_on = self.func_working_on
+        for name, state in self._states.items():
+            other._states[name] = state.copy()
+        other._items = dict(self._items)
+        other.trace = Trace(self.trace.insts)
+        return other
+
+    def show(self, *args: Any, **kwargs: Any) -> None:
+        """Print the kernels and the trace."""
+        self.mod.show(*args, **kwargs)
+        self.trace.show()
+
+    @overload
+    def get(self, rand_var_or_sref: BlockRV) -> Block: ...
+    @overload
+    def get(self, rand_var_or_sref: LoopRV) -> For: ...
+    @user_facing
+    def get(self, rand_var_or_sref: BlockRV | LoopRV) -> Block | For:
+        """Return the block or loop of a name as it is now.
+
+        Errors:
+            ScheduleError: it is gone.
+        """
+        if isinstance(rand_var_or_sref, BlockRV):
+            return self._block(rand_var_or_sref)[1]
+        return self._loop(rand_var_or_sref)[1]
+
+    # --- names
+
+    def _state(self, func_name: str | None) -> State:
+        name = self.func_working_on if func_name is None else func_name
+        if name is None:
+            raise refused("there are several kernels: give func_name, or call work_on")
+        if name not in self._states:
+            func = self._module.functions_by_name.get(name)
+            if not isinstance(func, PrimFunc):
+                raise refused(f"there is no kernel {name!r:.40} in the module")
+            self._states[name] = State(func)
+        return self._states[name]
+
+    def _enter(self, state: State, node: Block | For) -> BlockRV | LoopRV:
+        name = next(name for name, other in self._states.items() if other is state)
+        rv = BlockRV() if isinstance(node, Block) else LoopRV()
+        self._items[rv] = name, node if isinstance(node, Block) else node.loop_var
+        return rv
+
+    def _block_rv(self, state: State, block: Block) -> BlockRV:
+        rv = self._enter(state, block)
+        assert isinstance(rv, BlockRV)
+        return rv
+
+    def _loop_rv(self, state: State, loop: For) -> LoopRV:
+        rv = self._enter(state, loop)
+        assert isinstance(rv, LoopRV)
+        return rv
+
+    def _item(self, rv: object, kind: type) -> tuple[State, Block | Var]:
+        if not isinstance(rv, kind) or rv not in self._items:
+            noun = "block, or its name" if kind is BlockRV else "loop"
+            raise MisuseError(f"expected a {noun}, found {rv!r:.60}", about=rv)
+        name, item = self._items[rv]
+        return self._states[name], item
+
+    def _block(self, rv: BlockRV | str) -> tuple[State, Block]:
+        if isinstance(rv, str):
+            state = self._state(None)
+            return state, relations.block_named(state, rv)
+        state, item = self._item(rv, BlockRV)
+        assert isinstance(item, Block)
+        block = state.current(item)
+        if block is None:
+            raise refused(f"block {item.name_hint} is not in the kernel any more")
+        return state, block
+
+    def _loop(self, rv: LoopRV) -> tuple[State, For]:
+        state, item = self._item(rv, LoopRV)
+        assert isinstance(item, Var)
+        loop = state.loop(item)
+        if loop is None:
+            raise refused(f"loop {item.name} is not in the kernel any more")
+        return state, loop
+
+    def _loops(self, rvs: Sequence[LoopRV]) -> tuple[State, list[For]]:
+        found = [self._loop(rv) for rv in rvs]
+        if not found:
+            raise MisuseError("expected at least one loop, found none")
+        if any(state is not found[0][0] for state, _ in found):
+            raise refused("the loops are of different kernels")
+        return found[0][0], [loop for _, loop in found]
+
+    def _either(self, rv: BlockRV | LoopRV | str) -> tuple[State, Block | For]:
+        return self._loop(rv) if isinstance(rv, LoopRV) else self._block(rv)
+
+    # --- blocks and loops
+
+    @primitive
+    def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
+        """Return the block with a name.
+
+        Errors:
+            ScheduleError: there is none, or there are several.
+        """
+        state = self._state(func_name)
+        return self._block_rv(state, relations.block_named(state, name))
+
+    @primitive
+    def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
+        """Return the block with a name; see `get_block`."""
+        state = self._state(func_name)
+        return self._block_rv(state, relations.block_named(state, name))
+
+    @primitive
+    def get_loops(self, block: BlockRV | str) -> list[LoopRV]:
+        """Return the loops around a block inside of its scope, outermost first."""
+        state, node = self._block(block)
+        return [self._loop_rv(state, loop) for loop in state.loops(node)]
+
+    @primitive
+    def get_child_blocks(self, block_or_loop: BlockRV | LoopRV | str) -> list[BlockRV]:
+        """Return the blocks directly inside of a block or loop."""
+        state, node = self._either(block_or_loop)
+        return [self._block_rv(state, realize.block) for realize in child_blocks(node)]
+
+    @primitive
+    def get_producers(self, block: BlockRV | str) -> list[BlockRV]:
+        """Return the blocks of the same scope that write what the block reads."""
+        state, node = self._block(block)
+        return [self._block_rv(state, b) for b in relations.producers(state, node)]
+
+    @primitive
+    def get_consumers(self, block: BlockRV | str) -> list[BlockRV]:
+        """Return the blocks of the same scope that read what the block writes."""
+        state, node = self._block(block)
+        return [self._block_rv(state, b) for b in relations.consumers(state, node)]
+
+    @primitive
+    def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
+        """Return the blocks in a scope that write a buffer which is not allocated in it."""
+        state, node = self._block(scope_block)
+        return [self._block_rv(state, b) for b in relations.outputs(state, node)]
+
+    # --- loops
+
+    @primitive
+    def split(
+        self,
+        loop: LoopRV,
+        factors: list[ExprLike | None],
+        preserve_unit_iters: bool = True,
+        disable_predication: bool = False,
+    ) -> list[LoopRV]:
+        """Replace a loop by one loop per factor, outermost first; one factor may be None.
+
+        Errors:
+            ScheduleError: the loop is annotated, not serial or does not begin at 0, a factor is not
+                positive, or their product is not known to reach the extent.
+        """
+        state, node = self._loop(loop)
+        new = loops.split(
+            state,
+            node,
+            factors,
+            preserve_unit_iters=preserve_unit_iters,
+            disable_predication=disable_predication,
+        )
+        return [self._loop_rv(state, inner) for inner in new]
+
+    @primitive
+    def fuse(self, *loops_to_fuse: LoopRV, preserve_unit_iters: bool = True) -> LoopRV:
+        """Replace loops, each the only content of the one before, by one loop.
+
+        Errors:
+            ScheduleError: other statements are between them, or the bounds of one need another.
+        """
+        state, nodes = self._loops(loops_to_fuse)
+        new = loops.fuse(state, nodes, preserve_unit_iters=preserve_unit_iters)
+        return self._loop_rv(state, new)
+
+    @primitive
+    def reorder(self, *ordered_loops: LoopRV) -> None:
+        """Permute loops that are inside each other, so that they are in this order.
+
+        Errors:
+            ScheduleError: they are not in one chain, or an iteration may depend on another one.
+        """
+        state, nodes = self._loops(ordered_loops)
+        loops.reorder(state, nodes)
+
+    @primitive
+    def add_unit_loop(self, block_or_loop: BlockRV | LoopRV | str) -> LoopRV:
+        """Put a loop of extent 1 around a block or loop."""
+        state, node = self._either(block_or_loop)
+        return self._loop_rv(state, loops.add_unit_loop(state, node))
+
+    # --- how loops run
+
+    @primitive
+    def parallel(self, loop: LoopRV) -> None:
+        """Run the iterations of a loop in parallel.
+
+        Errors:
+            ScheduleError: they may depend on each other.
+        """
+        kinds.run_as(*self._loop(loop), ForKind.PARALLEL)
+
+    @primitive
+    def vectorize(self, loop: LoopRV) -> None:
+        """Run the iterations of a loop as lanes of a vector.
+
+        Errors:
+            ScheduleError: they may depend on each other.
+        """
+        kinds.run_as(*self._loop(loop), ForKind.VECTORIZED)
+
+    @primitive
+    def unroll(self, loop: LoopRV) -> None:
+        """Write the iterations of a loop one after another."""
+        kinds.run_as(*self._loop(loop), ForKind.UNROLLED)
+
+    @primitive
+    def bind(self, loop: LoopRV, thread_axis: str) -> None:
+        """Bind a loop to an index of threads such as "threadIdx.x".
+
+        Errors:
+            ScheduleError: iterations may depend on each other.
+            MisuseError: there is no such index.
+        """
+        kinds.bind(*self._loop(loop), thread_axis)
+
+    @primitive
+    def annotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str, ann_val: Attr) -> None:
+        """Set an annotation of a block or loop that has none of that name."""
+        kinds.annotate(*self._either(block_or_loop), ann_key, ann_val)
+
+    @primitive
+    def unannotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str) -> None:
+        """Remove an annotation of a block or loop."""
+        kinds.annotate(*self._either(block_or_loop), ann_key, None)
+
+    # --- blocks into their consumers and producers
+
+    @primitive
+    def compute_inline(self, block: BlockRV | str) -> None:
+        """Compute the elements of a block where they are read, and remove the block.
+
+        Errors:
+            ScheduleError: the block is not one store to a local buffer at distinct variables, or
+                what it reads is written later.
+        """
+        inline.compute_inline(*self._block(block))
+
+    @primitive
+    def reverse_compute_inline(self, block: BlockRV | str) -> None:
+        """Compute the elements of a block where what it reads is written, and remove the block.
+
+        Errors:
+            ScheduleError: the block is not the only one that reads a local buffer, element by
+                element.
+        """
+        inline.reverse_compute_inline(*self._block(block))

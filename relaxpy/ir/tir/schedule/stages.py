@@ -1,0 +1,368 @@
+"""What the blocks of a scope read, write and update: the dependences between its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
+from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import occurrences, walk
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.analysis.index_inverse import minimum_of, stop_of
+from relaxpy.ir.tir.analysis.regions import Accesses, Interval
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar, Range
+from relaxpy.ir.tir.schedule.reducers import is_commutative
+from relaxpy.ir.tir.schedule.state import State, child_blocks, refused
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from relaxpy.ir.tir.substitution import mentions, substitute
+
+Indices = tuple[PrimExpr, ...]
+
+
+class _Bodies(Accesses):
+    """Collects accesses from the bodies of blocks, not from their declared reads and writes."""
+
+    @override
+    def declared(self, block: Block) -> None:
+        self.hidden |= set(block.alloc_buffers)
+        self.own_data |= {buffer.data for buffer in block.alloc_buffers}
+        for match in block.match_buffers:
+            self.views[match.buffer] = match.source
+            self.own_data.add(match.buffer.data)
+        if block.init is not None:
+            self.statement(block.init)
+        self.statement(block.body)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """A block of a scope, its loops, and the regions of buffers that it reads and writes.
+
+    The regions are over the variables of the block.
+    """
+
+    block: Block
+    realize: BlockRealize
+    loops: tuple[For, ...]
+    reads: Mapping[Buffer, Sequence[Interval]]
+    writes: Mapping[Buffer, Sequence[Interval]]
+
+    @property
+    def name(self) -> str:
+        """The name of the block."""
+        return self.block.name_hint
+
+    def iters(self, kind: IterVarKind) -> list[IterVar]:
+        """Return the block variables of a kind that have more than one value."""
+        return [it for it in self.block.iter_vars if it.iter_type == kind and not is_unit(it.dom)]
+
+    def values(self) -> dict[Var, PrimExpr]:
+        """Return the value of each block variable."""
+        pairs = zip(self.block.iter_vars, self.realize.iter_values, strict=True)
+        return {it.var: value for it, value in pairs}
+
+    def reduction_loops(self) -> list[For]:
+        """Return the loops on which a reduction variable depends."""
+        values = self.values()
+        bound = [
+            values[it.var] for it in self.block.iter_vars if it.iter_type == IterVarKind.CommReduce
+        ]
+        return [
+            loop for loop in self.loops if any(mentions(value, (loop.loop_var,)) for value in bound)
+        ]
+
+    def runs_once(self) -> bool:
+        """Whether no two iterations of the loops have the same values of the block variables."""
+        return is_one_to_one(
+            self.realize.iter_values, domains_of(self.loops), self.realize.predicate
+        )
+
+    def stores(self) -> Iterator[tuple[BufferStore, Indices, dict[Var, Range]]]:
+        """Visit all stores, with indices over the block's variables and loops inside of it."""
+        yield from _stores(self.block, {}, {})
+
+    def updates(self) -> bool:
+        """Whether the block reads what it writes."""
+        return not self.reads.keys().isdisjoint(self.writes)
+
+
+def is_unit(domain: Range | None) -> bool:
+    """Whether a domain is known to have one value."""
+    return domain is not None and isinstance(domain.extent, IntImm) and domain.extent.value == 1
+
+
+def domains_of(loops: Sequence[For]) -> dict[Var, Range]:
+    """Return the range of the variable of each loop."""
+    return {loop.loop_var: Range.from_min_extent(loop.min, loop.extent) for loop in loops}
+
+
+def is_one_to_one(
+    indices: Sequence[PrimExpr], domains: Mapping[Var, Range], predicate: PrimExpr | bool = True
+) -> bool:
+    """Whether no two values of the variables have the same indices, as far as is known."""
+    used = {var: dom for var, dom in domains.items() if not is_unit(dom)}
+    if not all(any(mentions(index, (var,)) for index in indices) for var in used):
+        return False
+    simple = [index for index in indices if mentions(index, used)]
+    fixed = {var: dom.min for var, dom in domains.items() if is_unit(dom)}
+    simple = [substitute(index, fixed) for index in simple]
+    return not simple or not detect_iter_map(simple, used, predicate, IterMapLevel.Bijective).errors
+
+
+def _stores(
+    node: Stmt, values: dict[Var, PrimExpr], inner: dict[Var, Range]
+) -> Iterator[tuple[BufferStore, Indices, dict[Var, Range]]]:
+    match node:
+        case BufferStore(indices=indices):
+            yield node, tuple(substitute(index, values) for index in indices), inner
+        case For(loop_var=var, min=first, extent=extent, body=body):
+            yield from _stores(body, values, inner | {var: Range.from_min_extent(first, extent)})
+        case BlockRealize(iter_values=bound, block=block):
+            new = [substitute(value, values) for value in bound]
+            names = [it.var for it in block.iter_vars]
+            yield from _stores(block, values | dict(zip(names, new, strict=True)), inner)
+        case _:
+            for child in node._children():
+                if isinstance(child, Stmt):
+                    yield from _stores(child, values, inner)
+
+
+def stage_of(state: State, block: Block) -> Stage:
+    """Return the stage of a block. Errors: ScheduleError if its accesses are not known."""
+    pointers = {buffer.data for buffer in _buffers(state)}
+    accesses = _Bodies(pointers)
+    try:
+        accesses.declared(block)
+    except MisuseError as error:
+        raise refused(f"the accesses of block {block.name_hint} are not known: {error}") from None
+    return Stage(
+        block,
+        state.realize(block),
+        tuple(state.loops(block)),
+        dict(accesses.reads),
+        dict(accesses.writes),
+    )
+
+
+def _buffers(state: State) -> set[Buffer]:
+    """Return all buffers. Errors: ScheduleError if two of them are views of the same memory."""
+    views = {match.buffer for block in state.blocks() for match in block.match_buffers}
+    found = {item for item in walk(state.func) if isinstance(item, Buffer)} - views
+    owners: dict[Var, Buffer] = {}
+    for buffer in found:
+        other = owners.setdefault(buffer.data, buffer)
+        if other is not buffer:
+            raise refused(f"buffers {other.name} and {buffer.name} share memory")
+    return found | views
+
+
+def stages_in(state: State, scope: Stmt) -> list[Stage]:
+    """Return the stages directly inside of a block or loop, in the order of the text."""
+    return [stage_of(state, realize.block) for realize in child_blocks(scope)]
+
+
+# --- the conditions on one stage
+
+
+def check_kinds(stage: Stage) -> None:
+    """Errors: ScheduleError if a block variable is neither spatial nor a reduction."""
+    for it in stage.block.iter_vars:
+        if it.iter_type not in (IterVarKind.DataPar, IterVarKind.CommReduce):
+            raise refused(
+                f"variable {it.var.name} of block {stage.name} is {it.iter_type.name}, expected a "
+                "spatial or reduction variable",
+                stage.block,
+            )
+
+
+def check_own_dependence(stage: Stage) -> None:
+    """Errors: ScheduleError if runs for different spatial values may depend on each other.
+
+    They do not if each writes elements of its own, and reads of what the block writes only those.
+    """
+    check_kinds(stage)
+    spatial = stage.iters(IterVarKind.DataPar)
+    reductions = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.CommReduce}
+    for store, indices, inner in stage.stores():
+        if any(mentions(index, reductions) for index in indices):
+            raise refused(
+                f"block {stage.name} writes {store.buffer.name} at an index that depends on a "
+                "reduction variable",
+                stage.block,
+            )
+        used = {v: d for v, d in inner.items() if any(mentions(i, (v,)) for i in indices)}
+        domains = {it.var: it.dom for it in spatial if it.dom is not None} | used
+        if not is_one_to_one(indices, domains):
+            raise refused(
+                f"block {stage.name} may write an element of {store.buffer.name} for several "
+                "values of its spatial variables",
+                stage.block,
+            )
+    for store, loads in own_loads(stage):
+        for load in loads:
+            if load.indices != store.indices and not _same(load.indices, store.indices):
+                raise refused(
+                    f"block {stage.name} reads {load}, but writes "
+                    f"{BufferLoad(store.buffer, store.indices)}",
+                    stage.block,
+                )
+    read_elsewhere = {b for b in stage.writes if b in stage.reads} - {
+        store.buffer for store, _ in own_loads(stage)
+    }
+    for buffer in read_elsewhere:
+        raise refused(f"block {stage.name} reads and writes {buffer.name}", stage.block)
+
+
+def _same(a: Indices, b: Indices) -> bool:
+    return len(a) == len(b) and all(x is y or x.same_as(y) for x, y in zip(a, b, strict=True))
+
+
+def own_loads(stage: Stage) -> list[tuple[BufferStore, list[BufferLoad]]]:
+    """Return each store with the loads, in its block, of the buffer that it writes."""
+    found = []
+    leaves = [stage.block, *(n for n in walk(stage.block.body) if isinstance(n, Block))]
+    for block in leaves:
+        stores = [s for s in _own_statements(block) if isinstance(s, BufferStore)]
+        loads = [
+            load
+            for s in _own_statements(block)
+            for e in s._children()
+            if isinstance(e, PrimExpr)
+            for load in _loads(e)
+        ]
+        for store in stores:
+            mine = [load for load in loads if load.buffer is store.buffer]
+            found.append((store, mine))
+    return found
+
+
+def _loads(expr: Node) -> list[BufferLoad]:
+    return list(occurrences(expr, BufferLoad))
+
+
+def _own_statements(block: Block) -> list[Stmt]:
+    """Return the statements of a block that are not in one inside of it."""
+    stack: list[Stmt] = [block.body, *([] if block.init is None else [block.init])]
+    found = []
+    while stack:
+        node = stack.pop()
+        found.append(node)
+        if not isinstance(node, Block):
+            stack += [child for child in node._children() if isinstance(child, Stmt)]
+    return found
+
+
+def check_dominant(stage: Stage, others: Sequence[Stage]) -> None:
+    """Errors: ScheduleError if another stage writes a buffer that `stage` writes."""
+    for other in others:
+        if other.block is stage.block:
+            continue
+        for buffer in stage.writes:
+            if buffer in other.writes:
+                raise refused(
+                    f"blocks {stage.name} and {other.name} both write {buffer.name}", other.block
+                )
+
+
+def check_pure_stage(stage: Stage, others: Sequence[Stage], *, reduction: bool = True) -> None:
+    """Errors: ScheduleError if `stage` is not complete, nor a reduction where that is allowed.
+
+    Either is the only one that writes its buffers, and what it writes depends on its inputs alone.
+    """
+    check_own_dependence(stage)
+    check_dominant(stage, others)
+    if stage.updates() or stage.iters(IterVarKind.CommReduce) or stage.block.init is not None:
+        if not reduction:
+            raise refused(f"block {stage.name} is a reduction, expected none", stage.block)
+        if stage.block.init is None:
+            raise refused(f"the reduction {stage.name} has no T.init()", stage.block)
+        if not stage.runs_once():
+            raise refused(
+                f"the reduction {stage.name} may run twice for the same values of its variables",
+                stage.block,
+            )
+
+
+def reorders_reduction(stage: Stage, before: Sequence[For], after: Sequence[For]) -> bool:
+    """Whether the loops of a reduction change their order among each other."""
+    relevant = {loop.loop_var for loop in stage.reduction_loops()}
+    old = [loop.loop_var for loop in before if loop.loop_var in relevant]
+    return old != [loop.loop_var for loop in after if loop.loop_var in relevant]
+
+
+def check_commutes(stage: Stage) -> None:
+    """Errors: ScheduleError if the updates of a reduction may not change their order."""
+    if not is_commutative(stage.block):
+        raise refused(
+            f"block {stage.name} is not a known commutative reduction, so the order of its "
+            "reduction loops has to stay",
+            stage.block,
+        )
+
+
+# --- the conditions on what a stage reads
+
+
+def shared_loops(a: Stage, b: Stage) -> list[For]:
+    """Return the loops around both stages."""
+    return [loop for loop in a.loops if loop in b.loops]
+
+
+def check_stable_inputs(state: State, stage: Stage, stages: Sequence[Stage]) -> None:
+    """Errors: ScheduleError if an element that `stage` reads may have another value later.
+
+    It does not if it is written before, by stages that share no loop with `stage` or by one whose
+    values are final as soon as they are there.
+    """
+    for buffer in stage.reads:
+        if buffer in stage.writes:
+            continue
+        for writer in stages:
+            if writer.block is stage.block or buffer not in writer.writes:
+                continue
+            if state.position(writer.block) > state.position(stage.block):
+                raise refused(
+                    f"block {writer.name} writes {buffer.name} after block {stage.name} reads it",
+                    writer.block,
+                )
+            if shared_loops(writer, stage):
+                check_pure_stage(writer, stages)
+                check_no_partial_reads(writer, [stage])
+
+
+def check_no_partial_reads(stage: Stage, readers: Sequence[Stage]) -> None:
+    """Errors: ScheduleError if one of `readers` sees a reduction that is not complete."""
+    relevant = stage.reduction_loops()
+    for reader in readers:
+        for loop in shared_loops(stage, reader):
+            if loop in relevant:
+                raise refused(
+                    f"block {reader.name} is inside of loop {loop.loop_var.name}, over which "
+                    f"block {stage.name} reduces",
+                    reader.block,
+                )
+
+
+def covers_domain(stage: Stage) -> bool:
+    """Whether the loops run through all values of the block variables, as far as is known."""
+    values = stage.realize.iter_values
+    detected = detect_iter_map(
+        values, domains_of(stage.loops), stage.realize.predicate, IterMapLevel.Surjective
+    )
+    if detected.errors:
+        return False
+    analyzer = Analyzer()
+    return all(
+        it.dom is not None
+        and analyzer.can_prove_equal(minimum_of(index), it.dom.min)
+        and analyzer.can_prove_equal(stop_of(index), ops.add(it.dom.min, it.dom.extent))
+        for it, index in zip(stage.block.iter_vars, detected.indices, strict=True)
+    )

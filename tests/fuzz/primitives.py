@@ -1,0 +1,74 @@
+"""Random sequences of primitives."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from relaxpy import tir
+from relaxpy.errors import ScheduleError
+
+Step = Callable[[tir.Schedule, random.Random], object]
+
+
+def a_block(sch: tir.Schedule, rng: random.Random) -> Any:
+    blocks = sch.get_child_blocks(sch.get_block("root"))
+    inner = [b for block in blocks for b in sch.get_child_blocks(block)]
+    return rng.choice(blocks + inner)
+
+
+def a_loop(sch: tir.Schedule, rng: random.Random) -> Any:
+    loops = sch.get_loops(a_block(sch, rng))
+    if not loops:
+        raise ScheduleError("no loop")
+    return rng.choice(loops)
+
+
+def split(sch: tir.Schedule, rng: random.Random) -> None:
+    factors = rng.choice([[None, 2], [3, None], [None, 5], [2, None, 2], [1, None], [None, 1]])
+    sch.split(a_loop(sch, rng), factors, preserve_unit_iters=rng.random() < 0.5)
+
+
+def fuse(sch: tir.Schedule, rng: random.Random) -> None:
+    loops = sch.get_loops(a_block(sch, rng))
+    start = rng.randrange(max(1, len(loops)))
+    chosen = loops[start : start + rng.randint(1, 3)]
+    sch.fuse(*chosen, preserve_unit_iters=rng.random() < 0.5)
+
+
+def reorder(sch: tir.Schedule, rng: random.Random) -> None:
+    loops = sch.get_loops(a_block(sch, rng))
+    sch.reorder(*rng.sample(loops, rng.randint(min(2, len(loops)), len(loops))))
+
+
+STEPS: dict[str, Step] = {
+    "split": split,
+    "fuse": fuse,
+    "reorder": reorder,
+    "add_unit_loop": lambda sch, rng: sch.add_unit_loop(a_loop(sch, rng)),
+    "parallel": lambda sch, rng: sch.parallel(a_loop(sch, rng)),
+    "vectorize": lambda sch, rng: sch.vectorize(a_loop(sch, rng)),
+    "unroll": lambda sch, rng: sch.unroll(a_loop(sch, rng)),
+    "bind": lambda sch, rng: sch.bind(a_loop(sch, rng), rng.choice(["blockIdx.x", "threadIdx.x"])),
+    "annotate": lambda sch, rng: sch.annotate(a_loop(sch, rng), "key", 1),
+    "compute_inline": lambda sch, rng: sch.compute_inline(a_block(sch, rng)),
+    "reverse_compute_inline": lambda sch, rng: sch.reverse_compute_inline(a_block(sch, rng)),
+}
+#: How often a step is drawn, if more than once.
+WEIGHTS = {"split": 4, "fuse": 3, "reorder": 4}
+
+
+def schedule_at_random(
+    func: tir.PrimFunc, rng: random.Random, length: int
+) -> tuple[tir.Schedule, list[str]]:
+    """A schedule after a sequence, and the names of the steps that were applied."""
+    sch = tir.Schedule(func)
+    names = list(STEPS)
+    weights = [WEIGHTS.get(name, 1) for name in names]
+    applied = []
+    for name in rng.choices(names, weights, k=length):
+        try:
+            STEPS[name](sch, rng)
+        except ScheduleError:
+            continue
+        applied.append(name)
+    return sch, applied

@@ -1,0 +1,220 @@
+"""Primitives whose conditions do not hold: each names itself, the block or loop, and the reason."""
+
+from collections.abc import Callable
+
+import pytest
+
+import relaxpy
+from relaxpy import tir
+from relaxpy.errors import MisuseError, ScheduleError
+from relaxpy.script import from_source
+from tests.fuzz.scheduled_kernels import KERNELS
+
+Sch = tir.Schedule
+
+
+def kernel(body: str, *, buffers: str = "A, B", size: int = 8) -> tir.PrimFunc:
+    """A kernel over vectors of `size` integers."""
+    names = ", ".join(f'{name}: T.Buffer(({size},), "int32")' for name in buffers.split(", "))
+    lines = "\n".join(f"    {line}" for line in body.strip("\n").split("\n"))
+    func = from_source(f"@T.prim_func\ndef f({names}):\n{lines}\n")
+    assert isinstance(func, tir.PrimFunc)
+    return func
+
+
+CARRIED = """
+for i in range(1, 8):
+    with T.block("B"):
+        vi = T.axis.spatial((1, 8), i)
+        B[vi] = B[vi - 1] + A[vi]
+"""
+OVERWRITES = """
+for i, j in T.grid(8, 4):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        B[vi] = A[vi] + vj
+"""
+LAST_WINS = """
+for i, j in T.grid(4, 2):
+    for k in range(2):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            vj, vk = T.axis.remap("RR", [j, k])
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] * 2 + A[vj * 2 + vk]
+"""
+SHIFTED = """
+for i in range(7):
+    for j in range(1):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            B[vi] = A[vi]
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[vi + 1] = B[vi + 1]
+"""
+TWICE = """
+L = T.alloc_buffer((8,), "int32")
+for i in range(8):
+    with T.block("L"):
+        vi = T.axis.spatial(8, i)
+        L[vi] = A[vi]
+for i in range(8):
+    with T.block("A"):
+        vi = T.axis.spatial(8, i)
+        A[vi] = 3
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = L[vi]
+"""
+AXIS = """
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.opaque(8, i)
+        B[vi] = A[vi]
+"""
+
+
+def named(name: str) -> tir.PrimFunc:
+    return KERNELS[name][0]
+
+
+def loops(sch: Sch, block: str) -> list[tir.schedule.LoopRV]:
+    return sch.get_loops(block)
+
+
+ROWS: list[tuple[tir.PrimFunc, Callable[[Sch], object], str]] = [
+    (named("matmul"), lambda s: s.get_block("D"), "get_block: there is no block 'D'"),
+    (named("matmul"), lambda s: s.get_loops("D"), "get_loops: there is no block 'D'"),
+    (
+        named("matmul"),
+        lambda s: s.split(loops(s, "C")[0], [2, 2]),
+        "split: the product 4 of the factors is not known to reach the extent 6 of loop i",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.split(loops(s, "C")[0], [None, None]),
+        "split: at most one of the factors is None",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.split(loops(s, "C")[0], [None, 0]),
+        "split: a factor is positive, found 0",
+    ),
+    (kernel(CARRIED), lambda s: s.split(loops(s, "B")[0], [None, 2]), "split: loop i begins at 1"),
+    (
+        named("matmul"),
+        lambda s: s.fuse(*loops(s, "C")[::2]),
+        "fuse: loop k is not the only content of loop i",
+    ),
+    (
+        named("chain"),
+        lambda s: s.reorder(loops(s, "B")[0], loops(s, "C")[0]),
+        "reorder: the loops are not one chain: there are other statements between them",
+    ),
+    (kernel(CARRIED), lambda s: s.parallel(loops(s, "B")[0]), "parallel: block B reads B[vi - 1]"),
+    (
+        kernel(CARRIED),
+        lambda s: s.vectorize(loops(s, "B")[0]),
+        "vectorize: block B reads B[vi - 1]",
+    ),
+    (
+        kernel(OVERWRITES),
+        lambda s: s.reorder(*loops(s, "B")[::-1]),
+        "reorder: block B may write an element of B for several values",
+    ),
+    (
+        kernel(LAST_WINS),
+        lambda s: s.reorder(*loops(s, "B")[:0:-1]),
+        "reorder: block B is not a known commutative reduction",
+    ),
+    (
+        kernel(SHIFTED, buffers="A, B, C"),
+        lambda s: s.parallel(loops(s, "B")[0]),
+        "parallel: blocks B and C may use an element of B in different iterations of i",
+    ),
+    (
+        kernel(SHIFTED, buffers="A, B, C"),
+        lambda s: s.reorder(*loops(s, "B")[::-1]),
+        "reorder: blocks B and C may use an element of B in different iterations of i",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.parallel(loops(s, "C")[2]),
+        "parallel: loop k is a reduction loop of block C",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.bind(loops(s, "C")[2], "blockIdx.x"),
+        "bind: loop k is a reduction loop of block C",
+    ),
+    (kernel(AXIS), lambda s: s.parallel(loops(s, "B")[0]), "parallel: variable vi of block B is"),
+    (
+        named("matmul"),
+        lambda s: s.unannotate(loops(s, "C")[0], "key"),
+        "unannotate: there is no annotation 'key'",
+    ),
+    (
+        named("matmul_relu"),
+        lambda s: s.compute_inline("C"),
+        "compute_inline: block C is a reduction, expected none",
+    ),
+    (
+        named("chain"),
+        lambda s: s.compute_inline("D"),
+        "compute_inline: D, which block D writes, is not allocated in the same scope",
+    ),
+    (
+        kernel(TWICE),
+        lambda s: s.compute_inline("L"),
+        "compute_inline: block A writes A after block L reads it",
+    ),
+    (
+        named("chain"),
+        lambda s: s.reverse_compute_inline("D"),
+        "reverse_compute_inline: block D reads local buffers of 2 blocks, expected one",
+    ),
+    (
+        named("matmul_relu"),
+        lambda s: s.reverse_compute_inline("D"),
+        "reverse_compute_inline: block C is a reduction, expected none",
+    ),
+]
+
+
+@pytest.mark.parametrize(("func", "step", "message"), ROWS, ids=[row[2][:60] for row in ROWS])
+def test_a_primitive_says_why_it_cannot_be_applied(
+    func: tir.PrimFunc, step: Callable[[Sch], object], message: str
+) -> None:
+    sch = Sch(func)
+    before = sch.mod["main"]
+    with pytest.raises(ScheduleError) as info:
+        step(sch)
+    assert message in str(info.value)
+    relaxpy.ir.assert_structural_equal(sch.mod["main"], before)
+
+
+def test_names_of_blocks_and_loops_outlive_changes_of_others_and_end_with_their_own() -> None:
+    sch = Sch(named("chain"))
+    block, inlined = sch.get_block("D"), sch.get_block("B")
+    (i, j), (gone, _) = sch.get_loops(block), sch.get_loops(inlined)
+    sch.compute_inline(inlined)
+    outer, _inner = sch.split(i, [2, 3])
+    assert sch.get(block).name_hint == "D"
+    assert [sch.get(loop).loop_var.name for loop in (outer, j)] == ["i_0", "j"]
+    for name in (inlined, gone, i):
+        with pytest.raises(ScheduleError, match="is not in the kernel any more"):
+            sch.get(name)
+
+
+def test_what_is_not_a_name_is_refused() -> None:
+    sch = Sch(named("chain"))
+    for wrong in (3, None, sch.get_block("B")):
+        with pytest.raises(MisuseError, match="expected a loop"):
+            sch.split(wrong, [None, 2])  # type: ignore[arg-type]
+    with pytest.raises(MisuseError, match="expected a PrimFunc or a module"):
+        Sch(3)  # type: ignore[arg-type]
+    with pytest.raises(MisuseError, match="expected a thread axis"):
+        sch.bind(sch.get_loops("B")[0], "core.x")
