@@ -102,7 +102,7 @@ class PatternMatchingRewriter(Pass):
     def _expr(self, expr: Expr) -> Expr:
         before = expr
         if isinstance(expr, Function):
-            before = normalize_function(expr)
+            before = PyExprMutator().builder_.normalize_function(expr)
         elif not isinstance(expr, (SeqExpr, If)):
             before = PyExprMutator().visit_expr(SeqExpr((), expr))
         after = rewritten(before, self.rules, None, {})

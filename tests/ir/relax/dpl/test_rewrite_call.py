@@ -573,3 +573,29 @@ def test_a_replacement_that_moves_through_a_long_chain() -> None:
     after = rewrite_call(pattern, lambda _, m: R.negative(R.exp(m[A])), before)
     found = [b.value.op.name for b in after.body.blocks[0].bindings]
     assert found == ["relax.abs", "relax.exp", *["relax.negative"] * (count - 1)]
+
+
+def test_a_function_of_a_module_keeps_its_calls_of_the_others() -> None:
+    mod = from_source("""
+@I.ir_module
+class M:
+    @T.prim_func
+    def k(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+        for i in range(4):
+            b[i] = a[i] * T.float32(2)
+    @R.function(private=True)
+    def g(x: R.Tensor((4,), "float32"), names: R.Object) -> R.Tensor((4,), "float32"):
+        return x
+    @R.function
+    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        y = R.add(x, x)
+        z = R.call_tir(M.k, (y,), out_sinfo=R.Tensor((4,), "float32"))
+        w = M.g(z, (R.str("tir"), M.k))
+        return w
+""")
+    mod["main"] = rewrite_call(SUM, double, mod["main"])
+    assert well_formed(mod)
+    text = mod["main"].script()
+    assert "R.multiply" in text
+    assert "R.add" not in text
+    assert "call_tir" in text

@@ -673,3 +673,11 @@ def test_operators_need_an_export() -> None:
         x + x
     with pytest.raises(MisuseError, match=r"an nn.Tensor has a known shape"):
         nn.Tensor(_expr=relax.Var("x", relax.TensorStructInfo(ndim=2, dtype="float32")))
+
+
+def test_exported_functions_say_what_they_return() -> None:
+    mod = exported(lambda x: (op.exp(x), op.sum(x)), x=X)
+    found = mod["main"].ret_struct_info
+    assert isinstance(found, relax.TupleStructInfo)
+    assert [str(field.dtype) for field in found.fields] == ["float32", "float32"]
+    assert found == mod["main"].struct_info.ret

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import walk
@@ -55,6 +56,8 @@ def export(spec: specs.ModuleSpec, *, debug: bool) -> tuple[IRModule, Params, li
     for name, func in mod.functions_by_name.items():
         if isinstance(func, rx.Function):
             _check_variables(name, func, session.omitted)
+            if isinstance(func.struct_info, rx.FuncStructInfo):
+                mod[name] = replace(func, ret_struct_info=func.struct_info.ret)
     return mod, params, session.extern_mods
 
 
