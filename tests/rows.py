@@ -11,9 +11,7 @@ from tests.fuzz.seed import SEED
 T = TypeVar("T")
 
 
-def by_rule(
-    tables: Iterable[tuple[pytest.MarkDecorator, Iterable[tuple[Any, ...]]]],
-) -> list[Any]:
+def by_rule(tables: Iterable[tuple[pytest.MarkDecorator, Iterable[tuple[Any, ...]]]]) -> list[Any]:
     """A row for each case of each mark `rule`, named after its first rule and its number there."""
     return [
         pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{number}")

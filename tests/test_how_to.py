@@ -13,12 +13,7 @@ from tests.processes import arguments, outcomes
 from tests.test_docs import python_of
 
 ROOT = Path(__file__).parents[1]
-PAGES = [
-    "add-a-well-formedness-rule",
-    "add-an-intrinsic",
-    "add-an-annotation",
-    "add-a-statement",
-]
+PAGES = ["add-a-well-formedness-rule", "add-an-intrinsic", "add-an-annotation", "add-a-statement"]
 
 
 def text_of(page: str) -> str:

@@ -53,7 +53,7 @@ INNER = {
         "canonical": {"algebra", "engine", "rules", "stack"},
         "prove": {"canonical"},
         "tvm": {"algebra", "canonical", "prove", "stack", "tvm"},
-    },
+    }
 }
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 #: What is there where a room is used: the plugin is loaded by pytest alone.

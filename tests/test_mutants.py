@@ -82,10 +82,7 @@ def mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> dic
         ("raise E", {"raise -> pass": "pass"}),
         ("x += a", {"x op= y -> x = y": "x = a"}),
         ("f(a)", {"without `f(a)`": "pass"}),
-        (
-            "def f():\n    yield a",
-            {"without `(yield a)`": "def f():\n    yield from ()"},
-        ),
+        ("def f():\n    yield a", {"without `(yield a)`": "def f():\n    yield from ()"}),
     ],
 )
 def test_changes(

@@ -174,9 +174,7 @@ def test_run_takes_arrays_from_files(target: str, capsys: pytest.CaptureFixture[
     assert out.startswith("float32 (3, 2)\n[[")
 
 
-def test_run_draws_random_inputs_that_a_seed_repeats(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_run_draws_random_inputs_that_a_seed_repeats(capsys: pytest.CaptureFixture[str]) -> None:
     line = "run model.py --target reference --random {} --dim n=2 -o {}"
     for seed, file in ((0, "a.npy"), (0, "b.npy"), (1, "c.npy")):
         assert command(line.format(seed, file), capsys)[0] == 0

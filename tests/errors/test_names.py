@@ -100,9 +100,11 @@ def test_an_error_points_at_the_argument_it_is_about() -> None:
 
 def test_without_an_argument_at_fault_the_name_of_what_is_called_is_shown() -> None:
     with pytest.raises(MisuseError) as caught:
+        # fmt: off
         Refusing().refuse(
             1,
         )
+        # fmt: on
     assert excerpt(caught.value) == "refuse"
     arguments = (1, object())
     with pytest.raises(MisuseError) as caught:

@@ -48,8 +48,7 @@ def test_the_shape_of_what_is_only_reduced_may_not_overflow(value: str, target: 
 @pytest.mark.rule("PX-9")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
-    "loops",
-    ["for i in range(n * m)", "for i, j in T.grid(n, m)", "for i in T.parallel(n * 8 * m)"],
+    "loops", ["for i in range(n * m)", "for i, j in T.grid(n, m)", "for i in T.parallel(n * 8 * m)"]
 )
 def test_the_number_of_iterations_of_a_kernel_may_not_overflow(loops: str, target: str) -> None:
     kernel = from_source(

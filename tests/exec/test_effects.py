@@ -19,15 +19,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, stmt
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from tests.exec.kernels import (
-    buffer,
-    call_tir,
-    elementwise,
-    function,
-    prim_func,
-    size_var,
-    tensor,
-)
+from tests.exec.kernels import buffer, call_tir, elementwise, function, prim_func, size_var, tensor
 
 N = size_var("n")
 ROW = tensor((N,))
@@ -77,12 +69,7 @@ def add_into(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     np.add(a, b, out=out)
 
 
-PACKED = {
-    "test.same": same,
-    "test.bump": bump,
-    "test.pair": lambda x: (x, x),
-    "test.add": add_into,
-}
+PACKED = {"test.same": same, "test.bump": bump, "test.pair": lambda x: (x, x), "test.add": add_into}
 
 
 @pytest.fixture(autouse=True)

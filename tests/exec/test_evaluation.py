@@ -517,9 +517,7 @@ def test_several_outputs_are_arguments_of_their_own(build: Compile) -> None:
     gv, x, y, z = rx.GlobalVar("split"), rx.Var("x", F2), rx.Var("y"), rx.Var("z")
     out = rx.TupleStructInfo((F2, tensor((1,), "int64")))
     main = function(
-        [x],
-        [(y, call_tir(gv, [x], out)), (z, rx.TupleGetItem(y, 1))],
-        rx.Tuple((y, z)),
+        [x], [(y, call_tir(gv, [x], out)), (z, rx.TupleGetItem(y, 1))], rx.Tuple((y, z))
     )
     ex = build(IRModule({gv: prim_func([a, s, t], body, "split"), "main": main}))
     (doubled, five), z_value = ex["main"](X)
@@ -906,9 +904,7 @@ def test_what_can_fail_is_evaluated_before_what_follows_it(build: Compile) -> No
     with pytest.raises(UnknownPackedFuncError):
         build(main=function([s], [], negative, pure=False))["main"](ShapeTuple((3, 0)))
     fill = prim_func(
-        [buffer((size_var("k"),), "O"), size_var("v")],
-        st.Evaluate(tir.IntImm("int32", 0)),
-        "fill",
+        [buffer((size_var("k"),), "O"), size_var("v")], st.Evaluate(tir.IntImm("int32", 0)), "fill"
     )
     gv = rx.GlobalVar("fill")
     call = call_tir(gv, [], tensor((n - 5,)), [tir.FloorDiv(n, m)])

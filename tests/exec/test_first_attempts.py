@@ -65,11 +65,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "compile(Plain)": (lambda: relaxpy.compile(Plain), TypeError, "@I.ir_module class Plain"),
     "compile(lambda)": (lambda: relaxpy.compile(lambda x: x), TypeError, "@R.function"),
     "compile('def ...')": (lambda: relaxpy.compile("def"), TypeError, "from_source(text)"),
-    "a pass of a class": (
-        lambda: relax.transform.LegalizeOps()(Plain),
-        TypeError,
-        "@I.ir_module",
-    ),
+    "a pass of a class": (lambda: relax.transform.LegalizeOps()(Plain), TypeError, "@I.ir_module"),
     "VirtualMachine(MLP)": (lambda: relaxpy.VirtualMachine(MLP), TypeError, "compile the module"),
     "ex['main'](list)": (lambda: EX["main"]([1, 2, 3, 4], ONES), RuntimeError, "numpy.asarray"),
     "float64": (lambda: EX["main"](np.ones(4), ONES), RuntimeError, '.astype("float32")'),

@@ -168,9 +168,7 @@ def test_each_step_checks_its_arguments() -> None:
 
         @R.function
         def right(
-            x: R.Tensor("float32", ndim=1),
-            k: R.Tensor((), "int64"),
-            y: R.Tensor("float32", ndim=1),
+            x: R.Tensor("float32", ndim=1), k: R.Tensor((), "int64"), y: R.Tensor("float32", ndim=1)
         ) -> R.Object:
             if k > 0:
                 found = Swap.left(x, y, k - 1)

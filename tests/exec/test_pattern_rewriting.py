@@ -50,10 +50,7 @@ def op(name: str, *args: DFPattern) -> DFPattern:
 
 
 FROM_PATTERNS: dict[str, tuple[DFPattern, Callable[[dict[DFPattern, rx.Expr]], rx.Expr]]] = {
-    "a sum of two equals": (
-        op("add", A, A),
-        lambda m: R.multiply(m[A], R.const(2.0, "float32")),
-    ),
+    "a sum of two equals": (op("add", A, A), lambda m: R.multiply(m[A], R.const(2.0, "float32"))),
     "a difference": (op("subtract", A, B), lambda m: R.add(m[A], R.negative(m[B]))),
     "a maximum": (op("maximum", A, B), lambda m: R.where(R.greater(m[A], m[B]), m[A], m[B])),
     "two signs": (

@@ -7,12 +7,7 @@ import pytest
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.errors import (
-    ParseError,
-    RuntimeCheckError,
-    StructInfoError,
-    UnknownPackedFuncError,
-)
+from relaxpy.errors import ParseError, RuntimeCheckError, StructInfoError, UnknownPackedFuncError
 from relaxpy.ir import load_json, save_json, structural_equal
 from relaxpy.script import from_source, relax as R, tir as T
 

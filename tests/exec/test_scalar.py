@@ -125,12 +125,7 @@ def test_an_unbound_variable_is_an_error() -> None:
 @given(st.floats(width=32), st.floats(width=32))
 @pytest.mark.parametrize("node", [tir.Add, tir.Sub, tir.Mul, tir.Div])
 def test_floats_are_rounded_after_each_operation(node: type, p: float, q: float) -> None:
-    functions = {
-        tir.Add: np.add,
-        tir.Sub: np.subtract,
-        tir.Mul: np.multiply,
-        tir.Div: np.divide,
-    }
+    functions = {tir.Add: np.add, tir.Sub: np.subtract, tir.Mul: np.multiply, tir.Div: np.divide}
     a, b = np.float32(p), np.float32(q)
     with np.errstate(all="ignore"):
         expected = functions[node](a, b)

@@ -155,14 +155,7 @@ def test_a_folder_without_tensors_is_an_error(tmp_path: Path) -> None:
         load_tensor_cache(tmp_path)
 
 
-RECORD = {
-    "name": "x",
-    "shape": [2],
-    "dtype": "int8",
-    "format": "raw",
-    "nbytes": 2,
-    "byteOffset": 1,
-}
+RECORD = {"name": "x", "shape": [2], "dtype": "int8", "format": "raw", "nbytes": 2, "byteOffset": 1}
 
 
 def write(folder: Path, record: object, **shard: object) -> None:

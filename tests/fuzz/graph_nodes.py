@@ -321,11 +321,7 @@ class Graphs:
         attrs = self.draw(attributes)
         symbol = {"global_symbol": self.draw(st.sampled_from(["main", "other"]))}
         return rx.Function(
-            params,
-            rx.SeqExpr(blocks, result),
-            result.struct_info,
-            self.pure,
-            {**attrs, **symbol},
+            params, rx.SeqExpr(blocks, result), result.struct_info, self.pure, {**attrs, **symbol}
         )
 
 

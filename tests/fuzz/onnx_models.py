@@ -106,10 +106,7 @@ def _write(rng: random.Random) -> Case:
     inputs = [value_info(name, model.inputs[name], sizes[name]) for name in model.inputs]
     inputs += [value_info(name, model.initializers[name], None) for name in both]
     proto = model.proto(
-        draw.nodes,
-        inputs,
-        [value_info(v.name, v.content) for v in chosen],
-        model.initializers,
+        draw.nodes, inputs, [value_info(v.name, v.content) for v in chosen], model.initializers
     )
     runs: list[tuple[Mapping[str, Array], Sequence[Content]]] = [
         (model.inputs, [v.content for v in chosen])

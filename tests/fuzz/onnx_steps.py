@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.fuzz.onnx_draw import (
-    ANY,
-    FLOATS,
-    INTEGERS,
-    NUMBERS,
-    UNSIGNED,
-    Draw,
-    Redraw,
-    Value,
-    step,
-)
+from tests.fuzz.onnx_draw import ANY, FLOATS, INTEGERS, NUMBERS, UNSIGNED, Draw, Redraw, Value, step
 
 
 @step(

@@ -201,10 +201,7 @@ class Tiled:
         return loops, value, [ops.convert(value < extent)]
 
     def fused(
-        self,
-        loops: list[tuple[Var, PrimExpr]],
-        bound: list[PrimExpr],
-        tests: list[PrimExpr],
+        self, loops: list[tuple[Var, PrimExpr]], bound: list[PrimExpr], tests: list[PrimExpr]
     ) -> tuple[list[tuple[Var, PrimExpr]], list[PrimExpr], list[PrimExpr]]:
         while len(loops) > 1 and self.random.random() < 0.4:
             (a, rows), (b, columns) = self.random.sample(loops, 2)

@@ -14,14 +14,7 @@ from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir import load_json, save_json, structural_equal, structural_hash
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.relax import (
-    PyExprMutator,
-    PyExprVisitor,
-    analysis,
-    expr_functor,
-    op,
-    transform,
-)
+from relaxpy.relax import PyExprMutator, PyExprVisitor, analysis, expr_functor, op, transform
 from tests.counting import calls
 from tests.fuzz.shared_nodes import pools
 
@@ -265,12 +258,7 @@ def test_too_many_fields_are_refused():
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "run",
-    [
-        analysis.check_well_formed,
-        transform.Normalize(),
-        transform.LegalizeOps(),
-        relaxpy.compile,
-    ],
+    [analysis.check_well_formed, transform.Normalize(), transform.LegalizeOps(), relaxpy.compile],
 )
 def test_exponentially_many_branches_are_refused(run):
     with pytest.raises(MisuseError, match="too many to visit"):

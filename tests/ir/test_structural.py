@@ -137,9 +137,7 @@ def test_a_difference_is_found_in_what_is_bound_before_its_variable():
     )
     assert str(first_mismatch(one, two).lhs_path) == "<root>.value.op.name"
     f, g = rx.Var("f"), rx.Var("g")
-    assert_same(
-        *(rx.VarBinding(v, rx.Function([x], rx.Call(v, [x]))) for v in (f, g)),
-    )
+    assert_same(*(rx.VarBinding(v, rx.Function([x], rx.Call(v, [x]))) for v in (f, g)))
 
 
 def test_buffers_that_nothing_defines_are_compared_as_they_are():

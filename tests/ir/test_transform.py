@@ -345,14 +345,7 @@ def test_instruments_see_every_pass(mod: IRModule) -> None:
     seen: list[str] = []
     with PassContext(instruments=[Recorder(seen)]):
         Sequential([Note()], name="all")(mod)
-    assert seen == [
-        "enter",
-        "before all",
-        "before Note",
-        "after Note",
-        "after all",
-        "exit",
-    ]
+    assert seen == ["enter", "before all", "before Note", "after Note", "after all", "exit"]
 
 
 def test_an_instrument_may_skip_a_pass_unless_it_is_required(mod: IRModule) -> None:

@@ -189,8 +189,7 @@ def test_a_pass_that_changes_its_module_is_found(mod: IRModule) -> None:
 
 
 @pytest.mark.parametrize(
-    ("instrument", "hint"),
-    [(3, "derive its class"), (WellFormedInstrument, "create an instance")],
+    ("instrument", "hint"), [(3, "derive its class"), (WellFormedInstrument, "create an instance")]
 )
 def test_other_objects_are_not_instruments(instrument: object, hint: str) -> None:
     with pytest.raises(MisuseError, match=f"expected an instrument(.|\n)*{hint}"):

@@ -123,9 +123,7 @@ REACHING = {
         "(lambda v: v).node",
         "(lambda v: v).scope",
     ],
-    "getattr takes the name of a public attribute": [
-        "getattr(x, '__class__')",
-    ],
+    "getattr takes the name of a public attribute": ["getattr(x, '__class__')"],
     BUILT_IN: [
         "open('/etc/passwd')",
         "eval('1')",
@@ -254,7 +252,7 @@ WORK = {
         "y: " + "(lambda t: R.Callable((t,), t))(" * 60 + "R.Object" + ")" * 60 + " = x",
     ],
     "an expression of more than 100000 nodes is refused in text": [
-        "n = T.int64()\ny = (lambda f: " + "f(" * 40 + "n" + ")" * 40 + ")(lambda v: v + v)",
+        "n = T.int64()\ny = (lambda f: " + "f(" * 40 + "n" + ")" * 40 + ")(lambda v: v + v)"
     ],
     "rounding to so many digits is refused in text": [
         "y = round(5, -(10**9))",

@@ -28,11 +28,7 @@ def from_text(text: str) -> object:
             "errors of a running program end it; check before with an if",
         ),
         ("import os", "import", "import at the top of the file; its names can be used here"),
-        (
-            "class A: pass",
-            "class",
-            "put all functions in the class of one @I.ir_module",
-        ),
+        ("class A: pass", "class", "put all functions in the class of one @I.ir_module"),
         ("global x", "global", "return new values instead"),
         ("del x", "del", "values die after their last use by themselves"),
         ("assert x", "assert", "use R.assert_op(condition, message) in an impure function"),

@@ -40,9 +40,9 @@ class Spread:
     )
 
     @R.function(private=True)
-    def inner(
-        x: R.DTensor(("n", 8), "float32", "mesh[0]", "S[0], R"),
-    ) -> R.DTensor(("n", 8), "float32", "mesh[0]", "S[0], R"):
+    def inner(x: R.DTensor(("n", 8), "float32", "mesh[0]", "S[0], R")) -> R.DTensor(
+        ("n", 8), "float32", "mesh[0]", "S[0], R"
+    ):
         return x
 
     @R.function

@@ -439,10 +439,7 @@ def test_meta_variables_are_not_statements() -> None:
     func = kernel("k = T.meta_var(3)\nA[k, k + 1] = 0.0\naxes = [n, 2]\nA[axes[0], axes[1]] = 1.0")
     assert [
         str(i) for s in walk(func.body) if isinstance(s, stmt.BufferStore) for i in s.indices
-    ] == [
-        *("3", "4"),
-        *("n", "2"),
-    ]
+    ] == [*("3", "4"), *("n", "2")]
 
 
 def test_private_kernels_have_no_global_symbol() -> None:

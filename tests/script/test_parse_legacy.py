@@ -323,10 +323,7 @@ def test_type_args_are_what_a_packed_function_gives() -> None:
         ("R.ObjectType()", "R.Object"),
         ("R.TupleType", "R.Tuple()"),
         ("R.TupleType([R.ObjectType, R.ShapeType(1)])", "R.Tuple(R.Object, R.Shape(ndim=1))"),
-        (
-            "R.FuncType([R.ShapeType], R.ObjectType())",
-            "R.Callable((R.Shape,), R.Object, True)",
-        ),
+        ("R.FuncType([R.ShapeType], R.ObjectType())", "R.Callable((R.Shape,), R.Object, True)"),
         (
             "R.FuncType([R.ShapeType], R.ObjectType, pure=False)",
             "R.Callable((R.Shape,), R.Object, False)",

@@ -323,7 +323,7 @@ def test_a_kernel_of_tensor_expressions_joins_the_module() -> None:
 
     assert isinstance(Module, IRModule)
     assert [v.name_hint for v in Module.get_global_vars()] == [
-        *("plus_", "taken", "main", "plus", "taken1"),
+        *("plus_", "taken", "main", "plus", "taken1")
     ]
     assert_structural_equal(from_source(Module.script()), Module)
     with pytest.raises(ParseError, match="adds a kernel to the enclosing module"):

@@ -182,6 +182,7 @@ def test_decorators_over_several_lines_and_others_beside() -> None:
     def other(value: object) -> object:
         return value
 
+    # fmt: off
     @other
     @R.function(
         private=True,
@@ -210,6 +211,7 @@ not indented
         @R.function
         def other(x: R.Tensor((4,), "float32")):
             return x
+    # fmt: on
 
     assert isinstance(Module, IRModule)
     assert [var.name_hint for var in Module.functions] == ["main", "other"]

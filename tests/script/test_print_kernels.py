@@ -136,9 +136,7 @@ READ_BACK = {
             4,
             0,
             stmt.IfThenElse(
-                K < 3,
-                stmt.Evaluate(intrin.continue_loop()),
-                stmt.Evaluate(intrin.break_loop()),
+                K < 3, stmt.Evaluate(intrin.continue_loop()), stmt.Evaluate(intrin.break_loop())
             ),
         ),
         """
@@ -170,13 +168,7 @@ READ_BACK = {
     ),
     "threads": (
         stmt.For(
-            K,
-            0,
-            32,
-            4,
-            NOTHING,
-            IterVar(None, tir.Var("t"), 1, "threadIdx.x"),
-            {"pragma": True},
+            K, 0, 32, 4, NOTHING, IterVar(None, tir.Var("t"), 1, "threadIdx.x"), {"pragma": True}
         ),
         """
         def main(A: T.Buffer((8, 8), "float32")):

@@ -16,14 +16,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import relaxpy
-from relaxpy.errors import (
-    MAX_LINE,
-    Diagnostic,
-    ParseError,
-    RelaxpyError,
-    StructInfoError,
-    nearest,
-)
+from relaxpy.errors import MAX_LINE, Diagnostic, ParseError, RelaxpyError, StructInfoError, nearest
 from relaxpy.script import from_source, relax as R
 from relaxpy.script.language import wording
 from tests.counting import calls

@@ -116,15 +116,7 @@ def test_what_the_entry_refuses_runs_in_python() -> None:
 
 
 @pytest.mark.parametrize(
-    "args",
-    [
-        (X, Y[:2]),
-        (X, Y.astype("float64")),
-        (X, Y[0]),
-        (X,),
-        (X, "no array"),
-        (X, Y, X),
-    ],
+    "args", [(X, Y[:2]), (X, Y.astype("float64")), (X, Y[0]), (X,), (X, "no array"), (X, Y, X)]
 )
 @pytest.mark.parametrize("params", [MATRIX, ANY])
 def test_errors_are_those_of_the_text(args: tuple[Any, ...], params: str) -> None:

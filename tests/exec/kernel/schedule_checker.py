@@ -74,10 +74,7 @@ class _JumpError(Exception):
 
 
 def first_fault(
-    func: PrimFunc,
-    args: tuple[Any, ...],
-    plan: Plan | None = None,
-    text: TextRun | None = None,
+    func: PrimFunc, args: tuple[Any, ...], plan: Plan | None = None, text: TextRun | None = None
 ) -> str | None:
     """A description of the first dependence of `func` that its plan violates, or None.
 
@@ -264,12 +261,7 @@ class PlanRun:
         return Ready(stored, memory, combined)
 
     def match(
-        self,
-        position: str,
-        cell: Cell,
-        sources: frozenset[Cell],
-        iteration: int,
-        iterations: int,
+        self, position: str, cell: Cell, sources: frozenset[Cell], iteration: int, iterations: int
     ) -> Stored:
         """The store of the text that is executed now, one of those that read the same elements.
 

@@ -104,11 +104,7 @@ def test_a_store_is_what_an_accumulation_begins_with(case: str) -> None:
 
 @pytest.mark.parametrize(
     ("extent", "condition", "expected"),
-    [
-        ("3", "", [ADDED]),
-        ("m", "", [STORED, ADDED]),
-        ("m", "if D[i] > 0", [STORED, ADDED]),
-    ],
+    [("3", "", [ADDED]), ("m", "", [STORED, ADDED]), ("m", "if D[i] > 0", [STORED, ADDED])],
 )
 def test_a_store_in_the_first_iteration_is_taken_where_there_is_one(
     extent: str, condition: str, expected: list[str]

@@ -61,8 +61,7 @@ ROWS = "i, k in T.grid(3, m)"
 PROGRAMS = {
     "split": nest("i, k0, k1 in T.grid(3, (m + 3) // 4, 4)", block(SPLIT, where="k0 * 4 + k1 < m")),
     "split, the outer half outside": nest(
-        "k0, i, k1 in T.grid((m + 3) // 4, 3, 4)",
-        block(SPLIT, where="k0 * 4 + k1 < m and i < 2"),
+        "k0, i, k1 in T.grid((m + 3) // 4, 3, 4)", block(SPLIT, where="k0 * 4 + k1 < m and i < 2")
     ),
     "initialised four times": nest(
         "i, f in T.grid(3, m * 4)",

@@ -67,12 +67,7 @@ CONTRACTIONS = {
         "C[vi]",
         "A[vi, vk] * A[vi, vk]",
     ),
-    "of two vectors": (
-        {"A": (6,), "B": (6,), "C": ()},
-        {"k": 6},
-        "C[()]",
-        "A[vk] * B[vk]",
-    ),
+    "of two vectors": ({"A": (6,), "B": (6,), "C": ()}, {"k": 6}, "C[()]", "A[vk] * B[vk]"),
     "of three factors": (
         {"A": (4, 6), "B": (6, 5), "D": (6,), "C": (4, 5)},
         {"i": 4, "j": 5, "k": 6},

@@ -22,9 +22,7 @@ def floats(*shape: int) -> np.ndarray:
 
 @T.prim_func
 def tiled(
-    A: T.Buffer((8, 12), "float32"),
-    B: T.Buffer((12, 4), "float32"),
-    C: T.Buffer((8, 4), "float32"),
+    A: T.Buffer((8, 12), "float32"), B: T.Buffer((12, 4), "float32"), C: T.Buffer((8, 4), "float32")
 ):
     for i0, j0, k0, i1, j1, k1 in T.grid(2, 2, 3, 4, 2, 4):
         with T.block("C"):

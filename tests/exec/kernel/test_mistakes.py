@@ -11,14 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy.exec.kernel.plan import (
-    blocking,
-    copies,
-    fold_init,
-    initialisation,
-    memory,
-    schedule,
-)
+from relaxpy.exec.kernel.plan import blocking, copies, fold_init, initialisation, memory, schedule
 from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.tree import Plan, Row

@@ -153,11 +153,7 @@ def test_choices_by_position(n: int, m: int) -> None:
 )
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_where_is_numpys(
-    dtype: str,
-    condition: tuple[int, ...],
-    yes: tuple[int, ...],
-    no: tuple[int, ...],
-    order: Any,
+    dtype: str, condition: tuple[int, ...], yes: tuple[int, ...], no: tuple[int, ...], order: Any
 ) -> None:
     def numbers(shape: tuple[int, ...]) -> Any:
         data = np.resize(np.array(SPECIAL), shape) if dtype.startswith("f") else floats(*shape) * 9

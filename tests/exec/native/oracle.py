@@ -19,10 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 def evaluate(
-    names: Sequence[str],
-    inputs: Sequence[Array],
-    lanes: int = 16,
-    machine: Machine | None = None,
+    names: Sequence[str], inputs: Sequence[Array], lanes: int = 16, machine: Machine | None = None
 ) -> dict[str, Array]:
     """The functions of arrays whose size is a multiple of `lanes`, compiled as one module."""
     machine = machine or host()

@@ -127,7 +127,7 @@ def test_what_is_saved_is_the_request() -> None:
         return relaxpy.compile(Double, target)._program.saved_target
 
     assert [saved(t) for t in (None, "llvm", "numpy", "native")] == [
-        *("cpu", "cpu", "numpy", "native"),
+        *("cpu", "cpu", "numpy", "native")
     ]
 
 

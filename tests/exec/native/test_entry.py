@@ -28,11 +28,7 @@ from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.machine import host
 
 Entry = Callable[..., object]
-PARAMS = (
-    Array("float32", ("n", 3)),
-    Integer("k"),
-    Array("float32", ("n", 3), written=True),
-)
+PARAMS = (Array("float32", ("n", 3)), Integer("k"), Array("float32", ("n", 3), written=True))
 
 
 def fallback(*args: object, **keywords: object) -> tuple[object, ...]:

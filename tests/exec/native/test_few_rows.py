@@ -57,12 +57,7 @@ def test_one_kernel_reads_any_number_of_rows_along_the_sum(
     arrays = [np.zeros((4, 4), dtype), np.zeros((4, 4), dtype), np.zeros((4, 4), result_type)]
     accumulator = I32 if dtype == "int8" else None
     kernel = Kernel(
-        "mk,nk->mn",
-        arrays,
-        symbolic="mnk",
-        emitter=dot,
-        machine=machine(),
-        accumulator=accumulator,
+        "mk,nk->mn", arrays, symbolic="mnk", emitter=dot, machine=machine(), accumulator=accumulator
     )
     for m, n, k in ((1, 70, 33), (2, 1, 300), (3, 65, 0), (4, 130, 16), (7, 3, 100), (0, 9, 9)):
         a, b, c = shapes("mk,nk->mn", {"m": m, "n": n, "k": k})

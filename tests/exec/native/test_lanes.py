@@ -100,10 +100,7 @@ def test_floats_as_integers(source: str, monkeypatch: pytest.MonkeyPatch) -> Non
     kinds = [f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64)]
     kernel = claim(
         monkeypatch,
-        [
-            "for i in range(100):",
-            *(f'    {k}_[i] = T.Cast("{k}", A[i])' for k in kinds),
-        ],
+        ["for i in range(100):", *(f'    {k}_[i] = T.Cast("{k}", A[i])' for k in kinds)],
         f'A: T.Buffer((100,), "{source}"), '
         + ", ".join(f'{k}_: T.Buffer((100,), "{k}")' for k in kinds),
     )

@@ -88,9 +88,7 @@ BYTES = {
         ((3, 2053), (2053, 9)),
     ],
     "R.linear(x, w, out_dtype='int32')": [((9, 70), (1100, 70)), ((130, 1030), (97, 1030))],
-    "R.nn.conv2d(x, w, 2, out_dtype='int32')": [
-        ((2, 31, 9, 9), (200, 31, 3, 3)),
-    ],
+    "R.nn.conv2d(x, w, 2, out_dtype='int32')": [((2, 31, 9, 9), (200, 31, 3, 3))],
 }
 
 
@@ -284,11 +282,7 @@ def test_literals_let_go_of_what_is_packed(
             assert found.flags.c_contiguous
     assert (mine.view(dtype) == bits).all()
     assert mine.flags.writeable
-    assert before == (
-        structural_hash(module),
-        module.script(show_meta=True),
-        save_json(module),
-    )
+    assert before == (structural_hash(module), module.script(show_meta=True), save_json(module))
     main.save(tmp_path / "model.exe")
     again = (
         relaxpy.compile(module, target="native"),

@@ -48,10 +48,7 @@ def tree_of(program: Any) -> str:
 MORE = {
     "R.sum(x0)": (ROWS,),
     "R.nn.max_pool2d(x0, pool_size=(2, 2), padding=(1, 1))": ('(3, 40, 33, 37), "float32"',),
-    "R.nn.conv2d(x0, x1, padding=(1, 1))": (
-        '(2, 5, 40, 37), "float32"',
-        '(7, 5, 3, 3), "float32"',
-    ),
+    "R.nn.conv2d(x0, x1, padding=(1, 1))": ('(2, 5, 40, 37), "float32"', '(7, 5, 3, 3), "float32"'),
     "R.permute_dims(x0, (0, 3, 1, 2))": ('(3, 31, 37, 40), "float32"',),
     "R.mean(x0, axis=[0, 2])": ('(50, 5, 200), "float16"',),
     "R.max(x0, axis=[0])": ('(2000, 33), "int8"',),

@@ -154,11 +154,7 @@ def test_a_chain_of_shapes_becomes_a_symbolic_shape() -> None:
         helper.make_node("Concat", ["n1", "rest"], ["shape"], axis=0),
         helper.make_node("Reshape", ["x", "shape"], ["y"]),
     ]
-    initializers = {
-        "zero": np.array(0),
-        "axes": np.array([0]),
-        "rest": np.array([-1, 2]),
-    }
+    initializers = {"zero": np.array(0), "axes": np.array([0]), "rest": np.array([-1, 2])}
     proto = model(nodes, [value("x", ["n", "m", 4])], ["y"], initializers)
     mod = from_onnx(proto)
     text = mod.script()
@@ -246,12 +242,7 @@ def test_shapes_and_axes_are_constants_or_known_at_run_time(
     ],
 )
 def test_sizes_of_zero_and_indices_beyond_the_ends(
-    op: str,
-    x: Array,
-    operands: dict[str, Array],
-    expected: Array,
-    symbolic: bool,
-    constant: bool,
+    op: str, x: Array, operands: dict[str, Array], expected: Array, symbolic: bool, constant: bool
 ) -> None:
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     names = [f"n{k}" for k in range(x.ndim)] if symbolic else list(x.shape)
@@ -410,10 +401,7 @@ _WRONG: dict[str, tuple[Any, str]] = {
         _with(lambda p: setattr(p.graph.initializer[0], "data_location", TensorProto.EXTERNAL)),
         "the data of tensor 'w.0' is in the file",
     ),
-    "two inputs": (
-        _with(lambda p: p.graph.input.append(p.graph.input[0])),
-        "two inputs 'x'",
-    ),
+    "two inputs": (_with(lambda p: p.graph.input.append(p.graph.input[0])), "two inputs 'x'"),
 }
 
 

@@ -144,10 +144,7 @@ def test_rows_whose_sizes_the_first_iteration_decides() -> None:
 
 def scanning(*, out_direction: int, out_axis: int) -> onnx.ModelProto:
     body = helper.make_graph(
-        [
-            helper.make_node("Add", ["h", "part"], ["h2"]),
-            helper.make_node("Tanh", ["h2"], ["row"]),
-        ],
+        [helper.make_node("Add", ["h", "part"], ["h2"]), helper.make_node("Tanh", ["h2"], ["row"])],
         "body",
         [value("h", FLOAT, [3]), value("part", FLOAT, [3])],
         [value("h2", FLOAT, [3]), value("row", FLOAT, [3])],

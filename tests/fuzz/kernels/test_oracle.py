@@ -11,12 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.fuzz.kernels import (
-    compare,
-    memory,
-    oracle,
-    semantics,
-)
+from tests.fuzz.kernels import compare, memory, oracle, semantics
 from tests.fuzz.kernels.compare import Failure, examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.kernels.oracle import Oracle

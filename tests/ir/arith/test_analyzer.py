@@ -340,9 +340,7 @@ def test_halves_are_proved_equal() -> None:
         ),
         (
             tir.Call(
-                "int32",
-                "tir.if_then_else",
-                (x < 0, tir.Select(x.equal(-3), ops.const(7), x), y),
+                "int32", "tir.if_then_else", (x < 0, tir.Select(x.equal(-3), ops.const(7), x), y)
             ),
             ops.all_of(x > -9, y.equal(2)),
             (-8, 7),

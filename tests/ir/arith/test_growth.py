@@ -104,9 +104,7 @@ def shared_value(expr: E, env: Env) -> int:
 
 
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
-def test_an_expression_of_300_levels_gets_a_right_answer(
-    ask: Callable[[Analyzer, E], Any],
-) -> None:
+def test_an_expression_of_300_levels_gets_a_right_answer(ask: Callable[[Analyzer, E], Any]) -> None:
     answer = ask(Analyzer(), remainders(300))
     for a, b in itertools.product(range(4), (-2, 3)):
         number, env = remainder_at(300, a, b), {x: a, y: b}

@@ -39,10 +39,7 @@ fld = ops.floordiv
         (T.NE(i, n), T.any(i < 0, T.LT(7, i))),
         (fld(i, 4) > n, fld(i, 4) > 7),
         (fld(i + n, 4) > 0, fld(T.Add(i, 0), 4) > 0),
-        (
-            fld(i + n, 4).equal(0),
-            T.all(fld(T.Add(i, 7), 4) <= 0, T.LE(0, fld(T.Add(i, 0), 4))),
-        ),
+        (fld(i + n, 4).equal(0), T.all(fld(T.Add(i, 7), 4) <= 0, T.LE(0, fld(T.Add(i, 0), 4)))),
         (i + n < 10, i + 7 < 10),
         (i - n < 10, T.Sub(i, 0) < 10),
         (T.Not(i < n), T.Not(i < 7)),

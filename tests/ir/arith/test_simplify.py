@@ -125,8 +125,7 @@ def test_simplifies(given: E, expected: E) -> None:
 
 
 @pytest.mark.parametrize(
-    "expr",
-    [tir.FloorDiv(x, lit(0)), tir.Mod(x + y, lit(0)), tir.Div(lit(3), lit(0))],
+    "expr", [tir.FloorDiv(x, lit(0)), tir.Mod(x + y, lit(0)), tir.Div(lit(3), lit(0))]
 )
 def test_division_by_zero_stays_undecided(expr: E) -> None:
     assert type(simplify(expr)) is type(expr)

@@ -83,11 +83,7 @@ CASES: list[tuple[E, E, E | bool]] = [
     (flm(Ramp(x * 8, 2, 4), 64), Ramp(flm(x * 8, 64), 2, 4), True),
     (flm(Ramp(x * 2, 1, 8), 20), flm(Ramp(x * 2, 1, 8), 20), True),
     (ops.minimum(two(y), two(x)), two(ops.minimum(y, x)), True),
-    (
-        ops.maximum(ops.maximum(vx, two(y)), two(x)),
-        ops.maximum(vx, two(ops.maximum(y, x))),
-        True,
-    ),
+    (ops.maximum(ops.maximum(vx, two(y)), two(x)), ops.maximum(vx, two(ops.maximum(y, x))), True),
     (T.EQ(two(y), two(x)), two(T.EQ(y, x)), True),
     (T.GT(two(y), two(x)), two(x < y), True),
     (T.LE(two(y), two(x)), two(y <= x), True),

@@ -68,12 +68,9 @@ def sizes(draw: st.DrawFn, variables: Sequence[tir.Var] = VARIABLES) -> tir.Prim
     var = draw(st.sampled_from(list(variables)))
     if kind < 4:
         return var
-    return (
-        tir.Add(var, literal),
-        tir.Add(literal, var),
-        tir.Add(var, var),
-        tir.Mul(var, literal),
-    )[draw(st.integers(0, 3))]
+    return (tir.Add(var, literal), tir.Add(literal, var), tir.Add(var, var), tir.Mul(var, literal))[
+        draw(st.integers(0, 3))
+    ]
 
 
 @st.composite

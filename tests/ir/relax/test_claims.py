@@ -61,15 +61,9 @@ FALSE = {
     "packed": (declared(pure("f", X), MATRIX), "DER-42"),
     "field": (rx.TupleGetItem(PAIR, 1, struct_info=MATRIX), "DER-33"),
     "branches": (rx.If(C, X, X, struct_info=BOOL), "DER-10"),
-    "function": (
-        replace(function([P], P), struct_info=func(MATRIX, ret=BOOL)),
-        "DER-43",
-    ),
+    "function": (replace(function([P], P), struct_info=func(MATRIX, ret=BOOL)), "DER-43"),
     "sequence": (rx.If(C, rx.SeqExpr((), X, struct_info=BOOL), X), "DER-13"),
-    "tuple": (
-        rx.Tuple((rx.GlobalVar("main"),), struct_info=tuple_of(BOOL)),
-        "DER-5",
-    ),
+    "tuple": (rx.Tuple((rx.GlobalVar("main"),), struct_info=tuple_of(BOOL)), "DER-5"),
 }
 
 

@@ -138,10 +138,7 @@ def test_relations_of_deep_struct_infos(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("definable_shape_vars", "free_shape_vars"),
-        *("erase_to_well_defined", "get_static_type"),
-    ],
+    [*("definable_shape_vars", "free_shape_vars"), *("erase_to_well_defined", "get_static_type")],
 )
 def test_questions_about_deep_struct_infos(name: str) -> None:
     with pytest.raises(MisuseError, match=MESSAGE):

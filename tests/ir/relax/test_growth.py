@@ -207,9 +207,7 @@ def test_a_tuple_that_stands_in_many_places_is_looked_at_once() -> None:
         for _ in range(depth):
             value = rx.Tuple((value, value))
         func = function([x], value)
-        return calls(
-            lambda: check_well_formed(func, check_struct_info=False, normal_form=True),
-        )
+        return calls(lambda: check_well_formed(func, check_struct_info=False, normal_form=True))
 
     assert work(12) < 3 * work(6)
 

@@ -199,8 +199,7 @@ def test_an_annotation_that_may_be_wrong_is_a_warning() -> None:
 
 @pytest.mark.rule("SI-15", "DER-18")
 @pytest.mark.parametrize(
-    ("found", "wanted"),
-    [(Object, tensor(2)), (UNKNOWN, rank(2)), (rank(2, ""), rank(2))],
+    ("found", "wanted"), [(Object, tensor(2)), (UNKNOWN, rank(2)), (rank(2, ""), rank(2))]
 )
 def test_where_more_must_be_known_the_error_asks_for_a_cast(
     found: rx.StructInfo, wanted: rx.StructInfo
@@ -381,9 +380,7 @@ def test_a_recursive_call_maps_sizes_anew() -> None:
     half = var("half")
     body = seq(
         block(
-            bind(u, pure("half", x, sinfo=rank(1))),
-            cast(half, u, tensor(m)),
-            bind(y, main(half)),
+            bind(u, pure("half", x, sinfo=rank(1))), cast(half, u, tensor(m)), bind(y, main(half))
         ),
         pure("join", y, sinfo=tensor(n)),
     )
@@ -534,8 +531,7 @@ def test_callees_come_before_callers_however_they_are_written() -> None:
 def test_inside_a_cycle_signatures_are_used() -> None:
     f, g = rx.GlobalVar("f"), rx.GlobalVar("g")
     mod = module(
-        f=function([x := var("x", prim())], g(x)),
-        g=function([y := var("y", prim())], f(y), prim()),
+        f=function([x := var("x", prim())], g(x)), g=function([y := var("y", prim())], f(y), prim())
     )
     with pytest.raises(StructInfoError, match="DER-45"):
         normalize_module(mod)

@@ -182,11 +182,7 @@ CASES = {
 
 
 def program(
-    case: Case,
-    operand: int | None,
-    value: int | None,
-    binding: int | None,
-    line: int | None,
+    case: Case, operand: int | None, value: int | None, binding: int | None, line: int | None
 ) -> rx.Function:
     target = case.target or var("r")
     made = case.make(operand, value)

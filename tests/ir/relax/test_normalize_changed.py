@@ -98,8 +98,7 @@ def test_a_caller_is_normalised_when_the_signature_it_sees_has_changed(
 
 @pytest.mark.rule("DER-2", "DER-18", "DER-41")
 @pytest.mark.parametrize(
-    ("callee", "rules"),
-    [({"op": "isnan"}, ["DER-18", "DER-42"]), ({"shape": "(5,)"}, ["DER-41"])],
+    ("callee", "rules"), [({"op": "isnan"}, ["DER-18", "DER-42"]), ({"shape": "(5,)"}, ["DER-41"])]
 )
 def test_a_caller_of_what_no_longer_fits_is_found(callee: dict[str, str], rules: list[str]) -> None:
     mod = with_callee(module(), **callee)

@@ -48,34 +48,22 @@ MENTIONS: dict[str, Callable[[tir.Var], list[rx.Binding]]] = {
     "sinfo_args of a call of a call": lambda n: [
         bind(var("y"), pure("f", pure("g", U), sinfo=tuple_of(tensor(n), prim(n))))
     ],
-    "annotation": lambda n: [
-        cast(z := var("z"), U, tensor(n)),
-        bind(var("y", tensor(n)), z),
-    ],
+    "annotation": lambda n: [cast(z := var("z"), U, tensor(n)), bind(var("y", tensor(n)), z)],
     "annotation of a cast": lambda n: [cast(var("y", tensor(n)), U, tensor(n))],
     "second cast": lambda n: [cast(None, U, tensor(n))],
-    "signature": lambda n: [
-        bind(var("y"), function([p := var("p", tensor(n))], p, tensor(n))),
-    ],
+    "signature": lambda n: [bind(var("y"), function([p := var("p", tensor(n))], p, tensor(n)))],
     "parameter as shape": lambda n: [
         bind(
             var("y"),
             function(
-                [
-                    p := var("p", rx.TensorStructInfo(s := var("s", shape(n)), "float32")),
-                    s,
-                ],
-                p,
+                [p := var("p", rx.TensorStructInfo(s := var("s", shape(n)), "float32")), s], p
             ),
         )
     ],
     "body of a function": lambda n: [bind(var("y"), function([], rx.ShapeExpr((n,))))],
     "branch": lambda n: [bind(var("y"), rx.If(C, rx.ShapeExpr((n,)), rx.PrimValue(n)))],
     "function that mentions itself": lambda n: [
-        bind(
-            f := var("f"),
-            function([p := var("p", tensor(n))], rx.Call(f, (p,)), tensor(n)),
-        )
+        bind(f := var("f"), function([p := var("p", tensor(n))], rx.Call(f, (p,)), tensor(n)))
     ],
     "cast function that mentions itself": lambda n: [
         cast(

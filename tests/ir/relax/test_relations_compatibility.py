@@ -67,11 +67,7 @@ CASES: list[tuple[pytest.MarkDecorator, list[Case]]] = [
     (pytest.mark.rule("CMP-1"), [(shape(N * M), shape(N * M), YES), (shape(N), shape(M), MAYBE)]),
     (
         pytest.mark.rule("CMP-3"),
-        [
-            (tensor(2), tensor(3), NO),
-            (tensor(2), tensor(2, 2), NO),
-            (tensor(2), tensor(2), YES),
-        ],
+        [(tensor(2), tensor(3), NO), (tensor(2), tensor(2, 2), NO), (tensor(2), tensor(2), YES)],
     ),
     (
         pytest.mark.rule("CMP-4"),
@@ -205,10 +201,7 @@ CASES: list[tuple[pytest.MarkDecorator, list[Case]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("value", "expected", "answer"),
-    by_rule(CASES),
-)
+@pytest.mark.parametrize(("value", "expected", "answer"), by_rule(CASES))
 def test_compatibility(
     value: rx.StructInfo, expected: rx.StructInfo, answer: Compatibility
 ) -> None:
@@ -404,10 +397,7 @@ MAPPINGS: list[tuple[pytest.MarkDecorator, list[tuple[rx.StructInfo, rx.StructIn
 ]
 
 
-@pytest.mark.parametrize(
-    ("s1", "s2", "expected"),
-    by_rule(MAPPINGS),
-)
+@pytest.mark.parametrize(("s1", "s2", "expected"), by_rule(MAPPINGS))
 def test_mapping(s1: rx.StructInfo, s2: rx.StructInfo, expected: Table) -> None:
     found = shape_var_map(s1, s2)
     images = {

@@ -92,10 +92,7 @@ ERASED: list[tuple[pytest.MarkDecorator, list[tuple[rx.StructInfo, rx.StructInfo
 ]
 
 
-@pytest.mark.parametrize(
-    ("sinfo", "expected"),
-    by_rule(ERASED),
-)
+@pytest.mark.parametrize(("sinfo", "expected"), by_rule(ERASED))
 def test_erasing(sinfo: rx.StructInfo, expected: rx.StructInfo) -> None:
     assert erased(sinfo) == expected
 
@@ -246,10 +243,7 @@ SUBTYPES: list[tuple[pytest.MarkDecorator, list[tuple[AnyType, AnyType, bool]]]]
 ]
 
 
-@pytest.mark.parametrize(
-    ("sub", "base", "holds"),
-    by_rule(SUBTYPES),
-)
+@pytest.mark.parametrize(("sub", "base", "holds"), by_rule(SUBTYPES))
 def test_subtyping(sub: AnyType, base: AnyType, holds: bool) -> None:
     assert is_subtype(sub, base) is holds
 

@@ -179,10 +179,7 @@ ORDER: list[tuple[pytest.MarkDecorator, list[Pair]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "holds"),
-    by_rule(ORDER),
-)
+@pytest.mark.parametrize(("low", "high", "holds"), by_rule(ORDER))
 def test_below(low: rx.StructInfo, high: rx.StructInfo, holds: bool) -> None:
     assert is_base_of(high, low) is holds
 
@@ -258,11 +255,7 @@ LUBS: list[tuple[pytest.MarkDecorator, list[Triple]]] = [
     (pytest.mark.rule("RES-4"), [(by_var(S), by_var(S, "int64"), by_var(S, ""))]),
     (
         pytest.mark.rule("SUB-22"),
-        [
-            (tensor(N), shape(N), Object),
-            (prim(), EMPTY, Object),
-            (tuple_of(), shape(), Object),
-        ],
+        [(tensor(N), shape(N), Object), (prim(), EMPTY, Object), (tuple_of(), shape(), Object)],
     ),
     (
         pytest.mark.rule("SUB-23"),
@@ -363,10 +356,7 @@ LUBS: list[tuple[pytest.MarkDecorator, list[Triple]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    by_rule(LUBS),
-)
+@pytest.mark.parametrize(("a", "b", "expected"), by_rule(LUBS))
 def test_least_upper_bound(a: rx.StructInfo, b: rx.StructInfo, expected: rx.StructInfo) -> None:
     for found in (struct_info_lca(a, b), struct_info_lca(b, a)):
         assert is_base_of(found, expected), f"{found} is not above {expected}"
@@ -459,10 +449,7 @@ GLBS: list[tuple[pytest.MarkDecorator, list[Triple]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    by_rule(GLBS),
-)
+@pytest.mark.parametrize(("a", "b", "expected"), by_rule(GLBS))
 def test_greatest_lower_bound(
     a: rx.StructInfo, b: rx.StructInfo, expected: rx.StructInfo | None
 ) -> None:

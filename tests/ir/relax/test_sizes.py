@@ -61,12 +61,7 @@ def elements(size: tir.PrimExpr, **sizes: int) -> int:
 @pytest.mark.rule("DER-35")
 @pytest.mark.parametrize(
     ("begin", "end", "known"),
-    [
-        ("0", "n", "n"),
-        ("n", "n + m", "m"),
-        ("n", "n + m + 1", "m"),
-        ("n", "m + n * 2", "m"),
-    ],
+    [("0", "n", "n"), ("n", "n + m", "m"), ("n", "n + m + 1", "m"), ("n", "m + n * 2", "m")],
 )
 def test_only_a_dimension_of_a_tensor_is_known_to_be_at_least_0(
     begin: str, end: str, known: str

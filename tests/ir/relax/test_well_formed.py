@@ -381,10 +381,7 @@ def test_a_shape_variable_is_in_scope() -> None:
 
 
 @pytest.mark.rule("WF-14c", "WF-15a", "WF-16")
-@pytest.mark.parametrize(
-    ("rule", "make"),
-    [("WF-14c", tensor), ("WF-15a", shape), ("WF-16", prim)],
-)
+@pytest.mark.parametrize(("rule", "make"), [("WF-14c", tensor), ("WF-15a", shape), ("WF-16", prim)])
 def test_sizes_in_annotations_are_in_scope(
     rule: str, make: Callable[[tir.PrimExpr], rx.StructInfo]
 ) -> None:

@@ -142,11 +142,7 @@ FAULTS: dict[str, tuple[Callable[..., rx.Function], list[str]]] = {
     "a variable as shape": (
         lambda sinfo, param, func: main(
             UNIT,
-            var(
-                "p",
-                rx.TensorStructInfo(var("s", shape(2)), "float32", span=at(sinfo)),
-                param,
-            ),
+            var("p", rx.TensorStructInfo(var("s", shape(2)), "float32", span=at(sinfo)), param),
             line=func,
         ),
         ["WF-2a", "WF-14b"],
@@ -164,12 +160,7 @@ FAULTS: dict[str, tuple[Callable[..., rx.Function], list[str]]] = {
     "a size in a shape": (
         lambda value, outer, binding, func: main(
             seq(
-                bound(
-                    var("y"),
-                    call(rx.ShapeExpr((N,), span=at(value)), line=outer),
-                    binding,
-                ),
-                UNIT,
+                bound(var("y"), call(rx.ShapeExpr((N,), span=at(value)), line=outer), binding), UNIT
             ),
             line=func,
         ),
@@ -177,8 +168,7 @@ FAULTS: dict[str, tuple[Callable[..., rx.Function], list[str]]] = {
     ),
     "a size in a scalar": (
         lambda value, binding, func: main(
-            seq(bound(var("y"), rx.PrimValue(N, span=at(value)), binding), UNIT),
-            line=func,
+            seq(bound(var("y"), rx.PrimValue(N, span=at(value)), binding), UNIT), line=func
         ),
         ["WF-5a", "WF-18"],
     ),
@@ -200,9 +190,7 @@ FAULTS: dict[str, tuple[Callable[..., rx.Function], list[str]]] = {
         lambda value, binding, func: main(
             seq(
                 bound(
-                    var("y"),
-                    rx.ShapeExpr((tir.FloorDiv(SEVEN, ZERO),), span=at(value)),
-                    binding,
+                    var("y"), rx.ShapeExpr((tir.FloorDiv(SEVEN, ZERO),), span=at(value)), binding
                 ),
                 UNIT,
             ),
@@ -246,11 +234,7 @@ FAULTS: dict[str, tuple[Callable[..., rx.Function], list[str]]] = {
     ),
     "a variable bound again": (
         lambda target, binding, func: main(
-            seq(
-                bound(same := var("y", None, target), UNIT, 9),
-                bound(same, UNIT, binding),
-                UNIT,
-            ),
+            seq(bound(same := var("y", None, target), UNIT, 9), bound(same, UNIT, binding), UNIT),
             line=func,
         ),
         ["WF-2b"],
@@ -261,14 +245,7 @@ FAULTS: dict[str, tuple[Callable[..., rx.Function], list[str]]] = {
     ),
     "what a condition uses": (
         lambda value, binding, func: main(
-            seq(
-                bound(
-                    var("y"),
-                    rx.If(var("c", BOOL), UNIT, UNIT, span=at(value)),
-                    binding,
-                ),
-                UNIT,
-            ),
+            seq(bound(var("y"), rx.If(var("c", BOOL), UNIT, UNIT, span=at(value)), binding), UNIT),
             line=func,
         ),
         ["WF-2a"],

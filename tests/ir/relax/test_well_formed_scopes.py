@@ -153,10 +153,7 @@ NOT_NORMAL: dict[str, tuple[Callable[[], rx.SeqExpr], str]] = {
     ),
     "operand": (lambda: seq(block(bind(var("a"), pure("f", pure("g", X)))), X), "NF-2"),
     "field": (lambda: seq(block(bind(var("a"), rx.Tuple((pure("g", X),)))), X), "NF-2"),
-    "callee": (
-        lambda: seq(block(bind(var("a"), rx.Call(pure("f"), ()))), X),
-        "NF-2",
-    ),
+    "callee": (lambda: seq(block(bind(var("a"), rx.Call(pure("f"), ()))), X), "NF-2"),
     "function as callee": (
         lambda: seq(block(bind(var("a"), rx.Call(function([], seq(X)), ()))), X),
         "NF-2",

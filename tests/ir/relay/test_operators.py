@@ -339,11 +339,7 @@ CASES: list[tuple[str, tuple[Any, ...], Callable[..., Any]]] = [
     ("dyn.zeros", (ints(2, 3),), lambda s: np.zeros((2, 3))),
     ('dyn.ones(%0, dtype="int32")', (ints(2),), lambda s: np.ones(2)),
     ("dyn.one_hot(%0, 1, 0, %1)", (LENGTHS, np.array(4, "int32")), lambda i, d: np.eye(4)[i]),
-    (
-        "dyn.strided_slice",
-        (X, ints(0, 1), ints(2, 3), ints(1, 1)),
-        lambda x, b, e, s: x[0:2, 1:3],
-    ),
+    ("dyn.strided_slice", (X, ints(0, 1), ints(2, 3), ints(1, 1)), lambda x, b, e, s: x[0:2, 1:3]),
     ("dyn.topk(%0, %1).0", (M, np.array(2, "int32")), lambda x, k: -np.sort(-x, -1)[:, :2]),
     (
         "dyn.nn.pad(%0, %1, 7f)",

@@ -63,12 +63,7 @@ def test_listed_tensors_are_parameters_and_others_are_allocated() -> None:
 
 @pytest.mark.parametrize(
     ("reducer", "expected"),
-    [
-        (reduce.sum, np.sum),
-        (reduce.prod, np.prod),
-        (reduce.min, np.min),
-        (reduce.max, np.max),
-    ],
+    [(reduce.sum, np.sum), (reduce.prod, np.prod), (reduce.min, np.min), (reduce.max, np.max)],
 )
 def test_reducers(
     rng: np.random.Generator, reducer: Callable[..., tir.PrimExpr], expected: Callable[..., Array]

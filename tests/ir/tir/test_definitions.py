@@ -78,14 +78,14 @@ def test_variables_end_with_what_defines_them() -> None:
     i = tir.Var("i", "int32")
     python_function_of = tir.SeqStmt([loop(i, tir.Evaluate(i)), tir.Evaluate(i)])
     assert faults(kernel(python_function_of)) == [
-        "a variable is used after the end of its scope: 'i' [PX-7]",
+        "a variable is used after the end of its scope: 'i' [PX-7]"
     ]
     x = tir.Var("x", "int32")
     assert faults(kernel(tir.LetStmt(x, x + 1, tir.Evaluate(x)))) == [
-        "a variable is used without a definition: 'x' [PX-7]",
+        "a variable is used without a definition: 'x' [PX-7]"
     ]
     assert faults(kernel(loop(i, PASS, i + 1))) == [
-        "a variable is used without a definition: 'i' [PX-7]",
+        "a variable is used without a definition: 'i' [PX-7]"
     ]
     y = tir.Var("y", "int32")
     expr = tir.Let(y, 3, y + 1)
@@ -95,7 +95,7 @@ def test_variables_end_with_what_defines_them() -> None:
     both = T.Reduce(add, [k.var], [k], True, 0) + T.Reduce(add, [k.var * 2], [k], True, 0)
     assert faults(kernel(tir.Evaluate(both))) == []
     assert faults(kernel(tir.Evaluate(tir.Let(y, 3, y + 1) + y))) == [
-        "a variable is used after the end of its scope: 'y' [PX-7]",
+        "a variable is used after the end of its scope: 'y' [PX-7]"
     ]
 
 
@@ -133,7 +133,7 @@ def test_buffers_need_their_memory() -> None:
     for size in (N, N * 2, N * 2 + 1, tir.Min(N * 2, 4) + 1):
         alias = tir.decl_buffer((size,), "float32", "V", data=A.data)
         assert faults(kernel(tir.DeclBuffer(alias, tir.Evaluate(alias[0])), A=A)) == [
-            "a variable is used without a definition: 'n' [PX-7]",
+            "a variable is used without a definition: 'n' [PX-7]"
         ]
 
 

@@ -43,11 +43,7 @@ def inferred(body: str, buffers: str = 'A: T.Buffer((32, 32), "float32")') -> tu
             "B[v, 0:16]",
         ),
         ("for j in range(n):\n    B[v, j] = A[j, v]", "A[0:n, v]", "B[v, 0:n]"),
-        (
-            "B[v, T.cast(A[v, 0], 'int32')] = A[v, 1]",
-            "A[v, 0:2]",
-            'B[v, T.Cast("int32", A[v, 0])]',
-        ),
+        ("B[v, T.cast(A[v, 0], 'int32')] = A[v, 1]", "A[v, 0:2]", 'B[v, T.Cast("int32", A[v, 0])]'),
         (
             "for j in range(32):\n    if j >= 2 and j < 30:\n        B[v, j] = A[v, j - 2]",
             "A[v, 0:28]",
@@ -84,11 +80,7 @@ def inferred(body: str, buffers: str = 'A: T.Buffer((32, 32), "float32")') -> tu
         ),
         ("C = T.alloc_buffer((4,))\nC[0] = A[v, 0]\nB[v, 0] = C[0]", "A[v, 0]", "B[v, 0]"),
         ("M = T.match_buffer(A[v, 0:4], (4,))\nB[v, 0] = M[2]", "A[v, 0:4]", "B[v, 0]"),
-        (
-            "for j in range(4):\n    B[v, T.min(j, 2)] = A[v, T.max(j, 2)]",
-            "A[v, 2:4]",
-            "B[v, 0:3]",
-        ),
+        ("for j in range(4):\n    B[v, T.min(j, 2)] = A[v, T.max(j, 2)]", "A[v, 2:4]", "B[v, 0:3]"),
     ],
 )
 def test_regions_of_a_body(body: str, reads: str, writes: str) -> None:

@@ -329,9 +329,7 @@ def graphs(draw: st.DrawFn) -> str:
 
 
 def holds(
-    found: rx.DataflowBlock,
-    edges: list[tuple[int, int, bool, int]],
-    chosen: tuple[rx.Var, ...],
+    found: rx.DataflowBlock, edges: list[tuple[int, int, bool, int]], chosen: tuple[rx.Var, ...]
 ) -> bool:
     """Whether variables stand to each other as edges say, by the definition."""
     values = {b.var: b.value for b in found.bindings}

@@ -8,13 +8,7 @@ from relaxpy import relax as rx
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
-from relaxpy.relax.dpl import (
-    DFPattern,
-    PatternContext,
-    is_op,
-    rewrite_bindings,
-    wildcard,
-)
+from relaxpy.relax.dpl import DFPattern, PatternContext, is_op, rewrite_bindings, wildcard
 from relaxpy.script import from_source, relax as R
 from tests.counting import calls
 
@@ -213,11 +207,7 @@ with PatternContext() as EXP:
             TransformError,
             "a new value is computed from a, which gets a new value",
         ),
-        (
-            lambda m: {m[CALL]: R.exp(R.abs(m[INPUT]))},
-            TransformError,
-            "the rewriting does not end",
-        ),
+        (lambda m: {m[CALL]: R.exp(R.abs(m[INPUT]))}, TransformError, "the rewriting does not end"),
     ],
 )
 def test_new_values_that_do_not_fit_are_refused(

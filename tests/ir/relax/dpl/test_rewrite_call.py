@@ -8,14 +8,7 @@ from relaxpy import relax as rx, tir
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
-from relaxpy.relax.dpl import (
-    DFPattern,
-    is_const,
-    is_op,
-    is_tuple,
-    rewrite_call,
-    wildcard,
-)
+from relaxpy.relax.dpl import DFPattern, is_const, is_op, is_tuple, rewrite_call, wildcard
 from relaxpy.script import from_source, relax as R
 from tests.counting import calls
 

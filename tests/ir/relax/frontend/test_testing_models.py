@@ -97,12 +97,7 @@ def test_layers_may_be_functions_of_their_own() -> None:
 
 def test_a_product_has_a_bias_and_activations() -> None:
     mod = testing.get_relax_matmul_module(
-        (2, 3),
-        (4, 3),
-        "float32",
-        transposed_y=True,
-        bias_shape=(4,),
-        activation=relax.op.nn.relu,
+        (2, 3), (4, 3), "float32", transposed_y=True, bias_shape=(4,), activation=relax.op.nn.relu
     )
 
     @I.ir_module

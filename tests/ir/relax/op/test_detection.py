@@ -54,11 +54,7 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
         (tensor(N, 3, M), tensor(N, 4 * M), tensor(1, M, 4)),
         tuple_of(tensor(N, M, 4), tensor(N, 3, M)),
     ),
-    (
-        moved,
-        (tensor(N, 3, M), OPEN, rank(3)),
-        tuple_of(tensor(N, M, 4), tensor(N, 3, M)),
-    ),
+    (moved, (tensor(N, 3, M), OPEN, rank(3)), tuple_of(tensor(N, M, 4), tensor(N, 3, M))),
     (moved, (rank(3), tensor(2, 8), OPEN), tuple_of(rank(3), rank(3))),
     (tensorflow, (OPEN, OPEN, *LIMITS), tuple_of(rank(3, "int64"), rank(2), rank(1, "int64"))),
 ]

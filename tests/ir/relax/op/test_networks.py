@@ -62,11 +62,7 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
     (op.nn.cross_entropy_with_logits, (X, X), tensor()),
     (op.nn.cross_entropy_with_logits, (X, UNKNOWN), tensor(dtype="")),
     (op.nn.nll_loss, (tensor(2, 5, N), ints(2, N)), tensor()),
-    (
-        each_loss,
-        (tensor(2, 5, N), ints(2, N)),
-        tensor(2, N),
-    ),
+    (each_loss, (tensor(2, 5, N), ints(2, N)), tensor(2, N)),
     (each_loss, (tensor(2, 5, N), UNKNOWN), tensor(2, N)),
     (each_loss, (tensor(5), ints()), tensor()),
     (each_loss, (rank(3), UNKNOWN), rank(2)),
@@ -116,11 +112,7 @@ REFUSED: list[tuple[Made, Infos, str]] = [
         (tensor(2, 5), tensor(5), tensor(5)),
         "5 channels, which are not 2",
     ),
-    (
-        lambda *x: group_norm(*x, axes=(1,)),
-        NORM,
-        "along the channel axis 1",
-    ),
+    (lambda *x: group_norm(*x, axes=(1,)), NORM, "along the channel axis 1"),
     (
         op.nn.cross_entropy_with_logits,
         (tensor(2, 3), tensor(2, 4)),
@@ -129,11 +121,7 @@ REFUSED: list[tuple[Made, Infos, str]] = [
     (op.nn.cross_entropy_with_logits, (tensor(2, 3), tensor(2)), "have one rank"),
     (op.nn.nll_loss, (tensor(2, 3), tensor(2)), "targets holds integers"),
     (op.nn.nll_loss, (tensor(2, 3), ints(2, 3)), "targets has rank 1 for predictions"),
-    (
-        op.nn.nll_loss,
-        (tensor(2, 3), ints(3)),
-        "shape (2,) for predictions (2, 3), found (3,)",
-    ),
+    (op.nn.nll_loss, (tensor(2, 3), ints(3)), "shape (2,) for predictions (2, 3), found (3,)"),
     (op.nn.nll_loss, (tensor(), ints()), "predictions has rank 1 at least"),
     (
         op.nn.nll_loss,
@@ -153,11 +141,7 @@ REFUSED: list[tuple[Made, Infos, str]] = [
         "output_grad is as the result of nll_loss",
     ),
     (op.nn.attention, (tensor(2, 3), K, V), "query has rank 4 (batch, sequence, heads, width)"),
-    (
-        op.nn.attention,
-        (Q, tensor(3, M, 2, 8), V),
-        "the batches of query and key are equal",
-    ),
+    (op.nn.attention, (Q, tensor(3, M, 2, 8), V), "the batches of query and key are equal"),
     (
         op.nn.attention,
         (Q, tensor(2, M, 3, 8), tensor(2, M, 3, 5)),
@@ -168,11 +152,7 @@ REFUSED: list[tuple[Made, Infos, str]] = [
         (Q, tensor(2, M, 2, 7), V),
         "found 8 and 7: query is (2, n, 4, 8), key is (2, m, 2, 7)",
     ),
-    (
-        op.nn.attention,
-        (Q, K, V, tensor(2, 3, N, M)),
-        "bias (2, 3, n, m) is 1 or 4, found 3",
-    ),
+    (op.nn.attention, (Q, K, V, tensor(2, 3, N, M)), "bias (2, 3, n, m) is 1 or 4, found 3"),
     (op.nn.attention_bias, (Q, K, V, tensor(2, N)), "bias has rank 4"),
     (lambda *x: op.nn.attention(*x, window_size=0), (Q, K, V), "window_size is positive, found 0"),
     (lambda *x: op.nn.attention_var_len(*x, 7), (Q, K, V, tensor(3)), "seqstart_q holds integers"),

@@ -358,11 +358,7 @@ MANIPULATED: Shaped = [
             tensor(ops.maximum(N - 5, 0)),
         ),
     ),
-    (
-        lambda x: op.split(x, tir.IntImm("int64", 2)),
-        tensor(6),
-        tuple_of(tensor(3), tensor(3)),
-    ),
+    (lambda x: op.split(x, tir.IntImm("int64", 2)), tensor(6), tuple_of(tensor(3), tensor(3))),
     (lambda x: op.split(x, 2, 0), OPEN, tuple_of(OPEN, OPEN)),
     (op.nn.batch_flatten, tensor(N, 3, M), tensor(N, 3 * M)),
     (op.nn.batch_flatten, OPEN, rank(2)),
@@ -543,9 +539,7 @@ def test_strided_slice() -> None:
             assert found == expected
     scalars = tuple_of(prim(), prim())
     check(
-        lambda x, b, e: op.strided_slice(x, [0, 1], b, e),
-        (tensor(9, 9), scalars, scalars),
-        rank(2),
+        lambda x, b, e: op.strided_slice(x, [0, 1], b, e), (tensor(9, 9), scalars, scalars), rank(2)
     )
     check(lambda x, b: op.strided_slice(x, [0], b, b), (tensor(9, 9), Object), rank(2))
 

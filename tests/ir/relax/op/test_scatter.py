@@ -137,9 +137,7 @@ def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -
 class Stores:
     @R.function
     def put(
-        x: R.Tensor(("n",), "float32"),
-        i: R.Tensor(("k",), "int64"),
-        v: R.Tensor(("k",), "float32"),
+        x: R.Tensor(("n",), "float32"), i: R.Tensor(("k",), "int64"), v: R.Tensor(("k",), "float32")
     ):
         return R.index_put(x, (i,), v, accumulate=True)
 

@@ -93,11 +93,7 @@ def annotated_by_an_unknown_name(x: TensorInfo):  # type: ignore[name-defined,no
 
 
 WRONG_RULES: list[tuple[Callable[..., Any], str, str]] = [
-    (
-        gives_nothing,
-        "the struct info rule gives_nothing returns struct info, found None",
-        "Tensor",
-    ),
+    (gives_nothing, "the struct info rule gives_nothing returns struct info, found None", "Tensor"),
     (gives_a_shape, r"gives_a_shape returns struct info, found R\.shape\(\[3\]\)", "Tensor"),
     (not_annotated, "x is an attribute, found the expression x", r"x: relax\.TensorStructInfo"),
     (annotated_as_a_program, "annotated_as_a_program annotates x as a program", "classes"),

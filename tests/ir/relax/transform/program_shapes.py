@@ -271,9 +271,7 @@ def conditionals(count: int) -> IRModule:
     builder, x, c = BlockBuilder(), rx.Var("x", SQUARE), rx.Var("c", SCALAR)
     with builder.function("main", [x, c]):
         for _ in range(count // 3):
-            x = builder.emit(
-                rx.If(c, rx.SeqExpr((), op.exp(x)), rx.SeqExpr((), op.abs(x))),
-            )
+            x = builder.emit(rx.If(c, rx.SeqExpr((), op.exp(x)), rx.SeqExpr((), op.abs(x))))
         builder.emit_func_output(x)
     return builder.finalize()
 

@@ -57,10 +57,7 @@ CALL = "R.call_tir(cls.scale, ({}), out)"
     [
         ([f"y = {CALL.format('x, w')}"], {"scale1": [1]}),
         ([f"y = {CALL.format('w, w')}"], {"scale1": [0, 1]}),
-        (
-            ['c = R.const([1, 2, 3, 4], "float32")', f"y = {CALL.format('x, c')}"],
-            {"scale1": [1]},
-        ),
+        (['c = R.const([1, 2, 3, 4], "float32")', f"y = {CALL.format('x, c')}"], {"scale1": [1]}),
         ([f"z = {CALL.format('x, w')}", f"y = {CALL.format('z, w')}"], {"scale1": [1]}),
         (
             [f"z = {CALL.format('x, w')}", f"y = {CALL.format('w, z')}"],

@@ -5,11 +5,7 @@ import pytest
 
 from relaxpy.errors import MatchCastError, MisuseError
 from relaxpy.exec.compile import compile
-from relaxpy.relax.transform import (
-    ConvertToDataflow,
-    DeadCodeElimination,
-    ToNonDataflow,
-)
+from relaxpy.relax.transform import ConvertToDataflow, DeadCodeElimination, ToNonDataflow
 from relaxpy.script import ir as I, relax as R, tir as T
 from tests.ir.relax.transform.before_after import check, stays
 

@@ -149,9 +149,7 @@ class Halves:
     def main(x: R.Tensor((8, 6), "float32"), w: R.Tensor((6, 2), "float32")):
         cls = Halves
         parts = R.call_tir(
-            cls.halves,
-            (x,),
-            out_sinfo=[R.Tensor((4, 6), "float32"), R.Tensor((4, 6), "float32")],
+            cls.halves, (x,), out_sinfo=[R.Tensor((4, 6), "float32"), R.Tensor((4, 6), "float32")]
         )
         second = parts[1]
         y = R.dist.annotate_sharding(second, "mesh[0]", "S[1]")

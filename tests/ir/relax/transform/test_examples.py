@@ -76,7 +76,7 @@ ARGUMENTS: dict[str, tuple[np.ndarray, ...]] = {  # type: ignore[type-arg]
     "FoldBatchnormToConv2D": tuple(
         np.linspace(0.5, 2, np.prod(shape)).reshape(shape).astype("float32")
         for shape in ((2, 3, 3, 3), (4, 3, 3, 3), *[(4,)] * 4)
-    ),
+    )
 }
 
 

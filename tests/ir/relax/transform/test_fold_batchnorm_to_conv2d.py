@@ -61,11 +61,7 @@ def data(*shapes: tuple[int, ...]) -> list[np.ndarray]:
         (CONV, NORM.replace("axis=1", "axis=-3, epsilon=0.5"), ((2, 4, 6, 6), (4, 4, 3, 3))),
         (CONV, NORM.replace("axis=1", "axis=1, scale=False"), ((2, 4, 6, 6), (4, 4, 3, 3))),
         (CONV, NORM.replace("axis=1", "axis=1, center=False"), ((2, 4, 6, 6), (4, 4, 3, 3))),
-        (
-            "R.nn.conv2d(x, w, strides=2, padding=1, groups=2)",
-            NORM,
-            ((2, 4, 6, 6), (4, 2, 3, 3)),
-        ),
+        ("R.nn.conv2d(x, w, strides=2, padding=1, groups=2)", NORM, ((2, 4, 6, 6), (4, 2, 3, 3))),
         (
             'R.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWIO")',
             NORM.replace("axis=1", "axis=3"),

@@ -11,13 +11,7 @@ from relaxpy import IRModule, relax, tir, topi
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.relax.transform import (
-    AnnotateTIROpPattern,
-    FuseOps,
-    FuseTIR,
-    LegalizeOps,
-    Normalize,
-)
+from relaxpy.relax.transform import AnnotateTIROpPattern, FuseOps, FuseTIR, LegalizeOps, Normalize
 from relaxpy.script import ir as I, relax as R, tir as T
 from tests.counting import calls
 from tests.ir.relax.transform.before_after import leaves, stays
@@ -122,9 +116,7 @@ def test_shapes_that_are_expressions_and_scalars_of_kernels() -> None:
 
         @R.function(private=True)
         def steps(
-            x: R.Tensor(("k - 1", 4), "float32"),
-            y: R.Tensor((8, 4), "float32"),
-            s: R.Shape(["k"]),
+            x: R.Tensor(("k - 1", 4), "float32"), y: R.Tensor((8, 4), "float32"), s: R.Shape(["k"])
         ):
             R.func_attr({"Primitive": True})
             k = T.int64()
@@ -137,9 +129,7 @@ def test_shapes_that_are_expressions_and_scalars_of_kernels() -> None:
 
         @R.function
         def main(
-            x: R.Tensor(("k - 1", 4), "float32"),
-            y: R.Tensor((8, 4), "float32"),
-            s: R.Shape(["k"]),
+            x: R.Tensor(("k - 1", 4), "float32"), y: R.Tensor((8, 4), "float32"), s: R.Shape(["k"])
         ):
             cls = Before
             with R.dataflow():

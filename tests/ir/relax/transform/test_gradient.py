@@ -719,11 +719,7 @@ def test_gradients_of_kernels() -> None:
     with builder.function("main", [x, y]):
         with builder.dataflow():
             lv = builder.emit_te_with_grad(
-                product,
-                x,
-                y,
-                te_grad_name="tests.scaled_product",
-                te_grad_kwargs={"factor": 3.0},
+                product, x, y, te_grad_name="tests.scaled_product", te_grad_kwargs={"factor": 3.0}
             )
             gv = builder.emit_output(relax.op.sum(relax.op.sin(lv)))
         builder.emit_func_output(gv)

@@ -20,9 +20,9 @@ class Returned:
     @R.function
     def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
         @R.function
-        def outer(
-            c: R.Tensor((4,), "float32"),
-        ) -> R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32")):
+        def outer(c: R.Tensor((4,), "float32")) -> R.Callable(
+            (R.Tensor((4,), "float32"),), R.Tensor((4,), "float32")
+        ):
             @R.function
             def inner(d: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
                 s = R.add(d, c)

@@ -78,9 +78,7 @@ def setter(store: Any, target: str) -> Any:
 @I.ir_module
 class Transform:
     @R.function
-    def transform_params(
-        params: R.Tuple(R.Tensor((3, "n"), "float32"), R.Tensor((2,), "float32")),
-    ):
+    def transform_params(params: R.Tuple(R.Tensor((3, "n"), "float32"), R.Tensor((2,), "float32"))):
         n = T.int64()
         with R.dataflow():
             w = params[1]

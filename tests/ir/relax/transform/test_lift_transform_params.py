@@ -10,12 +10,7 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
-from relaxpy.relax.transform import (
-    BundleModelParams,
-    LazyGetInput,
-    LiftTransformParams,
-    Normalize,
-)
+from relaxpy.relax.transform import BundleModelParams, LazyGetInput, LiftTransformParams, Normalize
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.transform import PassContext
 from tests.counting import calls
@@ -184,9 +179,7 @@ def test_options_of_the_wrong_type() -> None:
 class Layers:
     @R.function
     def main(
-        x: R.Tensor((2, 4), "float32"),
-        v: R.Tensor((3, 4), "float32"),
-        w: R.Tensor((3,), "float32"),
+        x: R.Tensor((2, 4), "float32"), v: R.Tensor((3, 4), "float32"), w: R.Tensor((3,), "float32")
     ):
         R.func_attr({"num_input": 1})
         with R.dataflow():
@@ -286,11 +279,7 @@ def test_sizes_that_only_removed_weights_define_are_passed_on() -> None:
     @I.ir_module
     class After:
         @R.function
-        def main(
-            x: R.Tensor((2,), "float32"),
-            sizes: R.Shape(["m"]),
-            s: R.Tensor((2,), "float32"),
-        ):
+        def main(x: R.Tensor((2,), "float32"), sizes: R.Shape(["m"]), s: R.Tensor((2,), "float32")):
             R.func_attr({"num_input": 1})
             m = T.int64()
             with R.dataflow():
@@ -484,8 +473,7 @@ def chain(length: int) -> IRModule:
 
 
 @pytest.mark.parametrize(
-    "step",
-    [BundleModelParams(), LiftTransformParams(), LiftTransformParams(True), LazyGetInput()],
+    "step", [BundleModelParams(), LiftTransformParams(), LiftTransformParams(True), LazyGetInput()]
 )
 def test_the_work_is_linear(step: Any) -> None:
     short, long = (calls(partial(step, chain(length))) for length in (100, 400))

@@ -22,12 +22,7 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 
 
 def program(
-    params: str,
-    lines: str,
-    *,
-    inputs: int | None = None,
-    pure: bool = True,
-    dtype: str = "float32",
+    params: str, lines: str, *, inputs: int | None = None, pure: bool = True, dtype: str = "float32"
 ) -> IRModule:
     """A function of tensors `name:size,size` of one datatype, with its last line returned."""
     typed = []
@@ -56,11 +51,7 @@ class Module:
         ("x:16 a:16,2 b:2,32", "w = a @ b; y = x @ w", "p = x @ a; y = p @ b"),
         ("x:16 a:32,2 b:2,16", "w = a @ b; y = w @ x", "p = b @ x; y = a @ p"),
         ("x:n,1,16 a:16,r b:r,32", "w = a @ b; y = x @ w", "p = x @ a; y = p @ b"),
-        (
-            "x:n,16,1 a:32,r b:r,16",
-            "w = a @ b; y = w @ x",
-            "p = b @ x; y = a @ p",
-        ),
+        ("x:n,16,1 a:32,r b:r,16", "w = a @ b; y = w @ x", "p = b @ x; y = a @ p"),
         (
             "x:1,16 a:32,2 b:2,16",
             "w = a @ b; t = R.permute_dims(w); y = x @ t",

@@ -66,9 +66,7 @@ def test_some_of_several_outputs() -> None:
     @I.ir_module
     class Model:
         @R.function
-        def main(
-            x: R.Tensor(("n", 6), "float32"),
-        ):
+        def main(x: R.Tensor(("n", 6), "float32")):
             with R.dataflow():
                 a = R.split(x, 3, 1)
                 y = (a[2], a[0])
@@ -97,9 +95,7 @@ def test_an_output_that_another_statement_reads_stays() -> None:
     class Model:
         @T.prim_func(private=True)
         def both(
-            a: T.Buffer((4,), "float32"),
-            b: T.Buffer((4,), "float32"),
-            c: T.Buffer((4,), "float32"),
+            a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32"), c: T.Buffer((4,), "float32")
         ):
             for i in range(4):
                 with T.block("b"):
@@ -130,9 +126,7 @@ def test_a_kernel_that_may_fail_stays() -> None:
     class Model:
         @T.prim_func(private=True)
         def both(
-            a: T.Buffer((4,), "int32"),
-            b: T.Buffer((4,), "int32"),
-            c: T.Buffer((4,), "int32"),
+            a: T.Buffer((4,), "int32"), b: T.Buffer((4,), "int32"), c: T.Buffer((4,), "int32")
         ):
             for i in range(4):
                 with T.block("b"):

@@ -99,10 +99,7 @@ CALL = 'R.call_tir(cls.same, ({},), out_sinfo=R.Tensor(({},), "float32"))'
         ([f"y = {CALL.format('x', 4)}"], True),
         ([ONE, f"y = {CALL.format('z', 4)}"], True),
         ([f"y = {CALL.format('v', 4)}"], False),
-        (
-            [ONE, "w = R.concat((x, z))", f"y = {CALL.format('w', 8)}"],
-            False,
-        ),
+        ([ONE, "w = R.concat((x, z))", f"y = {CALL.format('w', 8)}"], False),
         ([ONE, "y = (z, cls.same)"], False),
         (
             [

@@ -51,12 +51,7 @@ ROWS: list[Row] = [
         (LINE, TAPS[:, :2].copy()),
         convolve(LINE, TAPS[:, :2], 1, 0, groups=2),
     ),
-    (
-        "2d nchw",
-        lambda x, w: nn.conv2d_nchw(x, w, 1, "SAME", 1),
-        (IMAGE, FILTER),
-        SAME,
-    ),
+    ("2d nchw", lambda x, w: nn.conv2d_nchw(x, w, 1, "SAME", 1), (IMAGE, FILTER), SAME),
     (
         "2d hwcn",
         lambda x, w: nn.conv2d_hwcn(x, w, (1, 1), (1, 1, 1, 0), (1, 1)),

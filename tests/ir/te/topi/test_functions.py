@@ -147,12 +147,7 @@ def _blocks() -> list[Row]:
             (turned,),
             lambda v: depth_to_space(v.transpose(0, 3, 1, 2), 2, "DCR").transpose(0, 2, 3, 1),
         ),
-        (
-            "space_to_depth",
-            lambda v: depth_to_space_back(v),
-            (wide,),
-            lambda v: v,
-        ),
+        ("space_to_depth", lambda v: depth_to_space_back(v), (wide,), lambda v: v),
         (
             "space_to_depth NHWC",
             lambda v: topi.nn.space_to_depth(v, 2, "NHWC"),

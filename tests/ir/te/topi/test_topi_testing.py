@@ -209,8 +209,7 @@ def test_batch_normalisation(training: bool) -> None:
     operands = [A2, floats(4), floats(4), floats(4), abs(floats(4))]
     options = {"axis": 1, "epsilon": 1e-3, "center": True, "scale": True}
     expected = run(
-        lambda *args: op.nn.batch_norm(*args, **options, momentum=0.1, training=training),
-        *operands,
+        lambda *args: op.nn.batch_norm(*args, **options, momentum=0.1, training=training), *operands
     )
     found = testing.batch_norm(*operands, *options.values(), training, 0.1)  # type: ignore[arg-type]
     for actual, result in zip(found, expected, strict=True):

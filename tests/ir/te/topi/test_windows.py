@@ -67,11 +67,7 @@ CUBE, BLOCK = floats(1, 2, 3, 4, 3), floats(3, 2, 2, 1, 2)
             transpose_convolve(IMAGE, FILTER[:4], (1, 2), groups=2),
         ),
         (lambda x: topi.nn.global_pool(x, "avg"), (IMAGE,), IMAGE.mean((2, 3), keepdims=True)),
-        (
-            lambda x: topi.nn.global_pool(x, "max", "NWC"),
-            (LINE,),
-            LINE.max(1, keepdims=True),
-        ),
+        (lambda x: topi.nn.global_pool(x, "max", "NWC"), (LINE,), LINE.max(1, keepdims=True)),
         (
             lambda x: topi.nn.adaptive_pool1d(x, 3, "max"),
             (LINE,),
@@ -90,11 +86,7 @@ CUBE, BLOCK = floats(1, 2, 3, 4, 3), floats(3, 2, 2, 1, 2)
             (LINE,),
             np.pad(LINE, ((0, 1), (1, 0), (2, 0)), constant_values=7),
         ),
-        (
-            lambda x: topi.nn.pad(x, (1, 0, 0)),
-            (LINE,),
-            np.pad(LINE, ((1, 1), (0, 0), (0, 0))),
-        ),
+        (lambda x: topi.nn.pad(x, (1, 0, 0)), (LINE,), np.pad(LINE, ((1, 1), (0, 0), (0, 0)))),
         (lambda x: topi.nn.pad(x, (0, 0, 0)), (LINE,), LINE),
     ],
 )

@@ -166,13 +166,7 @@ def _case(
     )
 
 
-MODES = (
-    "half_pixel",
-    "align_corners",
-    "asymmetric",
-    "pytorch_half_pixel",
-    "tf_half_pixel_for_nn",
-)
+MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
 
 
 def cases() -> Iterator[Case]:

@@ -45,11 +45,7 @@ def cases() -> Iterator[Case]:
         lambda v: np.where(v > 0, v, v * 0.1),
     )
     yield Case(
-        "relax.nn.gelu",
-        "floats",
-        (x,),
-        op.nn.gelu,
-        lambda v: v * (1 + _erf(v / math.sqrt(2))) / 2,
+        "relax.nn.gelu", "floats", (x,), op.nn.gelu, lambda v: v * (1 + _erf(v / math.sqrt(2))) / 2
     )
     inner = lambda v: math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)  # noqa: E731
     yield Case(
@@ -285,10 +281,7 @@ def _nll(
 
 def _losses() -> Iterator[Case]:
     logits, labels = floats(3, 4), np.abs(floats(3, 4, seed=1))
-    for label, given in (
-        ("matrix", (logits, labels)),
-        ("vector", (logits[0], labels[0])),
-    ):
+    for label, given in (("matrix", (logits, labels)), ("vector", (logits[0], labels[0]))):
         yield Case(
             "relax.nn.cross_entropy_with_logits",
             label,
@@ -440,11 +433,7 @@ def _sequence_attention() -> Iterator[Case]:
     settings: dict[str, tuple[tuple[Array, ...], tuple[Array, ...], dict[str, Any]]] = {
         "two sequences": (of(2, 1, 5, 5), (starts,), {"causal_mask": "TopLeft"}),
         "without keys": (of(2, 2, 5, 4), (starts, others), {"scale": 0.5}),
-        "window": (
-            of(1, 1, 5, 5),
-            (starts,),
-            {"causal_mask": "BottomRight", "window_size": 2},
-        ),
+        "window": (of(1, 1, 5, 5), (starts,), {"causal_mask": "BottomRight", "window_size": 2}),
     }
     holes = tuple(np.where(np.abs(x) < 0.3, np.nan, x) for x in of(2, 1, 5, 5))
     settings["holes"] = (holes, (starts,), {})

@@ -119,10 +119,5 @@ def _dequantized() -> Iterator[Case]:
     yield case("floats of vectors", (floats(2, 3, 2), scales, floats(1, seed=1)), axis=1)
     yield case("of one axis", (floats(3), scales, floats(3, seed=1)))
     yield case("a scalar", (scalar(7, "int8"), scalar(0.5), scalar(1, "int8")))
-    yield case(
-        "float16",
-        (x, scales.astype("float16"), zero),
-        axis=0,
-        out_dtype="float16",
-    )
+    yield case("float16", (x, scales.astype("float16"), zero), axis=0, out_dtype="float16")
     yield case("nothing", (x[:0], scales[:0], zero[:0]), axis=0)

@@ -263,9 +263,7 @@ def _slices() -> Iterator[Case]:
         shape[axis] = len(range(start, end, step))
 
         def expected(
-            v: Array,
-            u: Array,
-            where: tuple[int, slice] = (axis, slice(start, end, step)),
+            v: Array, u: Array, where: tuple[int, slice] = (axis, slice(start, end, step))
         ) -> Array:
             out = v.copy()
             np.moveaxis(out, where[0], 0)[where[1]] = np.moveaxis(u, where[0], 0)

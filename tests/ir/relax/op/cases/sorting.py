@@ -159,11 +159,7 @@ def _looked_up() -> Iterator[Case]:
         "scalar": sparse[0, 1].reshape(()),
     }.items():
         yield Case(
-            "relax.nonzero",
-            label,
-            (y,),
-            op.nonzero,
-            lambda v: np.argwhere(np.atleast_1d(v) != 0).T,
+            "relax.nonzero", label, (y,), op.nonzero, lambda v: np.argwhere(np.atleast_1d(v) != 0).T
         )
     prob = np.array([[0.2, 0.3, 0.5], [0.9, 0.1, 0.0]], "float32")
     sample = np.array([[0.1], [0.4], [0.99], [0.95], [0.0]], "float32")
@@ -224,12 +220,7 @@ def _running() -> Iterator[Case]:
                 lambda v, f=shifted: f(v, 1),
             )
         yield Case(
-            f"relax.{name}",
-            "half",
-            (np.full(64, 1.01, "float16"),),
-            make,
-            function,
-            smooth=False,
+            f"relax.{name}", "half", (np.full(64, 1.01, "float16"),), make, function, smooth=False
         )
         yield Case(
             f"relax.{name}",

@@ -293,9 +293,7 @@ def _transposed_case(
         return transpose_convolve(v, k, strides, padding, dilation, groups, output_padding)
 
     name = f"conv{count}d_transpose"
-    options: dict[str, Any] = {
-        "needs": ("numbers",) * (groups > 1 or "c" in (out or "")),
-    }
+    options: dict[str, Any] = {"needs": ("numbers",) * (groups > 1 or "c" in (out or ""))}
     return _case(name, label, (x, w), function, attrs, layouts, f"d{out or data}", **options)
 
 
