@@ -45,7 +45,7 @@ from relaxpy.exec.runtime.values import PrimFuncValue, Value
 from relaxpy.exec.stored import key_of_program, load_program, store_program
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.fork_lock import Late
-from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_kind
+from relaxpy.ir.core.target import DEFAULT, TARGETS, Target, default_target, target_kind
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
@@ -98,7 +98,7 @@ def compile(
     name, not_native = (requested, "") if requested != DEFAULT else default_target()
     if relax_pipeline == "default":
         relax_pipeline = get_pipeline("default", target=name)
-        if name == "native":
+        if TARGETS[name].is_native:
             return _stored_or_compiled(module.clone(), relax_pipeline, requested)
     elif isinstance(relax_pipeline, str):
         relax_pipeline = get_pipeline(relax_pipeline)
@@ -289,8 +289,9 @@ def _texts(public: PublicFunctions) -> list[tuple[str, str, str]]:
 
 def _compiled(program: Program, not_native: str = "", remark: str = "") -> Executable:
     """The executable of a program, whose target has been decided."""
-    check_runnable(program.module, kernels=program.target == "reference")
-    if program.target == "reference":
+    as_written = TARGETS[program.target].runs_as_written
+    check_runnable(program.module, kernels=as_written)
+    if as_written:
         return _for_reference(program)
     module, new_backend = program.module, _BACKENDS[program.target]
     return _Lowered(lambda: module, new_backend).compiled(program, not_native, remark)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from dataclasses import field
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from typing_extensions import override
 
@@ -18,7 +18,26 @@ from relaxpy.ir.core.node import Attrs, freeze
 
 DEFAULT = "cpu"
 """The name of the default target, which `default_target` decides on each machine."""
-NAMES = ("numpy", "native", "reference")
+
+
+@dataclass(frozen=True)
+class TargetFacts:
+    """What differs between the targets of this package before code is generated."""
+
+    can_be_default: bool = True
+    is_native: bool = False
+    """Whether machine code runs, which is kept on the disk."""
+    runs_as_written: bool = False
+    """Whether programs run without the passes that make them faster, to show what those keep."""
+
+
+TARGETS: Final[Mapping[str, TargetFacts]] = {
+    "numpy": TargetFacts(),
+    "native": TargetFacts(is_native=True),
+    "reference": TargetFacts(can_be_default=False, runs_as_written=True),
+}
+NAMES = tuple(TARGETS)
+DEFAULTS = tuple(name for name, facts in TARGETS.items() if facts.can_be_default)
 PROCESSORS = ("llvm", DEFAULT)
 """TVM's names of processors, all of which mean the default target."""
 DEVICES = ("cuda", "hexagon", "metal", "nvptx", "opencl", "rocm", "vulkan", "webgpu")
@@ -52,12 +71,12 @@ def default_target() -> tuple[str, str]:
     if name is None:
         obstacle: str | None = hooks.call("native_obstacle")
         return ("native", "") if obstacle is None else ("numpy", obstacle)
-    if name not in ("numpy", "native"):
+    if name not in DEFAULTS:
         raise MisuseError(
             f'{VARIABLE} is {name!r:.60}, expected "numpy" or "native"',
-            hint=close_names(name, ("numpy", "native")) or f"unset {VARIABLE}, or correct it",
+            hint=close_names(name, DEFAULTS) or f"unset {VARIABLE}, or correct it",
         )
-    return name, "" if name == "native" else f"{VARIABLE} is numpy"
+    return name, "" if TARGETS[name].is_native else f"{VARIABLE} is {name}"
 
 
 def target_kind(target: object) -> str:

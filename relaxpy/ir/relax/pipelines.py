@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaxpy.entry import user_facing
-from relaxpy.ir.core.target import target_kind
+from relaxpy.ir.core.target import TARGETS, target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax import transform
 from relaxpy.ir.relax.transform.fusion.cost import fusion_pays
@@ -109,7 +109,8 @@ def default_pipeline(target: object = None) -> Pass:
     Errors:
         MisuseError (also ValueError): there is no such target.
     """
-    if target_kind(target) == "reference":
+    facts = TARGETS.get(target_kind(target))
+    if facts is not None and facts.runs_as_written:
         return legalize_pipeline()
     steps = (
         transform.Normalize(),
