@@ -12,6 +12,7 @@ from relaxpy.lazy import finder as _finder
 if TYPE_CHECKING:
     from relaxpy import (
         arith,
+        distributed,
         dlight,
         error,
         errors,
@@ -62,6 +63,7 @@ __all__ = [
     "cpu",
     "cuda",
     "device",
+    "distributed",
     "dlight",
     "doctor",
     "error",
@@ -101,6 +103,7 @@ _LOCATIONS = {
     "cpu": "relaxpy.ir.core.device:cpu",
     "cuda": "relaxpy.ir.core.device:cuda",
     "device": "relaxpy.ir.core.device:device",
+    "distributed": "relaxpy.distributed",
     "dlight": "relaxpy.dlight",
     "doctor": "relaxpy.exec.doctor:doctor",
     "error": "relaxpy.error",

@@ -37,6 +37,7 @@ ROOMS = {
         *("dataclass", "errors", "entry", "frames", "screen", "pysource", "gc_pause", "ir"),
         "exec",
     },
+    "distributed": {"distributed", "entry", "errors", "ir"},
     "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir"},
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
@@ -59,6 +60,7 @@ DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 #: What is there where a room is used: the plugin is loaded by pytest alone.
 LOADED_BY = {
     "frontend": {"onnx", "google", "torch", "sympy"},
+    "distributed": {"mpi4py"},
     "pytest_plugin": {"pytest"},
     "pytest_helpers": {"pytest"},
     "pytest_compare": {"pytest"},

@@ -28,6 +28,7 @@ Hook = Literal[
     "relay_operator",
     "relay_kinds",
     "value_check",
+    "started_workers",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -46,6 +47,7 @@ _TARGETS: dict[Hook, str] = {
     "relay_std": "relaxpy.script.relay.std:load",
     "relay_kinds": "relaxpy.ir.relay.saved:enter",
     "value_check": "relaxpy.exec.bisect:ValueCheck",
+    "started_workers": "relaxpy.distributed.start:started_workers",
     "relay_operator": "relaxpy.exec.relay.operators:run_operator",
 }
 

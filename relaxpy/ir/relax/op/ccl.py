@@ -1,22 +1,30 @@
-"""Collective operators, in which all workers take part; a program that runs is the only worker.
+"""Collective operators, in which all workers take part.
 
 Their gradients are those of the sum of the losses of all workers.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any
+
+import numpy as np
 
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import masked, of_operand
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, tensor
 from relaxpy.ir.relax.op.definition.sharding import same_axes
-from relaxpy.ir.relax.op.distributed import require_workers, run_alone, shard
+from relaxpy.ir.relax.op.distributed import require_workers, shard
+from relaxpy.ir.relax.op.workers import (
+    Array,
+    Combination,
+    current_workers,
+    joined,
+    members,
+    split,
+)
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import ops
-
-Combination: TypeAlias = Literal["sum", "prod", "min", "max", "avg"]
 
 
 def _gradient_allreduce(g: Any, x: Any, y: Any, call: Call) -> Any:
@@ -41,11 +49,17 @@ def _gradient_allreduce(g: Any, x: Any, y: Any, call: Call) -> Any:
             return total(g) * chosen / total(chosen)
 
 
+def _allreduce(x: Array, op_type: Combination, in_group: bool) -> Array:
+    workers = current_workers()
+    return (workers.group if in_group else workers).combined(x, op_type)
+
+
 @register(
     "relax.ccl.allreduce",
     sharding=same_axes,
     pure=True,
-    runtime=run_alone,
+    runtime=_allreduce,
+    calls_out=True,
     gradient=of_operand(_gradient_allreduce),
 )
 def allreduce(
@@ -84,8 +98,16 @@ def _gradient_allgather(g: Any, x: Any, y: Any, call: Call) -> Any:
     return R.ccl.reduce_scatter(g, call.attrs["num_workers"], in_group=call.attrs["in_group"])
 
 
+def _allgather(x: Array, num_workers: int, in_group: bool) -> Array:
+    return joined(members(num_workers, in_group).collected(x), 0)
+
+
 @register(
-    "relax.ccl.allgather", pure=True, runtime=run_alone, gradient=of_operand(_gradient_allgather)
+    "relax.ccl.allgather",
+    pure=True,
+    runtime=_allgather,
+    calls_out=True,
+    gradient=of_operand(_gradient_allgather),
 )
 def allgather(x: TensorStructInfo, num_workers: int, in_group: bool = True) -> TensorStructInfo:
     """The tensors of all workers joined along the first axis, on each worker.
@@ -107,10 +129,16 @@ def _gradient_reduce_scatter(g: Any, x: Any, y: Any, call: Call) -> Any:
     return R.ccl.allgather(g, **call.attrs)
 
 
+def _reduce_scatter(x: Array, num_workers: int, in_group: bool) -> Array:
+    workers = members(num_workers, in_group)
+    return workers.combined_parts(split(x, workers, 0))
+
+
 @register(
     "relax.ccl.reduce_scatter",
     pure=True,
-    runtime=run_alone,
+    runtime=_reduce_scatter,
+    calls_out=True,
     gradient=of_operand(_gradient_reduce_scatter),
 )
 def reduce_scatter(
@@ -134,10 +162,15 @@ def _gradient_broadcast(g: Any, x: Any, y: Any, call: Call) -> Any:
     return R.ccl.reduce_to_worker0(g)
 
 
+def _broadcast(x: Array) -> Array:
+    return current_workers().of_first(x)
+
+
 @register(
     "relax.ccl.broadcast_from_worker0",
     pure=True,
-    runtime=run_alone,
+    runtime=_broadcast,
+    calls_out=True,
     gradient=of_operand(_gradient_broadcast),
 )
 def broadcast_from_worker0(x: TensorStructInfo) -> TensorStructInfo:
@@ -154,10 +187,16 @@ def _gradient_reduce_to_worker0(g: Any, x: Any, y: Any, call: Call) -> Any:
     return R.ccl.broadcast_from_worker0(g)
 
 
+def _reduce_to_worker0(x: Array) -> Array:
+    total = current_workers().combined_on_first(x)
+    return np.zeros_like(x) if total is None else total
+
+
 @register(
     "relax.ccl.reduce_to_worker0",
     pure=True,
-    runtime=run_alone,
+    runtime=_reduce_to_worker0,
+    calls_out=True,
     gradient=of_operand(_gradient_reduce_to_worker0),
 )
 def reduce_to_worker0(x: TensorStructInfo) -> TensorStructInfo:
@@ -176,10 +215,16 @@ def _gradient_scatter(g: Any, x: Any, y: Any, call: Call) -> Any:
     return R.ccl.gather_to_worker0(g, **call.attrs)
 
 
+def _scatter(x: Array, num_workers: int, axis: int) -> Array:
+    workers = members(num_workers, in_group=False)
+    return workers.part_of_first(split(x, workers, axis))
+
+
 @register(
     "relax.ccl.scatter_from_worker0",
     pure=True,
-    runtime=run_alone,
+    runtime=_scatter,
+    calls_out=True,
     gradient=of_operand(_gradient_scatter),
 )
 def scatter_from_worker0(
@@ -201,10 +246,18 @@ def _gradient_gather_to_worker0(g: Any, x: Any, y: Any, call: Call) -> Any:
     return R.ccl.scatter_from_worker0(g, **call.attrs)
 
 
+def _gather_to_worker0(x: Array, num_workers: int, axis: int) -> Array:
+    parts = members(num_workers, in_group=False).collected_on_first(x)
+    if parts is None:
+        parts = np.zeros((num_workers, *x.shape), x.dtype)
+    return joined(parts, axis)
+
+
 @register(
     "relax.ccl.gather_to_worker0",
     pure=True,
-    runtime=run_alone,
+    runtime=_gather_to_worker0,
+    calls_out=True,
     gradient=of_operand(_gradient_gather_to_worker0),
 )
 def gather_to_worker0(x: TensorStructInfo, num_workers: int, axis: int = 0) -> TensorStructInfo:

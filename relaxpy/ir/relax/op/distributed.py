@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from relaxpy.errors import RuntimeCheckError, StructInfoTypeError
+from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.op_record import CallKind, Memory
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.nodes.distributed import (
@@ -27,6 +25,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, shown, tensor
 from relaxpy.ir.relax.op.outputs import StructInfos, output_sinfo
+from relaxpy.ir.relax.op.workers import Array, split, workers_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.te.topi.shapes import shape_text, tidy
 from relaxpy.ir.tir import ops
@@ -34,28 +33,6 @@ from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-
-Array = np.ndarray[Any, Any]
-
-
-def run_alone(
-    x: Array,
-    num_workers: int = 1,
-    *,
-    op_type: str = "sum",
-    in_group: bool = True,
-    axis: int = 0,
-) -> Array:
-    """The result of a collective operator on the only worker.
-
-    Errors:
-        RuntimeCheckError: the program is for several workers.
-    """
-    if num_workers != 1:
-        raise RuntimeCheckError(
-            f"the program is for {num_workers} workers, but this is the only one"
-        )
-    return x.copy()
 
 
 @register("relax.dist.annotate_sharding", pure=True, memory=Memory.SAME, gradient=identity_gradient)
@@ -151,11 +128,18 @@ def _gradient_shard(g: Any, x: Any, y: Any, call: Call) -> Any:
     return R.reshape(R.expand_dims(g, position) * own, shape_like(x))
 
 
+def _own_shard(x: Array, num_workers: int, axis: int) -> Array:
+    workers = workers_of(num_workers)
+    own: Array = split(x, workers, axis)[workers.rank].copy()
+    return own
+
+
 @register(
     "relax.dist.redistribute_replica_to_shard",
     pure=True,
     gradient=of_operand(_gradient_shard),
-    runtime=run_alone,
+    runtime=_own_shard,
+    calls_out=True,
 )
 def redistribute_replica_to_shard(
     input: TensorStructInfo | DTensorStructInfo, num_workers: int, axis: int, ctx: Context

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,8 +11,8 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import distributed
 from relaxpy.errors import MisuseError, RuntimeCheckError
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder import builder as rx_builder
 from relaxpy.ir.relax.op.definition.registry import registered_ops
@@ -127,71 +126,62 @@ def test_collective_operators_print_and_parse_back() -> None:
     relaxpy.ir.assert_structural_equal(from_source(text), Alone)
 
 
-class Workers:
-    """Workers in threads of this process, with implementations of the collective operators."""
+class Member(distributed.Workers):
+    """A worker in a thread of this process."""
+
+    def __init__(self, team: Team, rank: int) -> None:
+        self.team, self.rank, self.size = team, rank, team.count
+
+    def collected(self, x: Any) -> Any:
+        self.team.slots[self.rank] = x.copy()
+        self.team.barrier.wait()
+        everything = np.stack(self.team.slots)
+        self.team.barrier.wait()
+        return everything
+
+    def collected_on_first(self, x: Any) -> Any:
+        everything = self.collected(x)
+        return everything if self.rank == 0 else None
+
+    def combined(self, x: Any, how: str) -> Any:
+        return getattr(self.collected(x), {"avg": "mean"}.get(how, how))(axis=0)
+
+    def combined_on_first(self, x: Any) -> Any:
+        total = self.combined(x, "sum")
+        return total if self.rank == 0 else None
+
+    def combined_parts(self, parts: Any) -> Any:
+        return self.combined(parts, "sum")[self.rank]
+
+    def of_first(self, x: Any) -> Any:
+        return self.collected(x)[0]
+
+    def part_of_first(self, parts: Any) -> Any:
+        return self.of_first(parts)[self.rank]
+
+
+class Team:
+    """Workers in threads of this process."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.barrier = threading.Barrier(count, timeout=60)
         self.slots: list[Any] = [None] * count
-        self.local = threading.local()
-
-    def _exchanged(self, x: Any) -> list[Any]:
-        self.slots[self.local.number] = x.copy()
-        self.barrier.wait()
-        everything = list(self.slots)
-        self.barrier.wait()
-        return everything
-
-    def _part(self, x: Any, axis: int) -> Any:
-        return np.split(x, self.count, axis)[self.local.number].copy()
-
-    def _on_first(self, x: Any) -> Any:
-        return x if self.local.number == 0 else np.zeros_like(x)
-
-    def implementations(self) -> dict[str, Callable[..., Any]]:
-        combine = {"sum": sum, "avg": lambda x: sum(x) / len(x), "prod": math.prod}
-        combine |= {"max": np.maximum.reduce, "min": np.minimum.reduce}
-        every = self._exchanged
-        return {
-            "ccl.allreduce": lambda x, *, op_type, in_group: combine[op_type](every(x)),
-            "ccl.allgather": lambda x, *, num_workers, in_group: np.concatenate(every(x)),
-            "ccl.reduce_scatter": lambda x, *, num_workers, in_group: self._part(sum(every(x)), 0),
-            "ccl.broadcast_from_worker0": lambda x: every(x)[0],
-            "ccl.reduce_to_worker0": lambda x: self._on_first(sum(every(x))),
-            "ccl.scatter_from_worker0": lambda x, *, num_workers, axis: self._part(
-                every(x)[0], axis
-            ),
-            "ccl.gather_to_worker0": lambda x, *, num_workers, axis: self._on_first(
-                np.concatenate(every(x), axis)
-            ),
-            "dist.redistribute_replica_to_shard": lambda x, *, num_workers, axis: self._part(
-                x, axis
-            ),
-        }
 
     def run(self, program: Callable[..., Any], *operands: list[Any]) -> list[Any]:
         """The results of all workers, each with its own element of the lists of operands."""
 
-        def work(number: int) -> Any:
-            self.local.number = number
-            return program(*(values[number] for values in operands))
+        def work(rank: int) -> Any:
+            with distributed.use(Member(self, rank)):
+                return program(*(values[rank] for values in operands))
 
         with ThreadPoolExecutor(self.count) as pool:
             return list(pool.map(work, range(self.count)))
 
 
 @pytest.fixture
-def three_workers() -> Iterator[Workers]:
-    workers = Workers(3)
-    before = {}
-    for name, run in workers.implementations().items():
-        operator = Op.get(f"relax.{name}")
-        before[operator] = operator.record
-        operator.extend(runtime=run)
-    yield workers
-    for operator, record in before.items():
-        operator.enter(record)
+def three_workers() -> Team:
+    return Team(3)
 
 
 COLLECTIVE: dict[str, tuple[Any, tuple[int, ...]]] = {
@@ -211,7 +201,7 @@ COLLECTIVE: dict[str, tuple[Any, tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("name", COLLECTIVE)
-def test_a_gradient_is_that_of_the_losses_of_all_workers(name: str, three_workers: Workers) -> None:
+def test_a_gradient_is_that_of_the_losses_of_all_workers(name: str, three_workers: Team) -> None:
     make, shape = COLLECTIVE[name]
     x = rx.Var("x", rx.TensorStructInfo(shape, "float64"))
     builder = rx_builder.BlockBuilder()
@@ -247,7 +237,7 @@ def test_a_gradient_is_that_of_the_losses_of_all_workers(name: str, three_worker
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])
-def test_equal_extrema_of_workers_share_the_gradient(target: str, three_workers: Workers) -> None:
+def test_equal_extrema_of_workers_share_the_gradient(target: str, three_workers: Team) -> None:
     x, g = (rx.Var(n, rx.TensorStructInfo((2,), "float32")) for n in "xg")
     builder = rx_builder.BlockBuilder()
     with builder.function("main", [x, g]):

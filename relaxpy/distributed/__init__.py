@@ -1,0 +1,4 @@
+"""Programs that several processes run together, which MPI has started."""
+
+from relaxpy.distributed.start import use as use
+from relaxpy.ir.relax.op.workers import Workers as Workers, current_workers as current_workers

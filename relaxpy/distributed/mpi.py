@@ -1,0 +1,320 @@
+"""Workers that are processes of MPI.
+
+All communication is non-blocking and polled, so that waiting has an end: the time limit, a message
+that another worker has failed, or Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from threading import Lock
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI as MPI
+from typing_extensions import override
+
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.ir.relax.op.workers import Array, Combination, Workers
+
+_FAILURE = 1
+"""The tag of messages of failures."""
+_LONGEST = 2000
+"""The most bytes of such a message."""
+_GRACE = 1.0
+"""The seconds that workers have for their last words before all are stopped."""
+_DESCRIBED = 200
+"""The bytes that describe a collective operator to the other workers."""
+_SPINS = 200
+_SLEEP_AFTER = 0.02
+"""The seconds of waiting after which the processor is left to others for longer."""
+
+
+def _of_arrays(combine: np.ufunc) -> MPI.Op:
+    """An operation of MPI that keeps NaN, as that of NumPy does."""
+
+    def run(left: Any, right: Any, datatype: MPI.Datatype) -> None:
+        dtype = np.dtype(datatype.tocode())
+        into = np.frombuffer(right, dtype)
+        combine(np.frombuffer(left, dtype), into, out=into)
+
+    return MPI.Op.Create(run, commute=True)
+
+
+_INTEGERS = {"sum": MPI.SUM, "avg": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
+_FLOATS = _INTEGERS | {"max": _of_arrays(np.maximum), "min": _of_arrays(np.minimum)}
+_BOOLEANS = {
+    "sum": MPI.LOR,
+    "max": MPI.LOR,
+    "prod": MPI.LAND,
+    "min": MPI.LAND,
+    "avg": MPI.LAND,
+}
+
+
+def _summed_as(dtype: np.dtype[Any], how: Combination) -> np.dtype[Any]:
+    """The datatype in which MPI combines elements: a wider one where there is need for it."""
+    if dtype.kind in "iu":
+        return np.dtype(np.int64) if how == "avg" and dtype.itemsize < 8 else dtype
+    if dtype.kind == "b" or (dtype.kind in "fc" and dtype.itemsize >= 4):
+        return dtype
+    return np.dtype(np.int32 if np.can_cast(dtype, np.int32) else np.float32)
+
+
+def _operation(how: Combination, dtype: np.dtype[Any]) -> MPI.Op:
+    kind = dtype.kind
+    return (_BOOLEANS if kind == "b" else _INTEGERS if kind in "iu" else _FLOATS)[how]
+
+
+def _contiguous(x: Array) -> Array:
+    return x if x.flags.c_contiguous else x.copy("C")
+
+
+def _bytes(x: Array) -> list[Any]:
+    return [x.reshape(-1).view(np.uint8), MPI.BYTE]
+
+
+class MpiWorkers(Workers):
+    """The processes of a communicator, of which this object has a duplicate.
+
+    Creating one is a collective operation of the processes.
+    """
+
+    def __init__(self, comm: MPI.Comm, groups: int, timeout: float, check: bool) -> None:
+        self.rank, self.size = comm.rank, comm.size
+        self.timeout = timeout
+        self._failure: str | None = None
+        self._kept: list[Any] = []
+        self._lock = Lock()
+        self._news: MPI.Comm | None = None
+        self._comm, started = comm.Idup()
+        self._await(started, "start")
+        self._news, started = comm.Idup()
+        self._await(started, "start")
+        self._checks = check
+        self._group: MpiWorkers | None = None
+        if groups > 1:
+            part = comm.Split(comm.rank // (comm.size // groups))
+            self._group = MpiWorkers(part, 1, timeout, check)
+            part.Free()
+        if not isinstance(sys.excepthook, _EndOfAll):
+            sys.excepthook = _EndOfAll(self, sys.excepthook)
+
+    @property
+    @override
+    def group(self) -> Workers:
+        return self._group or self
+
+    # --- collective operators
+
+    @override
+    def combined(self, x: Array, how: Combination) -> Array:
+        sent, received = self._to_combine(x, how)
+        operation = _operation(how, sent.dtype)
+        start = partial(self._comm.Iallreduce, sent, received, operation)
+        self._run(f"allreduce ({how})", x, start)
+        return self._as_stored(received, x, how)
+
+    @override
+    def combined_on_first(self, x: Array) -> Array | None:
+        sent, received = self._to_combine(x, "sum")
+        start = partial(self._comm.Ireduce, sent, received, _operation("sum", sent.dtype), 0)
+        self._run("reduce_to_worker0", x, start)
+        return self._as_stored(received, x, "sum") if self.rank == 0 else None
+
+    @override
+    def combined_parts(self, parts: Array) -> Array:
+        sent, _ = self._to_combine(parts, "sum")
+        received: Array = np.empty(parts.shape[1:], sent.dtype)
+        operation = _operation("sum", sent.dtype)
+        start = partial(self._comm.Ireduce_scatter_block, sent, received, operation)
+        self._run("reduce_scatter", parts, start)
+        return self._as_stored(received, parts, "sum")
+
+    @override
+    def collected(self, x: Array) -> Array:
+        sent = _contiguous(x)
+        received: Array = np.empty((self.size, *x.shape), x.dtype)
+        self._run("allgather", x, partial(self._comm.Iallgather, _bytes(sent), _bytes(received)))
+        return received
+
+    @override
+    def collected_on_first(self, x: Array) -> Array | None:
+        sent = _contiguous(x)
+        received = np.empty((self.size, *x.shape), x.dtype) if self.rank == 0 else None
+        to = None if received is None else _bytes(received)
+        self._run("gather_to_worker0", x, partial(self._comm.Igather, _bytes(sent), to, 0))
+        return received
+
+    @override
+    def of_first(self, x: Array) -> Array:
+        moved = x.copy("C") if self.rank == 0 else np.empty(x.shape, x.dtype)
+        self._run("broadcast_from_worker0", x, partial(self._comm.Ibcast, _bytes(moved), 0))
+        return moved
+
+    @override
+    def part_of_first(self, parts: Array) -> Array:
+        sent = _bytes(_contiguous(parts)) if self.rank == 0 else None
+        received: Array = np.empty(parts.shape[1:], parts.dtype)
+        start = partial(self._comm.Iscatter, sent, _bytes(received), 0)
+        self._run("scatter_from_worker0", parts, start)
+        return received
+
+    def _to_combine(self, x: Array, how: Combination) -> tuple[Array, Array]:
+        sent = _contiguous(x.astype(_summed_as(x.dtype, how), copy=False))
+        return sent, np.empty(sent.shape, sent.dtype)
+
+    def _as_stored(self, total: Array, x: Array, how: Combination) -> Array:
+        if how == "avg" and total.dtype.kind != "b":
+            divide = np.floor_divide if total.dtype.kind in "iu" else np.true_divide
+            divide(total, self.size, out=total, casting="unsafe")
+        return total.astype(x.dtype, copy=False)
+
+    # --- waiting
+
+    def _run(self, name: str, x: Array, start: Callable[[], MPI.Request]) -> None:
+        """Run one collective operator to its end."""
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeCheckError(
+                f"{name}: another thread is in a collective operator of the same workers",
+                hint="give each thread workers of its own: "
+                "with relaxpy.distributed.use(comm.Dup()): ...",
+            )
+        try:
+            if self._failure is not None:
+                raise RuntimeCheckError(
+                    f"{name}: these workers have failed before: {self._failure}"
+                )
+            if self._checks:
+                self._compare(f"{name} of {x.dtype} {x.shape}")
+            try:
+                request = start()
+                if not request.Test():
+                    self._kept = [start]
+                    self._await(request, name)
+                    self._kept = []
+            except MPI.Exception as error:
+                self._failure = str(error)
+                raise RuntimeCheckError(
+                    f"{name} of {x.dtype} {x.shape} fails: {error}", hint=self._advice()
+                ) from None
+        finally:
+            self._lock.release()
+
+    def _await(self, request: MPI.Request, name: str) -> None:
+        """Wait until a request is done.
+
+        Errors:
+            RuntimeCheckError: that takes too long, or another worker has failed. The memory of the
+                request is kept, as MPI may write to it later.
+        """
+        test = request.Test
+        for _ in range(_SPINS):
+            if test():
+                return
+        began = time.monotonic()
+        try:
+            while not test():
+                waited = time.monotonic() - began
+                if waited > self.timeout:
+                    raise RuntimeCheckError(
+                        f"worker {self.rank} has waited {self.timeout:g} s in {name} "
+                        f"for the other {self.size - 1}",
+                        hint=self._advice(),
+                    )
+                self._heed_failures()
+                if waited > _SLEEP_AFTER:
+                    time.sleep(1e-4)
+                else:
+                    os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
+        except BaseException as error:
+            self._failure = f"{type(error).__name__}: {error}"
+            raise
+
+    def _advice(self) -> str:
+        if self._checks:
+            return "one of them has ended, or is busy with something else"
+        return (
+            "workers call the same collective operators in the same order, with tensors of one "
+            "shape: use(comm, check=True) or RELAXPY_CHECK_WORKERS=1 finds the first that differs"
+        )
+
+    def _compare(self, wanted: str) -> None:
+        """Compare what the workers want to run.
+
+        Errors:
+            RuntimeCheckError: they want different things.
+        """
+        own = np.frombuffer(wanted.encode()[:_DESCRIBED].ljust(_DESCRIBED), np.uint8)
+        every: Array = np.empty((self.size, _DESCRIBED), np.uint8)
+        request = self._comm.Iallgather([own, MPI.BYTE], [every, MPI.BYTE])
+        self._await(request, f"the check of {wanted}")
+        calls: dict[str, list[int]] = {}
+        for number, text in enumerate(every):
+            calls.setdefault(text.tobytes().decode(errors="replace").rstrip(), []).append(number)
+        if len(calls) > 1:
+            lines = (f"{_numbers(numbers)} {call}" for call, numbers in calls.items())
+            self._failure = "the workers called different collective operators"
+            raise RuntimeCheckError(
+                "the workers call different collective operators: " + "; ".join(lines)
+            )
+
+    # --- failures
+
+    def _heed_failures(self) -> None:
+        news = self._news
+        if news is None:
+            return
+        status = MPI.Status()
+        if news.Iprobe(MPI.ANY_SOURCE, _FAILURE, status):
+            text = bytearray(status.Get_count(MPI.BYTE))
+            news.Recv([text, MPI.BYTE], status.source, _FAILURE)
+            raise OtherWorkerError(
+                f"worker {status.source} failed: {text.decode(errors='replace')}"
+            )
+
+    @override
+    def tell_failure(self, error: BaseException) -> None:
+        if isinstance(error, OtherWorkerError) or self._news is None:
+            return
+        if self._failure is None:
+            self._failure = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}".encode()[:_LONGEST]
+        sent = [
+            self._news.Isend([text, MPI.BYTE], other, _FAILURE)
+            for other in range(self.size)
+            if other != self.rank
+        ]
+        end = time.monotonic() + _GRACE
+        while not MPI.Request.Testall(sent) and time.monotonic() < end:
+            time.sleep(1e-3)
+
+
+class _EndOfAll:
+    """What an uncaught error does: it is printed, the other workers are told, and all end."""
+
+    def __init__(self, workers: MpiWorkers, before: Callable[..., object]) -> None:
+        self._workers, self._before = workers, before
+
+    def __call__(
+        self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        self._before(kind, error, traceback)
+        sys.stderr.flush()
+        self._workers.tell_failure(error)
+        time.sleep(_GRACE)
+        MPI.COMM_WORLD.Abort(1)
+
+
+class OtherWorkerError(RuntimeCheckError):
+    """Another worker has failed, whose message this one has."""
+
+
+def _numbers(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+    return f"worker {shown} calls" if len(numbers) == 1 else f"workers {shown} call"

@@ -1,0 +1,119 @@
+"""Which workers a program runs on: those it chose, or those that started with it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextvars import Token
+from threading import Lock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.relax.op.workers import Alone, Workers, chosen_workers
+
+if TYPE_CHECKING:
+    from relaxpy.distributed.mpi import MpiWorkers
+
+SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
+"""Where launchers of MPI say how many processes they started."""
+CHECK = "RELAXPY_CHECK_WORKERS"
+TIME_LIMIT = 300.0
+
+_lock = Lock()
+_started: list[Workers] = []
+
+
+def started_workers() -> Workers:
+    """The processes that were started together with this one.
+
+    Errors:
+        ModuleNotFoundError: a launcher of MPI started them, and mpi4py is not installed.
+    """
+    if _started:
+        return _started[0]
+    mpi = sys.modules.get("mpi4py.MPI")
+    if not any(os.environ.get(name, "1") != "1" for name in SIZES) and (
+        mpi is None or not mpi.Is_initialized() or mpi.COMM_WORLD.size == 1
+    ):
+        return Alone()
+    with _lock:
+        if not _started:
+            _started.append(_workers(None, 1, TIME_LIMIT, None))
+    return _started[0]
+
+
+def _workers(comm: Any, groups: int, timeout: float, check: bool | None) -> MpiWorkers:
+    try:
+        from relaxpy.distributed.mpi import MPI, MpiWorkers
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "several processes communicate by the package mpi4py: pip install 'relaxpy[mpi]'",
+            name=error.name,
+        ) from None
+    if comm is None:
+        comm = MPI.COMM_WORLD
+    if not isinstance(comm, MPI.Intracomm):
+        raise MisuseError(
+            f"expected a communicator of mpi4py, found {comm!r:.60}",
+            hint="pass mpi4py.MPI.COMM_WORLD, or a part of it",
+            about=comm,
+        )
+    if not isinstance(groups, int) or groups < 1 or comm.size % groups:
+        raise MisuseError(
+            f"{comm.size} workers cannot be divided into {groups!r:.20} groups of one size",
+            about=groups,
+        )
+    if not timeout > 0:
+        raise MisuseError(f"timeout is a positive number of seconds, found {timeout!r:.40}")
+    if check is None:
+        check = os.environ.get(CHECK, "0") not in {"", "0"}
+    return MpiWorkers(comm, groups, timeout, check)
+
+
+class Chosen:
+    """Workers that a program chose, until the end of a `with` if it is used by one."""
+
+    def __init__(self, workers: Workers) -> None:
+        self.workers = workers
+        self._token: Token[Workers | None] = chosen_workers.set(workers)
+
+    def __enter__(self) -> Workers:
+        return self.workers
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        chosen_workers.reset(self._token)
+        if error is not None:
+            self.workers.tell_failure(error)
+
+
+@user_facing
+def use(
+    comm: Any = None, *, groups: int = 1, timeout: float = TIME_LIMIT, check: bool | None = None
+) -> Chosen:
+    """Let collective operators run among the processes of a communicator of mpi4py.
+
+    All its processes call this together. The choice holds for this thread, and in a `with` until
+    its end; if that is an error, the other processes are told. An error that ends one process ends
+    all of them. Threads that run programs at the same time need communicators of their own.
+
+    `comm` is `MPI.COMM_WORLD` by default, or an object of a class derived from `Workers`. `groups`
+    divides the processes into groups of neighbours, among which operators with `in_group` run.
+    A worker that has waited `timeout` seconds for the others raises. With `check`, by default
+    if the environment variable RELAXPY_CHECK_WORKERS is 1, every collective operator first compares
+    what the workers want to run, and names those that differ.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): `comm` is no communicator, or does not divide into
+            so many groups.
+        ModuleNotFoundError: mpi4py is not installed.
+    """
+    if isinstance(comm, Workers):
+        return Chosen(comm)
+    return Chosen(_workers(comm, groups, timeout, check))

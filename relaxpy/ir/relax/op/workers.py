@@ -1,0 +1,169 @@
+"""The workers on which collective operators run, as one of them sees the others."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextvars import ContextVar
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.ir import hooks
+
+Array = np.ndarray[Any, Any]
+Combination: TypeAlias = Literal["sum", "prod", "min", "max", "avg"]
+
+
+class Workers(ABC):
+    """`size` workers that run the same program; this process is the one with the number `rank`.
+
+    All workers call the same methods in the same order. No method changes its operands or returns
+    memory that it keeps.
+    """
+
+    rank: int
+    size: int
+
+    @property
+    def group(self) -> Workers:
+        """The workers that `in_group` means: all, unless they have been divided into groups."""
+        return self
+
+    @abstractmethod
+    def combined(self, x: Array, how: Combination) -> Array:
+        """The tensors of all workers combined element by element."""
+
+    @abstractmethod
+    def combined_on_first(self, x: Array) -> Array | None:
+        """On the first worker, the sum of the tensors of all."""
+
+    @abstractmethod
+    def combined_parts(self, parts: Array) -> Array:
+        """The sum of what is at this worker's number in the first axis of the parts of all."""
+
+    @abstractmethod
+    def collected(self, x: Array) -> Array:
+        """The tensors of all workers along a new first axis."""
+
+    @abstractmethod
+    def collected_on_first(self, x: Array) -> Array | None:
+        """On the first worker, the tensors of all along a new first axis."""
+
+    @abstractmethod
+    def of_first(self, x: Array) -> Array:
+        """The tensor of the first worker."""
+
+    @abstractmethod
+    def part_of_first(self, parts: Array) -> Array:
+        """What is at this worker's number in the first axis of the parts of the first worker."""
+
+    def tell_failure(self, error: BaseException) -> None:  # noqa: B027
+        """Tell the others that this worker ends with an error, so that they need not wait."""
+
+
+class Alone(Workers):
+    """The only worker of a program that no other process runs."""
+
+    rank, size = 0, 1
+
+    @override
+    def combined(self, x: Array, how: Combination) -> Array:
+        return x.copy()
+
+    @override
+    def combined_on_first(self, x: Array) -> Array:
+        return x.copy()
+
+    @override
+    def combined_parts(self, parts: Array) -> Array:
+        own: Array = parts[0].copy()
+        return own
+
+    @override
+    def collected(self, x: Array) -> Array:
+        return x[np.newaxis].copy()
+
+    @override
+    def collected_on_first(self, x: Array) -> Array:
+        return x[np.newaxis].copy()
+
+    @override
+    def of_first(self, x: Array) -> Array:
+        return x.copy()
+
+    @override
+    def part_of_first(self, parts: Array) -> Array:
+        own: Array = parts[0].copy()
+        return own
+
+
+chosen_workers: ContextVar[Workers | None] = ContextVar("relaxpy_workers", default=None)
+"""The workers that the program chose; by default those that started together with it."""
+
+
+def current_workers() -> Workers:
+    """The workers on which collective operators run now."""
+    workers: Workers = chosen_workers.get() or hooks.call("started_workers")
+    return workers
+
+
+def workers_of(num_workers: int) -> Workers:
+    """The current workers, or those of the group of this one, of whom there are `num_workers`.
+
+    Errors:
+        RuntimeCheckError: there are fewer or more.
+    """
+    everybody = current_workers()
+    for workers in (everybody.group, everybody):
+        if workers.size == num_workers:
+            return workers
+    raise _wrong_number(num_workers, everybody)
+
+
+def members(num_workers: int, in_group: bool) -> Workers:
+    """The current workers, or those of the group of this one.
+
+    Errors:
+        RuntimeCheckError: there are not `num_workers` of them.
+    """
+    everybody = current_workers()
+    workers = everybody.group if in_group else everybody
+    if workers.size != num_workers:
+        raise _wrong_number(num_workers, workers)
+    return workers
+
+
+def _wrong_number(num_workers: int, workers: Workers) -> RuntimeCheckError:
+    found = "this is the only one" if workers.size == 1 else f"there are {workers.size}"
+    return RuntimeCheckError(
+        f"the program is for {num_workers} workers, but {found}",
+        hint=f"start it by mpiexec -n {num_workers} python ..., "
+        "or choose the workers by relaxpy.distributed.use",
+    )
+
+
+def split(x: Array, workers: Workers, axis: int) -> Array:
+    """The equal parts of a tensor along an axis, one for each worker along a new first axis.
+
+    Errors:
+        RuntimeCheckError: the size is not a multiple of the number of workers.
+    """
+    size = x.shape[axis]
+    if size % workers.size:
+        raise RuntimeCheckError(
+            f"axis {axis} of a tensor of shape {x.shape} is split among {workers.size} workers, "
+            f"but its size {size} is not a multiple of that"
+        )
+    axis %= x.ndim
+    parts = x.reshape(*x.shape[:axis], workers.size, size // workers.size, *x.shape[axis + 1 :])
+    return np.moveaxis(parts, axis, 0)
+
+
+def joined(parts: Array, axis: int) -> Array:
+    """The parts along the first axis, joined along an axis of theirs."""
+    axis %= parts.ndim - 1
+    shape = parts.shape[1:]
+    whole = (*shape[:axis], parts.shape[0] * shape[axis], *shape[axis + 1 :])
+    return np.ascontiguousarray(np.moveaxis(parts, 0, axis)).reshape(whole)

@@ -1,0 +1,123 @@
+"""Workers that fail in one of several ways, which the first argument names."""
+
+import sys
+import threading
+import time
+
+import numpy as np
+from mpi4py import MPI
+
+import relaxpy
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.script import ir as I, relax as R
+
+WORLD = MPI.COMM_WORLD
+RANK = WORLD.rank
+
+
+@I.ir_module
+class Program:
+    @R.function
+    def total(x: R.Tensor(("n",), "float32")):
+        return R.ccl.allreduce(x, "sum")
+
+    @R.function
+    def joined(x: R.Tensor(("n",), "float32")):
+        return R.ccl.allgather(x, 2)
+
+    @R.function
+    def of_three(x: R.Tensor(("n",), "float32")):
+        return R.ccl.allgather(x, 3)
+
+
+PROGRAM = relaxpy.compile(Program)
+X = np.ones(4, "float32")
+
+
+def uncaught():
+    relaxpy.distributed.use()
+    if RANK == 1:
+        raise ValueError("this worker's own fault")
+    PROGRAM["total"](X)
+
+
+def in_with():
+    caught = ""
+    try:
+        with relaxpy.distributed.use():
+            if RANK == 1:
+                raise ValueError("this worker's own fault")
+            PROGRAM["total"](X)
+    except (ValueError, RuntimeCheckError) as error:
+        caught = str(error)
+    print(f"{RANK}: {caught}")
+
+
+def too_late():
+    with relaxpy.distributed.use(timeout=0.5):
+        if RANK == 1:
+            time.sleep(2)
+        PROGRAM["total"](X)
+
+
+def different():
+    with relaxpy.distributed.use(check=True):
+        PROGRAM["total"](X)
+        PROGRAM["total" if RANK == 0 else "joined"](X)
+
+
+def different_shapes():
+    with relaxpy.distributed.use(check=True):
+        PROGRAM["total"](X[: 2 + RANK])
+
+
+def wrong_number():
+    with relaxpy.distributed.use():
+        PROGRAM["of_three"](X)
+
+
+def several_threads():
+    """Two threads with communicators of their own, and two that share one."""
+    found, refused = {}, []
+
+    def work(number, comm):
+        with relaxpy.distributed.use(comm):
+            for _ in range(50):
+                found[number] = PROGRAM["total"](X * (number + 1))
+
+    comms = [WORLD.Dup() for _ in range(2)]
+    threads = [threading.Thread(target=work, args=case) for case in enumerate(comms)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [list(found[k]) for k in range(2)] == [[2] * 4, [4] * 4]
+
+    workers = relaxpy.distributed.use(timeout=20).workers
+    entered = threading.Event()
+
+    def slow():
+        with relaxpy.distributed.use(workers):
+            entered.set()
+            PROGRAM["total"](X)
+
+    if RANK == 0:
+        thread = threading.Thread(target=slow)
+        thread.start()
+        entered.wait()
+        time.sleep(0.3)  # it waits for worker 1
+        try:
+            PROGRAM["total"](X)
+        except RuntimeCheckError as error:
+            refused.append(str(error))
+        WORLD.send("go on", 1)
+        thread.join()
+        assert "another thread is in a collective operator" in refused[0]
+    else:
+        WORLD.recv(source=0)
+        PROGRAM["total"](X)
+    print(f"{RANK}: both")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,125 @@
+"""Programs of several processes, which mpiexec starts, on this machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import MisuseError
+
+pytest.importorskip("mpi4py", exc_type=ImportError)
+
+MPIEXEC = Path(sysconfig.get_path("scripts")) / "mpiexec"
+PROGRAMS = Path(__file__).parent / "programs"
+TIME_LIMIT = 150
+if not MPIEXEC.exists():
+    pytest.skip("there is no mpiexec beside this Python", allow_module_level=True)
+
+
+def run(count: int, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program on so many workers; a run that hangs is killed with all its processes."""
+    command = [MPIEXEC, "-n", str(count), sys.executable, PROGRAMS / program, *arguments]
+    env = {**os.environ, "PYTHONPATH": str(Path(relaxpy.__file__).parents[1])}
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=TIME_LIMIT)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        pytest.fail(f"the workers hang: {out}{err}")
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+@pytest.mark.parametrize(("count", "groups"), [(2, ["1", "2"]), (3, ["1"]), (4, ["2"])])
+def test_every_collective_operator_is_what_numpy_says(count: int, groups: list[str]) -> None:
+    done = run(count, "collectives.py", *groups)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.split()[0]) >= 2000
+
+
+@pytest.mark.parametrize(
+    ("way", "texts"),
+    [
+        ("uncaught", ["ValueError: this worker's own fault", "worker 1 failed: ValueError: this"]),
+        ("too_late", ["worker 0 has waited 0.5 s in allreduce (sum) for the other 1"]),
+        (
+            "different",
+            [
+                "worker 0 calls allreduce (sum) of float32 (4,); "
+                "worker 1 calls allgather of float32 (4,)"
+            ],
+        ),
+        (
+            "different_shapes",
+            [
+                "worker 0 calls allreduce (sum) of float32 (2,); "
+                "worker 1 calls allreduce (sum) of float32 (3,)"
+            ],
+        ),
+        ("wrong_number", ["the program is for 3 workers, but there are 2", "mpiexec -n 3"]),
+    ],
+)
+def test_a_failure_ends_all_workers_with_its_message(way: str, texts: list[str]) -> None:
+    done = run(2, "failures.py", way)
+    assert done.returncode != 0
+    for text in texts:
+        assert text in done.stderr, done.stderr
+
+
+def test_an_error_in_a_with_is_told_to_the_others() -> None:
+    done = run(2, "failures.py", "in_with")
+    assert done.returncode == 0, done.stderr
+    assert "1: this worker's own fault" in done.stdout
+    assert "worker 1 failed: ValueError: this worker's own fault" in done.stdout
+
+
+def test_threads_have_communicators_of_their_own() -> None:
+    done = run(2, "failures.py", "several_threads")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["0: both", "1: both"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"comm": 3}, "expected a communicator of mpi4py, found 3"),
+        ({"groups": 2}, "1 workers cannot be divided into 2 groups"),
+        ({"groups": 0}, "into 0 groups"),
+        ({"timeout": 0}, "timeout is a positive number of seconds, found 0"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(options: dict[str, object], message: str) -> None:
+    script = f"import relaxpy; relaxpy.distributed.use(**{options!r})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert MisuseError.__name__ in done.stderr
+
+
+def test_a_program_of_one_worker_needs_no_mpi() -> None:
+    script = """
+import sys, numpy as np, relaxpy
+from relaxpy.relax import BlockBuilder, TensorStructInfo, Var
+from relaxpy.ir.relax.op import ccl
+x = Var("x", TensorStructInfo((2,), "float32"))
+builder = BlockBuilder()
+with builder.function("main", [x]):
+    builder.emit_func_output(builder.emit(ccl.allreduce(x, "sum")))
+print(relaxpy.compile(builder.finalize())["main"](np.ones(2, "float32")))
+assert not any(name.startswith("mpi4py") for name in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == str(np.ones(2, "float32")), done.stderr
