@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ USES: tuple[Callable[[IRModule], object], ...] = (
     lambda mod: mod.script(),
     lambda mod: load_json(save_json(mod)),
     structural_hash,
+    lambda mod: ElementTree.fromstring(mod.graph().to_svg()),
     lambda mod: relax.transform.Normalize()(mod),
     lambda mod: relax.transform.LegalizeOps()(mod),
     lambda mod: relax.transform.NormalizeGlobalVar()(mod),

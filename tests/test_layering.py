@@ -38,6 +38,7 @@ ROOMS = {
         "exec",
     },
     "distributed": {"distributed", "entry", "errors", "ir"},
+    "pictures": {"dataclass", "entry", "errors", "ir", "pictures"},
     "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir"},
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
@@ -117,6 +118,10 @@ FLOORS = {
         torch/complexes.py torch/ops torch/decompose.py torch/program.py torch/importer.py
         torch/api.py torch/fx.py torch/dynamo.py
     """,
+    "relaxpy/pictures": """
+        model.py labels.py build.py repeats.py compare.py layout.py scene.py style.py svg.py text.py
+        graph.py
+    """,
     "relaxpy/cli": """
         usage.py show.py special_sizes.py imported.py programs.py watch.py passes.py inputs.py
         outputs.py commands.py main.py
@@ -134,7 +139,7 @@ FACES = {
     *("relaxpy/script/__init__.py", "relaxpy/script/ir_builder/__init__.py"),
     *("relaxpy/ir/relay/__init__.py", "relaxpy/cli/__init__.py"),
     *("relaxpy/frontend/__init__.py", "relaxpy/frontend/onnx/__init__.py"),
-    "relaxpy/frontend/torch/__init__.py",
+    *("relaxpy/frontend/torch/__init__.py", "relaxpy/pictures/__init__.py"),
 }
 
 

@@ -18,7 +18,7 @@ from relaxpy.cli.programs import STDIN, ProgramFile, ProgramSource, files_in, pr
 from relaxpy.cli.show import FORMATS, show_error, show_os_error
 from relaxpy.cli.usage import UsageError
 from relaxpy.cli.watch import watch
-from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, counted, warn
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError, counted, warn
 
 if TYPE_CHECKING:
     from relaxpy.exec.executable import EntryPoint, Executable
@@ -203,6 +203,27 @@ def source(options: Namespace) -> int:
         except RelaxpyError as error:  # the other kernels may have machine code
             show_error(error, sys.stderr, kernel)
     return 0 if printed else 1
+
+
+def graph(options: Namespace) -> int:
+    """Draw the dataflow; the exit code is 1 if the program is ill-formed, which is drawn, too."""
+    from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+    from relaxpy.ir.transform import get_pipeline
+
+    source = _source(options)
+    program = source.sketch()
+    if options.pipeline is not None:
+        program = get_pipeline(options.pipeline)(source.module())
+    picture = program.graph({"all": True, "none": False}.get(options.fold))
+    if options.output in (None, STDIN):
+        print(picture.to_mermaid(), end="")
+    else:
+        picture.save(options.output)
+        print(f"{options.output}: {picture!r}")
+    found = check_well_formed(program)
+    if found:
+        show_error(WellFormedError(found), sys.stderr, source.name)
+    return int(bool(found))
 
 
 def passes(options: Namespace) -> int:

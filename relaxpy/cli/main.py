@@ -194,6 +194,24 @@ def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     )
     command.add_argument("--kernel", metavar="NAME", help="only this kernel")
 
+    command = add(
+        "graph",
+        commands.graph,
+        "draw the dataflow of a program",
+        "Without --output, the text of Mermaid is printed. Faults are marked in the picture.",
+    )
+    _add_file(command)
+    command.add_argument(
+        "-o", "--output", metavar="OUT", help="a file: .svg, .html, .mmd (Mermaid) or .dot"
+    )
+    command.add_argument("--pipeline", metavar="NAME", help="draw the program after these passes")
+    command.add_argument(
+        "--fold",
+        choices=("auto", "all", "none"),
+        default="auto",
+        help="which boxes are closed: layers and fused groups (the default), all, or none",
+    )
+
     command = add("passes", commands.passes, "list the passes and pipelines, or explain a pass")
     command.add_argument("name", nargs="?", metavar="PASS", help="such as FuseOps")
     add("targets", commands.targets, "list the targets, and say which is the default here")

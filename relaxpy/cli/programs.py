@@ -140,6 +140,10 @@ class ProgramSource(ABC):
             UsageError: there is no program.
         """
 
+    def sketch(self) -> IRModule | BaseFunc:
+        """The program, which may be ill-formed. Errors: ParseError, and as for `program`."""
+        return self.program()
+
     def module(self) -> IRModule:
         """The program as a module, which a single function is made. Errors: as for `program`."""
         from relaxpy.ir.module import IRModule
@@ -190,8 +194,21 @@ class ProgramFile(ProgramSource):
             MisuseError: the JSON is not a program of this version.
             UsageError: the file has something else, such as a rewriter.
         """
-        from relaxpy.ir.module import IRModule
         from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+
+        program = self._read(check=True)
+        diagnostics = check_well_formed(program) if self.is_json else []
+        if diagnostics:
+            raise WellFormedError(diagnostics)
+        return program
+
+    @override
+    def sketch(self) -> IRModule | BaseFunc:
+        return self._read(check=False)
+
+    def _read(self, *, check: bool) -> IRModule | BaseFunc:
+        """The program, which is well-formed if it is a text and this is checked."""
+        from relaxpy.ir.module import IRModule
         from relaxpy.ir.relax.nodes import BaseFunc
 
         if self.saved is not None:
@@ -206,14 +223,11 @@ class ProgramFile(ProgramSource):
             from relaxpy.script.read import from_source
 
             try:
-                program = from_source(self.text, filename=self.name)
+                program = from_source(self.text, None, check, filename=self.name)
             except RelaxpyError as error:
                 raise error.noted(self._note()) from None
         if not isinstance(program, (IRModule, BaseFunc)):
             raise UsageError(f"{self.name} has a {type(program).__name__}, not a program")
-        diagnostics = check_well_formed(program) if self.is_json else []
-        if diagnostics:
-            raise WellFormedError(diagnostics)
         return program
 
     @override

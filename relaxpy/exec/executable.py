@@ -29,6 +29,7 @@ from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
 from relaxpy.exec.stateful import StatefulCalls
 from relaxpy.frames import is_user_frame, keep_callback_frames
+from relaxpy.ir import hooks
 from relaxpy.ir.core.foreign_arrays import as_torch, has_torch
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import walk
@@ -367,6 +368,11 @@ class Executable(CopiedByReference, StatefulCalls):
     def as_text(self) -> str:
         """The text of the program that runs, after all passes."""
         return self._program.module.script()
+
+    @user_facing
+    def graph(self, fold: bool | None = None) -> Any:
+        """The program that runs, after all passes, as a picture: see `IRModule.graph`."""
+        return hooks.call("graph", self._program.module, fold)
 
     def stats(self) -> str:
         """The target, the functions that can be called, and the number of kernels and constants."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from typing_extensions import override
 
@@ -84,13 +85,32 @@ class Explanation(ShownAsTable):
         Errors:
             UnknownNameError (also KeyError, ValueError): no pass of this name ran.
         """
-        names = {run.name for run in self.runs}
-        if name is not None and name not in names:
-            raise UnknownNameError(
-                f"no pass {name!r:.60} ran", hint=close_names(str(name), names), about=name
-            )
-        chosen = self._innermost() if name is None else [r for r in self.runs if r.name == name]
+        chosen = self._innermost() if name is None else self._named(name)
         return "\n".join(text for run in chosen if (text := run.diff()))
+
+    @user_facing
+    def graph(
+        self, before: str | None = None, after: str | None = None, fold: bool | None = None
+    ) -> Any:
+        """What changed from before one pass until after another, as a picture in colours.
+
+        Operations are added, removed or kept. Without `after` it is what the pass `before` changed,
+        and without both what all passes did. For `fold` see `IRModule.graph`.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): no pass of this name ran.
+        """
+        first = self.runs[0] if before is None else self._named(before)[0]
+        last = first if after is None else self._named(after)[-1]
+        return hooks.call("graph_of_change", first.before, last.after, fold)
+
+    def _named(self, name: str) -> list[PassRun]:
+        """The runs of a pass."""
+        found = [run for run in self.runs if run.name == name]
+        if not found:
+            hint = close_names(str(name), {run.name for run in self.runs})
+            raise UnknownNameError(f"no pass {name!r:.60} ran", hint=hint, about=name)
+        return found
 
     def _innermost(self) -> list[PassRun]:
         """The runs with no run inside them."""

@@ -239,6 +239,11 @@ class IRModule(Node):
     def __deepcopy__(self, memo: object) -> IRModule:
         return self.clone()
 
+    @user_facing
+    def graph(self, fold: bool | None = None) -> Any:
+        """The dataflow as a picture: see `relaxpy.pictures.graph.graph`."""
+        return hooks.call("graph", self, fold)
+
     def get_attr(self, key: str) -> object | None:
         """Return the attribute `key` of the module, or None."""
         value: object | None = self.attrs.get(key)

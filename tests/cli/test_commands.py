@@ -130,6 +130,27 @@ def test_print_writes_normal_form(capsys: pytest.CaptureFixture[str]) -> None:
     assert_structural_equal(from_source(out), from_source(MODEL))
 
 
+def test_graph_draws_programs_also_ill_formed_ones(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    code, out, err = command("graph model.py", capsys)
+    assert (code, err) == (0, "")
+    assert out.startswith("flowchart TD")
+    assert "nn.relu" in out
+    code, out, err = command("graph model.py --pipeline default -o a.svg --fold none", capsys)
+    assert (code, out, err) == (0, "a.svg: <Graph of 5 items and 3 uses>\n", "")
+    assert "fused_matmul_relu" in (folder / "a.svg").read_text("utf-8")
+    sinfo = relaxpy.relax.TensorStructInfo((2,), "float32")
+    lost = relaxpy.relax.Function([], relaxpy.relax.Var("lost", sinfo), sinfo)
+    mod = relaxpy.IRModule({"main": lost.with_attr("global_symbol", "main")})
+    (folder / "lost.json").write_text(relaxpy.ir.save_json(mod))
+    code, out, err = command("graph lost.json", capsys)
+    assert code == 1
+    assert "faulty" in out
+    assert "WF-" in err
+    assert command("graph model.py -o a.png", capsys)[0] == 1
+
+
 def test_print_writes_json_which_the_other_commands_read(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:

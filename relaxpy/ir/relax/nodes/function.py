@@ -182,6 +182,11 @@ class BaseFunc(Expr):
             raise AttributeError(f"this {type(self).__name__} has no name", name="__name__")
         return symbol
 
+    @user_facing
+    def graph(self, fold: bool | None = None) -> Any:
+        """The dataflow as a picture: see `relaxpy.pictures.graph.graph`."""
+        return hooks.call("graph", self, fold)
+
     def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Self:
         """A copy of this function with attribute `key`, or a table of attributes, set.
 

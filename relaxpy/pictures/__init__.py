@@ -1,0 +1,1 @@
+"""Pictures of programs: the dataflow of functions as SVG, Mermaid and DOT."""
