@@ -90,6 +90,7 @@ class MpiWorkers(Workers):
         self.timeout = timeout
         self._failure: str | None = None
         self._kept: list[Any] = []
+        self._some: dict[tuple[int, int], MpiWorkers] = {}
         self._lock = Lock()
         self._news: MPI.Comm | None = None
         self._comm, started = comm.Idup()
@@ -109,6 +110,19 @@ class MpiWorkers(Workers):
     @override
     def group(self) -> Workers:
         return self._group or self
+
+    @override
+    def among(self, size: int, stride: int) -> Workers:
+        found = self._some.get((size, stride))
+        if found is None:
+            everybody = self._comm.Ibarrier()  # the call after it waits without an end
+            self._await(everybody, f"among ({size}, {stride})")
+            block, place = divmod(self.rank, size * stride)
+            part = self._comm.Split(block * stride + place % stride, self.rank)
+            found = MpiWorkers(part, 1, self.timeout, self._checks)
+            part.Free()
+            self._some[size, stride] = found
+        return found
 
     # --- collective operators
 

@@ -1,5 +1,6 @@
 """Programs of several processes, which mpiexec starts, on this machine."""
 
+import math
 import os
 import signal
 import subprocess
@@ -48,6 +49,13 @@ def test_every_collective_operator_is_what_numpy_says(count: int, groups: list[s
     done = run(count, "collectives.py", *groups)
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout.split()[0]) >= 2000
+
+
+@pytest.mark.parametrize("mesh", [("2",), ("2", "2")])
+def test_a_block_of_a_llama_is_split_among_workers(mesh: tuple[str, ...]) -> None:
+    done = run(math.prod(map(int, mesh)), "tensor_parallel.py", *mesh)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("equal") == math.prod(map(int, mesh))
 
 
 @pytest.mark.parametrize(

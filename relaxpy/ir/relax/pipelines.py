@@ -8,6 +8,12 @@ from relaxpy.entry import user_facing
 from relaxpy.ir.core.target import TARGETS, target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax import transform
+from relaxpy.ir.relax.transform.distributed.legalize_redistribute import LegalizeRedistribute
+from relaxpy.ir.relax.transform.distributed.lower_dist_ir import LowerDistIR
+from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view import (
+    LowerGlobalViewToLocalView,
+)
+from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding
 from relaxpy.ir.relax.transform.fusion.cost import fusion_pays
 
 
@@ -168,9 +174,33 @@ def static_shape_tuning_pipeline(
     return Sequential(tuple(steps), name="static_shape_tuning")
 
 
+_KEPT_ORDER = ("relax.reshape", "relax.flatten", "relax.nn.batch_flatten")
+"""Operators whose kernels would compute indices, but which only change the shapes of parts."""
+
+
+def distributed_pipeline() -> Pass:
+    """The program of each worker, from a program with annotations of how tensors are split.
+
+    `R.dist.annotate_sharding` says how some tensors are split; the others follow. The first worker
+    has the arguments. The pipeline of `compile` comes after that.
+    """
+    steps = (
+        transform.Normalize(),
+        PropagateSharding(),
+        transform.LegalizeOps(skip_ops=_KEPT_ORDER),
+        LegalizeRedistribute(),
+        LowerGlobalViewToLocalView(),
+        LowerDistIR(),
+        transform.DeadCodeElimination(),
+        default_pipeline(),
+    )
+    return Sequential(steps, name="distributed")
+
+
 PIPELINES: dict[str, Callable[..., Pass]] = {
     "default": default_pipeline,
     "default_build": default_build_pipeline,
+    "distributed": distributed_pipeline,
     "legalize": legalize_pipeline,
     "static_shape_tuning": static_shape_tuning_pipeline,
     "zero": zero_pipeline,

@@ -65,6 +65,10 @@ class DeviceMesh(GlobalInfo):
         object.__setattr__(self, "shape", tuple(shape))
         object.__setattr__(self, "device_ids", tuple(ids))
 
+    def stride(self, axis: int) -> int:
+        """How far the positions of devices are apart that are next to each other along an axis."""
+        return math.prod(self.shape[axis + 1 :])
+
     @property
     def device_range(self) -> Range | None:
         """The range of the numbers of the devices, if they are consecutive."""

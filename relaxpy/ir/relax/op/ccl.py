@@ -5,17 +5,20 @@ Their gradients are those of the sum of the losses of all workers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, PlacementSpec
 from relaxpy.ir.relax.op.definition.gradients import masked, of_operand
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, tensor
 from relaxpy.ir.relax.op.definition.sharding import same_axes
-from relaxpy.ir.relax.op.distributed import require_workers, shard
+from relaxpy.ir.relax.op.distributed import placed_along, require_among, require_workers, shard
 from relaxpy.ir.relax.op.workers import (
+    Among,
     Array,
     Combination,
     current_workers,
@@ -28,10 +31,10 @@ from relaxpy.ir.tir import ops
 
 
 def _gradient_allreduce(g: Any, x: Any, y: Any, call: Call) -> Any:
-    in_group = call.attrs["in_group"]
+    in_group, among = call.attrs["in_group"], call.attrs["among"]
 
     def total(value: Any, op_type: str = "sum") -> Any:
-        return R.ccl.allreduce(value, op_type, in_group)
+        return R.ccl.allreduce(value, op_type, in_group, among)
 
     match call.attrs["op_type"]:
         case "avg":
@@ -49,9 +52,8 @@ def _gradient_allreduce(g: Any, x: Any, y: Any, call: Call) -> Any:
             return total(g) * chosen / total(chosen)
 
 
-def _allreduce(x: Array, op_type: Combination, in_group: bool) -> Array:
-    workers = current_workers()
-    return (workers.group if in_group else workers).combined(x, op_type)
+def _allreduce(x: Array, op_type: Combination, in_group: bool, among: Among | None) -> Array:
+    return members(None, in_group, among).combined(x, op_type)
 
 
 @register(
@@ -63,18 +65,24 @@ def _allreduce(x: Array, op_type: Combination, in_group: bool) -> Array:
     gradient=of_operand(_gradient_allreduce),
 )
 def allreduce(
-    x: TensorStructInfo, op_type: Combination = "sum", in_group: bool = True
+    x: TensorStructInfo,
+    op_type: Combination = "sum",
+    in_group: bool = True,
+    among: Sequence[int] | None = None,
 ) -> TensorStructInfo:
     """The tensors of all workers combined element by element, on each worker.
 
-    With `in_group`, only workers of one group are combined.
+    With `in_group`, only workers of one group are combined; with `among=(size, stride)` only the
+    `size` workers whose numbers are `stride` apart, which are those along an axis of a mesh.
 
     Shapes:
         x       any, of one shape on all workers
         result  as x
     Errors:
         MisuseError: there is no such `op_type`.
+        StructInfoError: `among` is not a number of workers and their distance.
     """
+    require_among(None, among)
     return x
 
 
@@ -95,11 +103,11 @@ def _require_axis(x: TensorStructInfo) -> None:
 
 
 def _gradient_allgather(g: Any, x: Any, y: Any, call: Call) -> Any:
-    return R.ccl.reduce_scatter(g, call.attrs["num_workers"], in_group=call.attrs["in_group"])
+    return R.ccl.reduce_scatter(g, **call.attrs)
 
 
-def _allgather(x: Array, num_workers: int, in_group: bool) -> Array:
-    return joined(members(num_workers, in_group).collected(x), 0)
+def _allgather(x: Array, num_workers: int, in_group: bool, among: Among | None, axis: int) -> Array:
+    return joined(members(num_workers, in_group, among).collected(x), axis)
 
 
 @register(
@@ -109,29 +117,45 @@ def _allgather(x: Array, num_workers: int, in_group: bool) -> Array:
     calls_out=True,
     gradient=of_operand(_gradient_allgather),
 )
-def allgather(x: TensorStructInfo, num_workers: int, in_group: bool = True) -> TensorStructInfo:
-    """The tensors of all workers joined along the first axis, on each worker.
+def allgather(
+    x: TensorStructInfo | DTensorStructInfo,
+    num_workers: int,
+    in_group: bool = True,
+    among: Sequence[int] | None = None,
+    axis: int = 0,
+) -> TensorStructInfo | DTensorStructInfo:
+    """The tensors of all workers joined along an axis, on each worker.
 
-    With `in_group`, only those of the workers of one group are joined.
+    With `in_group`, only those of the workers of one group are joined; with `among`, as for
+    `R.ccl.allreduce`, those of some workers.
 
     Shapes:
-        x       rank 1 at least, of one shape on all workers
-        result  as x, its first size `num_workers` times as large
+        x       rank 1 at least, of one shape on all workers; or a distributed tensor that is split
+                along `axis`
+        result  as x, its size along `axis` `num_workers` times as large; or the distributed tensor
+                that is not split so
     Errors:
-        StructInfoError: x has rank 0, or there are no workers.
+        StructInfoError: x has rank 0, there are no workers, the axis is out of range, or a
+            distributed tensor is not split along it.
     """
     require_workers(num_workers)
+    require_among(num_workers, among)
+    if isinstance(x, DTensorStructInfo):
+        split_so = PlacementSpec.sharding(normal_axis(axis, x.ndim))
+        return placed_along(x, num_workers, among, split_so, PlacementSpec.replica())
     _require_axis(x)
-    return _joined(x, num_workers, 0)
+    return _joined(x, num_workers, axis)
 
 
 def _gradient_reduce_scatter(g: Any, x: Any, y: Any, call: Call) -> Any:
     return R.ccl.allgather(g, **call.attrs)
 
 
-def _reduce_scatter(x: Array, num_workers: int, in_group: bool) -> Array:
-    workers = members(num_workers, in_group)
-    return workers.combined_parts(split(x, workers, 0))
+def _reduce_scatter(
+    x: Array, num_workers: int, in_group: bool, among: Among | None, axis: int
+) -> Array:
+    workers = members(num_workers, in_group, among)
+    return workers.combined_parts(split(x, workers, axis))
 
 
 @register(
@@ -142,20 +166,28 @@ def _reduce_scatter(x: Array, num_workers: int, in_group: bool) -> Array:
     gradient=of_operand(_gradient_reduce_scatter),
 )
 def reduce_scatter(
-    x: TensorStructInfo, num_workers: int, ctx: Context, in_group: bool = True
+    x: TensorStructInfo,
+    num_workers: int,
+    ctx: Context,
+    in_group: bool = True,
+    among: Sequence[int] | None = None,
+    axis: int = 0,
 ) -> TensorStructInfo:
-    """The sum of the tensors of all workers, its equal parts along the first axis one on each.
+    """The sum of the tensors of all workers, its equal parts along an axis one on each.
 
-    With `in_group`, only workers of one group take part. It is the gradient of `allgather`.
+    With `in_group`, only workers of one group take part; with `among`, as for `R.ccl.allreduce`,
+    some workers. It is the gradient of `allgather`.
 
     Shapes:
         x       rank 1 at least, of one shape on all workers
-        result  as x, its first size divided by `num_workers`
+        result  as x, its size along `axis` divided by `num_workers`
     Errors:
-        StructInfoError: x has rank 0, there are no workers, or the size is provably not a multiple.
+        StructInfoError: x has rank 0, there are no workers, the axis is out of range, or its size
+            is provably not a multiple.
     """
+    require_among(num_workers, among)
     _require_axis(x)
-    return shard(x, num_workers, 0, ctx, "x")
+    return shard(x, num_workers, axis, ctx, "x")
 
 
 def _gradient_broadcast(g: Any, x: Any, y: Any, call: Call) -> Any:
@@ -216,7 +248,7 @@ def _gradient_scatter(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 
 def _scatter(x: Array, num_workers: int, axis: int) -> Array:
-    workers = members(num_workers, in_group=False)
+    workers = members(num_workers)
     return workers.part_of_first(split(x, workers, axis))
 
 
@@ -247,7 +279,7 @@ def _gradient_gather_to_worker0(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 
 def _gather_to_worker0(x: Array, num_workers: int, axis: int) -> Array:
-    parts = members(num_workers, in_group=False).collected_on_first(x)
+    parts = members(num_workers).collected_on_first(x)
     if parts is None:
         parts = np.zeros((num_workers, *x.shape), x.dtype)
     return joined(parts, axis)

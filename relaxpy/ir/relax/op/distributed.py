@@ -25,7 +25,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, shown, tensor
 from relaxpy.ir.relax.op.outputs import StructInfos, output_sinfo
-from relaxpy.ir.relax.op.workers import Array, split, workers_of
+from relaxpy.ir.relax.op.workers import Among, Array, current_workers, members, split
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.te.topi.shapes import shape_text, tidy
 from relaxpy.ir.tir import ops
@@ -120,16 +120,18 @@ def _gradient_shard(g: Any, x: Any, y: Any, call: Call) -> Any:
     whole = x.struct_info
     if isinstance(whole, DTensorStructInfo):
         return R.dist.redistribute(g, whole.device_mesh, whole.placement)
-    rank, workers = require_rank(x, "redistribute_replica_to_shard"), call.attrs["num_workers"]
+    rank = require_rank(x, "redistribute_replica_to_shard")
+    workers, among = call.attrs["num_workers"], call.attrs["among"]
     position = normal_axis(int(str(call.attrs["axis"])), rank)
     identity = R.eye(workers, dtype=str(g.struct_info.dtype))
-    own = R.dist.redistribute_replica_to_shard(identity, workers, 0)
+    own = R.dist.redistribute_replica_to_shard(identity, workers, 0, among)
     own = R.reshape(own, (1,) * position + (workers,) + (1,) * (rank - position))
     return R.reshape(R.expand_dims(g, position) * own, shape_like(x))
 
 
-def _own_shard(x: Array, num_workers: int, axis: int) -> Array:
-    workers = workers_of(num_workers)
+def _own_shard(x: Array, num_workers: int, axis: int, among: Among | None) -> Array:
+    in_group = current_workers().size != num_workers
+    workers = members(num_workers, in_group, among)
     own: Array = split(x, workers, axis)[workers.rank].copy()
     return own
 
@@ -142,28 +144,73 @@ def _own_shard(x: Array, num_workers: int, axis: int) -> Array:
     calls_out=True,
 )
 def redistribute_replica_to_shard(
-    input: TensorStructInfo | DTensorStructInfo, num_workers: int, axis: int, ctx: Context
+    input: TensorStructInfo | DTensorStructInfo,
+    num_workers: int,
+    axis: int,
+    ctx: Context,
+    among: Sequence[int] | None = None,
 ) -> TensorStructInfo | DTensorStructInfo:
     """The shard that one of `num_workers` workers keeps of a replicated tensor.
+
+    With `among` they are, as for `R.ccl.allreduce`, only some of all.
 
     Shapes:
         input   any; its size along `axis` is a multiple of `num_workers`
         result  as input, that size divided; a distributed tensor is split along `axis`
     Errors:
         StructInfoError: there are no workers, the size is provably not a multiple, or a distributed
-            tensor is not replicated over a mesh of one axis with so many devices.
+            tensor is not replicated over an axis of its mesh with these devices.
     """
+    require_among(num_workers, among)
     if isinstance(input, TensorStructInfo):
         return shard(input, num_workers, axis, ctx, "input")
-    if input.device_mesh.shape != (num_workers,) or input.placement != Placement.from_text("R"):
-        raise refuse(
-            f"a tensor is split that all of {num_workers} devices along one axis of a mesh have, "
-            f"found {input}",
-            input,
-        )
+    position = normal_axis(axis, input.ndim)
     shard(input.tensor_sinfo, num_workers, axis, ctx, "input")
-    split = PlacementSpec.sharding(normal_axis(axis, input.ndim))
-    return DTensorStructInfo(input.tensor_sinfo, input.device_mesh, Placement((split,)))
+    return placed_along(
+        input, num_workers, among, PlacementSpec.replica(), PlacementSpec.sharding(position)
+    )
+
+
+def require_among(num_workers: int | None, among: Sequence[int] | None) -> None:
+    """Refuse workers that cannot be some of all.
+
+    Errors:
+        StructInfoError: `among` is not a number of workers, which is `num_workers` where that is
+            given, and a distance of their numbers.
+    """
+    if among is None:
+        return
+    if len(among) != 2 or not all(isinstance(n, int) and n >= 1 for n in among):
+        raise refuse(f"among is the number of workers and their distance, found {among}", among)
+    if num_workers not in {None, among[0]}:
+        raise refuse(f"among {tuple(among)} are not {num_workers} workers", among)
+
+
+def placed_along(
+    x: DTensorStructInfo,
+    num_workers: int,
+    among: Sequence[int] | None,
+    before: PlacementSpec,
+    after: PlacementSpec,
+) -> DTensorStructInfo:
+    """A distributed tensor that is placed in another way along the axis of its mesh.
+
+    Errors:
+        StructInfoError: it is not placed as `before` along an axis with these workers.
+    """
+    specs, sizes = x.placement.dim_specs, x.device_mesh.shape
+    wanted = (num_workers, 1) if among is None else tuple(among)
+    for k, spec in enumerate(specs):
+        is_axis = (sizes[k], x.device_mesh.stride(k)) == wanted
+        if is_axis and spec == before and (among is not None or len(sizes) == 1):
+            return DTensorStructInfo(
+                x.tensor_sinfo, x.device_mesh, Placement((*specs[:k], after, *specs[k + 1 :]))
+            )
+    raise refuse(
+        f"a tensor is needed that is placed as {before} over {num_workers} devices along one axis "
+        f"of a mesh, found {x}",
+        x,
+    )
 
 
 def _infer_local_view(call: Call, ctx: Context) -> StructInfo:

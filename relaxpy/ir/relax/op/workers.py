@@ -32,6 +32,14 @@ class Workers(ABC):
         return self
 
     @abstractmethod
+    def among(self, size: int, stride: int) -> Workers:
+        """The `size` workers, this one among them, whose numbers are `stride` apart.
+
+        They are those along one axis of a mesh whose devices are numbered in row-major order. The
+        number of all workers is a multiple of `size * stride`.
+        """
+
+    @abstractmethod
     def combined(self, x: Array, how: Combination) -> Array:
         """The tensors of all workers combined element by element."""
 
@@ -67,6 +75,10 @@ class Alone(Workers):
     """The only worker of a program that no other process runs."""
 
     rank, size = 0, 1
+
+    @override
+    def among(self, size: int, stride: int) -> Workers:
+        return self
 
     @override
     def combined(self, x: Array, how: Combination) -> Array:
@@ -109,33 +121,32 @@ def current_workers() -> Workers:
     return workers
 
 
-def workers_of(num_workers: int) -> Workers:
-    """The current workers, or those of the group of this one, of whom there are `num_workers`.
-
-    Errors:
-        RuntimeCheckError: there are fewer or more.
-    """
-    everybody = current_workers()
-    for workers in (everybody.group, everybody):
-        if workers.size == num_workers:
-            return workers
-    raise _wrong_number(num_workers, everybody)
+Among: TypeAlias = tuple[int, int]
+"""How many workers take part, and how far their numbers are apart."""
 
 
-def members(num_workers: int, in_group: bool) -> Workers:
-    """The current workers, or those of the group of this one.
+def members(
+    num_workers: int | None = None, in_group: bool = False, among: Among | None = None
+) -> Workers:
+    """The current workers, or those of them that take part in an operator.
 
     Errors:
         RuntimeCheckError: there are not `num_workers` of them.
     """
-    everybody = current_workers()
-    workers = everybody.group if in_group else everybody
-    if workers.size != num_workers:
+    workers = current_workers()
+    if among is not None:
+        size, stride = among
+        if workers.size % (size * stride):
+            raise _wrong_number(size * stride, workers)
+        workers = workers.among(size, stride)
+    elif in_group:
+        workers = workers.group
+    if num_workers not in {None, workers.size}:
         raise _wrong_number(num_workers, workers)
     return workers
 
 
-def _wrong_number(num_workers: int, workers: Workers) -> RuntimeCheckError:
+def _wrong_number(num_workers: int | None, workers: Workers) -> RuntimeCheckError:
     found = "this is the only one" if workers.size == 1 else f"there are {workers.size}"
     return RuntimeCheckError(
         f"the program is for {num_workers} workers, but {found}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TypeAlias
 
 from relaxpy.dataclass import replace
@@ -53,17 +53,20 @@ class AxisGroups:
         group = self._groups.find((buffer, axis))
         return None if group in self._has_to_be_whole else group
 
-    def reductions(self, groups: Mapping[Axis, int]) -> list[tuple[Buffer, str]]:
+    def reductions(self, groups: Container[Axis]) -> dict[tuple[Buffer, str], list[Axis]]:
         """The buffers that hold partial results if these groups are split, and how to combine them.
+
+        Beside them are the groups over which each is reduced.
 
         Errors:
             TransformError: a reduction is not a sum, a product or an extreme, or its result is used
                 in the kernel.
         """
-        found = []
+        found: dict[tuple[Buffer, str], list[Axis]] = {}
         for var, block in self._reductions:
-            if self._groups.find(var) in groups:
-                found.append(self._combination(block))
+            group = self._groups.find(var)
+            if group in groups:
+                found.setdefault(self._combination(block), []).append(group)
         return found
 
     def _combination(self, block: Block) -> tuple[Buffer, str]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import distributed
 from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder import builder as rx_builder
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.script import from_source, ir as I, relax as R
+from tests.distributed.team import Team
 from tests.ir.relax.op.cases.case import slopes
 from tests.ir.relax.op.test_rules import (
     DEVICE,
@@ -124,59 +121,6 @@ def test_collective_operators_print_and_parse_back() -> None:
     text = Alone.script()
     assert 'R.ccl.allreduce(x, op_type="avg", in_group=False)' in text
     relaxpy.ir.assert_structural_equal(from_source(text), Alone)
-
-
-class Member(distributed.Workers):
-    """A worker in a thread of this process."""
-
-    def __init__(self, team: Team, rank: int) -> None:
-        self.team, self.rank, self.size = team, rank, team.count
-
-    def collected(self, x: Any) -> Any:
-        self.team.slots[self.rank] = x.copy()
-        self.team.barrier.wait()
-        everything = np.stack(self.team.slots)
-        self.team.barrier.wait()
-        return everything
-
-    def collected_on_first(self, x: Any) -> Any:
-        everything = self.collected(x)
-        return everything if self.rank == 0 else None
-
-    def combined(self, x: Any, how: str) -> Any:
-        return getattr(self.collected(x), {"avg": "mean"}.get(how, how))(axis=0)
-
-    def combined_on_first(self, x: Any) -> Any:
-        total = self.combined(x, "sum")
-        return total if self.rank == 0 else None
-
-    def combined_parts(self, parts: Any) -> Any:
-        return self.combined(parts, "sum")[self.rank]
-
-    def of_first(self, x: Any) -> Any:
-        return self.collected(x)[0]
-
-    def part_of_first(self, parts: Any) -> Any:
-        return self.of_first(parts)[self.rank]
-
-
-class Team:
-    """Workers in threads of this process."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.barrier = threading.Barrier(count, timeout=60)
-        self.slots: list[Any] = [None] * count
-
-    def run(self, program: Callable[..., Any], *operands: list[Any]) -> list[Any]:
-        """The results of all workers, each with its own element of the lists of operands."""
-
-        def work(rank: int) -> Any:
-            with distributed.use(Member(self, rank)):
-                return program(*(values[rank] for values in operands))
-
-        with ThreadPoolExecutor(self.count) as pool:
-            return list(pool.map(work, range(self.count)))
 
 
 @pytest.fixture

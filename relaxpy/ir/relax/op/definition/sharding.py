@@ -248,13 +248,18 @@ def reduced_axes(
     return [labels]
 
 
-def whole_along_axis(
+def whole_along(
     call: Call, operands: Sequence[StructInfo], result: TensorStructInfo
 ) -> list[Labels]:
-    """The rule of an operator that needs all elements along the attribute `axis` at once."""
+    """The rule of an operator that needs all elements along the attribute `axis` or `axes` at once.
+
+    Other operands than the first have to be whole.
+    """
     rank = _rank(operands[0])
-    axis = cast("int", call.attrs["axis"])
-    return [[None if k == axis % rank else k for k in range(rank)]]
+    axes = cast("tuple[int, ...] | int", call.attrs.get("axes", call.attrs.get("axis")))
+    whole = {axis % rank for axis in ((axes,) if isinstance(axes, int) else axes)}
+    labels = [None if k in whole else k for k in range(rank)]
+    return [labels, *((None,) * max(_rank(sinfo), 0) for sinfo in operands[1:])]
 
 
 def matmul_axes(

@@ -11,7 +11,7 @@ from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import of_operand
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.definition.sharding import whole_along_axis
+from relaxpy.ir.relax.op.definition.sharding import whole_along
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
 from relaxpy.ir.relax.op.nn import decompositions
 from relaxpy.ir.relax.op.nn.decompositions import NormalizedAxes
@@ -43,7 +43,7 @@ _along = Rows(
     _ALONG_DOC,
     lambda name: rules.by_te(f"nn.{name}", name),
     layout=along("axis"),
-    sharding=whole_along_axis,
+    sharding=whole_along,
 )
 
 
@@ -151,6 +151,7 @@ def _gradient_rms_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuild
 @register(
     "relax.nn.layer_norm",
     layout=along("axes"),
+    sharding=whole_along,
     precision_policy=1,
     pure=True,
     legalize=rules.by_te("nn.layer_norm", "layer_norm", axes="axis"),
@@ -182,6 +183,7 @@ def layer_norm(
 @register(
     "relax.nn.rms_norm",
     layout=along("axes"),
+    sharding=whole_along,
     precision_policy=1,
     pure=True,
     legalize=rules.by_te("nn.rms_norm", "rms_norm", axes="axis"),

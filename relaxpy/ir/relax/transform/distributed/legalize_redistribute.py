@@ -10,20 +10,31 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import Binding, BindingBlock, Function, is_call_of
-from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    Var,
+    VarBinding,
+    is_call_of,
+)
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, Placement
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 
 
 @dataclass(frozen=True)
 class LegalizeRedistribute(Pass):
-    """Replaces `R.dist.redistribute`: each device keeps its part of a tensor that it has whole.
+    """Replaces `R.dist.redistribute` by what the devices do along each axis of the mesh.
 
-    A call that changes nothing becomes an alias.
+    Devices gather what is not split any more, and keep their part of what is split from now on. A
+    call that changes nothing becomes an alias.
 
     Errors:
-        TransformError: a tensor would have to move between devices, or the mesh has several axes.
+        TransformError: a tensor would have to move to another mesh.
     """
 
     @override
@@ -43,15 +54,43 @@ class _Legalizing(BindingRewriter):
         assert isinstance(after, DTensorStructInfo)
         if before.is_placed_like(after):
             return replace(binding, value=call.args[0])
-        old, new = before.placement.dim_specs, after.placement.dim_specs
-        same_mesh = before.device_mesh == after.device_mesh
-        if not same_mesh or len(new) != 1 or old[0].kind == "sharding":
+        mesh = after.device_mesh
+        if before.device_mesh != mesh:
             raise TransformError(
-                f"LegalizeRedistribute: {before} becomes {after}; only tensors that each device of "
-                "a mesh of one axis has as a whole can be split",
+                f"LegalizeRedistribute: {before} becomes {after}, which is on another mesh",
                 span=call.span,
                 about=call,
             )
-        [count] = after.device_mesh.shape
-        result = R.dist.redistribute_replica_to_shard(call.args[0], count, new[0].axis)
-        return replace(binding, value=replace(result, span=call.span))
+        kind = DataflowVar if isinstance(block, DataflowBlock) else Var
+        bindings: list[Binding] = []
+        value: Expr = call.args[0]
+        for k, axis, is_split in _steps(before.placement, after.placement):
+            if not isinstance(value, Var):
+                var = kind("gv", None)
+                bindings.append(VarBinding(var, value, call.span))
+                value = var
+            count = mesh.shape[k]
+            among = None if len(mesh.shape) == 1 else (count, mesh.stride(k))
+            if is_split:
+                made = R.dist.redistribute_replica_to_shard(value, count, axis, among)
+            else:
+                made = R.ccl.allgather(value, count, False, among, axis)
+            value = replace(made, span=call.span)
+        return [*bindings, replace(binding, value=value)]
+
+
+def _steps(before: Placement, after: Placement) -> list[tuple[int, int, bool]]:
+    """Axes of the mesh, the axes of the tensor that are gathered or split along them, and which.
+
+    An axis of the tensor that is split along several axes of the mesh is split along the first of
+    them first. So what is split along a later one is gathered before, and split again after that.
+    """
+    old = [spec.axis if spec.kind == "sharding" else None for spec in before.dim_specs]
+    new = [spec.axis if spec.kind == "sharding" else None for spec in after.dim_specs]
+    changes: list[int] = []
+    for k, (from_axis, to_axis) in enumerate(zip(old, new, strict=True)):
+        touched = {axis for j in changes for axis in (old[j], new[j])} - {None}
+        if from_axis != to_axis or from_axis in touched:
+            changes.append(k)
+    gathered = [(k, axis, False) for k in reversed(changes) if (axis := old[k]) is not None]
+    return gathered + [(k, axis, True) for k in changes if (axis := new[k]) is not None]

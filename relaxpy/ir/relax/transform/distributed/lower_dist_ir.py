@@ -37,8 +37,8 @@ class LowerDistIR(Pass):
     Kernels have to work on parts already, as after `LowerGlobalViewToLocalView`.
 
     Errors:
-        TransformError: a mesh has several axes, a size is not divided by the number of devices, or
-            an operator needs more than the parts that a device has.
+        TransformError: a size is not divided by the number of devices, an operator needs more than
+            the parts that a device has, or the devices of a mesh are not numbered in its order.
     """
 
     @override
@@ -82,6 +82,12 @@ def _dims_of_part(sinfo: DTensorStructInfo, about: rx.Expr) -> Sequence[PrimExpr
     if dims is None:
         raise TransformError(
             f"LowerDistIR: the shape of {sinfo} is not known", span=about.span, about=about
+        )
+    if sinfo.device_mesh.device_range is None:
+        raise TransformError(
+            f"LowerDistIR: the devices of {sinfo.device_mesh} are not numbered in its order",
+            span=about.span,
+            about=about,
         )
     result = list(dims)
     for spec, count in zip(sinfo.placement.dim_specs, sinfo.device_mesh.shape, strict=True):
@@ -138,7 +144,8 @@ class _Lowering(BindingRewriter):
             if isinstance(node, rx.VarBinding) and node.var.struct_info is not None:
                 self._enter(node.var, node.value, node.var.struct_info)
         body = self.sequence(rx.SeqExpr(func.body.blocks, func.body.body, span=func.body.span))
-        body = rx.SeqExpr((kind(tuple(received)), *body.blocks), body.body, span=body.span)
+        first, later = (body.blocks[0].bindings, body.blocks[1:]) if blocks else ((), ())
+        body = rx.SeqExpr((kind((*received, *first)), *later), body.body, span=body.span)
         return rebuild(func, params=tuple(params), body=body, ret_struct_info=None)
 
     def _enter(self, var: rx.Var, value: rx.Expr, whole: rx.StructInfo) -> None:
@@ -160,16 +167,24 @@ class _Lowering(BindingRewriter):
         is_packed = isinstance(value.op, rx.ExternFunc)
         if whole is None and not is_packed:
             return None
-        args = tuple(
-            rx.Constant(arg.data, _whole(arg.struct_info))
-            if isinstance(arg, rx.Constant) and isinstance(arg.struct_info, DTensorStructInfo)
-            else arg
-            for arg in value.args
-        )
+        args = tuple(map(_without_placement, value.args))
         if any(new is not old for new, old in zip(args, value.args, strict=True)):
             value = rebuild(value, args=args)
         result = (_packed_for_one_device if is_packed else _for_one_device)(value, whole)
         return None if result is binding.value else replace(binding, value=result)
+
+
+def _without_placement(arg: rx.Expr) -> rx.Expr:
+    """An operand in which constants are ordinary ones, as each device has them."""
+    match arg:
+        case rx.Tuple(fields=fields):
+            new = tuple(map(_without_placement, fields))
+            same = all(n is old for n, old in zip(new, fields, strict=True))
+            return arg if same else rebuild(arg, fields=new)
+        case rx.Constant(struct_info=DTensorStructInfo() as sinfo):
+            return rx.Constant(arg.data, _whole(sinfo))
+        case _:
+            return arg
 
 
 def _check_needs_parts_only(call: rx.Call, result: rx.StructInfo) -> None:
@@ -242,13 +257,14 @@ def _received(
     whole: rx.Var, sinfo: DTensorStructInfo, kind: type[rx.BindingBlock], received: list[rx.Binding]
 ) -> rx.Var:
     """What a device gets of a tensor that the first worker has."""
-    if len(sinfo.device_mesh.shape) != 1:
-        raise TransformError(
-            f"LowerDistIR: inputs are sent along a mesh of one axis, found {sinfo}", about=whole
-        )
-    [spec], [count] = sinfo.placement.dim_specs, sinfo.device_mesh.shape
-    if spec.kind == "replica":
-        call = R.ccl.broadcast_from_worker0(whole)
-    else:
-        call = R.ccl.scatter_from_worker0(whole, count, spec.axis)
-    return _bound(replace(call, span=whole.span), kind, received)
+    mesh, specs = sinfo.device_mesh, sinfo.placement.dim_specs
+    if len(specs) == 1 and specs[0].kind == "sharding":
+        call = R.ccl.scatter_from_worker0(whole, mesh.shape[0], specs[0].axis)
+        return _bound(replace(call, span=whole.span), kind, received)
+    var = _bound(replace(R.ccl.broadcast_from_worker0(whole), span=whole.span), kind, received)
+    for k, spec in enumerate(specs):
+        if spec.kind == "sharding":
+            among = (mesh.shape[k], mesh.stride(k))
+            call = R.dist.redistribute_replica_to_shard(var, mesh.shape[k], spec.axis, among)
+            var = _bound(replace(call, span=whole.span), kind, received)
+    return var

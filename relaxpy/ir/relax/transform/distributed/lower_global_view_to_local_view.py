@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from typing_extensions import override
@@ -14,7 +15,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.distributed.placements import kernel_inputs, kernel_of
@@ -30,8 +31,7 @@ class LowerGlobalViewToLocalView(Pass):
     is split along which it reduces, `R.ccl.allreduce` combines the partial results.
 
     Errors:
-        TransformError: a kernel cannot work on such parts, or the devices of only one of several
-            axes of a mesh would combine results.
+        TransformError: a kernel cannot work on such parts.
     """
 
     @override
@@ -86,7 +86,8 @@ class _Lowering(BindingRewriter):
         callee = call.args[0]
         if split:
             assert isinstance(callee, rx.GlobalVar)
-            callee = self.builder.add_func(groups.split(split), callee.name_hint)
+            counts = {group: math.prod(size for _, size in along) for group, along in split.items()}
+            callee = self.builder.add_func(groups.split(counts), callee.name_hint)
         local = rx.Call(
             Op.get("relax.dist.call_tir_local_view"),
             (callee, *call.args[1:]),
@@ -96,13 +97,19 @@ class _Lowering(BindingRewriter):
         )
         if not partial:
             return rx.VarBinding(var, local, call.span)
-        if len(partial) > 1 or isinstance(call.sinfo_args[0], rx.TupleStructInfo):
+        result = call.sinfo_args[0]
+        if len(partial) > 1 or not isinstance(result, DTensorStructInfo):
             raise TransformError("a kernel with several results reduces along a split axis")
-        _check_all_devices(call.sinfo_args[0])
-        parts = (rx.DataflowVar if dataflow else rx.Var)("gv", call.sinfo_args[0])
-        total = R.ccl.allreduce(parts, partial[0][1], in_group=False)
-        total = replace(total, span=call.span)
-        return [rx.VarBinding(parts, local, call.span), rx.VarBinding(var, total, call.span)]
+        [((_, combination), reduced)] = partial.items()
+        axes = sorted({k for group in reduced for k, _ in split[group]})
+        bindings: list[rx.Binding] = []
+        value: rx.Expr = local
+        for among in _reduced_along(result.device_mesh, axes):
+            parts = (rx.DataflowVar if dataflow else rx.Var)("gv", result)
+            bindings.append(rx.VarBinding(parts, value, call.span))
+            total = R.ccl.allreduce(parts, combination, in_group=False, among=among)
+            value = replace(total, span=call.span)
+        return [*bindings, rx.VarBinding(var, value, call.span)]
 
 
 def _fields(sinfo: rx.StructInfo) -> list[DTensorStructInfo]:
@@ -120,8 +127,8 @@ def _placed(call: rx.Call, buffers: Sequence[Buffer]) -> list[tuple[Buffer, rx.S
 
 def _split(
     groups: AxisGroups, placed: Sequence[tuple[Buffer, rx.StructInfo | None]]
-) -> dict[Axis, int]:
-    """The groups of axes that are split, with the number of parts.
+) -> dict[Axis, tuple[tuple[int, int], ...]]:
+    """The groups of axes that are split, each with axes of the mesh and their sizes.
 
     Errors:
         TransformError: an axis has to be whole, or only some axes of a group are split.
@@ -144,12 +151,7 @@ def _split(
                     f"axis {axis} of {buffer.name}, which is {sinfo}, has to be split like others",
                     hint="distribute it in another way by R.dist.redistribute",
                 )
-    counts: dict[Axis, int] = {}
-    for group, along in split.items():
-        counts[group] = 1
-        for _, count in along:
-            counts[group] *= count
-    return counts
+    return split
 
 
 def _split_axes(sinfo: rx.StructInfo | None) -> dict[int, tuple[tuple[int, int], ...]]:
@@ -162,10 +164,8 @@ def _split_axes(sinfo: rx.StructInfo | None) -> dict[int, tuple[tuple[int, int],
     return axes
 
 
-def _check_all_devices(sinfo: rx.StructInfo) -> None:
-    """Errors: TransformError if the devices along one of several axes would combine results."""
-    assert isinstance(sinfo, DTensorStructInfo)
-    if sum(size > 1 for size in sinfo.device_mesh.shape) > 1:
-        raise TransformError(
-            f"the devices of {sinfo} combine results along one axis of a mesh of several axes"
-        )
+def _reduced_along(mesh: DeviceMesh, axes: Sequence[int]) -> list[tuple[int, int] | None]:
+    """The workers among which partial results are combined, one time after the other."""
+    if all(k in axes or size == 1 for k, size in enumerate(mesh.shape)):
+        return [None]
+    return [(mesh.shape[k], mesh.stride(k)) for k in axes if mesh.shape[k] > 1]

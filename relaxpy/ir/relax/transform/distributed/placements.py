@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from relaxpy.errors import TransformError
@@ -52,6 +52,8 @@ class Placements:
         self._axes: Groups[Axis] = Groups()
         self._tensors: Groups[Field] = Groups()
         self._split: dict[Axis, int | None] = {}
+        self._unsplit: list[Axis] = []
+        """Axes of results that are no axes of operands: operators do not compute parts of them."""
         self._meshes: dict[Field, DeviceMesh] = {}
         bindings = [node for node in walk(func.body) if isinstance(node, rx.VarBinding)]
         self.annotations = [b for b in bindings if is_annotation(b.value)]
@@ -60,8 +62,9 @@ class Placements:
         for binding in bindings:
             if not is_annotation(binding.value):
                 self._join(binding.var, binding.value)
+        unsplit = {self._axes.find(axis) for axis in self._unsplit}
         for binding in self.annotations:
-            self._annotate(binding)
+            self._annotate(binding, unsplit)
 
     def sinfo(self, var: rx.Var) -> rx.StructInfo | None:
         """The struct info of a variable with distributed tensors in place of its tensors.
@@ -98,7 +101,9 @@ class Placements:
         for axis in range(max(sinfo.ndim, 0)):
             along = self._split.get(self._axes.find((var, index, axis)))
             size = None if dims is None else dims[axis]
-            if along is None or (isinstance(size, IntImm) and size.value < mesh.shape[along]):
+            if along is None:
+                continue
+            if isinstance(size, IntImm) and size.value < max(2, mesh.shape[along]):
                 continue
             if specs[along].kind == "sharding":
                 raise TransformError(
@@ -151,6 +156,9 @@ class Placements:
             return
         contracted: dict[int, Axis] = {}
         labels_of = rule(call, [s for s in sinfos if s is not None], result)
+        computed = {label for labels in labels_of for label in labels}
+        axes = range(max(result.ndim, 0))
+        self._unsplit += [(var, 0, axis) for axis in axes if axis not in computed]
         for arg, labels in zip(call.args, labels_of, strict=False):
             sinfo = arg.struct_info
             if not isinstance(arg, rx.Var) or not isinstance(sinfo, rx.TensorStructInfo):
@@ -182,7 +190,7 @@ class Placements:
 
     # --- annotations
 
-    def _annotate(self, binding: rx.VarBinding) -> None:
+    def _annotate(self, binding: rx.VarBinding, unsplit: Container[Axis]) -> None:
         call, var = binding.value, binding.var
         assert isinstance(call, rx.Call)
         mesh, placement = call.attrs["device_mesh"], call.attrs["placement"]
@@ -204,7 +212,9 @@ class Placements:
             tensor = self._tensors.find((source, 0))
             if self._meshes.setdefault(tensor, mesh) == mesh:
                 for axis, k in along.items():
-                    self._split.setdefault(self._axes.find((source, 0, axis)), k)
+                    group = self._axes.find((source, 0, axis))
+                    if group not in unsplit:
+                        self._split.setdefault(group, k)
 
 
 def _contradiction(binding: rx.VarBinding) -> TransformError:
