@@ -1,6 +1,7 @@
 """Trains a perceptron on the digits inside relaxpy: model, loss, gradients and optimiser.
 
 python examples/digits/trainer.py
+mpiexec -n 2 python examples/digits/trainer.py     the same, by two processes
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from train import initial_weights
 
 import relaxpy
 from relaxpy import IRModule
-from relaxpy.relax.training import SetupTrainer, Trainer
+from relaxpy.distributed import current_workers
+from relaxpy.relax.training import DataParallel, SetupTrainer, Trainer
 from relaxpy.relax.training.loss import CrossEntropyLoss
 from relaxpy.relax.training.optimizer import Adam
 from relaxpy.script import ir as I, relax as R
@@ -52,6 +54,8 @@ def create(rate: float = 2e-3) -> Trainer:
     scores, labels = R.Tensor((n, 10), "float32"), R.Tensor((n,), "int64")
     assert isinstance(Perceptron, IRModule)
     module = SetupTrainer(CrossEntropyLoss(), Adam(rate), [scores, labels])(Perceptron)
+    if current_workers().size > 1:
+        module = DataParallel()(module)
     return Trainer(module, relaxpy.VirtualMachine(relaxpy.compile(module)))
 
 
@@ -64,7 +68,17 @@ def train(
     seed: int = 0,
     after_epoch: Callable[[int, float], None] | None = None,
 ) -> list[float]:
-    """Train on shuffled batches; return the mean loss of each epoch."""
+    """Train on shuffled batches; return the mean loss of each epoch.
+
+    Where several processes train, each has its part of every batch.
+
+    Errors:
+        ValueError: they cannot have equal parts.
+    """
+    workers = current_workers()
+    if batch % workers.size:
+        raise ValueError(f"{workers.size} processes cannot divide batches of {batch}")
+    own = slice(workers.rank, None, workers.size)
     random = np.random.default_rng(seed)
     trainer.load_params(initial_weights(seed))
     count = len(digits.x_train)
@@ -72,8 +86,8 @@ def train(
     for epoch in range(epochs):
         order = random.permutation(count)
         losses = []
-        for start in range(0, count, batch):
-            chosen = order[start : start + batch]
+        for start in range(0, count - batch + 1, batch):
+            chosen = order[start : start + batch][own]
             losses.append(trainer.update(digits.x_train[chosen], digits.y_train[chosen]))
         curve.append(float(np.mean(losses)))
         if after_epoch is not None:
@@ -105,8 +119,9 @@ def main(argv: list[str] | None = None) -> int:
         TextColumn("loss {task.fields[loss]:.4f}"),
         TimeRemainingColumn(),
     )
+    is_first = current_workers().rank == 0
     start = perf_counter()
-    with Progress(*columns) as progress:
+    with Progress(*columns, disable=not is_first) as progress:
         task = progress.add_task("training", total=options.epochs, loss=float("nan"))
         train(
             trainer,
@@ -116,10 +131,11 @@ def main(argv: list[str] | None = None) -> int:
             after_epoch=lambda epoch, loss: progress.update(task, completed=epoch + 1, loss=loss),
         )
     share = accuracy(trainer, digits.x_test, digits.y_test)
-    print(
-        f"{share:.1%} of {len(digits.x_test)} test pictures right after "
-        f"{perf_counter() - start:.1f} s"
-    )
+    if is_first:
+        print(
+            f"{share:.1%} of {len(digits.x_test)} test pictures right after "
+            f"{perf_counter() - start:.1f} s"
+        )
     return 0
 
 

@@ -1,5 +1,6 @@
 """Training: losses, optimisers, and the trainer that runs them."""
 
+from relaxpy.ir.relax.training.data_parallel import DataParallel as DataParallel
 from relaxpy.ir.relax.training.setup_trainer import SetupTrainer as SetupTrainer
 from relaxpy.ir.relax.training.trainer import Trainer as Trainer
 from relaxpy.relax.training import (

@@ -1,0 +1,95 @@
+"""Workers that train together get what one gets from the whole batch."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule, tir
+from relaxpy.errors import TransformError
+from relaxpy.relax.training import DataParallel, SetupTrainer, Trainer
+from relaxpy.relax.training.loss import CrossEntropyLoss
+from relaxpy.relax.training.optimizer import SGD, Adam, MomentumSGD, Optimizer
+from relaxpy.script import ir as I, relax as R
+from tests.distributed.team import Team
+
+
+@I.ir_module
+class Model:
+    """Two layers, between them a normalisation with a running mean."""
+
+    I.module_attrs({"param_num": 3, "state_num": 2})
+
+    @R.function
+    def backbone(
+        x: R.Tensor(("n", 6), "float32"),
+        w: R.Tensor((6, 5), "float32"),
+        v: R.Tensor((5, 4), "float32"),
+        b: R.Tensor((4,), "float32"),
+        mean: R.Tensor((5,), "float32"),
+        steps: R.Tensor((), "int64"),
+    ):
+        with R.dataflow():
+            hidden = R.tanh(R.matmul(x, w))
+            scores = R.add(R.matmul(hidden, v), b)
+            kept = mean * R.const(0.9, "float32") + R.mean(hidden, axis=0) * R.const(0.1, "float32")
+            counted = R.add(steps, R.const(1, "int64"))
+            R.output(scores, kept, counted)
+        return scores, kept, counted
+
+
+def prepared(optimizer: Optimizer, *, parallel: bool) -> IRModule:
+    n = tir.Var("n", "int64")
+    infos = [R.Tensor((n, 4), "float32"), R.Tensor((n,), "int64")]
+    mod = SetupTrainer(CrossEntropyLoss(), optimizer, infos)(Model)
+    return DataParallel()(mod) if parallel else mod
+
+
+def initial(trainer: Trainer) -> None:
+    rng = np.random.default_rng(0)
+    shapes = {"w": (6, 5), "v": (5, 4), "b": (4,)}
+    trainer.load_params({k: rng.standard_normal(s).astype("float32") for k, s in shapes.items()})
+    trainer.load_states({"mean": np.zeros(5, "float32"), "steps": np.array(0)})
+
+
+def trained(mod: IRModule, program: Any, x: Any, y: Any) -> dict[str, Any]:
+    """The losses of each step, and the values after the last."""
+    trainer = Trainer(mod, program)
+    initial(trainer)
+    losses = [float(trainer.update(a, b)) for a, b in zip(x, y, strict=True)]
+    return {"losses": losses, **trainer.export_params(), **trainer.export_states()}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("optimizer", [SGD(0.1), MomentumSGD(0.1, 0.9), Adam(0.05)], ids=str)
+def test_workers_train_like_one(optimizer: Optimizer, workers: int) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((12, 8, 6)).astype("float32")
+    y = rng.integers(0, 4, (12, 8))
+    alone = prepared(optimizer, parallel=False)
+    expected = trained(alone, relaxpy.compile(alone), x, y)
+    mod = prepared(optimizer, parallel=True)
+    program = relaxpy.compile(mod)
+    lock = threading.Lock()
+
+    def work(x: Any, y: Any) -> dict[str, Any]:
+        with lock:
+            own = relaxpy.VirtualMachine(program)
+        return trained(mod, own, x, y)
+
+    results = Team(workers).run(work, np.split(x, workers, 1), np.split(y, workers, 1))
+    for found in results:
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=2e-4, atol=2e-5, err_msg=name)
+            np.testing.assert_array_equal(found[name], results[0][name], "not the same on all")
+
+
+def test_without_a_trainer_there_is_nothing_to_distribute() -> None:
+    with pytest.raises(TransformError, match="SetupTrainer first"):
+        DataParallel()(Model)
+    once = prepared(SGD(0.1), parallel=True)
+    relaxpy.ir.assert_structural_equal(DataParallel()(once), once)
