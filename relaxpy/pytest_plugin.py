@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import os
+import re
+import shlex
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import pytest
@@ -13,10 +16,89 @@ from relaxpy.errors import RelaxpyError, add_quotation_hint
 _RULES: Final = "relaxpy_rules"
 #: The first words of the lines of a unified diff that name its two sides.
 _FILES: Final = ("---", "+++")
+#: The parameter of tests that run on each target without an argument for it.
+_DEFAULT_TARGET: Final = "_relaxpy_default_target"
+_VARIABLE: Final = "RELAXPY_TARGET"
+_NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes golden files."""
+    group = parser.getgroup("relaxpy")
+    text = "write the files that the fixture `golden` compares, instead of comparing"
+    group.addoption("--update-golden", action="store_true", help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker of tests that run on each target."""
+    config.addinivalue_line(
+        "markers",
+        "relaxpy_targets(*names): run the test on each target, which the argument `target` names; "
+        "without the argument, it is the default target",
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Compare the text of a program with a file beside the test: `golden(program, name=None)`.
+
+    The file is golden/<file of the test>/<test>.txt, or the `name` instead of that of the test.
+    """
+    from relaxpy.assertions.golden import assert_golden
+
+    def compare(value: object, name: str | None = None) -> None:
+        __tracebackhide__ = True
+        stem = _NOT_IN_NAMES.sub("-", request.node.name if name is None else name)[:100]
+        path = request.path.parent / "golden" / request.path.stem / f"{stem}.txt"
+        update = bool(request.config.getoption("--update-golden")) or None
+        hint = f"to accept it: pytest --update-golden {shlex.quote(request.node.nodeid)}"
+        try:
+            assert_golden(value, path, update=update, hint=hint)
+        except AssertionError as error:
+            pytest.fail(str(error), pytrace=False)
+
+    return compare
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Set the default target while a test runs that has the marker, and no argument `target`."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    name, before = params.get(_DEFAULT_TARGET), os.environ.get(_VARIABLE)
+    if name is None:
+        return (yield)
+    os.environ[_VARIABLE] = name
+    try:
+        return (yield)
+    finally:
+        del os.environ[_VARIABLE]
+        os.environ |= {} if before is None else {_VARIABLE: before}
+
+
+def _each_target(metafunc: pytest.Metafunc) -> None:
+    """Run a test with the marker on each target."""
+    marker = metafunc.definition.get_closest_marker("relaxpy_targets")
+    if marker is None:
+        return
+    from relaxpy.assertions.targets import available_targets
+
+    here = available_targets()
+    takes_name = "target" in metafunc.fixturenames
+    names = marker.args or [name for name in here if takes_name or name != "reference"]
+    rows = []
+    for name in names:
+        skip = pytest.mark.skipif(name not in here, reason=f"{name} is not available")
+        rows.append(pytest.param(name, marks=skip))
+    if takes_name:
+        metafunc.parametrize("target", rows)
+    else:
+        metafunc.fixturenames.append(_DEFAULT_TARGET)
+        metafunc.parametrize(_DEFAULT_TARGET, rows)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Pass the rows of `relaxpy.testing.parameters` to the fixtures of its columns."""
+    """Pass the rows of `relaxpy.testing.parameters` to its fixtures, and targets to their tests."""
+    _each_target(metafunc)
     groups: dict[Any, list[tuple[str, int]]] = {}
     for name, definitions in metafunc._arg2fixturedefs.items():
         group, column = getattr(definitions[-1].func, "relaxpy_column", (None, 0))

@@ -27,8 +27,5 @@ def pytest_collection_finish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--update-golden", action="store_true", help="rewrite the texts in tests/golden"
-    )
-    parser.addoption(
         "--whole-table", action="store_true", help="run all rows of the tables of operators"
     )

@@ -25,7 +25,7 @@ ROOMS = {
     "rules": {"dataclass", "entry", "errors", "screen"},
     "pysource": {"errors", "folding"},
     "folding": set(),
-    "pytest_plugin": {"errors", "ir"},
+    "pytest_plugin": {"assertions", "errors", "ir"},
     "pytest_helpers": {"ir"},
     "pytest_compare": {"errors", "ir", "script"},
     "ir": {"dataclass", "errors", "entry", "frames", "gc_pause", "lazy", "ir"},
@@ -38,6 +38,7 @@ ROOMS = {
         "exec",
     },
     "distributed": {"distributed", "entry", "errors", "ir"},
+    "assertions": {"assertions", "dataclass", "entry", "errors", "exec", "ir"},
     "pictures": {"dataclass", "entry", "errors", "ir", "pictures"},
     "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir"},
     "cli": {
@@ -62,6 +63,7 @@ DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 LOADED_BY = {
     "frontend": {"onnx", "google", "torch", "sympy"},
     "distributed": {"mpi4py"},
+    "assertions": {"hypothesis"},
     "pytest_plugin": {"pytest"},
     "pytest_helpers": {"pytest"},
     "pytest_compare": {"pytest"},
@@ -118,6 +120,7 @@ FLOORS = {
         torch/complexes.py torch/ops torch/decompose.py torch/program.py torch/importer.py
         torch/api.py torch/fx.py torch/dynamo.py
     """,
+    "relaxpy/assertions": "golden.py passes.py targets.py strategies.py",
     "relaxpy/pictures": """
         model.py labels.py build.py repeats.py compare.py layout.py scene.py style.py svg.py text.py
         graph.py
@@ -140,6 +143,7 @@ FACES = {
     *("relaxpy/ir/relay/__init__.py", "relaxpy/cli/__init__.py"),
     *("relaxpy/frontend/__init__.py", "relaxpy/frontend/onnx/__init__.py"),
     *("relaxpy/frontend/torch/__init__.py", "relaxpy/pictures/__init__.py"),
+    "relaxpy/assertions/__init__.py",
 }
 
 

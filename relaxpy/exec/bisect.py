@@ -249,7 +249,7 @@ class ValueCheck(PassInstrument):
                 args = random_inputs(executable[name], seed=self._seed)
         except MisuseError:  # of an object, for example
             return None
-        copies = tuple(map(_copied, args))
+        copies = tuple(map(copied, args))
         try:
             result = executable[name](*copies)
         except RelaxpyError as error:
@@ -257,10 +257,10 @@ class ValueCheck(PassInstrument):
         return _Outcome(params, args, copies, result, failed=False)
 
 
-def _copied(value: Value) -> Value:
+def copied(value: Value) -> Value:
     """The value with tensors of its own, which a call may overwrite."""
     if type(value) is tuple:
-        return tuple(map(_copied, value))
+        return tuple(map(copied, value))
     return value.copy() if hasattr(value, "copy") and hasattr(value, "dtype") else value
 
 

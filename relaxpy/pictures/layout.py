@@ -51,14 +51,19 @@ def arrange(
     sources: Collection[int] = (),
 ) -> Arrangement:
     """Arrange items that use each other; `size` takes `~value` for a reference to it."""
+    used = {item for use in uses for item in use}
+    alone = _flow([item for item in items if item not in used], size)
     if not uses:
-        return _flow(items, size)
+        return alone
+    items = [item for item in items if item in used]
     ranks = _ranks(items, uses, sources)
     result = Arrangement([[] for _ in range(max(ranks.values()) + 1)])
     links = _route(items, uses, ranks, result)
     _order(result.rows, links)
     widths = {entry: _size(result, entry, size)[0] for row in result.rows for entry in row}
     _centre(result, links, widths)
+    result.rows[:0] = alone.rows
+    result.centres |= alone.centres
     return result
 
 
@@ -72,12 +77,12 @@ def _size(arrangement: Arrangement, entry: int, size: Callable[[int], Size]) -> 
 def _flow(items: Sequence[int], size: Callable[[int], Size]) -> Arrangement:
     """Fill rows with items that do not use each other."""
     result = Arrangement()
-    right = FLOW_WIDTH
+    right = FLOW_WIDTH / 2
     for item in items:
         width = size(item)[0]
-        if right + width > FLOW_WIDTH:
+        if right + width > FLOW_WIDTH / 2:
             result.rows.append([])
-            right = 0.0
+            right = -FLOW_WIDTH / 2
         result.rows[-1].append(item)
         result.centres[item] = right + width / 2
         right += width + GAP

@@ -5,6 +5,10 @@ The latter needs pytest, which is imported when one of its names is first used.
 
 from typing import TYPE_CHECKING
 
+from relaxpy.assertions.golden import assert_golden
+from relaxpy.assertions.passes import assert_transforms, pass_diff
+from relaxpy.assertions.strategies import inputs
+from relaxpy.assertions.targets import available_targets, check_targets
 from relaxpy.exec.runtime.compare import assert_allclose
 from relaxpy.exec.runtime.random_inputs import random_inputs
 from relaxpy.exec.runtime.verify import (
@@ -52,17 +56,23 @@ if TYPE_CHECKING:
 __all__ = [
     "CompareBeforeAfter",
     "assert_allclose",
+    "assert_golden",
     "assert_prim_expr_equal",
     "assert_structural_equal",
+    "assert_transforms",
+    "available_targets",
     "check_bool_expr_is_true",
     "check_numerical_grads",
+    "check_targets",
     "device_enabled",
     "enabled_targets",
     "fixture",
+    "inputs",
     "main",
     "parameter",
     "parameters",
     "parametrize_targets",
+    "pass_diff",
     "random_inputs",
     "requires_cublas",
     "requires_cuda",

@@ -20,6 +20,7 @@ from relaxpy.pictures.graph import Graph, graph
 from relaxpy.pictures.model import MODULE, Item, Picture
 from relaxpy.relax.frontend import nn
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.testing import assert_golden
 from tests.fuzz.graphs import write
 from tests.fuzz.seed import SEED
 
@@ -270,11 +271,12 @@ def test_a_file_of_another_kind_is_refused(path: object) -> None:
         Model.graph().save(path)  # type: ignore[arg-type]
 
 
-def test_the_picture_of_the_page_is_that_of_its_program() -> None:
+def test_the_picture_of_the_page_is_that_of_its_program(request: pytest.FixtureRequest) -> None:
     page = (ROOT / "docs" / "pictures.md").read_text("utf-8")
     program = page.partition("@I.ir_module\n")[2].partition("\n\n\npicture")[0]
     drawn = from_source(f"@I.ir_module\n{program}", filename="model.py").graph()
-    assert drawn.to_svg() == (ROOT / "docs" / "images" / "model.svg").read_text("utf-8")
+    update = bool(request.config.getoption("--update-golden"))
+    assert_golden(drawn.to_svg(), ROOT / "docs" / "images" / "model.svg", update=update)
 
 
 NAMES = [

@@ -39,7 +39,7 @@ def random_inputs(
             dimensions were found that make all sizes natural numbers, or `func` or `sizes` is
             something else.
     """
-    params = _params(func)
+    params = params_of(func)
     for name, size in (sizes or {}).items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise MisuseError(f"dimension {name} is {size!r:.60}, expected a size", about=size)
@@ -49,7 +49,7 @@ def random_inputs(
     return random_values(params, sizes or {}, seed)
 
 
-def _params(func: Any) -> Sequence[rx.Var]:
+def params_of(func: Any) -> Sequence[rx.Var]:
     """The parameters of a function. Errors: MisuseError if it is not one."""
     if isinstance(func, IRModule) and "main" in func.functions_by_name:
         func = func["main"]

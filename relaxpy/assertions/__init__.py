@@ -1,0 +1,1 @@
+"""Assertions of tests about programs: golden files, targets, passes, and inputs of hypothesis."""

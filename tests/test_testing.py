@@ -1,0 +1,213 @@
+"""`relaxpy.testing`: golden files, targets, inputs and passes, with pytest and without."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import find, given, settings
+
+import relaxpy
+from relaxpy import IRModule, testing
+from relaxpy.errors import MisuseError, TransformError
+from relaxpy.relax import transform
+from relaxpy.script import ir as I, relax as R
+
+
+@I.ir_module
+class Model:
+    @R.function
+    def main(
+        x: R.Tensor(("n", "m"), "float32"), i: R.Tensor(("m",), "int64"), k: R.Tensor((2,), "bool")
+    ) -> R.Tensor(("n", "m"), "float32"):
+        with R.dataflow():
+            y = R.add(R.exp(x), R.astype(i, "float32"))
+            R.output(y)
+        return y
+
+
+@R.function
+def half(x: R.Tensor(("n // 2", "n"), "float32")) -> R.Tensor(("n // 2", "n"), "float32"):
+    return R.negative(x)
+
+
+@R.function(pure=False)
+def fails(x: R.Tensor(("n",), "float32")) -> R.Tensor((100,), "float32"):
+    return R.match_cast(x, R.Tensor((100,), "float32"))
+
+
+def exact(x: np.ndarray, i: np.ndarray, k: np.ndarray) -> np.ndarray:
+    return np.exp(x.astype("float64")) + i
+
+
+def test_targets_that_agree_with_an_oracle_pass() -> None:
+    testing.check_targets(Model)
+    testing.check_targets(Model, oracle=exact, sizes={"n": 4}, seed=5, runs=2)
+    testing.check_targets(Model, oracle="numpy", targets=["reference"], runs=1)
+    x, i, k = testing.random_inputs(Model["main"])
+    testing.check_targets(Model["main"], x, i, k, oracle=exact)
+    testing.check_targets(half)
+    testing.check_targets(fails)  # every target raises the same error
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"oracle": lambda x, i, k: exact(x, i, k) + 1},
+            r"main on numpy, random inputs of seed 3:",
+        ),
+        ({"oracle": lambda x, i, k: exact(x, i, k) * 1.0001}, r"element \(0, 0\) of the result is"),
+        ({"oracle": lambda x, i, k: x[:0]}, r"has shape \(\d, \d\), expected \(0, \d\)"),
+        ({"oracle": lambda x, i, k: x > 0}, "has dtype float32, expected bool"),
+        ({"oracle": lambda x, i, k: (x, x)}, "expected 2 fields"),
+    ],
+)
+def test_targets_that_differ_are_shown(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(AssertionError, match=message) as caught:
+        testing.check_targets(Model, targets=["numpy"], seed=3, **options)
+    assert re.search(r"inputs: float32\[\d, \d\], int64\[\d\], bool\[2\]$", str(caught.value))
+
+
+@pytest.mark.parametrize("options", [{"runs": 0}, {"oracle": 3}, {"targets": ["cpu9"]}])
+def test_options_of_targets_are_checked(options: dict[str, Any]) -> None:
+    with pytest.raises(MisuseError):
+        testing.check_targets(Model, **options)
+
+
+@settings(max_examples=30)
+@given(testing.inputs(Model["main"], max_size=3))
+def test_drawn_inputs_fit_the_parameters(values: tuple[Any, ...]) -> None:
+    x, i, k = values
+    assert (x.dtype, i.dtype, k.dtype) == (np.float32, np.int64, bool)
+    assert x.shape[1:] == i.shape
+    assert max(x.shape) <= 3
+    relaxpy.compile(Model, "reference")["main"](*values)
+
+
+def test_inputs_that_fail_shrink() -> None:
+    drawn = testing.inputs(Model["main"], {"n": 2})
+    x, i, _ = find(drawn, lambda values: bool((values[0] == 100).any()))
+    assert x.shape == (2, 1)
+    assert sorted(x.flat) == [0, 100]
+    assert not i.any()
+    x, *_ = find(testing.inputs(half), lambda values: values[0].shape[1] > 2)
+    assert x.shape == (1, 3)
+
+
+def test_inputs_of_a_parameter_without_values_are_refused() -> None:
+    @R.function
+    def takes_object(x: R.Object) -> R.Object:
+        return x
+
+    with pytest.raises(MisuseError, match="no random values for parameter x"):
+        testing.inputs(takes_object)
+
+
+LEGAL = transform.LegalizeOps()(Model)
+
+
+def test_passes_that_do_what_is_expected_pass() -> None:
+    testing.assert_transforms(Model, transform.LegalizeOps(), LEGAL)
+    testing.assert_transforms(Model, _refuse, TransformError)
+    diff = testing.pass_diff(Model, transform.LegalizeOps())
+    assert re.search(r"^-.*R\.exp\(x\)$", diff, re.MULTILINE)
+    assert re.search(r"^\+.*R\.call_tir\(", diff, re.MULTILINE)
+    assert testing.pass_diff(LEGAL, transform.LegalizeOps()) == ""
+
+
+def _refuse(mod: IRModule) -> IRModule:
+    raise TransformError("no")
+
+
+@pytest.mark.parametrize(
+    ("expected", "texts"),
+    [
+        (LEGAL, ["+++ main as it is", "the pass changed:\nnothing"]),
+        (TransformError, ["the pass raises no TransformError", "the pass changed:\nnothing"]),
+    ],
+)
+def test_passes_that_do_something_else_are_shown(expected: Any, texts: list[str]) -> None:
+    with pytest.raises(AssertionError) as caught:
+        testing.assert_transforms(Model, lambda mod: mod, expected)
+    assert [text for text in texts if text not in str(caught.value)] == []
+
+
+def test_golden_files_without_pytest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "golden" / "model.txt"
+    with pytest.raises(AssertionError, match=r"there is no golden file .*RELAXPY_UPDATE_GOLDEN=1"):
+        testing.assert_golden(Model, path)
+    monkeypatch.setenv("RELAXPY_UPDATE_GOLDEN", "1")
+    testing.assert_golden(Model, path)
+    monkeypatch.delenv("RELAXPY_UPDATE_GOLDEN")
+    testing.assert_golden(Model, path)
+    with pytest.raises(AssertionError) as caught:
+        testing.assert_golden(LEGAL, path)
+    assert "\n-" in str(caught.value)
+    assert "R.exp(x)" in str(caught.value)
+    with pytest.raises(MisuseError, match="expected a program or a string, found 3"):
+        testing.assert_golden(3, path)
+
+
+TESTS = """
+import os
+import pytest, relaxpy
+from relaxpy.script import relax as R
+
+@R.function
+def double(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+    return R.add(x, x)
+
+def test_program(golden):
+    golden(double)
+
+@pytest.mark.parametrize("text", ["a/b", "c"])
+def test_texts(golden, text):
+    golden(text)
+    golden(text * 2, name=f"twice {text}")
+
+@pytest.mark.relaxpy_targets
+def test_names(target):
+    print("on", target)
+
+@pytest.mark.relaxpy_targets("numpy", "native")
+def test_default():
+    assert relaxpy.compile(double).target == os.environ["RELAXPY_TARGET"]
+"""
+
+
+def run(folder: Path, *options: str) -> tuple[int, str]:
+    plugins = ["-p", "relaxpy.pytest_plugin", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-s", *plugins, *options]
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout
+
+
+def test_the_plugin_writes_and_compares_golden_files(tmp_path: Path) -> None:
+    test = tmp_path / "test_it.py"
+    test.write_text(TESTS)
+    code, out = run(tmp_path)
+    assert code == 1
+    assert "to accept it: pytest --update-golden test_it.py::test_program" in out
+    assert "to accept it: pytest --update-golden 'test_it.py::test_texts[a/b]'" in out
+    assert {line for line in out.split() if line in ("numpy", "reference")} == {
+        *("numpy", "reference")
+    }
+    assert run(tmp_path, "--update-golden")[0] == 0  # which runs on each default target, too
+    written = {path.name for path in (tmp_path / "golden" / "test_it").iterdir()}
+    assert written == {
+        *("test_program.txt", "test_texts-a-b-.txt", "test_texts-c-.txt"),
+        *("twice-a-b.txt", "twice-c.txt"),
+    }
+    test.write_text(TESTS.replace("R.add(x, x)", "R.multiply(x, x)"))
+    code, out = run(tmp_path, "-k", "program or text")
+    assert code == 1
+    assert "1 failed, 2 passed" in out
+    assert re.search(r"^-.*R\.add\(x, x\)$", out, re.MULTILINE)
+    assert re.search(r"^\+.*R\.multiply\(x, x\)$", out, re.MULTILINE)
+    assert "Traceback" not in out
