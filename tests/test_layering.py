@@ -97,7 +97,8 @@ FLOORS = {
         relay/testing.py relay/transform relay/to_relax
     """,
     "relaxpy/exec": """
-        runtime python_ast.py report.py blas.py as_module.py explain.py container.py stateful.py
+        runtime python_ast.py paths.py trace.py
+        report.py blas.py as_module.py explain.py container.py stateful.py
         executable.py
         kernel/nest kernel/plan kernel/emit kernel native/llvm native/machine_code
         native/threads native/maths native/calls native/trees native/values native/contraction

@@ -174,7 +174,8 @@ def profile(options: Namespace) -> int:
     function = _function(executable, options.function)
     args = arguments(function, _words(options), options.dim, _seed(options))
     name = function.signature.name
-    found = executable.profile(*args, function=name, repeat=options.repeat)
+    repeat, trace = options.repeat, options.trace
+    found = executable.profile(*args, function=name, repeat=repeat, trace=trace)
     print(json.dumps([asdict(row) for row in found], indent=2) if options.json else found)
     return 0
 

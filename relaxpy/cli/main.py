@@ -178,6 +178,9 @@ def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     _add_compiled(command)
     _add_inputs(command)
     command.add_argument("--repeat", type=_count, default=5, metavar="N", help="calls (default: 5)")
+    command.add_argument(
+        "--trace", metavar="OUT", help="write the time line in JSON, for Chrome or Perfetto"
+    )
     command.add_argument("--json", action="store_true", help="print a list in JSON")
 
     command = add("report", commands.report, "print how each kernel runs, and why")

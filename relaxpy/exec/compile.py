@@ -12,13 +12,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError, RelaxpyError, WellFormedError
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.container import Container, Sections, damaged
-from relaxpy.exec.executable import (
-    DirectEntryPoint,
-    EntryPoint,
-    Executable,
-    Program,
-    as_path,
-)
+from relaxpy.exec.executable import DirectEntryPoint, EntryPoint, Executable, Program
 from relaxpy.exec.graph.backend import GraphBackend, NativeGraph
 from relaxpy.exec.kernel_source import kernel_source
 from relaxpy.exec.lower.module import Backend, LoweredModule, NumpyBackend, lower_module
@@ -28,6 +22,7 @@ from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.machine_code.objects import recorded
 from relaxpy.exec.native.machine_code.saved import LoadedCode, load_code, saved_code
 from relaxpy.exec.native.threads.pool import pool_object
+from relaxpy.exec.paths import as_path
 from relaxpy.exec.profiler import ProgramProfiler
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from os import PathLike, fsencode, fspath
+from os import PathLike
 from pathlib import Path
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import (
-    MisuseError,
     RelaxpyError,
     RuntimeCheckError,
     UnknownNameError,
@@ -23,6 +21,7 @@ from relaxpy.errors import (
     unknown_attribute,
 )
 from relaxpy.exec.container import Container, Sections
+from relaxpy.exec.paths import as_path
 from relaxpy.exec.report import ExecutionReport, kernel_sources
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument
@@ -40,7 +39,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.screen import Table
 
 if TYPE_CHECKING:
-    from relaxpy.exec.profile import Profile
+    from relaxpy.exec.profile import Profile, ProfileComparison
 
 SourceKind: TypeAlias = Literal["tree", "python", "llvm", "asm"]
 _DESCRIPTIONS: Final = frozenset(("as_text", "as_python", "stats"))
@@ -99,15 +98,6 @@ class Program:
 
 def _saved_entry(reload: Callable[[Container], Executable], saved: Container, name: str) -> Any:
     return reload(saved)[name]
-
-
-def as_path(path: object) -> Path:
-    """The path of a file. Errors: MisuseError (also TypeError, ValueError): it is not one."""
-    if isinstance(path, (str, PathLike)) and isinstance(text := fspath(path), str):
-        with suppress(UnicodeEncodeError):
-            if b"\0" not in fsencode(text):
-                return Path(text)
-    raise MisuseError(f"expected the path of a file, found {path!r:.60}", about=path)
 
 
 class EntryPoint(CopiedByReference):
@@ -241,7 +231,7 @@ class Executable(CopiedByReference, StatefulCalls):
         private_names: Collection[str],
         instrumented: Callable[[Instrument], Mapping[str, EntryPoint]],
         kernel_source: Callable[[str, SourceKind], str],
-        profile: Callable[[str, Sequence[object], int], Profile],
+        profile: Callable[[str, Sequence[object], int, Path | None], Profile],
     ) -> None:
         StatefulCalls.__init__(self)
         self.instrumented = instrumented
@@ -309,8 +299,35 @@ class Executable(CopiedByReference, StatefulCalls):
         name = next(iter(self._entries)) if len(self._entries) == 1 else "main"
         return self[name](*args, **kwargs)
 
+    @overload
+    def profile(
+        self,
+        *args: object,
+        function: str | None = ...,
+        repeat: int = ...,
+        trace: str | PathLike[str] | None = ...,
+        compare: None = ...,
+    ) -> Profile: ...
+
+    @overload
+    def profile(
+        self,
+        *args: object,
+        function: str | None = ...,
+        repeat: int = ...,
+        trace: str | PathLike[str] | None = ...,
+        compare: Executable | Profile,
+    ) -> ProfileComparison: ...
+
     @user_facing
-    def profile(self, *args: object, function: str | None = None, repeat: int = 5) -> Profile:
+    def profile(
+        self,
+        *args: object,
+        function: str | None = None,
+        repeat: int = 5,
+        trace: str | PathLike[str] | None = None,
+        compare: Executable | Profile | None = None,
+    ) -> Profile | ProfileComparison:
         """The time of a call by kernel, with bytes, operations and the share of measured peaks.
 
         The function is `main`, or the only one, unless `function` names another. It is called
@@ -319,13 +336,25 @@ class Executable(CopiedByReference, StatefulCalls):
         may change, so that arguments stay as they are. If one of them cannot be copied, there is
         one call only, which changes it.
 
+        The time line is written to the file `trace` for Chrome or Perfetto; if a call fails, up to
+        the failure. With `compare`, another executable or profile, the result has both times.
+
         Errors:
             UnknownNameError (also KeyError, ValueError): there is no such function.
             RuntimeCheckError: a check of the program failed.
-            MisuseError (also TypeError, ValueError): `repeat` is not a positive integer.
+            MisuseError (also TypeError, ValueError): `repeat` is not a positive integer, `trace`
+                is not a path, or `compare` is something else.
+            OSError: the file cannot be written.
         """
         only = next(iter(self._entries)) if len(self._entries) == 1 else "main"
-        return self._profile(self[function or only].signature.name, args, repeat)
+        name = self[function or only].signature.name
+        path = None if trace is None else as_path(trace)
+        profile = self._profile(name, args, repeat, path)
+        if compare is None:
+            return profile
+        if isinstance(compare, Executable):
+            compare = compare.profile(*args, function=function, repeat=repeat)
+        return profile.compare(compare)
 
     @property
     def target(self) -> str:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from importlib import import_module
+from os import PathLike
 from typing import Any, Final
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.exec.paths import as_path
 from relaxpy.exec.report import source_column
+from relaxpy.exec.trace import TraceEvent, chrome_trace
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.screen import ShownAsTable, Table
 
@@ -60,12 +66,17 @@ class ProfileRow:
 class Profile(ShownAsTable):
     """One call, the quickest of several; the row with the longest time first. `str` is a table.
 
+    `events` are the single calls of functions and kernels, up to a bound; `dropped_events` is the
+    number of those beyond.
+
     Units:
         seconds
     """
 
     rows: tuple[ProfileRow, ...]
     duration: float
+    events: tuple[TraceEvent, ...] = ()
+    dropped_events: int = 0
 
     def __iter__(self) -> Iterator[ProfileRow]:
         return iter(self.rows)
@@ -90,6 +101,68 @@ class Profile(ShownAsTable):
         """The rows as a JSON list of objects."""
         return json.dumps([_record(row, self._percent(row)) for row in self.rows])
 
+    #: As the methods of other libraries are named.
+    to_json, to_csv = json, csv
+
+    @user_facing
+    def to_pandas(self) -> Any:
+        """The rows as a DataFrame of pandas.
+
+        Errors:
+            MisuseError: pandas is not installed.
+        """
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise MisuseError("pandas is not installed", hint="pip install pandas") from None
+        return pandas.DataFrame([_record(row, self._percent(row)) for row in self.rows])
+
+    @user_facing
+    def to_chrome_trace(self, path: str | PathLike[str]) -> None:
+        """Write the calls as a time line, which chrome://tracing and ui.perfetto.dev show.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): `path` is not a path, or this profile is a sum
+                or was read, so that it has no single calls.
+            OSError: the file cannot be written.
+        """
+        if not self.events:
+            raise MisuseError(
+                "this profile has no single calls",
+                hint="write the trace of what ex.profile returns",
+            )
+        facts = {
+            row.name: {"kind": row.kind, "back end": row.backend, "source": row.source}
+            for row in self.rows
+        }
+        text = chrome_trace(self.events, facts, self.dropped_events)
+        as_path(path).write_text(text, encoding="utf-8")
+
+    def by_line(self) -> Profile:
+        """The profile with one row for each line of the program that calls kernels.
+
+        What has no line keeps its name.
+        """
+        sums: dict[str, ProfileRow] = {}
+        for row in self.rows:
+            name = row.source or row.name
+            sums[name] = _sum(sums[name], row) if name in sums else replace(row, name=name)
+        return self._summed(sums.values())
+
+    def _summed(self, sums: Iterable[ProfileRow]) -> Profile:
+        return Profile(tuple(sorted(sums, key=lambda row: -row.duration)), self.duration)
+
+    @user_facing
+    def compare(self, other: Profile) -> ProfileComparison:
+        """The times of this profile beside those of another, by the names of rows.
+
+        Errors:
+            MisuseError (also TypeError): `other` is not a profile.
+        """
+        if not isinstance(other, Profile):
+            raise MisuseError(f"expected a profile, found {other!r:.60}", about=other)
+        return ProfileComparison(self, other)
+
     def by_operator(self) -> Profile:
         """The profile with one row for all kernels of the same operators.
 
@@ -100,8 +173,7 @@ class Profile(ShownAsTable):
             name = _operators(row.name) if row.kind == "kernel" else row.name
             key = name, row.backend, row.kind
             sums[key] = _sum(sums[key], row) if key in sums else replace(row, name=name)
-        rows = sorted(sums.values(), key=lambda row: -row.duration)
-        return Profile(tuple(rows), self.duration)
+        return self._summed(sums.values())
 
     def _percent(self, row: ProfileRow) -> float:
         return 100 * row.duration / self.duration if self.duration else 0.0
@@ -132,6 +204,49 @@ class Profile(ShownAsTable):
             f"{row.flops * rate:.1f}" if row.flops else "",
             "" if row.share is None else f"{100 * row.share:.0f} %",
         )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ProfileComparison(ShownAsTable):
+    """Two profiles side by side; the row with the longest time in either one first.
+
+    The ratio is the time of the first by that of the second: below 1, the first is faster.
+
+    Units:
+        microseconds in the table
+    """
+
+    profile: Profile
+    other: Profile
+
+    @property
+    def ratio(self) -> float:
+        """The time of the whole call by that of the other one."""
+        return self.profile.duration / self.other.duration if self.other.duration else float("inf")
+
+    def rows(self) -> list[tuple[str, float | None, float | None]]:
+        """The names of rows, with their seconds in both profiles; None where it has no such row."""
+        one, other = ({row.name: row.duration for row in p} for p in (self.profile, self.other))
+        names = sorted({**one, **other}, key=lambda n: -max(one.get(n, 0.0), other.get(n, 0.0)))
+        return [(name, one.get(name), other.get(name)) for name in names]
+
+    @property
+    @override
+    def _table(self) -> Table:
+        total = ("total", self.profile.duration, self.other.duration)
+        cells = tuple(
+            (name, _microseconds(one), _microseconds(other), _ratio(one, other))
+            for name, one, other in (*self.rows(), total)
+        )
+        return Table(("kernel", "us", "other us", "ratio"), cells, text_columns=1, totals=1)
+
+
+def _microseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e6:.1f}"
+
+
+def _ratio(one: float | None, other: float | None) -> str:
+    return f"{one / other:.2f}" if one is not None and other else ""
 
 
 _HEADER: Final = (

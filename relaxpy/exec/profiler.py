@@ -7,19 +7,21 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
 from relaxpy.exec.kernel.operations import Shape, operation_count, shape_of
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.peak import peak_bytes, peak_operations
 from relaxpy.exec.profile import BETWEEN_KERNELS, Profile, ProfileRow
 from relaxpy.exec.report import ExecutionReport, kernel_sources
-from relaxpy.exec.runtime.instrument import Instrument, Profiler
-from relaxpy.exec.runtime.values import Value, as_tensor
+from relaxpy.exec.runtime.instrument import Instrument, Profiler, VMInstrumentReturnKind
+from relaxpy.exec.runtime.values import Array, Value, as_tensor
+from relaxpy.exec.trace import MAX_EVENTS, TraceEvent
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -45,16 +47,59 @@ class _Calls:
     bytes: Counter[str] = field(default_factory=Counter)
     shapes: dict[str, Counter[tuple[Shape, ...]]] = field(default_factory=dict)
     dtypes: dict[str, set[str]] = field(default_factory=dict)
+    events: list[TraceEvent] = field(default_factory=list)
+    dropped: int = 0
+    _arrays: list[tuple[Array, ...]] = field(default_factory=list)
 
     def __call__(
         self, function: object, symbol: str, before: bool, result: Value, *args: Value
-    ) -> object:
-        if before and isinstance(self.module.functions_by_name.get(symbol), PrimFunc):
+    ) -> VMInstrumentReturnKind:
+        if not before:
+            self.end()
+            return VMInstrumentReturnKind.NO_OP
+        if isinstance(self.module.functions_by_name.get(symbol), PrimFunc):
             arrays = {id(arg): arg for arg in args if isinstance(arg, np.ndarray)}.values()
             self.bytes[symbol] += sum(array.nbytes for array in arrays)
             self.shapes.setdefault(symbol, Counter())[tuple(map(shape_of, args))] += 1
             self.dtypes.setdefault(symbol, set()).update(array.dtype.name for array in arrays)
-        return self.profiler(function, symbol, before, result, *args)
+        self._arrays.append(tuple(arg for arg in args if isinstance(arg, np.ndarray)))
+        self.profiler.begin(symbol)
+        return VMInstrumentReturnKind.NO_OP
+
+    def begin(self, title: str) -> None:
+        """Begin the call that is profiled."""
+        self._arrays.append(())
+        self.profiler.begin(title)
+
+    def end(self, *, is_finished: bool = True) -> float:
+        """End the innermost call, and return its seconds."""
+        name, start, duration = self.profiler.end()
+        arrays = tuple(f"{array.dtype}{list(array.shape)}" for array in self._arrays.pop())
+        if len(self.events) < MAX_EVENTS:
+            self.events.append(TraceEvent(name, start, duration, arrays, is_finished))
+        else:
+            self.dropped += 1
+        return duration
+
+    def fail(self) -> float:
+        """End all calls, which have not returned, and return the seconds of the first one."""
+        duration = 0.0
+        while self.profiler.is_running:
+            duration = self.end(is_finished=False)
+        return duration
+
+    def profile(self, duration: float, report: ExecutionReport) -> Profile:
+        """The rows of all calls, and the calls themselves."""
+        backends = {row.kernel: row.backend for row in report}
+        sources = kernel_sources(self.module)
+        times = sorted(self.profiler.times().items(), key=lambda item: -sum(item[1]))
+        rows = (
+            self.row(name, backends.get(name, ""), own, sources.get(name, ""))
+            for name, own in times
+        )
+        first = min((event.start for event in self.events), default=0.0)
+        events = tuple(replace(event, start=event.start - first) for event in self.events)
+        return Profile(tuple(rows), duration, events, self.dropped)
 
     def row(self, name: str, backend: str, durations: Sequence[float], source: str) -> ProfileRow:
         """The row of one function, by the times of its calls."""
@@ -96,8 +141,12 @@ class ProgramProfiler:
         self._per_thread = threading.local()
         """Its attribute `calls` has the calls of a thread that profiles."""
 
-    def __call__(self, name: str, args: Sequence[object], repeat: int) -> Profile:
+    def __call__(
+        self, name: str, args: Sequence[object], repeat: int, trace: Path | None = None
+    ) -> Profile:
         """The quickest of `repeat` calls of a function, whose kernels run one by one.
+
+        The calls are written to the file `trace`, also if one of them fails.
 
         Errors:
             MisuseError: `repeat` is not a positive integer.
@@ -113,30 +162,29 @@ class ProgramProfiler:
         writes = may_write_arrays(module, name)
         outer = getattr(self._per_thread, "calls", None)
         runs: list[tuple[float, _Calls]] = []
+        calls = _Calls(module)
         try:
             for is_warm_up in (True, *[False] * repeat):
                 copies = copied(args, arrays=writes)
                 if copies is None and is_warm_up:
                     continue
                 calls = self._per_thread.calls = _Calls(module)
-                calls.profiler.begin(title)
+                calls.begin(title)
                 function(*(args if copies is None else copies))
-                duration = calls.profiler.end()
+                duration = calls.end()
                 if not is_warm_up:
                     runs.append((duration, calls))
                 if copies is None:
                     break
         finally:
             self._per_thread.calls = outer
+            if calls.profiler.is_running and trace is not None:
+                calls.profile(calls.fail(), self._report).to_chrome_trace(trace)
         duration, calls = min(runs, key=lambda run: run[0])
-        backends = {row.kernel: row.backend for row in self._report}
-        sources = kernel_sources(module)
-        times = sorted(calls.profiler.times().items(), key=lambda item: -sum(item[1]))
-        rows = (
-            calls.row(name, backends.get(name, ""), own, sources.get(name, ""))
-            for name, own in times
-        )
-        return Profile(tuple(rows), duration)
+        profile = calls.profile(duration, self._report)
+        if trace is not None:
+            profile.to_chrome_trace(trace)
+        return profile
 
     def _report_call(self, *call: Value) -> object:
         calls: _Calls | None = getattr(self._per_thread, "calls", None)

@@ -4,15 +4,19 @@ import csv
 import io
 import json
 import linecache
+import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError
+from relaxpy.errors import MisuseError, PackedFuncError, RuntimeCheckError, UnknownNameError
+from relaxpy.exec import profiler
 from relaxpy.exec.kernel.operations import operation_count
 from relaxpy.exec.native import peak
 from relaxpy.exec.profile import Profile, ProfileRow
@@ -130,6 +134,89 @@ def test_kernels_of_the_same_operators_are_summed() -> None:
     assert (sums["exp"].bytes, sums["exp"].flops) == (20, 40)
     assert sums["exp"].share == pytest.approx(0.5)
     assert sums["f1"].duration == 3e-6
+
+
+def test_kernels_of_one_line_are_summed() -> None:
+    rows = [ProfileRow(n, "numpy", 1, 1e-6, 10, 20, 0.5, "kernel", "m.py:3") for n in "ab"]
+    rows += [ProfileRow("c", "numpy", 1, 5e-6, 0, 0, None, "kernel", "m.py:4")]
+    rows += [ProfileRow("main", "", 1, 1e-6, kind="between kernels")]
+    by_line = Profile(tuple(rows), 8e-6).by_line()
+    assert [(row.name, row.calls) for row in by_line] == [("m.py:4", 1), ("m.py:3", 2), ("main", 1)]
+    assert (by_line.rows[1].bytes, by_line.duration) == (20, 8e-6)
+
+
+def test_profiles_are_compared() -> None:
+    one = Profile((ProfileRow("k", "", 1, 2e-6), ProfileRow("only", "", 1, 1e-6)), 3e-6)
+    other = Profile((ProfileRow("k", "", 1, 8e-6), ProfileRow("new", "", 1, 4e-6)), 12e-6)
+    compared = one.compare(other)
+    assert [" ".join(line.split()) for line in str(compared).splitlines()[2:]] == [
+        *("k 2.0 8.0 0.25", "new 4.0", "only 1.0", "------ --- -------- -----"),
+        "total 3.0 12.0 0.25",
+    ]
+    assert compared.ratio == pytest.approx(0.25)
+    numpy = relaxpy.compile(Module, "numpy", relax_pipeline=None)
+    reference = relaxpy.compile(Module, "reference", relax_pipeline=None)
+    found = numpy.profile(*ARGS, repeat=1, compare=reference)
+    assert {name for name, _, _ in found.rows()} == {"main", "product"}
+    assert found.ratio < 1
+    with pytest.raises(MisuseError, match="expected a profile, found 3"):
+        numpy.profile(*ARGS, compare=3)
+
+
+def test_a_trace_has_each_call_inside_the_one_that_made_it(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    executable = relaxpy.compile(Module, "numpy", relax_pipeline=None)
+    profile = executable.profile(*ARGS, repeat=2, trace=path)
+    saved = json.loads(path.read_text())
+    profile.to_chrome_trace(path)
+    assert json.loads(path.read_text()) == saved
+    calls = [event for event in saved["traceEvents"] if event["ph"] == "X"]
+    outer, *inner = calls
+    assert (outer["name"], outer["ts"]) == ("main", 0)
+    assert outer["dur"] == pytest.approx(profile.duration * 1e6)
+    assert [event["name"] for event in inner] == ["product", "product"]
+    for event in inner:
+        assert 0 < event["ts"] < event["ts"] + event["dur"] < outer["dur"] + 1e-3
+        assert event["args"]["arguments"] == "float32[5, 8], float32[8, 4], float32[5, 4]"
+        assert (event["cat"], event["args"]["back end"]) == ("kernel", "numpy")
+        assert text_at(event["args"]["source"]).strip().startswith("y = R.call_tir")
+    threads = [event for event in saved["traceEvents"] if event["name"] == "thread_name"]
+    assert {event["tid"] for event in calls} == {event["tid"] for event in threads}
+    with pytest.raises(MisuseError, match="no single calls"):
+        profile.by_line().to_chrome_trace(path)
+
+
+def test_a_trace_of_a_failed_call_ends_with_the_failure(tmp_path: Path) -> None:
+    def fail(x: Any) -> Any:
+        raise ValueError("no")
+
+    relaxpy.register_func("test.profile.fail", fail, override=True)
+    executable = relaxpy.compile(from_source(COUNT.replace("count", "fail")), "numpy")
+    path = tmp_path / "trace.json"
+    with pytest.raises(PackedFuncError):
+        executable.profile(1, np.ones(3, "float32"), trace=path)
+    events = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert [event["name"] for event in events] == ["main", "test.profile.fail"]
+    assert all(event["args"]["failed"] for event in events)
+
+
+def test_a_trace_is_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(profiler, "MAX_EVENTS", 2)
+    executable = relaxpy.compile(Module, "numpy", relax_pipeline=None)
+    profile = executable.profile(*ARGS, repeat=1)
+    assert (len(profile.events), profile.dropped_events) == (2, 1)
+    profile.to_chrome_trace(tmp_path / "a.json")
+    saved = json.loads((tmp_path / "a.json").read_text())
+    assert saved["otherData"] == {"calls that are not shown": 1}
+
+
+def test_a_profile_is_a_table_of_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = Profile((ProfileRow("k", "native", 2, 3e-6),), 4e-6)
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
+    assert profile.to_pandas() == json.loads(profile.to_json())
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MisuseError, match="pip install pandas"):
+        profile.to_pandas()
 
 
 class Layers(nn.Module):

@@ -56,35 +56,30 @@ class Instrumented:
 
 @dataclass(slots=True)
 class Profiler:
-    """An instrument that measures the time of each function outside the calls that it makes."""
+    """Measures the time of each function outside the calls that it makes."""
 
     _own_times: dict[str, list[float]] = field(default_factory=dict)
     _open: list[tuple[float, str]] = field(default_factory=list)
     _inside: list[float] = field(default_factory=list)
-
-    def __call__(
-        self, function: object, symbol: str, before: bool, result: Value, *args: Value
-    ) -> VMInstrumentReturnKind:
-        """Begin or end the measurement of one call."""
-        if before:
-            self.begin(symbol)
-        else:
-            self.end()
-        return VMInstrumentReturnKind.NO_OP
 
     def begin(self, symbol: str) -> None:
         """Begin a call."""
         self._inside.append(0.0)
         self._open.append((perf_counter(), symbol))
 
-    def end(self) -> float:
-        """End the innermost call, and return its seconds."""
+    def end(self) -> tuple[str, float, float]:
+        """End the innermost call, and return its function, its start and its seconds."""
         start, symbol = self._open.pop()
         taken = perf_counter() - start
         self._own_times.setdefault(symbol, []).append(taken - self._inside.pop())
         if self._inside:
             self._inside[-1] += taken
-        return taken
+        return symbol, start, taken
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a call has begun and not ended."""
+        return bool(self._open)
 
     def times(self) -> dict[str, list[float]]:
         """The seconds of each call of a function, without those of the calls that it made."""

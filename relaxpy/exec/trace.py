@@ -1,0 +1,57 @@
+"""The calls of a profile on a time line, as the trace viewers of Chrome and Perfetto read it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from relaxpy.dataclass import dataclass
+
+#: Calls after so many are counted in a profile, and are not in its trace.
+MAX_EVENTS: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEvent:
+    """One call of a function, with the arrays among its arguments, as in "float32[2, 3]".
+
+    Units:
+        seconds, the start from that of the profiled call
+    """
+
+    name: str
+    start: float
+    duration: float
+    arrays: tuple[str, ...] = ()
+    is_finished: bool = True
+
+
+def chrome_trace(
+    events: Sequence[TraceEvent], kinds: Mapping[str, Mapping[str, object]], dropped: int = 0
+) -> str:
+    """The events in the JSON format of Chrome's trace viewer; `kinds` are facts by name.
+
+    A call that did not return, since it or one inside of it failed, is marked as failed.
+    """
+    process, thread = os.getpid(), threading.get_native_id()
+    common = {"pid": process, "tid": thread}
+    here = threading.current_thread().name
+    rows: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "args": {"name": "relaxpy"}} | common,
+        {"ph": "M", "name": "thread_name", "args": {"name": here}} | common,
+    ]
+    for event in sorted(events, key=lambda event: (event.start, -event.duration)):
+        facts = dict(kinds.get(event.name, {}))
+        if event.arrays:
+            facts["arguments"] = ", ".join(event.arrays)
+        if not event.is_finished:
+            facts["failed"] = True
+        row = {"ph": "X", "name": event.name, "cat": facts.pop("kind", "") or "call", "args": facts}
+        rows.append(row | {"ts": event.start * 1e6, "dur": event.duration * 1e6} | common)
+    data: dict[str, object] = {"traceEvents": rows, "displayTimeUnit": "ms"}
+    if dropped:
+        data["otherData"] = {"calls that are not shown": dropped}
+    return json.dumps(data)
