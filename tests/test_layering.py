@@ -40,7 +40,7 @@ ROOMS = {
     "distributed": {"distributed", "entry", "errors", "ir"},
     "assertions": {"assertions", "dataclass", "entry", "errors", "exec", "ir"},
     "pictures": {"dataclass", "entry", "errors", "ir", "pictures"},
-    "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir"},
+    "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir", "screen"},
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
         *("cli", "frontend", "relax", "tir"),
@@ -61,7 +61,7 @@ INNER = {
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 #: What is there where a room is used: the plugin is loaded by pytest alone.
 LOADED_BY = {
-    "frontend": {"onnx", "google", "torch", "sympy"},
+    "frontend": {"onnx", "google", "torch", "sympy", "safetensors", "gguf"},
     "distributed": {"mpi4py"},
     "assertions": {"hypothesis"},
     "pytest_plugin": {"pytest"},
@@ -114,7 +114,7 @@ FLOORS = {
         highlight.py
     """,
     "relaxpy/frontend": """
-        shared onnx/wire.py onnx/view.py onnx/folding.py onnx/registry.py onnx/context.py
+        shared weights onnx/wire.py onnx/view.py onnx/folding.py onnx/registry.py onnx/context.py
         onnx/strings.py onnx/draws.py onnx/lists.py onnx/pictures.py onnx/ops onnx/bodies.py
         onnx/importer.py onnx/api.py onnx/backend.py
         torch/registry.py torch/symbols.py torch/arrays.py torch/context.py torch/loops.py

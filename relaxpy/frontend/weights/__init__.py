@@ -1,0 +1,1 @@
+"""Weights of models as files have them: safetensors, GGUF, npz, folders of Hugging Face."""
