@@ -43,7 +43,7 @@ ROOMS = {
     "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir", "screen"},
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
-        *("cli", "frontend", "pictures", "relax", "tir"),
+        *("cli", "frontend", "relax", "tir"),
     },
 }
 #: The rooms of a package whose files import each other in one direction only.
@@ -127,8 +127,7 @@ FLOORS = {
         graph.py
     """,
     "relaxpy/cli": """
-        usage.py show.py special_sizes.py imported.py sketch.py
-        programs.py watch.py passes.py inputs.py
+        usage.py show.py special_sizes.py imported.py programs.py watch.py passes.py inputs.py
         outputs.py commands.py main.py
     """,
 }

@@ -34,15 +34,15 @@ MAX_PROGRAM_LINES: Final = 60
 _FUSED: Final = ("Primitive", "Composite", "Codegen")
 
 
-def picture_of(mod: IRModule, faults: Sequence[Diagnostic] = ()) -> Picture:
-    """The picture of all functions of a module, with `faults`, or the rules that they violate."""
+def picture_of(mod: IRModule) -> Picture:
+    """The picture of all functions of a module, with the rules that they violate."""
     builder = _Builder(mod)
     builder.build()
     try:
-        faults = faults or check_well_formed(mod)
+        found: Sequence[Diagnostic] = check_well_formed(mod)
     except RelaxpyError as error:  # it is too large to be checked
-        faults = error.diagnostics
-    mark_faults(builder.picture, faults)
+        found = error.diagnostics
+    mark_faults(builder.picture, found)
     return builder.picture
 
 
@@ -160,7 +160,7 @@ class _Builder:
         else:
             item = self.expression(binding.value, group, binding.var)
         var = binding.var
-        item.span = binding.value.span or binding.span or item.span
+        item.span = binding.span or binding.value.span or item.span
         if var is not None:
             item.name = var.name_hint
             sinfo = var.struct_info or getattr(binding.value, "struct_info", None)
@@ -332,17 +332,16 @@ def mark_faults(picture: Picture, found: Sequence[Diagnostic]) -> None:
         span = diagnostic.span
         near = [] if span is None else by_line.get((span.file, span.line), [])
         about = [item for item in near if item.span and span and item.span.covers(span)]
-        about.sort(key=lambda item: item.span.end_line - item.span.line if item.span else 0)
-        words = _WORD.findall(diagnostic.message)
-        near.sort(key=lambda item: item.name not in words)
-        candidates = [*about, *near, *(by_name[word] for word in words if word in by_name)]
+        about.sort(key=lambda item: -item.number)
+        named = [by_name[word] for word in _WORD.findall(diagnostic.message) if word in by_name]
+        candidates = [*about, *named, *near]
         if candidates and not candidates[0].fault:
             item = candidates[0]
         else:
             parent = candidates[0].parent if candidates else MODULE
             item = picture.add("fault", diagnostic.rule or "error", parent)
             item.detail = printable(diagnostic.message)
-        item.fault = (diagnostic.rule or "error", printable(str(diagnostic), MAX_ABOUT))
+        item.fault = (diagnostic.rule or "", printable(str(diagnostic), MAX_ABOUT))
 
 
 _WORD: Final = re.compile(r"\w+")

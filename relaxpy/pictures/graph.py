@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import Diagnostic, MisuseError, counted
+from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.pictures.build import picture_of
@@ -100,15 +100,12 @@ _FORMATS: Final[Mapping[str, Callable[[Graph], str]]] = {
 }
 
 
-def graph(
-    program: IRModule | BaseFunc, fold: bool | None = None, faults: Sequence[Diagnostic] = ()
-) -> Graph:
+def graph(program: IRModule | BaseFunc, fold: bool | None = None) -> Graph:
     """The graph of a module or a function.
 
-    With `fold`, all boxes are closed at first; with False, all are open. The faults that are marked
-    are those of the rules of well-formedness, unless others are passed.
+    With `fold`, all boxes are closed at first; with False, all are open.
     """
-    return Graph(picture_of(_module(program), faults), fold)
+    return Graph(picture_of(_module(program)), fold)
 
 
 def graph_of_change(

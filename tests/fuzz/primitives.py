@@ -40,6 +40,20 @@ def reorder(sch: tir.Schedule, rng: random.Random) -> None:
     sch.reorder(*rng.sample(loops, rng.randint(min(2, len(loops)), len(loops))))
 
 
+def a_buffer(sch: tir.Schedule, rng: random.Random) -> tuple[Any, int]:
+    return a_block(sch, rng), rng.randrange(2)
+
+
+def cache(sch: tir.Schedule, rng: random.Random, way: str) -> None:
+    scope = rng.choice(["global", "shared", "local"])
+    getattr(sch, way)(*a_buffer(sch, rng), scope)
+
+
+def decompose(sch: tir.Schedule, rng: random.Random) -> None:
+    block = a_block(sch, rng)
+    sch.decompose_reduction(block, rng.choice(sch.get_loops(block) or [a_loop(sch, rng)]))
+
+
 STEPS: dict[str, Step] = {
     "split": split,
     "fuse": fuse,
@@ -50,6 +64,11 @@ STEPS: dict[str, Step] = {
     "unroll": lambda sch, rng: sch.unroll(a_loop(sch, rng)),
     "bind": lambda sch, rng: sch.bind(a_loop(sch, rng), rng.choice(["blockIdx.x", "threadIdx.x"])),
     "annotate": lambda sch, rng: sch.annotate(a_loop(sch, rng), "key", 1),
+    "cache_read": lambda sch, rng: cache(sch, rng, "cache_read"),
+    "cache_write": lambda sch, rng: cache(sch, rng, "cache_write"),
+    "set_scope": lambda sch, rng: cache(sch, rng, "set_scope"),
+    "decompose_reduction": decompose,
+    "rfactor": lambda sch, rng: sch.rfactor(a_loop(sch, rng), rng.randint(-1, 1)),
     "compute_inline": lambda sch, rng: sch.compute_inline(a_block(sch, rng)),
     "reverse_compute_inline": lambda sch, rng: sch.reverse_compute_inline(a_block(sch, rng)),
 }

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.analysis.regions import Interval
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.schedule.stages import (
     Stage,
     check_commutes,
@@ -32,6 +32,7 @@ def check_reorder(state: State, before: Sequence[For], after: Sequence[For]) -> 
         _check_bound(stage, moved)
         if reorders_reduction(stage, before, after):
             check_commutes(stage)
+            _check_first_stays(stage)
         if stage.block.init is not None and not stage.runs_once():
             _check_reduction_last(stage, before, after)
     for first, second in combinations(stages, 2):
@@ -45,6 +46,24 @@ def _check_bound(stage: Stage, loops: Sequence[For]) -> None:
         if isinstance(node, Var) and node in variables:
             raise refused(
                 f"block {stage.name} uses loop variable {node.name} directly", stage.block
+            )
+
+
+def _check_first_stays(stage: Stage) -> None:
+    """Errors: ScheduleError if the init could run after another iteration of its reduction."""
+    if stage.block.init is None:
+        return
+    spatial = [
+        value
+        for it, value in zip(stage.block.iter_vars, stage.realize.iter_values, strict=True)
+        if it.iter_type != IterVarKind.CommReduce
+    ]
+    for loop in stage.reduction_loops():
+        if any(mentions(value, (loop.loop_var,)) for value in spatial):
+            raise refused(
+                f"loop {loop.loop_var.name} is one of reduction and of spatial variables of block "
+                f"{stage.name}, whose init would not come first",
+                stage.block,
             )
 
 

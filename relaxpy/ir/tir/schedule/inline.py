@@ -21,6 +21,7 @@ from relaxpy.ir.tir.schedule.stages import (
     covers_domain,
     is_unit,
     stages_in,
+    written_box,
 )
 from relaxpy.ir.tir.schedule.state import State, mapped, refreshed, refused
 from relaxpy.ir.tir.stmt import Block, BufferStore, IfThenElse, Stmt
@@ -76,6 +77,7 @@ def reverse_compute_inline(state: State, block: Block) -> None:
         raise refused(f"the loops of block {stage.name} do not cover its variables", block)
     _check_order(state, producer, stage, stages)
     (load,) = loads
+    _check_all_written(producer, stage, load)
     axes, values = _inverse(stage, BufferStore(buffer, load, load.indices))
     table = dict(zip(axes, source.indices, strict=True))
     at = {var: substitute(value, table) for var, value in values.items()}
@@ -93,6 +95,27 @@ def reverse_compute_inline(state: State, block: Block) -> None:
     state.replace({producer.block: fused}, {producer.block: fused})
     state.replace({stage.realize: None})
     _drop(state, state.current(scope), buffer)
+
+
+def _check_all_written(producer: Stage, stage: Stage, load: BufferLoad) -> None:
+    """Errors: ScheduleError if `stage` has iterations for which nothing is produced."""
+    analyzer = Analyzer()
+    for it in stage.block.iter_vars:
+        if it.dom is not None:
+            analyzer.bind(it.var, it.dom)
+    box = written_box(producer, load.buffer, producer.loops)
+    ends = [] if box is None else [(rng.min, ops.add(rng.min, rng.extent)) for rng in box]
+    inside = (
+        analyzer.can_prove(ops.compare(tir.GE, index, low))
+        and analyzer.can_prove(ops.compare(tir.LT, index, stop))
+        for index, (low, stop) in zip(load.indices, ends, strict=False)
+    )
+    if box is None or not all(inside):
+        raise refused(
+            f"block {stage.name} has iterations for which block {producer.name} is not known to "
+            f"write {load.buffer.name}",
+            stage.block,
+        )
 
 
 def _guarded(producer: Stage, stage: Stage, at: dict[Var, PrimExpr], store: BufferStore) -> Stmt:

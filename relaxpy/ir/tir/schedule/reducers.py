@@ -22,6 +22,10 @@ _COMBINERS: dict[type[PrimExpr], Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
 }
 
 
+#: Combinations of which a value may be combined twice.
+IDEMPOTENT = frozenset((tir.Min, tir.Max, tir.And, tir.Or))
+
+
 @dataclass(frozen=True, slots=True)
 class Reduction:
     """`store.buffer[store.indices] = combine(its value, source)`."""
@@ -70,13 +74,6 @@ def is_commutative(block: Block) -> bool:
     return reduction_of(block) is not None
 
 
-def identity_of(kind: type[PrimExpr], dtype: DataType) -> PrimExpr | None:
-    """Return the value that a combination with any other leaves as it is, or None."""
-    if kind is tir.Add:
-        return ops.const(0, dtype)
-    if kind is tir.Mul:
-        return ops.const(1, dtype)
-    if kind in (tir.And, tir.Or):
-        return ops.const(kind is tir.And, dtype)
-    low, high = ops.int_range(dtype) if dtype.is_int else ops.float_range(dtype)
-    return ops.const(high if kind is tir.Min else low, dtype)
+def identity_of(kind: type[PrimExpr], dtype: DataType) -> PrimExpr:
+    """Return the value whose sum or product with any other is the other one."""
+    return ops.const(1 if kind is tir.Mul else 0, dtype)

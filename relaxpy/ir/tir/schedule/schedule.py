@@ -11,9 +11,10 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, ScheduleError
 from relaxpy.ir.core.node import Attr
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ExprLike, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.schedule import inline, kinds, loops, relations
+from relaxpy.ir.tir.schedule import cache, inline, kinds, loops, reduction, relations
 from relaxpy.ir.tir.schedule.state import State, child_blocks, refused
 from relaxpy.ir.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 from relaxpy.ir.tir.stmt import Block, For, ForKind
@@ -368,6 +369,79 @@ class Schedule:
     def unannotate(self, block_or_loop: BlockRV | LoopRV | str, ann_key: str) -> None:
         """Remove an annotation of a block or loop."""
         kinds.annotate(*self._either(block_or_loop), ann_key, None)
+
+    # --- copies of buffers
+
+    @primitive
+    def cache_read(
+        self,
+        block: BlockRV | str,
+        read_buffer_index: int | str | Buffer,
+        storage_scope: str,
+        consumer_blocks: list[BlockRV | str] | None = None,
+    ) -> BlockRV:
+        """Copy a buffer that a block reads to a new one; return the block of the copy.
+
+        The readers in the scope, or only `consumer_blocks`, read the copy.
+
+        Errors:
+            ScheduleError: no position comes after all writes and before these reads.
+        """
+        state, node = self._block(block)
+        consumers = [self._block(consumer)[1] for consumer in consumer_blocks or ()]
+        copied = cache.cache_read(state, node, read_buffer_index, storage_scope, consumers)
+        return self._block_rv(state, copied)
+
+    @primitive
+    def cache_write(
+        self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str
+    ) -> BlockRV:
+        """Let a block write to a new buffer, and copy it after that; return the block of the copy.
+
+        Errors:
+            ScheduleError: another block writes the buffer, or the block does not write all elements
+                of a region.
+        """
+        state, node = self._block(block)
+        copied = cache.cache_write(state, node, write_buffer_index, storage_scope)
+        return self._block_rv(state, copied)
+
+    @primitive
+    def set_scope(
+        self, block: BlockRV | str, buffer_index: int | str | Buffer, storage_scope: str
+    ) -> None:
+        """Keep a buffer that a block writes in another memory scope.
+
+        Errors:
+            ScheduleError: the buffer is a parameter.
+        """
+        cache.set_scope(*self._block(block), buffer_index, storage_scope)
+
+    # --- reductions
+
+    @primitive
+    def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
+        """Let the init of a reduction run before a loop, in a block of its own, which is returned.
+
+        Errors:
+            ScheduleError: the block is not a reduction, or a loop around `loop` is one of those
+                over which it reduces.
+        """
+        state, node = self._block(block)
+        return self._block_rv(state, reduction.decompose(state, node, self._loop(loop)[1]))
+
+    @primitive
+    def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
+        """Reduce for each iteration of a reduction loop by itself, and then over the loop.
+
+        The first of the two blocks is returned. Its buffer has a new axis at `factor_axis`.
+
+        Errors:
+            ScheduleError: there is not one block inside of the loop, or it is not a known
+                commutative reduction.
+        """
+        state, node = self._loop(loop)
+        return self._block_rv(state, reduction.rfactor(state, node, factor_axis))
 
     # --- blocks into their consumers and producers
 

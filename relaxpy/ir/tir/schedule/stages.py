@@ -21,13 +21,13 @@ from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.reducers import is_commutative
 from relaxpy.ir.tir.schedule.state import State, child_blocks, refused
-from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, Stmt, While
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 Indices = tuple[PrimExpr, ...]
 
 
-class _Bodies(Accesses):
+class Bodies(Accesses):
     """Collects accesses from the bodies of blocks, not from their declared reads and writes."""
 
     @override
@@ -138,7 +138,7 @@ def _stores(
 def stage_of(state: State, block: Block) -> Stage:
     """Return the stage of a block. Errors: ScheduleError if its accesses are not known."""
     pointers = {buffer.data for buffer in _buffers(state)}
-    accesses = _Bodies(pointers)
+    accesses = Bodies(pointers)
     try:
         accesses.declared(block)
     except MisuseError as error:
@@ -366,3 +366,29 @@ def covers_domain(stage: Stage) -> bool:
         and analyzer.can_prove_equal(stop_of(index), ops.add(it.dom.min, it.dom.extent))
         for it, index in zip(stage.block.iter_vars, detected.indices, strict=True)
     )
+
+
+def written_box(stage: Stage, buffer: Buffer, loops: Sequence[For]) -> list[Range] | None:
+    """Return the elements of `buffer` that `stage` writes in `loops`, if all of a box is known."""
+    found = [item for item in stage.stores() if item[0].buffer is buffer]
+    places = {indices for _, indices, _ in found}
+    guards = (node for node in walk(stage.block) if isinstance(node, (IfThenElse, While)))
+    inner_blocks = [node for node in walk(stage.block.body) if isinstance(node, BlockRealize)]
+    whole = all(isinstance(b.predicate, IntImm) and b.predicate.value for b in inner_blocks)
+    if len(places) != 1 or next(guards, None) is not None or not whole:
+        return None
+    ((_, indices, inner), *_) = found
+    values = stage.values()
+    at = [substitute(index, values) for index in indices]
+    detected = detect_iter_map(
+        at, domains_of(loops) | inner, stage.realize.predicate, IterMapLevel.Surjective
+    )
+    if detected.errors:
+        return None
+    simplify = Analyzer().simplify
+    ends = [(simplify(minimum_of(i)), simplify(stop_of(i))) for i in detected.indices]
+    box = [Range.from_min_extent(low, simplify(ops.sub(stop, low))) for low, stop in ends]
+    return [
+        Range.from_min_extent(ops.cast_to(r.min, s.dtype), ops.cast_to(r.extent, s.dtype))
+        for r, s in zip(box, buffer.shape, strict=True)
+    ]

@@ -75,6 +75,27 @@ for i in range(8):
         vi = T.axis.opaque(8, i)
         B[vi] = A[vi]
 """
+PADDED = """
+L = T.alloc_buffer((8,), "int32")
+for i in range(4):
+    with T.block("L"):
+        vi = T.axis.spatial(4, i)
+        L[vi] = A[vi]
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = T.if_then_else(vi < 4, L[vi], 0)
+"""
+BOTH_WRITE = """
+for i in range(4):
+    with T.block("first"):
+        vi = T.axis.spatial(4, i)
+        B[vi] = A[vi]
+for i in range(4):
+    with T.block("second"):
+        vi = T.axis.spatial(4, i)
+        B[vi + 4] = A[vi]
+"""
 
 
 def named(name: str) -> tir.PrimFunc:
@@ -83,6 +104,20 @@ def named(name: str) -> tir.PrimFunc:
 
 def loops(sch: Sch, block: str) -> list[tir.schedule.LoopRV]:
     return sch.get_loops(block)
+
+
+def after(func: tir.PrimFunc, steps: Callable[[Sch], object]) -> tir.PrimFunc:
+    """The kernel after steps that succeed."""
+    sch = Sch(func)
+    steps(sch)
+    changed = sch.mod["main"]
+    assert isinstance(changed, tir.PrimFunc)
+    return changed
+
+
+FUSED = after(named("matmul"), lambda s: s.split(s.fuse(*loops(s, "C")[1:]), [None, 5]))
+SHORT = after(named("matmul"), lambda s: s.split(loops(s, "C")[2], [4, 3]))
+TURNED = after(named("matmul"), lambda s: s.reorder(*loops(s, "C")[:0:-1]))
 
 
 ROWS: list[tuple[tir.PrimFunc, Callable[[Sch], object], str]] = [
@@ -180,6 +215,71 @@ ROWS: list[tuple[tir.PrimFunc, Callable[[Sch], object], str]] = [
         named("matmul_relu"),
         lambda s: s.reverse_compute_inline("D"),
         "reverse_compute_inline: block C is a reduction, expected none",
+    ),
+    (
+        kernel(PADDED),
+        lambda s: s.reverse_compute_inline("B"),
+        "reverse_compute_inline: block B has iterations for which block L is not known to write L",
+    ),
+    (
+        FUSED,
+        lambda s: s.reorder(*loops(s, "C")[:0:-1]),
+        "is one of reduction and of spatial variables of block C, whose init would not come first",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.cache_read("C", "D", "local"),
+        "cache_read: block C reads A, B, not buffer 'D'",
+    ),
+    (
+        named("chain"),
+        lambda s: s.cache_read("B", 0, "local", ["C"]),
+        "cache_read: not all of the consumer blocks read A",
+    ),
+    (
+        kernel(BOTH_WRITE),
+        lambda s: s.cache_write("first", 0, "local"),
+        "cache_write: 2 blocks write B, expected one",
+    ),
+    (
+        kernel(CARRIED),
+        lambda s: s.cache_write("B", 0, "local"),
+        "cache_write: block B reads what B has before",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.set_scope("C", 0, "local"),
+        "set_scope: C is a parameter, which keeps its scope",
+    ),
+    (
+        named("chain"),
+        lambda s: s.decompose_reduction("B", loops(s, "B")[0]),
+        "decompose_reduction: block B has no T.init()",
+    ),
+    (
+        named("chain"),
+        lambda s: s.rfactor(loops(s, "B")[0], 0),
+        "rfactor: block B is not a known commutative reduction",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.rfactor(loops(s, "C")[0], 0),
+        "rfactor: loop i is not a reduction loop of block C",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.rfactor(loops(s, "C")[2], 3),
+        "rfactor: factor_axis 3 is outside of [-3, 2]",
+    ),
+    (
+        SHORT,
+        lambda s: s.rfactor(loops(s, "C")[2], 0),
+        "rfactor: an iteration of loop k_0 may have nothing to reduce",
+    ),
+    (
+        TURNED,
+        lambda s: s.decompose_reduction("C", loops(s, "C")[2]),
+        "decompose_reduction: block C reduces over loop k, which is outside of loop j",
     ),
 ]
 

@@ -1,0 +1,300 @@
+"""decompose_reduction and rfactor: the init apart, and a reduction in two steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxpy.dataclass import replace
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.core.dtype import BOOL
+from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.analysis.regions import access_regions
+from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
+from relaxpy.ir.tir.expr import And, IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import IterVar, Range
+from relaxpy.ir.tir.schedule.conditions import check_no_carried
+from relaxpy.ir.tir.schedule.reducers import IDEMPOTENT, Reduction, identity_of, reduction_of
+from relaxpy.ir.tir.schedule.stages import Stage, check_pure_stage, shared_loops, stages_in
+from relaxpy.ir.tir.schedule.state import State, outermost_blocks, refused
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
+from relaxpy.ir.tir.substitution import mentions, substitute
+
+
+def decompose(state: State, block: Block, loop: For) -> Block:
+    """Put the init of `block` into a block of its own before `loop`."""
+    stages = stages_in(state, state.scope(block))
+    stage = next(s for s in stages if s.block is block)
+    if block.init is None:
+        raise refused(f"block {stage.name} has no T.init()", block)
+    check_pure_stage(stage, stages)
+    if loop not in stage.loops:
+        raise refused(f"loop {loop.loop_var.name} is not around block {stage.name}", loop)
+    inner = list(stage.loops[stage.loops.index(loop) :])
+    relevant = stage.reduction_loops()
+    outer = [at for at in stage.loops if at not in inner and at in relevant]
+    if outer:
+        raise refused(
+            f"block {stage.name} reduces over loop {outer[0].loop_var.name}, which is outside of "
+            f"loop {loop.loop_var.name}",
+            loop,
+        )
+    _check_readers(stage, stages, inner)
+    spatial = [it for it in block.iter_vars if it.iter_type == IterVarKind.DataPar]
+    values = stage.values()
+    bound = [values[it.var] for it in spatial]
+    kept = [at for at in inner if any(mentions(value, (at.loop_var,)) for value in bound)]
+    dropped = {at.loop_var for at in inner if at not in kept}
+    names = {at.loop_var: at.loop_var.renamed(f"{at.loop_var.name}_init") for at in kept}
+    predicate = _without(stage.realize.predicate, dropped, {at.loop_var for at in kept})
+    new_vars = {it.var: it.var.renamed(it.var.name) for it in spatial}
+    init = substitute(block.init, new_vars)
+    if next(occurrences(init, BufferLoad), None) is not None:
+        raise refused(f"the init of block {stage.name} reads buffers", block)
+    start = _with_regions(
+        Block(
+            tuple(IterVar(it.dom, new_vars[it.var], it.iter_type) for it in spatial),
+            (),
+            (),
+            f"{block.name_hint}_init",
+            init,
+        )
+    )
+    nest: Stmt = BlockRealize(
+        tuple(substitute(value, names) for value in bound), substitute(predicate, names), start
+    )
+    nest = _loops_like(kept, names, nest)
+    update = _with_regions(replace(block, name_hint=f"{block.name_hint}_update", init=None))
+    state.replace({block: update}, {block: update})
+    current = state.loop(loop.loop_var)
+    assert current is not None
+    state.replace({current: stmt_seq(nest, current)})
+    return start
+
+
+def _check_readers(stage: Stage, stages: Sequence[Stage], inner: Sequence[For]) -> None:
+    """Errors: ScheduleError if another stage may see the init too early."""
+    for other in stages:
+        shared = [loop for loop in shared_loops(stage, other) if loop in inner]
+        if other is not stage and shared and not stage.writes.keys().isdisjoint(other.reads):
+            check_no_carried(stage, other, shared)
+
+
+def _with_regions(block: Block) -> Block:
+    reads, writes = access_regions(block)
+    return replace(block, reads=reads, writes=writes)
+
+
+def _loops_like(loops: Sequence[For], names: dict[Var, Var], body: Stmt) -> Stmt:
+    """Build loops like `loops` with other variables, serial unless they are bound to threads."""
+    for loop in reversed(loops):
+        threads = loop.kind == ForKind.THREAD_BINDING
+        body = For(
+            names[loop.loop_var],
+            substitute(loop.min, names),
+            substitute(loop.extent, names),
+            loop.kind if threads else ForKind.SERIAL,
+            body,
+            loop.thread_binding if threads else None,
+        )
+    return body
+
+
+def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    if isinstance(condition, And):
+        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
+    return [] if isinstance(condition, IntImm) and condition.value else [condition]
+
+
+def _without(predicate: PrimExpr, dropped: set[Var], kept: set[Var]) -> PrimExpr:
+    """Return the conjuncts without `dropped` loops. Errors: ScheduleError if one has both."""
+    found = []
+    for conjunct in _conjuncts(predicate):
+        if not mentions(conjunct, dropped):
+            found.append(conjunct)
+        elif mentions(conjunct, kept):
+            raise refused(f"the predicate {conjunct} is over loops of both kinds")
+    return ops.all_of(*found) if found else ops.const(True, BOOL)
+
+
+def rfactor(state: State, loop: For, factor_axis: int) -> Block:
+    """Reduce for each iteration of `loop` by itself, and then over `loop`."""
+    blocks = outermost_blocks(loop)
+    if len(blocks) != 1:
+        raise refused(f"there are {len(blocks)} blocks in loop {loop.loop_var.name}", loop)
+    block = blocks[0].block
+    stages = stages_in(state, state.scope(block))
+    stage = next(s for s in stages if s.block is block)
+    check_pure_stage(stage, stages)
+    reduction = reduction_of(block)
+    if reduction is None or not isinstance(block.init, BufferStore):
+        raise refused(f"block {stage.name} is not a known commutative reduction", block)
+    relevant = stage.reduction_loops()
+    if loop not in relevant:
+        raise refused(
+            f"loop {loop.loop_var.name} is not a reduction loop of block {stage.name}", loop
+        )
+    for outer, inner in zip(stage.loops, (*stage.loops[1:], stage.realize), strict=True):
+        if outer.body is not inner:
+            raise refused(f"there is more than block {stage.name} in the loops around it", outer)
+        if outer.annotations or outer.kind not in (ForKind.SERIAL, ForKind.THREAD_BINDING):
+            raise refused(f"loop {outer.loop_var.name} is annotated or not serial", outer)
+    values = stage.values()
+    spatial = [it for it in block.iter_vars if it.iter_type == IterVarKind.DataPar]
+    for other in relevant:
+        if any(mentions(values[it.var], (other.loop_var,)) for it in spatial):
+            raise refused(f"loop {other.loop_var.name} is one of spatial variables, too", other)
+    axis = ops.as_int(factor_axis)
+    buffer = reduction.buffer
+    if not -buffer.ndim - 1 <= axis <= buffer.ndim:
+        raise refused(f"factor_axis {axis} is outside of [{-buffer.ndim - 1}, {buffer.ndim}]")
+    axis = axis + buffer.ndim + 1 if axis < 0 else axis
+    _check_every_part_runs(stage, loop, relevant)
+    return _Factored(state, stage, reduction, loop, axis).apply()
+
+
+def _check_every_part_runs(stage: Stage, loop: For, relevant: Sequence[For]) -> None:
+    """Errors: ScheduleError if an iteration of `loop` may reduce nothing."""
+    analyzer = Analyzer()
+    for around in stage.loops:
+        analyzer.bind(around.loop_var, _domain(around))
+    first = {other.loop_var: other.min for other in relevant if other is not loop}
+    for conjunct in _conjuncts(stage.realize.predicate):
+        if mentions(conjunct, {other.loop_var for other in relevant}) and not analyzer.can_prove(
+            substitute(conjunct, first)
+        ):
+            raise refused(
+                f"an iteration of loop {loop.loop_var.name} may have nothing to reduce, because of "
+                f"the predicate {conjunct}",
+                loop,
+            )
+
+
+def _domain(loop: For) -> Range:
+    return Range.from_min_extent(loop.min, loop.extent)
+
+
+class _Factored:
+    """The two blocks of a reduction that is factored over a loop."""
+
+    def __init__(
+        self, state: State, stage: Stage, reduction: Reduction, loop: For, axis: int
+    ) -> None:
+        self.state = state
+        self.stage = stage
+        self.reduction = reduction
+        self.loop = loop
+        self.axis = axis
+        self.relevant = stage.reduction_loops()
+        self.spatial = [it for it in stage.block.iter_vars if it.iter_type == IterVarKind.DataPar]
+        old = reduction.buffer
+        size = ops.cast_to(loop.extent, old.shape[0].dtype if old.shape else loop.extent.dtype)
+        shape = (*old.shape[:axis], size, *old.shape[axis:])
+        self.partial = decl_buffer(shape, old.dtype, f"{old.name}_rf", scope=old.scope())
+
+    def apply(self) -> Block:
+        """Replace the block by two, and return the first."""
+        stage, state, scope = self.stage, self.state, self.state.scope(self.stage.block)
+        parts, part_values = self._parts()
+        whole, whole_nest = self._whole()
+        realize = BlockRealize(tuple(part_values), stage.realize.predicate, parts)
+        nest: Stmt = realize
+        for loop in reversed(stage.loops):
+            nest = replace(loop, body=nest)
+        state.replace({stage.loops[0]: stmt_seq(nest, whole_nest)}, {stage.block: whole})
+        current = state.current(scope)
+        assert current is not None
+        new = replace(current, alloc_buffers=(*current.alloc_buffers, self.partial))
+        state.replace({current: new}, {current: new})
+        return parts
+
+    def _element(self, part: PrimExpr, values: dict[Var, PrimExpr]) -> tuple[PrimExpr, ...]:
+        """Return the indices of a partial result."""
+        indices = [substitute(index, values) for index in self.reduction.store.indices]
+        size = self.partial.shape[self.axis].dtype
+        return (*indices[: self.axis], ops.cast_to(part, size), *indices[self.axis :])
+
+    def _parts(self) -> tuple[Block, list[PrimExpr]]:
+        """Return the block that reduces for each iteration of the loop, and its values."""
+        old_values = self.stage.values()
+        iters = {
+            loop.loop_var: IterVar(
+                _domain(loop),
+                loop.loop_var.renamed(f"v{loop.loop_var.name}"),
+                IterVarKind.DataPar if loop is self.loop else IterVarKind.CommReduce,
+            )
+            for loop in self.relevant
+        }
+        loop_values: dict[Var, PrimExpr] = {var: it.var for var, it in iters.items()}
+        copies = {it.var: it.var.renamed(it.var.name) for it in self.spatial}
+        values: dict[Var, PrimExpr] = dict(copies)
+        for it in self.stage.block.iter_vars:
+            if it.iter_type == IterVarKind.CommReduce:
+                values[it.var] = substitute(old_values[it.var], loop_values)
+        part = iters[self.loop.loop_var]
+        indices = self._element(part.var, values)
+        load = BufferLoad(self.partial, indices)
+        source = substitute(self.reduction.source, values)
+        value = self.reduction.combine(load, source)
+        block = Block(
+            (
+                part,
+                *(IterVar(it.dom, copies[it.var], it.iter_type) for it in self.spatial),
+                *(it for var, it in iters.items() if var is not self.loop.loop_var),
+            ),
+            (),
+            (),
+            f"{self.stage.block.name_hint}_rf",
+            BufferStore(self.partial, value, indices),
+            BufferStore(self.partial, self._identity(values), indices),
+        )
+        bound = [
+            self.loop.loop_var,
+            *(old_values[it.var] for it in self.spatial),
+            *(var for var in iters if var is not self.loop.loop_var),
+        ]
+        return _with_regions(block), bound
+
+    def _identity(self, values: dict[Var, PrimExpr]) -> PrimExpr:
+        """Return the value from which the partial results begin."""
+        init = self.stage.block.init
+        assert isinstance(init, BufferStore)
+        kind = self.reduction.kind
+        if kind in IDEMPOTENT:
+            return substitute(init.value, values)
+        return identity_of(kind, self.partial.dtype)
+
+    def _whole(self) -> tuple[Block, Stmt]:
+        """Return the block that reduces over the loop, and its loops."""
+        store, old_values = self.reduction.store, self.stage.values()
+        part = IterVar(
+            _domain(self.loop),
+            self.loop.loop_var.renamed(f"v{self.loop.loop_var.name}"),
+            IterVarKind.CommReduce,
+        )
+        load = BufferLoad(self.partial, self._element(part.var, {}))
+        value = self.reduction.combine(BufferLoad(store.buffer, store.indices), load)
+        block = replace(
+            self.stage.block,
+            iter_vars=(part, *self.spatial),
+            body=BufferStore(store.buffer, value, store.indices),
+        )
+        bound = [old_values[it.var] for it in self.spatial]
+        kept = [
+            loop
+            for loop in self.stage.loops
+            if loop is self.loop or any(mentions(value, (loop.loop_var,)) for value in bound)
+        ]
+        names = {loop.loop_var: loop.loop_var.renamed(loop.loop_var.name) for loop in kept}
+        reduced = {loop.loop_var for loop in self.relevant}
+        conditions = [
+            c for c in _conjuncts(self.stage.realize.predicate) if not mentions(c, reduced)
+        ]
+        predicate = ops.all_of(*conditions) if conditions else ops.const(True, BOOL)
+        new = _with_regions(block)
+        realize = BlockRealize(
+            (names[self.loop.loop_var], *(substitute(value, names) for value in bound)),
+            substitute(predicate, names),
+            new,
+        )
+        return new, _loops_like(kept, names, realize)
