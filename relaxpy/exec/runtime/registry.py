@@ -18,7 +18,15 @@ _functions: dict[str, Callable[..., Any]] = {}
 _pure_names: set[str] = set()
 python_functions: dict[str, Callable[..., Any]] = {}
 """Those that `vm.builtin.register_py_func` enters; packed functions of the same names precede."""
-_PROVIDERS = ("kv_cache", "sorting", "tensor_cache", "tuples", "vm_builtins")
+_PROVIDERS = (
+    "kv_cache",
+    "paged_kv_cache",
+    "rnn_state",
+    "sorting",
+    "tensor_cache",
+    "tuples",
+    "vm_builtins",
+)
 """The modules beside this one that provide packed functions when they are imported."""
 
 

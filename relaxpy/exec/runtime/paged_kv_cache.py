@@ -1,0 +1,497 @@
+"""The packed functions of `nn.llm.kv_cache`: keys and values of many sequences, in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import RuntimeCheckError, counted
+from relaxpy.exec.runtime.attention import attend, merge
+from relaxpy.exec.runtime.pages import Pages, Sequence, rows_at
+from relaxpy.exec.runtime.registry import provided
+from relaxpy.exec.runtime.sequences import SequenceState
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+MHA, MLA, MHA_SLIDING = 0, 1, 3
+"""The kinds of attention of a layer."""
+
+
+@dataclass
+class _Work:
+    """What the running call does with a sequence; `rows` are those of its tokens in the call."""
+
+    rows: slice
+    seen: Array
+    """The slots of the tokens that are seen, those of the call last."""
+    window: Array
+    """Those that layers see whose attention slides."""
+    mask: Array | None
+
+
+class PagedKVCache(SequenceState):
+    """Keys and values of the tokens of many sequences, for each layer."""
+
+    def __init__(
+        self,
+        limits: tuple[int, ...],
+        kinds: list[int],
+        heads: tuple[int, int],
+        sizes: tuple[int, int],
+        dtype: np.dtype[Any],
+        rotary: tuple[Callable[..., object] | None, Any],
+    ) -> None:
+        super().__init__()
+        self.max_sequences, tokens, self.chunk, page_size, self.sliding = limits
+        self.kinds, (self.heads, self.kv_heads), self.dtype = kinds, heads, dtype
+        self.d_qk, self.d_v = sizes
+        self.rotary = rotary
+        # Every sequence may leave its last page and that of its sinks partly empty.
+        count = -(-tokens // page_size) + self.max_sequences * (1 + bool(self.sliding))
+        self.pages = Pages(count, page_size)
+        self.layers: list[tuple[Array, Array]] = []
+        for kind in kinds:
+            if kind == MLA:
+                latent = self._tensor(1, self.d_qk)
+                self.layers.append((latent, latent[:, :, : self.d_v]))
+            else:
+                keys, values = self._tensor(self.kv_heads, self.d_qk), None
+                values = self._tensor(self.kv_heads, self.d_v)
+                self.layers.append((keys, values))
+        self.sequences: dict[int, Sequence] = {}
+        self._clear_call()
+
+    def _tensor(self, heads: int, size: int) -> Array:
+        tensor = np.zeros((self.pages.count * self.pages.size, heads, size), self.dtype)
+        self.pages.tensors.append(tensor)
+        return tensor
+
+    def _clear_call(self) -> None:
+        self.work: list[_Work] = []
+        self.positions: Array = np.empty(0, np.int32)
+        self.slots: Array = np.empty(0, np.int64)
+
+    # --- sequences
+
+    @override
+    def sequence_ids(self) -> set[int]:
+        return set(self.sequences)
+
+    @override
+    def clear(self) -> None:
+        for seq_id in list(self.sequences):
+            self.remove(seq_id)
+        self._clear_call()
+
+    @override
+    def add(self, seq_id: int) -> None:
+        self._require_room()
+        self.sequences[seq_id] = Sequence()
+
+    def _require_room(self) -> None:
+        if len(self.sequences) >= self.max_sequences:
+            raise RuntimeCheckError(
+                f"the cache has its {self.max_sequences} sequences already",
+                hint="remove a sequence, or create a cache for more",
+            )
+
+    @override
+    def remove(self, seq_id: int) -> None:
+        self.pages.keep(self.sequences.pop(seq_id), [])
+
+    @override
+    def fork(self, parent: int, child: int, position: int) -> None:
+        self._require_room()
+        found = self._settled(parent)
+        if position > found.position or position < -1:
+            raise RuntimeCheckError(
+                f"sequence {parent} has {found.position} tokens, it cannot be forked at {position}"
+            )
+        if position not in {-1, found.position} and found.position != len(found.slots):
+            raise RuntimeCheckError(
+                f"sequence {parent} has dropped tokens from its window: it is forked at its end"
+            )
+        count = len(found.slots) if position == -1 else position
+        self.sequences[child] = self.pages.forked(found, count)
+        self.sequences[child].position = found.position if position == -1 else position
+
+    def _settled(self, seq_id: int) -> Sequence:
+        """A sequence. Errors: RuntimeCheckError if it ends with a tree."""
+        seq = self.sequences[seq_id]
+        if seq.tree is not None:
+            raise RuntimeCheckError(
+                f"sequence {seq_id} ends with a tree of tokens of which none is accepted yet",
+                hint="call vm.builtin.attention_kv_cache_commit_accepted_token_tree_nodes first",
+            )
+        return seq
+
+    @override
+    def pop(self, seq_id: int, count: int) -> None:
+        seq = self._settled(seq_id)
+        if count > len(seq.slots):
+            raise RuntimeCheckError(
+                f"sequence {seq_id} has {len(seq.slots)} tokens, {count} cannot be removed"
+            )
+        self.pages.keep(seq, seq.slots[: len(seq.slots) - count])
+        seq.position -= count
+
+    def set_window(self, seq_id: int, window: int, sinks: int) -> None:
+        """Let a sequence keep only its first `sinks` tokens, and `window` tokens in all."""
+        if not self.sliding:
+            raise RuntimeCheckError("the cache was created without support of sliding windows")
+        if not 0 <= sinks < window:
+            raise RuntimeCheckError(f"a window of {window} tokens cannot have {sinks} sinks")
+        seq = self.sequences[seq_id]
+        seq.window, seq.sinks = window, sinks
+        self._slide(seq)
+
+    def _slide(self, seq: Sequence) -> None:
+        """Drop what no layer sees any more."""
+        if {MHA, MHA_SLIDING} <= set(self.kinds):
+            return
+        kept = _in_window(seq, seq.slots)
+        if len(kept) < len(seq.slots):
+            self.pages.keep(seq, kept)
+
+    # --- a call
+
+    @override
+    def begin(self, seq_ids: list[int], lengths: list[int], tree: list[int] | None) -> None:
+        total = sum(lengths)
+        if total > self.chunk:
+            raise RuntimeCheckError(
+                f"a call appends at most {self.chunk} tokens, found {total}",
+                hint="append them in several calls, or create a cache with a larger chunk",
+            )
+        if tree is not None and len(tree) != total:
+            raise RuntimeCheckError(f"{total} tokens have parents, found {len(tree)}")
+        seqs = [self._settled(seq_id) for seq_id in seq_ids]
+        parents = _split(tree, lengths)
+        depths = [_depths(p, n) for p, n in zip(parents, lengths, strict=True)]
+        needed = sum(map(self.pages.needed, seqs, lengths))
+        if needed > len(self.pages.free):
+            raise RuntimeCheckError(
+                f"the cache is full: {counted(total, 'token')} need "
+                f"{counted(needed, 'page')}, "
+                f"{len(self.pages.free)} of {self.pages.count} are free",
+                hint="remove a sequence, or create a cache for more tokens",
+            )
+        start = 0
+        slots: list[int] = []
+        positions: list[int] = []
+        self.work = []
+        for seq, length, own, depth in zip(seqs, lengths, parents, depths, strict=True):
+            slots += self.pages.append(seq, length)
+            positions += [seq.position + d for d in depth]
+            rows = slice(start, start + length)
+            before, new = seq.slots[:-length], seq.slots[-length:]
+            window = np.array([*_in_window(seq, before), *new], np.int64)
+            self.work.append(_Work(rows, np.array(seq.slots, np.int64), window, _mask(own, length)))
+            seq.tree = own
+            seq.position += length
+            start += length
+        self.slots, self.positions = np.array(slots, np.int64), np.array(positions, np.int32)
+
+    @override
+    def end(self) -> None:
+        for seq_id in self.require_running():
+            if self.sequences[seq_id].tree is None:
+                self._slide(self.sequences[seq_id])
+        self._clear_call()
+
+    def commit(self, seq_ids: list[int], leaves: list[int]) -> None:
+        """Keep of the tree at the end of a sequence the path to a token; of -1, nothing."""
+        for seq_id, leaf in zip(seq_ids, leaves, strict=True):
+            seq = self.sequences[seq_id]
+            tree = seq.tree
+            if tree is None or not -1 <= leaf < len(tree):
+                count = 0 if tree is None else len(tree)
+                raise RuntimeCheckError(
+                    f"sequence {seq_id} ends with a tree of {count} tokens, none is token {leaf}"
+                )
+        for seq_id, leaf in zip(seq_ids, leaves, strict=True):
+            seq = self.sequences[seq_id]
+            assert seq.tree is not None
+            count, path, at = len(seq.tree), [], leaf
+            while at != -1:
+                path.append(at)
+                at = seq.tree[at]
+            before, new = seq.slots[:-count], seq.slots[-count:]
+            for place, token in enumerate(reversed(path)):
+                for tensor in self.pages.tensors:
+                    tensor[new[place]] = tensor[new[token]]
+            self.pages.keep(seq, [*before, *new[: len(path)]])
+            seq.position -= count - len(path)
+            seq.tree = None
+            self._slide(seq)
+
+    # --- attention
+
+    def _layer(self, layer: int) -> tuple[Array, Array]:
+        self.require_running()
+        if not 0 <= layer < len(self.layers):
+            raise RuntimeCheckError(
+                f"the cache has the layers 0 to {len(self.layers) - 1}, found {layer}"
+            )
+        return self.layers[layer]
+
+    def _seen(self, layer: int, work: _Work) -> Array:
+        return work.window if self.kinds[layer] == MHA_SLIDING else work.seen
+
+    def _check(self, name: str, x: Array, shape: tuple[int, ...]) -> None:
+        wanted = (len(self.positions), *shape)
+        if x.shape != wanted:
+            raise RuntimeCheckError(f"{name} has the shape {x.shape}, expected {wanted}")
+
+    def fused(self, layer: int, scale: float, qkv: Array, out: Array) -> None:
+        """Append keys and values, and attend to all that a sequence has."""
+        keys, values = self._layer(layer)
+        self._check("qkv", qkv, (self.heads + 2 * self.kv_heads, self.d_qk))
+        self._check("the result", out, (self.heads, self.d_v))
+        rows = len(qkv)
+        rotate, extra = self.rotary
+        if rotate is None:
+            q, k, v = np.split(qkv, [self.heads, self.heads + self.kv_heads], axis=1)
+        else:
+            q = np.empty((rows, self.heads, self.d_qk), qkv.dtype)
+            k, v = (np.empty((rows, self.kv_heads, self.d_qk), qkv.dtype) for _ in range(2))
+            rotate(np.ascontiguousarray(qkv), self.positions, q, k, v, extra)
+        keys[self.slots], values[self.slots] = k, v
+        for work in self.work:
+            seen = self._seen(layer, work)
+            found, _ = attend(
+                q[work.rows], rows_at(keys, seen), rows_at(values, seen), scale, work.mask
+            )
+            out[work.rows] = found
+
+    def own(self, scale: float, q: Array, k: Array, v: Array, out: Array, lse: Array) -> None:
+        """Attend to the tokens of the call only, whose keys and values are given."""
+        for work in self.work:
+            rows = work.rows
+            out[rows], lse[rows] = attend(q[rows], k[rows], v[rows], scale, work.mask)
+
+    def past(self, layer: int, scale: float, q: Array, out: Array, lse: Array) -> None:
+        """Attend to the tokens before the call."""
+        keys, values = self._layer(layer)
+        for work in self.work:
+            rows = work.rows
+            seen = self._seen(layer, work)
+            seen = seen[: len(seen) - (rows.stop - rows.start)]
+            if seen.size:
+                found = attend(q[rows], rows_at(keys, seen), rows_at(values, seen), scale)
+                out[rows], lse[rows] = found
+            else:
+                out[rows], lse[rows] = 0, -np.inf
+
+    def append_latent(self, layer: int, rows: Array) -> None:
+        """Append what layers of multi-head latent attention keep of a token."""
+        keys, _ = self._layer(layer)
+        self._check("the rows", rows, (self.d_qk,))
+        keys[self.slots, 0] = rows
+
+
+def _in_window(seq: Sequence, slots: list[int]) -> list[int]:
+    """The slots that are in the window of a sequence."""
+    if seq.window is None or len(slots) <= seq.window:
+        return slots
+    return [*slots[: seq.sinks], *slots[len(slots) - (seq.window - seq.sinks) :]]
+
+
+def _split(tree: list[int] | None, lengths: list[int]) -> list[list[int] | None]:
+    if tree is None:
+        return [None] * len(lengths)
+    parts: list[list[int] | None] = []
+    start = 0
+    for length in lengths:
+        parts.append(tree[start : start + length])
+        start += length
+    return parts
+
+
+def _depths(parents: list[int] | None, length: int) -> list[int]:
+    """How far tokens are from the end of what is there. Errors: RuntimeCheckError for no tree."""
+    if parents is None:
+        return list(range(length))
+    depths: list[int] = []
+    for token, parent in enumerate(parents):
+        if not -1 <= parent < token:
+            raise RuntimeCheckError(
+                f"token {token} of a tree has the parent {parent}, which is not before it"
+            )
+        depths.append(0 if parent == -1 else depths[parent] + 1)
+    return depths
+
+
+def _mask(parents: list[int] | None, length: int) -> Array | None:
+    """Which tokens of the call a token sees: those before it, or its ancestors."""
+    if length == 1:
+        return None
+    if parents is None:
+        return np.tri(length, dtype=bool)
+    mask: Array = np.eye(length, dtype=bool)
+    for token, parent in enumerate(parents):
+        if parent != -1:
+            mask[token] |= mask[parent]
+    return mask
+
+
+# --- packed functions
+
+
+def _cache(value: object) -> PagedKVCache:
+    if not isinstance(value, PagedKVCache):
+        raise RuntimeCheckError(f"expected a cache of pages, found {value!r:.60}")
+    return value
+
+
+_ARGUMENTS = 28
+_ROPE_NONE = 0
+
+
+@provided("vm.builtin.paged_attention_kv_cache_create", pure=True)
+def create(*args: Any) -> PagedKVCache:
+    """A cache as TVM's compiled modules create it, by 28 arguments.
+
+    They are the limits (sequences, tokens, tokens of a call, page size, whether windows slide), the
+    first and last layer of each part of a model, the heads of queries, those of keys, their sizes
+    and those of values, the kind of attention of each layer, whether caches are transferred, the
+    rotation of positions (none, when appended, or when read, which is the same here) with its
+    scale, base and factors, a tensor of the datatype, and kernels, of which the rotation is used.
+
+    Errors:
+        RuntimeCheckError: there are other arguments.
+    """
+    if len(args) != _ARGUMENTS:
+        raise RuntimeCheckError(f"a cache is created by {_ARGUMENTS} arguments, found {len(args)}")
+    limits, indptr, heads, kv_heads, d_qk, d_v, kinds, transfer, mode, *_ = args
+    factors, init, split_rotary = args[11], args[12], args[24]
+    limits = tuple(int(n) for n in limits)
+    layers = int(indptr[-1]) - int(indptr[0])
+    kinds = [int(kind) for kind in kinds]
+    if len(limits) != 5 or min(limits[:4]) < 1:
+        raise RuntimeCheckError(f"the limits of a cache are five positive numbers, found {limits}")
+    if len(kinds) != layers or not set(kinds) <= {MHA, MLA, MHA_SLIDING}:
+        raise RuntimeCheckError(f"{layers} layers have kinds of attention, found {kinds}")
+    if heads % kv_heads:
+        raise RuntimeCheckError(f"{heads} heads of queries cannot share {kv_heads} heads of keys")
+    if transfer:
+        raise RuntimeCheckError("caches are not transferred between processes")
+    has_factors = isinstance(factors, np.ndarray)
+    rotate = split_rotary if callable(split_rotary) else None
+    extra = factors if has_factors else int(mode != _ROPE_NONE)
+    return PagedKVCache(
+        limits,
+        kinds,
+        (int(heads), int(kv_heads)),
+        (int(d_qk), int(d_v)),
+        init.dtype,
+        (rotate, extra),
+    )
+
+
+@provided("vm.builtin.attention_kv_cache_attention_with_fused_qkv", pure=True)
+def attention_with_fused_qkv(
+    cache: PagedKVCache, layer: int, scale: float, qkv: Array, out: Array
+) -> None:
+    """Append the keys and values of the tokens of a call, and attend with their queries."""
+    _cache(cache).fused(int(layer), float(scale), qkv, out)
+
+
+@provided("vm.builtin.attention_kv_cache_self_attention", pure=True)
+def self_attention(
+    cache: PagedKVCache,
+    layer: int,
+    scale: float,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+) -> None:
+    """Attend to the tokens of the call."""
+    _cache(cache)._layer(int(layer))
+    cache.own(float(scale), q, k, v, out, lse)
+
+
+@provided("vm.builtin.attention_kv_cache_cross_attention", pure=True)
+def cross_attention(
+    cache: PagedKVCache, layer: int, scale: float, q: Array, out: Array, lse: Array
+) -> None:
+    """Attend to the tokens before the call."""
+    _cache(cache).past(int(layer), float(scale), q, out, lse)
+
+
+@provided("vm.builtin.attention_kv_cache_append_mla_kv", pure=True)
+def append_mla_kv(cache: PagedKVCache, layer: int, rows: Array) -> PagedKVCache:
+    """Append rows of multi-head latent attention; return the cache."""
+    _cache(cache).append_latent(int(layer), rows)
+    return cache
+
+
+@provided("vm.builtin.attention_kv_cache_merge_attn_output_inplace", pure=True)
+def merge_attn_output_inplace(
+    cache: PagedKVCache, out: Array, lse: Array, other: Array, other_lse: Array
+) -> tuple[Array, Array]:
+    """Attention to the keys of both results, written to the first one, which is returned."""
+    merge(out, lse, other, other_lse)
+    return out, lse
+
+
+@provided("vm.builtin.attention_kv_cache_get_query_positions", pure=True)
+def get_query_positions(cache: PagedKVCache) -> Array:
+    """The positions of the tokens of the call."""
+    _cache(cache).require_running()
+    return cache.positions.copy()
+
+
+@provided("vm.builtin.attention_kv_cache_get_total_sequence_length")
+def get_total_sequence_length(cache: PagedKVCache) -> int:
+    """The tokens of all sequences."""
+    return sum(len(seq.slots) for seq in _cache(cache).sequences.values())
+
+
+@provided("vm.builtin.attention_kv_cache_get_num_available_pages")
+def get_num_available_pages(cache: PagedKVCache) -> int:
+    """The pages that no sequence has."""
+    return len(_cache(cache).pages.free)
+
+
+@provided("vm.builtin.attention_kv_cache_empty")
+def empty(cache: PagedKVCache) -> bool:
+    """Whether no sequence has a token."""
+    return get_total_sequence_length(cache) == 0
+
+
+@provided("vm.builtin.attention_kv_cache_enable_sliding_window_for_seq")
+def enable_sliding_window_for_seq(
+    cache: PagedKVCache, seq_id: int, window: int, sinks: int = 0
+) -> None:
+    """Let a sequence keep `window` tokens, the first `sinks` among them."""
+    _cache(cache).require_idle()
+    cache.require(int(seq_id))
+    cache.set_window(int(seq_id), int(window), int(sinks))
+
+
+@provided("vm.builtin.attention_kv_cache_commit_accepted_token_tree_nodes")
+def commit_accepted_token_tree_nodes(cache: PagedKVCache, seq_ids: Any, leaves: Any) -> None:
+    """Keep the paths to accepted tokens of the trees at the ends of sequences."""
+    _cache(cache).require_idle()
+    ids = [int(i) for i in seq_ids]
+    for seq_id in ids:
+        cache.require(seq_id)
+    cache.commit(ids, [int(leaf) for leaf in leaves])
+
+
+@provided("vm.builtin.attention_kv_cache_debug_get_kv")
+def debug_get_kv(
+    cache: PagedKVCache, seq_id: int, start: int, end: int, keys: Array, values: Array
+) -> None:
+    """Write keys and values of a sequence, (layers, tokens, heads, d), to tensors."""
+    _cache(cache).require(int(seq_id))
+    slots = np.array(cache.sequences[int(seq_id)].slots[int(start) : int(end)], np.int64)
+    for layer, (own_keys, own_values) in enumerate(cache.layers):
+        keys[layer], values[layer] = own_keys[slots], own_values[slots]

@@ -1,0 +1,1 @@
+"""Models of language: rotary embeddings and paged caches of keys and values."""

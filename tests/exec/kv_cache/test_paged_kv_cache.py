@@ -1,0 +1,341 @@
+"""Caches of pages: after any operations attention is that to keys and values kept whole."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RuntimeCheckError
+from tests.fuzz.seed import COUNT, SEED
+
+HEADS, KV_HEADS, D, LAYERS = 4, 2, 8, 2
+
+
+def builtin(name: str) -> Any:
+    return relaxpy.get_global_func(f"vm.builtin.{name}")
+
+
+def state(name: str, *args: Any) -> Any:
+    return builtin(f"kv_state_{name}")(*args)
+
+
+def cache_of(
+    sequences: int = 4,
+    tokens: int = 64,
+    chunk: int = 16,
+    page: int = 4,
+    *,
+    sliding: bool = False,
+    kinds: tuple[int, ...] = (0,) * LAYERS,
+    d: tuple[int, int] = (D, D),
+    dtype: str = "float32",
+) -> Any:
+    nothing = ()
+    return builtin("paged_attention_kv_cache_create")(
+        (sequences, tokens, chunk, page, int(sliding)),
+        (0, len(kinds)),
+        HEADS,
+        KV_HEADS,
+        *d,
+        kinds,
+        False,
+        0,
+        1.0,
+        10000.0,
+        0,
+        np.zeros((), dtype),
+        *[nothing] * 15,
+    )
+
+
+@dataclass
+class Kept:
+    """What a sequence has: for each token its keys and values of each layer, (2, layers, ...)."""
+
+    tokens: list[Any] = field(default_factory=list)
+    position: int = 0
+    window: tuple[int, int] | None = None
+
+    def slide(self) -> None:
+        if self.window is not None and len(self.tokens) > self.window[0]:
+            size, sinks = self.window
+            self.tokens = self.tokens[:sinks] + self.tokens[len(self.tokens) - (size - sinks) :]
+
+
+def plain(q: Any, k: Any, v: Any, mask: Any) -> Any:
+    """Attention of heads to keys that the mask has, in float64."""
+    k, v = (np.repeat(x, HEADS // x.shape[1], 1).astype("float64") for x in (k, v))
+    scores = np.einsum("nhd,mhd->hnm", q.astype("float64"), k) / 3
+    scores = np.where(mask, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.einsum("hnm,mhd->nhd", weights / weights.sum(-1, keepdims=True), v)
+
+
+class Model:
+    """A cache, and beside it all that it should have."""
+
+    def __init__(self, rng: random.Random, *, sliding: bool) -> None:
+        self.rng, self.sliding = rng, sliding
+        self.arrays = np.random.default_rng(rng.randrange(2**30))
+        page = rng.choice([1, 2, 4, 16])
+        self.cache = cache_of(tokens=64, page=page, sliding=sliding)
+        self.free = builtin("attention_kv_cache_get_num_available_pages")(self.cache)
+        self.kept: dict[int, Kept] = {}
+
+    def add(self) -> None:
+        new = self.rng.randrange(10)
+        if new in self.kept or len(self.kept) == 4:
+            with pytest.raises(RuntimeCheckError):
+                state("add_sequence", self.cache, new)
+            return
+        state("add_sequence", self.cache, new)
+        self.kept[new] = Kept()
+        if self.sliding and self.rng.random() < 0.5:
+            size = self.rng.randint(2, 12)
+            window = (size, self.rng.randrange(size))
+            builtin("attention_kv_cache_enable_sliding_window_for_seq")(self.cache, new, *window)
+            self.kept[new].window = window
+
+    def remove(self) -> None:
+        if self.kept:
+            old = self.rng.choice(list(self.kept))
+            state("remove_sequence", self.cache, old)
+            del self.kept[old]
+
+    def fork(self) -> None:
+        new = self.rng.randrange(10)
+        if not self.kept or new in self.kept or len(self.kept) == 4:
+            return
+        old = self.rng.choice(list(self.kept))
+        parent = self.kept[old]
+        whole = parent.window is not None or self.rng.random() < 0.4
+        count = parent.position if whole else self.rng.randint(0, parent.position)
+        state("fork_sequence", self.cache, old, new, -1 if whole else count)
+        tokens = list(parent.tokens) if whole else parent.tokens[:count]
+        self.kept[new] = Kept(tokens, count, parent.window)
+
+    def pop(self) -> None:
+        if self.kept:
+            old = self.rng.choice(list(self.kept))
+            kept = self.kept[old]
+            count = self.rng.randint(0, len(kept.tokens))
+            state("popn", self.cache, old, count)
+            kept.tokens, kept.position = (
+                kept.tokens[: len(kept.tokens) - count],
+                kept.position - count,
+            )
+
+    def forward(self, *, tree: bool = False) -> None:
+        if not self.kept:
+            return
+        ids = self.rng.sample(list(self.kept), self.rng.randint(1, len(self.kept)))
+        lengths = [self.rng.randint(1, 5) for _ in ids]
+        parents = [self.rng.randint(-1, t - 1) for n in lengths for t in range(n)] if tree else None
+        total = sum(lengths)
+        extra = () if parents is None else (tuple(parents),)
+        try:
+            state("begin_forward", self.cache, tuple(ids), tuple(lengths), *extra)
+        except RuntimeCheckError as error:
+            if "the cache is full" in str(error) or "at most 16 tokens" in str(error):
+                return
+            raise
+        new = self.arrays.standard_normal((2, LAYERS, total, KV_HEADS, D)).astype("float32")
+        start = 0
+        positions = builtin("attention_kv_cache_get_query_positions")(self.cache)
+        masks, wanted_positions = [], []
+        for seq_id, length in zip(ids, lengths, strict=True):
+            past = len(self.kept[seq_id].tokens)
+            own = np.tri(length, dtype=bool)
+            depths = list(range(length))
+            if parents is not None:
+                own = np.eye(length, dtype=bool)
+                for t, parent in enumerate(parents[start : start + length]):
+                    depths[t] = 0 if parent == -1 else depths[parent] + 1
+                    if parent != -1:
+                        own[t] |= own[parent]
+            masks.append(np.concatenate([np.ones((length, past), bool), own], axis=1))
+            wanted_positions += [self.kept[seq_id].position + d for d in depths]
+            start += length
+        np.testing.assert_array_equal(positions, wanted_positions)
+        for layer in range(LAYERS):
+            q = self.arrays.standard_normal((total, HEADS, D)).astype("float32")
+            qkv = np.concatenate([q, new[0, layer], new[1, layer]], axis=1)
+            out = np.full((total, HEADS, D), np.nan, "float32")
+            builtin("attention_kv_cache_attention_with_fused_qkv")(
+                self.cache, layer, 1 / 3, qkv, out
+            )
+            start = 0
+            for seq_id, length, mask in zip(ids, lengths, masks, strict=True):
+                rows = slice(start, start + length)
+                old = [token[:, layer] for token in self.kept[seq_id].tokens]
+                k, v = (
+                    np.stack([*(t[which] for t in old), *new[which, layer, rows]])
+                    for which in range(2)
+                )
+                np.testing.assert_allclose(
+                    out[rows], plain(q[rows], k, v, mask), rtol=1e-4, atol=1e-5
+                )
+                start += length
+        state("end_forward", self.cache)
+        leaves = [self.rng.randrange(-1, n) for n in lengths]
+        if parents is not None:
+            with pytest.raises(RuntimeCheckError, match="ends with a tree of tokens"):
+                state("popn", self.cache, ids[0], 1)
+            builtin("attention_kv_cache_commit_accepted_token_tree_nodes")(
+                self.cache, tuple(ids), tuple(leaves)
+            )
+        start = 0
+        for seq_id, length, leaf in zip(ids, lengths, leaves, strict=True):
+            kept, path = self.kept[seq_id], list(range(length))
+            if parents is not None:
+                path, at = [], leaf
+                while at != -1:
+                    path.append(at)
+                    at = parents[start + at]
+                path.reverse()
+            kept.tokens += [new[:, :, start + t] for t in path]
+            kept.position += len(path)
+            kept.slide()
+            start += length
+
+    def check(self) -> None:
+        total = builtin("attention_kv_cache_get_total_sequence_length")(self.cache)
+        assert total == sum(len(kept.tokens) for kept in self.kept.values())
+        assert builtin("attention_kv_cache_empty")(self.cache) == (total == 0)
+        for seq_id, kept in self.kept.items():
+            count = len(kept.tokens)
+            k, v = (np.empty((LAYERS, count, KV_HEADS, D), "float32") for _ in range(2))
+            builtin("attention_kv_cache_debug_get_kv")(self.cache, seq_id, 0, count, k, v)
+            for t, token in enumerate(kept.tokens):
+                np.testing.assert_array_equal(k[:, t], token[0])
+                np.testing.assert_array_equal(v[:, t], token[1])
+
+
+@pytest.mark.parametrize("sliding", [False, True])
+def test_attention_after_random_operations(sliding: bool) -> None:
+    for number in range(max(4, COUNT // 3)):
+        rng = random.Random(f"{SEED} {sliding} {number}")
+        model = Model(rng, sliding=sliding)
+        steps = [model.add, model.remove, model.fork, model.pop, model.forward, model.forward]
+        steps += [lambda m=model: m.forward(tree=True)]
+        for _ in range(30):
+            rng.choice(steps)()
+            model.check()
+        state("clear", model.cache)
+        assert builtin("attention_kv_cache_get_num_available_pages")(model.cache) == model.free
+
+
+def test_what_is_refused_leaves_the_cache_usable() -> None:
+    cache = cache_of(sequences=2, tokens=8, chunk=6, page=4)
+    state("add_sequence", cache, 0)
+    qkv, out = np.zeros((2, 8, D), "float32"), np.zeros((2, 4, D), "float32")
+    fused = builtin("attention_kv_cache_attention_with_fused_qkv")
+    refused = [
+        (lambda: state("add_sequence", cache, 0), "sequence 0 has been added already"),
+        (lambda: state("remove_sequence", cache, 3), "there is no sequence 3; there are 0"),
+        (lambda: state("popn", cache, 0, 1), "sequence 0 has 0 tokens, 1 cannot be removed"),
+        (lambda: state("popn", cache, 0, -1), "-1 tokens cannot be removed"),
+        (lambda: state("fork_sequence", cache, 0, 1, 3), "it cannot be forked at 3"),
+        (lambda: state("begin_forward", cache, (0, 0), (1, 1)), "a sequence occurs twice"),
+        (lambda: state("begin_forward", cache, (0,), (0,)), "append at least one token each"),
+        (lambda: state("begin_forward", cache, (0,), (7,)), "at most 6 tokens, found 7"),
+        (lambda: state("begin_forward", cache, (0,), (2,), (0, 0)), "which is not before it"),
+        (lambda: state("end_forward", cache), "no call has begun"),
+        (lambda: fused(cache, 0, 1.0, qkv, out), "no call has begun"),
+        (lambda: state("end_forward", 3), "expected a cache or a state of sequences, found 3"),
+        (
+            lambda: builtin("attention_kv_cache_enable_sliding_window_for_seq")(cache, 0, 4, 1),
+            "without support of sliding windows",
+        ),
+    ]
+    for step, message in refused:
+        with pytest.raises(RuntimeCheckError, match=message):
+            step()
+    state("begin_forward", cache, (0,), (2,))
+    with pytest.raises(RuntimeCheckError, match="a call has begun and not ended"):
+        state("begin_forward", cache, (0,), (2,))
+    with pytest.raises(RuntimeCheckError, match="the layers 0 to 1, found 2"):
+        fused(cache, 2, 1.0, qkv, out)
+    with pytest.raises(
+        RuntimeCheckError, match=r"qkv has the shape \(1, 8, 8\), expected \(2, 8, 8\)"
+    ):
+        fused(cache, 0, 1.0, qkv[:1], out)
+    fused(cache, 0, 1.0, qkv, out)
+    state("end_forward", cache)
+    for _ in range(2):
+        state("begin_forward", cache, (0,), (6,))
+        state("end_forward", cache)
+    with pytest.raises(RuntimeCheckError, match="the cache is full: 6 tokens need 1 page, 0 of 4"):
+        state("begin_forward", cache, (0,), (6,))
+    state("popn", cache, 0, 14)
+    state("begin_forward", cache, (0,), (6,))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_latent_attention_in_two_parts(dtype: str) -> None:
+    """Attention to the past in the latent space, merged with that to the tokens of the call."""
+    rng = np.random.default_rng(0)
+    latent, value = 10, 6
+    cache = cache_of(kinds=(1,), d=(latent, value), dtype=dtype)
+    state("add_sequence", cache, 0)
+    rows: list[Any] = []
+    for length in (5, 1, 3):
+        state("begin_forward", cache, (0,), (length,))
+        new = rng.standard_normal((length, latent)).astype(dtype)
+        builtin("attention_kv_cache_append_mla_kv")(cache, 0, new)
+        q = rng.standard_normal((length, HEADS, latent)).astype(dtype)
+        own_k = np.repeat(new[:, None], HEADS, 1)
+        outs, sums = np.zeros((2, length, HEADS, value), dtype), np.zeros((2, length, HEADS), "f4")
+        builtin("attention_kv_cache_self_attention")(
+            cache, 0, 1 / 3, q, own_k, np.ascontiguousarray(own_k[..., :value]), outs[0], sums[0]
+        )
+        builtin("attention_kv_cache_cross_attention")(cache, 0, 1 / 3, q, outs[1], sums[1])
+        builtin("attention_kv_cache_merge_attn_output_inplace")(
+            cache, outs[0], sums[0], outs[1], sums[1]
+        )
+        state("end_forward", cache)
+        past = len(rows)
+        rows += list(new)
+        k = np.stack(rows)[:, None]
+        mask = np.concatenate([np.ones((length, past), bool), np.tri(length, dtype=bool)], 1)
+        tolerance = 1e-5 if dtype == "float32" else 5e-3
+        np.testing.assert_allclose(
+            outs[0], plain(q, k, k[..., :value], mask), rtol=tolerance, atol=tolerance
+        )
+
+
+def test_recurrent_states_go_back() -> None:
+    create, get, put = (builtin(f"rnn_state_{name}") for name in ("create", "get", "set"))
+    states = create(2, 3, 4, (), (), (np.zeros(2, "float32"), np.ones((), "int64")))
+    state("add_sequence", states, 5)
+    state("add_sequence", states, 7)
+    history: dict[int, list[int]] = {5: [1], 7: [1]}
+    rng = random.Random(0)
+    for step in range(40):
+        if rng.random() < 0.3:
+            seq = rng.choice([5, 7])
+            back = rng.randint(0, min(3, len(history[seq]) - 1))
+            state("popn", states, seq, back)
+            history[seq] = history[seq][: len(history[seq]) - back]
+        ids = rng.sample([5, 7], rng.randint(1, 2))
+        state("begin_forward", states, tuple(ids), (1,) * len(ids))
+        out = np.zeros(len(ids), "int64")
+        get(states, 1, 1, out)
+        np.testing.assert_array_equal(out, [history[seq][-1] for seq in ids])
+        put(states, 1, 1, out * 2 + step)
+        state("end_forward", states)
+        for seq, value in zip(ids, out * 2 + step, strict=True):
+            history[seq] = [*history[seq], int(value)][-4:]
+    with pytest.raises(RuntimeCheckError, match="sequence 5 can go back by"):
+        state("popn", states, 5, 9)
+    with pytest.raises(RuntimeCheckError, match="found state 2 of layer 0"):
+        get(states, 0, 2, np.zeros(1))
+    state("fork_sequence", states, 5, 6)
+    assert builtin("rnn_state_debug_get")(states, 1, 1, 6) == history[5][-1]
+    with pytest.raises(RuntimeCheckError, match="has its 3 sequences already"):
+        state("add_sequence", states, 8)

@@ -1,0 +1,293 @@
+"""What models of language need: rotary embeddings, and exported models over paged caches."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import MisuseError
+from relaxpy.ir import assert_structural_equal
+from relaxpy.relax.frontend import nn
+from relaxpy.relax.frontend.nn import spec
+from relaxpy.relax.frontend.nn.llm.kv_cache import (
+    AttnKind,
+    FlashInferPagedKVCache,
+    PagedKVCache,
+    RopeMode,
+)
+from relaxpy.relax.frontend.nn.llm.position_embedding import (
+    llama_rope,
+    llama_rope_with_position_map,
+    switch_rope_freq_func,
+)
+from relaxpy.script import from_source
+
+THETA = 10000.0
+LLAMA = {
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+YARN = {"factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8, "beta_slow": 1}
+LONG = {"max_position_embeddings": 128, "original_max_position_embeddings": 32}
+SCALINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "gptj": {},
+    "linear": {"factor": 4.0},
+    "llama3": LLAMA,
+    "llama4": LLAMA,
+    "yarn": YARN,
+    "longrope": LONG,
+}
+
+
+def frequencies(kind: str, d: int, factors: Any) -> tuple[Any, float]:
+    """The angle of each pair by one position, and what results are multiplied by.
+
+    From the papers and from the descriptions of the models, in float64.
+    """
+    base = THETA ** (-np.arange(0, d, 2) / d)
+    scaling = SCALINGS[kind]
+    match kind:
+        case "linear":
+            return base / scaling["factor"], 1.0
+        case "llama3" | "llama4":
+            length = 2 * np.pi / base
+            old = scaling["original_max_position_embeddings"]
+            low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+            share = np.clip((old / length - low) / (high - low), 0, 1)
+            return base * (share + (1 - share) / scaling["factor"]), 1.0
+        case "yarn":
+            old, factor = scaling["original_max_position_embeddings"], scaling["factor"]
+
+            def pair(turns: float) -> float:
+                return d * math.log(old / (turns * 2 * math.pi)) / (2 * math.log(THETA))
+
+            first, last = max(math.floor(pair(8)), 0), min(math.ceil(pair(1)), d - 1)
+            slow = np.clip((np.arange(d // 2) - first) / (last - first), 0, 1)
+            return base * (slow / factor + 1 - slow), 0.1 * math.log(factor) + 1
+        case "longrope":
+            ratio = scaling["max_position_embeddings"] / scaling["original_max_position_embeddings"]
+            old = scaling["original_max_position_embeddings"]
+            return base / factors, math.sqrt(1 + math.log(ratio) / math.log(old))
+    return base, 1.0
+
+
+def rotated(x: Any, positions: Any, kind: str, d: int, factors: Any = None) -> Any:
+    """The first `d` dimensions of heads, rotated pair by pair as complex numbers."""
+    angle, magnitude = frequencies(kind, d, factors)
+    turn = magnitude * np.exp(1j * np.asarray(positions, "float64")[:, None, None] * angle)
+    x = x.astype("float64")
+    result = x.copy()
+    half = d // 2
+    near = kind in ("gptj", "llama4")
+    first, second = (x[..., 0:d:2], x[..., 1:d:2]) if near else (x[..., :half], x[..., half:d])
+    pairs = (first + 1j * second) * turn
+    if near:
+        result[..., 0:d:2], result[..., 1:d:2] = pairs.real, pairs.imag
+    else:
+        result[..., :half], result[..., half:d] = pairs.real, pairs.imag
+    return result
+
+
+@pytest.mark.parametrize("target", ["native", "numpy"])
+@pytest.mark.parametrize("rotary_dim", [16, 8])
+@pytest.mark.parametrize("kind", SCALINGS)
+def test_positions_rotate_pairs_of_dimensions(kind: str, rotary_dim: int, target: str) -> None:
+    heads, kv_heads, d, rows = 3, 2, 16, 7
+    scaling = {"rope_type": kind, **SCALINGS[kind]}
+    kernel = llama_rope_with_position_map(
+        THETA, 1.0, d, heads, kv_heads, "float32", scaling, rotary_dim
+    )
+    rng = np.random.default_rng(0)
+    qkv = rng.standard_normal((rows, heads + 2 * kv_heads, d)).astype("float32")
+    positions = rng.integers(0, 100, rows).astype("int32")
+    factors = rng.uniform(1, 3, rotary_dim // 2).astype("float32")
+    last: Any = factors if kind == "longrope" else 1
+    q, k, v = (np.empty((rows, n, d), "float32") for n in (heads, kv_heads, kv_heads))
+    run = relaxpy.compile(kernel, target)["main"]
+    run(qkv, positions, q, k, v, last)
+    wanted = rotated(qkv, positions, kind, rotary_dim, factors)
+    np.testing.assert_allclose(q, wanted[:, :heads], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(k, wanted[:, heads : heads + kv_heads], rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(v, qkv[:, heads + kv_heads :])
+    if kind != "longrope":
+        run(qkv, positions, q, k, v, 0)
+        np.testing.assert_array_equal(q, qkv[:, :heads])
+
+
+def test_rows_of_a_batch_are_the_last_of_a_sequence() -> None:
+    class Rotation(nn.Module):
+        def forward(self, qkv: nn.Tensor, total: Any) -> Any:
+            return llama_rope(qkv, total, THETA, 1.0, 2, 1, {})
+
+    mod, _ = Rotation().export_tvm(
+        {"forward": {"qkv": spec.Tensor([2, "n", 4, 8], "float32"), "total": int}}
+    )
+    qkv = np.random.default_rng(0).standard_normal((2, 5, 4, 8)).astype("float32")
+    total = relaxpy.runtime.ShapeTuple([9])
+    q, k, v = relaxpy.compile(mod)["forward"](qkv, total)
+    wanted = np.stack([rotated(part, np.arange(4, 9), "default", 8) for part in qkv])
+    np.testing.assert_allclose(q, wanted[:, :, :2], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(k, wanted[:, :, 2:3], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(v, qkv[:, :, 3:])
+
+
+@pytest.mark.parametrize(
+    ("scaling", "message"),
+    [
+        ({"rope_type": "none"}, "there is no rotary embedding of type 'none'"),
+        ({"rope_type": "linear"}, "of type 'linear' needs 'factor' in its configuration"),
+    ],
+)
+def test_a_configuration_that_is_wrong(scaling: dict[str, Any], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        switch_rope_freq_func(scaling)
+
+
+@pytest.mark.parametrize("rotary_dim", [0, 7, 18])
+def test_dimensions_that_cannot_be_rotated(rotary_dim: int) -> None:
+    with pytest.raises(MisuseError, match="an even number from 2 to 16"):
+        llama_rope_with_position_map(THETA, 1.0, 16, 2, 1, "float32", {}, rotary_dim or 0)
+
+
+# --- models over caches
+
+HEADS, KV_HEADS, D, LAYERS, WIDTH, WORDS = 4, 2, 16, 2, 24, 30
+
+
+class Layer(nn.Module):
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.qkv = nn.Linear(WIDTH, (HEADS + 2 * KV_HEADS) * D, bias=False)
+        self.out = nn.Linear(HEADS * D, WIDTH, bias=False)
+
+    def forward(self, x: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
+        b, s, _ = x.shape
+        qkv = self.qkv(x).reshape(b, s, HEADS + 2 * KV_HEADS, D)
+        found = cache.attention_with_fused_qkv(self.number, qkv, HEADS, D**-0.5)
+        return x + self.out(found.reshape(b, s, HEADS * D))
+
+
+class Language(nn.Module):
+    def __init__(self) -> None:
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.layers = nn.ModuleList([Layer(k) for k in range(LAYERS)])
+
+    def forward(self, ids: nn.Tensor, cache: PagedKVCache) -> Any:
+        x = self.words(ids)
+        for layer in self.layers:
+            x = layer(x, cache)
+        return x, cache
+
+    def create(self, sequences: Any, tokens: Any, chunk: Any, page: Any, sliding: Any) -> Any:
+        return PagedKVCache.create_generic(
+            "mha",
+            sequences,
+            tokens,
+            chunk,
+            page,
+            sliding,
+            LAYERS,
+            HEADS,
+            KV_HEADS,
+            D,
+            D,
+            RopeMode.NORMAL,
+            1,
+            int(THETA),
+            "float32",
+        )
+
+
+def exported() -> Any:
+    plain = {"param_mode": "packed", "effect_mode": "none"}
+    names = ("sequences", "tokens", "chunk", "page", "sliding")
+    return Language().export_tvm(
+        {
+            "forward": {
+                "ids": spec.Tensor([1, "n"], "int32"),
+                "cache": spec.Object(object_type=PagedKVCache),
+                "$": plain,
+            },
+            "create": {**dict.fromkeys(names, int), "$": plain | {"param_mode": "none"}},
+        }
+    )
+
+
+def without_cache(ids: Any, weights: dict[str, Any]) -> Any:
+    """What the model computes of all tokens at once, in float64."""
+    weights = {name: w.astype("float64") for name, w in weights.items()}
+    n = ids.shape[1]
+    x = weights["words.weight"][ids[0]]
+    for number in range(LAYERS):
+        qkv = (x @ weights[f"layers.{number}.qkv.weight"].T).reshape(n, -1, D)
+        q, k = (
+            rotated(part, np.arange(n), "default", D)
+            for part in (qkv[:, :HEADS], qkv[:, HEADS : HEADS + KV_HEADS])
+        )
+        k, v = (np.repeat(t, HEADS // KV_HEADS, 1) for t in (k, qkv[:, HEADS + KV_HEADS :]))
+        scores = np.einsum("nhd,mhd->hnm", q, k) * D**-0.5
+        share = np.exp(np.where(np.tri(n, dtype=bool), scores, -np.inf))
+        share /= share.sum(-1, keepdims=True)
+        mixed = np.einsum("hnm,mhd->nhd", share, v).reshape(n, -1)
+        x = x + mixed @ weights[f"layers.{number}.out.weight"].T
+    return x
+
+
+@pytest.mark.parametrize("target", ["native", "numpy"])
+def test_a_model_reads_in_chunks_what_it_reads_at_once(target: str) -> None:
+    mod, params = exported()
+    assert_structural_equal(from_source(mod.script()), mod)
+    rng = np.random.default_rng(0)
+    weights = {n: rng.standard_normal(tuple(p.shape)).astype("float32") / 5 for n, p in params}
+    program = relaxpy.compile(mod, target)
+    sizes = (relaxpy.runtime.ShapeTuple([n]) for n in (2, 64, 16, 4, 0))
+    cache = program["create"](*sizes)
+    state = {
+        name: relaxpy.get_global_func(f"vm.builtin.kv_state_{name}")
+        for name in ("add_sequence", "begin_forward", "end_forward")
+    }
+    texts = [rng.integers(0, WORDS, (1, 11)).astype("int32") for _ in range(2)]
+    for number in range(len(texts)):
+        state["add_sequence"](cache, number)
+    found: list[list[Any]] = [[], []]
+    for start, stop in ((0, 5), (5, 6), (6, 9), (9, 11)):
+        for number, ids in enumerate(texts):
+            state["begin_forward"](cache, (number,), (stop - start,))
+            part = np.ascontiguousarray(ids[:, start:stop])
+            rows, cache = program["forward"](part, cache, list(weights.values()))
+            state["end_forward"](cache)
+            found[number].append(rows[0])
+    for ids, parts in zip(texts, found, strict=True):
+        np.testing.assert_allclose(
+            np.concatenate(parts), without_cache(ids, weights), rtol=1e-4, atol=1e-4
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"heads": 3}, "3 heads of queries cannot share 2 heads"),
+        ({"kind": "full"}, "the kind of attention is mha, mla or mha_sliding, found 'full'"),
+        ({"kind": ["mha"]}, "2 layers have a kind of attention each, found 1"),
+    ],
+)
+def test_a_cache_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    class Wrong(nn.Module):
+        def create(self, n: Any) -> Any:
+            kind, heads = options.get("kind", "mha"), options.get("heads", 4)
+            return PagedKVCache.create_generic(
+                kind, n, n, n, n, n, 2, heads, 2, 8, 8, RopeMode.NONE, 1, 1, "float32"
+            )
+
+    with pytest.raises(MisuseError, match=message):
+        Wrong().export_tvm({"create": {"n": int}})
+    with pytest.raises(MisuseError, match="the kernels of FlashInfer are for GPUs"):
+        FlashInferPagedKVCache()
+    assert [int(kind) for kind in AttnKind] == [0, 1, 3]
