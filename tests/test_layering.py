@@ -43,7 +43,7 @@ ROOMS = {
     "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir", "screen"},
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
-        *("cli", "frontend", "relax", "tir"),
+        *("cli", "frontend", "pictures", "relax", "tir"),
     },
 }
 #: The rooms of a package whose files import each other in one direction only.
@@ -123,11 +123,13 @@ FLOORS = {
     """,
     "relaxpy/assertions": "golden.py passes.py targets.py strategies.py",
     "relaxpy/pictures": """
-        model.py labels.py build.py repeats.py compare.py layout.py scene.py style.py svg.py text.py
+        model.py labels.py kernels.py build.py repeats.py compare.py layout.py scene.py style.py
+        svg.py text.py
         graph.py
     """,
     "relaxpy/cli": """
-        usage.py show.py special_sizes.py imported.py programs.py watch.py passes.py inputs.py
+        usage.py show.py special_sizes.py imported.py sketch.py
+        programs.py watch.py passes.py inputs.py
         outputs.py commands.py main.py
     """,
 }

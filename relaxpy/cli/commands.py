@@ -207,21 +207,20 @@ def source(options: Namespace) -> int:
 
 
 def graph(options: Namespace) -> int:
-    """Draw the dataflow; the exit code is 1 if the program is ill-formed, which is drawn, too."""
-    from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+    """Draw the dataflow; the exit code is 1 if the program is wrong, which is drawn, too."""
     from relaxpy.ir.transform import get_pipeline
+    from relaxpy.pictures.graph import graph as draw
 
     source = _source(options)
-    program = source.sketch()
+    program, found = source.sketch()
     if options.pipeline is not None:
-        program = get_pipeline(options.pipeline)(source.module())
-    picture = program.graph({"all": True, "none": False}.get(options.fold))
+        program, found = get_pipeline(options.pipeline)(source.module()), []
+    picture = draw(program, {"all": True, "none": False}.get(options.fold), found)
     if options.output in (None, STDIN):
         print(picture.to_mermaid(), end="")
     else:
         picture.save(options.output)
         print(f"{options.output}: {picture!r}")
-    found = check_well_formed(program)
     if found:
         show_error(WellFormedError(found), sys.stderr, source.name)
     return int(bool(found))

@@ -17,7 +17,7 @@ from typing_extensions import override
 from relaxpy.cli.imported import SUFFIX, import_program, is_reference
 from relaxpy.cli.usage import UsageError
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, WellFormedError
 
 if TYPE_CHECKING:
     from relaxpy.exec.container import Container
@@ -140,9 +140,13 @@ class ProgramSource(ABC):
             UsageError: there is no program.
         """
 
-    def sketch(self) -> IRModule | BaseFunc:
-        """The program, which may be ill-formed. Errors: ParseError, and as for `program`."""
-        return self.program()
+    def sketch(self) -> tuple[IRModule | BaseFunc, list[Diagnostic]]:
+        """The program as far as it can be read, and what is wrong with it.
+
+        Errors:
+            As for `program`, if nothing can be read.
+        """
+        return self.program(), []
 
     def module(self) -> IRModule:
         """The program as a module, which a single function is made. Errors: as for `program`."""
@@ -196,18 +200,26 @@ class ProgramFile(ProgramSource):
         """
         from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 
-        program = self._read(check=True)
+        program = self._read()
         diagnostics = check_well_formed(program) if self.is_json else []
         if diagnostics:
             raise WellFormedError(diagnostics)
         return program
 
     @override
-    def sketch(self) -> IRModule | BaseFunc:
-        return self._read(check=False)
+    def sketch(self) -> tuple[IRModule | BaseFunc, list[Diagnostic]]:
+        from relaxpy.cli.sketch import sketch
+        from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 
-    def _read(self, *, check: bool) -> IRModule | BaseFunc:
-        """The program, which is well-formed if it is a text and this is checked."""
+        if self.saved is None and not self.is_json:
+            program, found = sketch(self.text, self.name)
+            if program is not None:
+                return program, found or check_well_formed(program)
+        program = self._read()
+        return program, check_well_formed(program)
+
+    def _read(self) -> IRModule | BaseFunc:
+        """The program, which is well-formed unless it is in JSON."""
         from relaxpy.ir.module import IRModule
         from relaxpy.ir.relax.nodes import BaseFunc
 
@@ -223,7 +235,7 @@ class ProgramFile(ProgramSource):
             from relaxpy.script.read import from_source
 
             try:
-                program = from_source(self.text, None, check, filename=self.name)
+                program = from_source(self.text, filename=self.name)
             except RelaxpyError as error:
                 raise error.noted(self._note()) from None
         if not isinstance(program, (IRModule, BaseFunc)):

@@ -13,9 +13,9 @@ from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.pictures.kernels import add_blocks, innermost_blocks
 from relaxpy.pictures.labels import (
     MAX_ABOUT,
     attributes_text,
@@ -35,14 +35,9 @@ _FUSED: Final = ("Primitive", "Composite", "Codegen")
 
 
 def picture_of(mod: IRModule) -> Picture:
-    """The picture of all functions of a module, with the rules that they violate."""
+    """The picture of all functions of a module."""
     builder = _Builder(mod)
     builder.build()
-    try:
-        found: Sequence[Diagnostic] = check_well_formed(mod)
-    except RelaxpyError as error:  # it is too large to be checked
-        found = error.diagnostics
-    mark_faults(builder.picture, found)
     return builder.picture
 
 
@@ -72,8 +67,7 @@ class _Builder:
             if isinstance(func, rx.Function) and not (name in called and is_fused(func)):
                 self.function("function", name, func, MODULE, name)
             elif name not in called:
-                item = self.add("kernel", name, MODULE, about=name, span=func.span)
-                item.program = self.program(name)
+                self.kernel(name, func)
             if len(self.picture.items) > MAX_ITEMS:
                 self.picture.items[MODULE].omitted = len(self.functions)
                 break
@@ -86,6 +80,18 @@ class _Builder:
                     self.values[key] = self.expression(expr, group).number
         for value, user, scope in self.uses:
             self.picture.use(self.source(value, scope), user)
+
+    def kernel(self, name: str, func: BaseFunc) -> None:
+        """Add a kernel that no function calls: its blocks, or its text if it has none."""
+        item = self.add("kernel", name, MODULE, about=name, span=func.span)
+        item.name = name
+        blocks = innermost_blocks(func) if isinstance(func, PrimFunc) else []
+        count = len(blocks) + 1
+        if isinstance(func, PrimFunc) and blocks and self.planned + count <= MAX_ITEMS:
+            self.planned += count
+            add_blocks(self.picture, item.number, func, blocks)
+        else:
+            item.program = self.program(name)
 
     def add(self, kind: Kind, label: str, parent: int, **fields: object) -> Item:
         item = self.picture.add(kind, printable(label), parent, **fields)
@@ -160,7 +166,7 @@ class _Builder:
         else:
             item = self.expression(binding.value, group, binding.var)
         var = binding.var
-        item.span = binding.span or binding.value.span or item.span
+        item.span = binding.value.span or binding.span or item.span
         if var is not None:
             item.name = var.name_hint
             sinfo = var.struct_info or getattr(binding.value, "struct_info", None)
@@ -332,16 +338,17 @@ def mark_faults(picture: Picture, found: Sequence[Diagnostic]) -> None:
         span = diagnostic.span
         near = [] if span is None else by_line.get((span.file, span.line), [])
         about = [item for item in near if item.span and span and item.span.covers(span)]
-        about.sort(key=lambda item: -item.number)
-        named = [by_name[word] for word in _WORD.findall(diagnostic.message) if word in by_name]
-        candidates = [*about, *named, *near]
+        about.sort(key=lambda item: item.span.end_line - item.span.line if item.span else 0)
+        words = _WORD.findall(diagnostic.message)
+        near.sort(key=lambda item: item.name not in words)
+        candidates = [*about, *near, *(by_name[word] for word in words if word in by_name)]
         if candidates and not candidates[0].fault:
             item = candidates[0]
         else:
             parent = candidates[0].parent if candidates else MODULE
             item = picture.add("fault", diagnostic.rule or "error", parent)
             item.detail = printable(diagnostic.message)
-        item.fault = (diagnostic.rule or "", printable(str(diagnostic), MAX_ABOUT))
+        item.fault = (diagnostic.rule or "error", printable(str(diagnostic), MAX_ABOUT))
 
 
 _WORD: Final = re.compile(r"\w+")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Final
@@ -10,10 +10,11 @@ from typing import Final
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, counted
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, counted
 from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
-from relaxpy.pictures.build import picture_of
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.pictures.build import mark_faults, picture_of
 from relaxpy.pictures.compare import merged
 from relaxpy.pictures.model import Picture
 from relaxpy.pictures.repeats import fold_repeats
@@ -100,21 +101,31 @@ _FORMATS: Final[Mapping[str, Callable[[Graph], str]]] = {
 }
 
 
-def graph(program: IRModule | BaseFunc, fold: bool | None = None) -> Graph:
+def graph(
+    program: IRModule | BaseFunc, fold: bool | None = None, faults: Sequence[Diagnostic] = ()
+) -> Graph:
     """The graph of a module or a function.
 
-    With `fold`, all boxes are closed at first; with False, all are open.
+    With `fold`, all boxes are closed at first; with False, all are open. The faults that are marked
+    are those of the rules of well-formedness, unless others are passed.
     """
-    return Graph(picture_of(_module(program)), fold)
+    return Graph(_picture(program, faults), fold)
 
 
 def graph_of_change(
     before: IRModule | BaseFunc, after: IRModule | BaseFunc, fold: bool | None = None
 ) -> Graph:
     """The graph of the program `after`, with what was added to and removed from `before`."""
-    pictures = [picture_of(_module(program)) for program in (before, after)]
-    return Graph(merged(*pictures), fold)
+    return Graph(merged(_picture(before), _picture(after)), fold)
 
 
-def _module(program: IRModule | BaseFunc) -> IRModule:
-    return program if isinstance(program, IRModule) else IRModule.from_expr(program)
+def _picture(program: IRModule | BaseFunc, faults: Sequence[Diagnostic] = ()) -> Picture:
+    """The picture of a program, with `faults`, or the rules that it violates."""
+    module = program if isinstance(program, IRModule) else IRModule.from_expr(program)
+    picture = picture_of(module)
+    try:
+        faults = faults or check_well_formed(program)
+    except RelaxpyError as error:  # it is too large to be checked
+        faults = error.diagnostics
+    mark_faults(picture, faults)
+    return picture

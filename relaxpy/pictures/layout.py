@@ -23,6 +23,8 @@ GAP: Final = 14.0
 ROW_GAP: Final = 26.0
 #: Items without uses among them fill rows of this width.
 FLOW_WIDTH: Final = 900.0
+#: So many items are drawn above the others if nothing uses them, and they nothing.
+_MANY: Final = 4
 _SWEEPS: Final = 4
 _BEND_WEIGHT: Final = 4.0
 Size: TypeAlias = tuple[float, float]
@@ -52,10 +54,11 @@ def arrange(
 ) -> Arrangement:
     """Arrange items that use each other; `size` takes `~value` for a reference to it."""
     used = {item for use in uses for item in use}
-    alone = _flow([item for item in items if item not in used], size)
+    unused = [item for item in items if item not in used]
+    alone = _flow(unused if not uses or len(unused) > _MANY else (), size)
     if not uses:
         return alone
-    items = [item for item in items if item in used]
+    items = [item for item in items if item not in alone.centres]
     ranks = _ranks(items, uses, sources)
     result = Arrangement([[] for _ in range(max(ranks.values()) + 1)])
     links = _route(items, uses, ranks, result)

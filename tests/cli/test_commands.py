@@ -151,6 +151,60 @@ def test_graph_draws_programs_also_ill_formed_ones(
     assert command("graph model.py -o a.png", capsys)[0] == 1
 
 
+WRONG = """
+@R.function
+def main(x: R.Tensor((3, 4), "float32"), flag: R.Tensor((), "bool")):
+    with R.dataflow():
+        a = R.exp(x)
+        hidden = R.sqrt(a)
+        R.output(a)
+    if flag:
+        z = R.abs(a)
+    else:
+        z = R.negative(a)
+    return z
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "marked"),
+    [
+        ("R.sqrt(a)", "R.matmul(\n            a, a\n        )", [("R.matmul", "DER-36")]),
+        ("R.sqrt(a)", "R.sqrtt(a)", [("R.sqrtt", "error")]),
+        ("R.sqrt(a)", "R.add(a, lost)", [("R.add", "error")]),
+        ("R.negative(a)", "R.abs(hidden)", [("R.abs", "SC-7")]),
+        ("if flag", "if R.exp(x)", [("if", "DER-9")]),
+        ("return z", "return R.add(z, later)", [("R.add", "error")]),
+        ("R.output(a)", "R.output(a, later)", [("", "")]),
+        ("R.sqrt(a)", "R.matmul(a, a)\n        b = R.expp(hidden)", [("R.matmul", "DER-36")]),
+    ],
+)
+def test_graph_draws_what_is_there_of_a_text_with_errors(
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    old: str,
+    new: str,
+    marked: list[tuple[str, str]],
+) -> None:
+    (folder / "wrong.py").write_text(WRONG.replace(old, new))
+    code, out, err = command("graph wrong.py", capsys)
+    assert code == 1
+    assert err.count("error:") >= 1
+    assert "call_pure_packed" not in out + err
+    assert "classDef faulty" in out
+    for label, rule in marked:
+        assert re.search(rf'n\d+\["{label}[^"]*{rule}"\]', out), out
+    assert "exp<br>" in out
+
+
+def test_graph_of_what_is_not_python_is_an_error(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "wrong.py").write_text("@R.function\ndef main(x:")
+    assert command("graph wrong.py -o a.svg", capsys)[0] == 1
+    assert not (folder / "a.svg").exists()
+
+
 def test_print_writes_json_which_the_other_commands_read(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:

@@ -323,7 +323,7 @@ def broken() -> IRModule:
 
 def test_a_broken_program_is_drawn_with_its_faults() -> None:
     found = relax.analysis.check_well_formed(broken())
-    picture = picture_of(broken())
+    picture = broken().graph()._scene.picture
     assert by_label(picture, "lost").kind == "unbound"
     assert Counter(item.fault[0] for item in picture.items if item.fault) == Counter(
         diagnostic.rule for diagnostic in found
@@ -355,6 +355,47 @@ def test_a_change_is_added_removed_and_kept() -> None:
     assert repr(explained.graph("LegalizeOps", "DeadCodeElimination")) == repr(whole)
     with pytest.raises(KeyError, match="FuseOps"):
         explained.graph("FuseOps")
+
+
+@pytest.mark.parametrize("attrs", [{}, {"global_symbol": "main"}])
+def test_functions_alone_have_no_faults(attrs: dict[str, object]) -> None:
+    for name in ("main", "product"):
+        func = Kernels[name].without_attr("global_symbol").with_attrs(attrs)
+        assert "fault" not in repr(func.graph())
+
+
+@I.ir_module
+class Kernels:
+    @T.prim_func
+    def product(
+        a: T.Buffer((4, 8), "float32"), b: T.Buffer((8, 4), "float32"), n: T.int64, c: T.handle
+    ):
+        C = T.match_buffer(c, (4, 4), "float32")
+        sums = T.alloc_buffer((4, 4), "float32")
+        for i, j, k in T.grid(4, 4, 8):
+            with T.block("sum"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    sums[vi, vj] = T.float32(0)
+                sums[vi, vj] = sums[vi, vj] + a[vi, vk] * b[vk, vj]
+        for i, j in T.grid(4, 4):
+            with T.block("root of it"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = T.sqrt(sums[vi, vj])
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        return R.exp(x)
+
+
+def test_kernels_are_blocks_that_pass_buffers_on() -> None:
+    picture = picture_of(IRModule.from_expr(Kernels["product"]))
+    labels = {item.number: item.label for item in picture.items}
+    assert {(labels[value], labels[user]) for value, user in picture.uses} == {
+        *(("a", "sum"), ("b", "sum"), ("sum", "root of it"), ("root of it", "C"))
+    }
+    assert kinds(picture) == {"module": 1, "kernel": 1, "parameter": 3, "operator": 2, "result": 1}
+    assert by_label(picture, "sum").detail == "vi: spatial, vj: spatial, vk: reduce"
 
 
 @pytest.mark.parametrize(
