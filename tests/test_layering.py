@@ -124,8 +124,7 @@ FLOORS = {
     "relaxpy/assertions": "golden.py passes.py targets.py strategies.py",
     "relaxpy/pictures": """
         model.py labels.py kernels.py build.py repeats.py compare.py layout.py scene.py style.py
-        svg.py text.py
-        graph.py
+        svg.py text.py graph.py memory.py
     """,
     "relaxpy/cli": """
         usage.py show.py special_sizes.py imported.py sketch.py

@@ -403,6 +403,13 @@ class Executable(CopiedByReference, StatefulCalls):
         """The program that runs, after all passes, as a picture: see `IRModule.graph`."""
         return hooks.call("graph", self._program.module, fold)
 
+    @user_facing
+    def memory_chart(
+        self, function: str | None = None, sizes: Mapping[str, int] | None = None
+    ) -> Any:
+        """The bytes that a function holds over its bindings: see `IRModule.memory_chart`."""
+        return hooks.call("memory_chart", self._program.module, function, sizes)
+
     def stats(self) -> str:
         """The target, the functions that can be called, and the number of kernels and constants."""
         functions = self._program.module.functions.values()

@@ -244,6 +244,13 @@ class IRModule(Node):
         """The dataflow as a picture: see `relaxpy.pictures.graph.graph`."""
         return hooks.call("graph", self, fold)
 
+    @user_facing
+    def memory_chart(
+        self, function: str | None = None, sizes: Mapping[str, int] | None = None
+    ) -> Any:
+        """The bytes that a function holds over its bindings: see `relaxpy.pictures.memory`."""
+        return hooks.call("memory_chart", self, function, sizes)
+
     def get_attr(self, key: str) -> object | None:
         """Return the attribute `key` of the module, or None."""
         value: object | None = self.attrs.get(key)

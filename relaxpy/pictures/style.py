@@ -56,6 +56,12 @@ font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monosp
 .relaxpy-picture .result>rect{fill:none;stroke-width:1.5}
 .relaxpy-picture .uses path{fill:none;stroke:var(--line);stroke-width:1.2}
 .relaxpy-picture .tip{fill:var(--line)}
+.relaxpy-picture .grid{fill:none;stroke:var(--line);stroke-width:.5;stroke-dasharray:2 3}
+.relaxpy-picture .bar rect{fill:var(--line);fill-opacity:.4;stroke:none;
+shape-rendering:crispEdges}
+.relaxpy-picture .bar .whole{fill-opacity:0}
+.relaxpy-picture .bar:hover rect{fill:var(--green)}
+.relaxpy-picture .uses .used{stroke:var(--red);stroke-width:1.5}
 .relaxpy-picture .head{cursor:pointer}
 .relaxpy-picture .head:hover text,.relaxpy-picture a:hover text{text-decoration:underline}
 .relaxpy-picture [data-closed]>.inside{display:none}

@@ -66,13 +66,13 @@ def _report(name: str, func: rx.Function) -> str:
             continue
         allocation = call.op.record.allocates
         if allocation is not None and allocation.storage:
-            storages.add(_allocated(call, allocation))
+            storages.add(allocated_bytes(call, allocation))
         elif allocation is not None:
-            nbytes = _allocated(call, allocation)
+            nbytes = allocated_bytes(call, allocation)
             tensors.add(nbytes)
             if not allocation.planned:
                 unplanned.add(nbytes)
-        for nbytes in _new_outputs(call, call.op):
+        for nbytes in new_outputs(call, call.op):
             tensors.add(nbytes)
             unplanned.add(nbytes)
     lines = [name, f"  without planning: {tensors.text('tensor')}"]
@@ -86,7 +86,7 @@ def _report(name: str, func: rx.Function) -> str:
     return "\n".join(lines)
 
 
-def _new_outputs(call: rx.Call, op: Op) -> Iterator[int | None]:
+def new_outputs(call: rx.Call, op: Op) -> Iterator[int | None]:
     """The sizes of the tensors that a call of a function allocates for its outputs."""
     if op.record.calls is None or not op.record.calls.has_outputs:
         return
@@ -102,7 +102,7 @@ def _fields(sinfo: rx.StructInfo) -> tuple[rx.StructInfo, ...]:
     return sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
 
 
-def _allocated(call: rx.Call, allocation: Allocation) -> int | None:
+def allocated_bytes(call: rx.Call, allocation: Allocation) -> int | None:
     """The number of bytes that a call allocates."""
     shape, dtype = _operand(call, allocation.shape), _operand(call, allocation.dtype)
     if allocation.in_bytes and isinstance(shape, rx.ShapeExpr) and len(shape.values) == 1:
