@@ -124,7 +124,7 @@ FLOORS = {
     "relaxpy/assertions": "golden.py passes.py targets.py strategies.py",
     "relaxpy/pictures": """
         model.py labels.py kernels.py build.py repeats.py compare.py layout.py scene.py style.py
-        svg.py text.py graph.py memory.py
+        svg.py text.py graph.py chart.py memory.py profile.py
     """,
     "relaxpy/cli": """
         usage.py show.py special_sizes.py imported.py sketch.py

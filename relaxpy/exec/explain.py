@@ -90,19 +90,25 @@ class Explanation(ShownAsTable):
 
     @user_facing
     def graph(
-        self, before: str | None = None, after: str | None = None, fold: bool | None = None
+        self,
+        before: str | IRModule | None = None,
+        after: str | IRModule | None = None,
+        fold: bool | None = None,
     ) -> Any:
         """What changed from before one pass until after another, as a picture in colours.
 
         Operations are added, removed or kept. Without `after` it is what the pass `before` changed,
-        and without both what all passes did. For `fold` see `IRModule.graph`.
+        and without both what all passes did. A module of a run stands for itself. For `fold` see
+        `IRModule.graph`.
 
         Errors:
             UnknownNameError (also KeyError, ValueError): no pass of this name ran.
         """
-        first = self.runs[0] if before is None else self._named(before)[0]
-        last = first if after is None else self._named(after)[-1]
-        return hooks.call("graph_of_change", first.before, last.after, fold)
+        first = self.runs[0] if not isinstance(before, str) else self._named(before)[0]
+        last = self._named(after)[-1] if isinstance(after, str) else first
+        old = before if isinstance(before, IRModule) else first.before
+        new = after if isinstance(after, IRModule) else last.after
+        return hooks.call("graph_of_change", old, new, fold)
 
     def _named(self, name: str) -> list[PassRun]:
         """The runs of a pass."""

@@ -16,9 +16,12 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.exec.native.machine_code.machine import obstacle
+from relaxpy.exec.native.peak import peak_bytes, peak_operations
 from relaxpy.exec.paths import as_path
 from relaxpy.exec.report import source_column
 from relaxpy.exec.trace import TraceEvent, chrome_trace
+from relaxpy.ir import hooks
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.screen import ShownAsTable, Table
 
@@ -137,6 +140,23 @@ class Profile(ShownAsTable):
         }
         text = chrome_trace(self.events, facts, self.dropped_events)
         as_path(path).write_text(text, encoding="utf-8")
+
+    @user_facing
+    def plot(self, kind: str = "bars") -> Any:
+        """A picture, which notebooks show and `save` writes: "bars" of time, or a "roofline".
+
+        The roofline has the operations of kernels per second over those per byte, below the peaks
+        that were measured, of float32 and of copying as much memory as the largest call uses.
+
+        Errors:
+            MisuseError (also ValueError): the kind is another one, or there is no native code here,
+                which measures the peaks.
+        """
+        peaks = None
+        if kind == "roofline" and not obstacle():
+            largest = max((row.bytes // row.calls for row in self.rows if row.calls), default=0)
+            peaks = peak_operations("float"), peak_bytes(max(largest, 1))
+        return hooks.call("profile_chart", self.rows, self.duration, kind, peaks)
 
     def by_line(self) -> Profile:
         """The profile with one row for each line of the program that calls kernels.

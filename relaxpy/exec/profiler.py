@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from relaxpy.dataclass import dataclass, replace
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.exec.kernel.operations import Shape, operation_count, shape_of
 from relaxpy.exec.native.machine_code.machine import obstacle
@@ -20,7 +20,7 @@ from relaxpy.exec.native.peak import peak_bytes, peak_operations
 from relaxpy.exec.profile import BETWEEN_KERNELS, Profile, ProfileRow
 from relaxpy.exec.report import ExecutionReport, kernel_sources
 from relaxpy.exec.runtime.instrument import Instrument, Profiler, VMInstrumentReturnKind
-from relaxpy.exec.runtime.values import Array, Value, as_tensor
+from relaxpy.exec.runtime.values import Value, as_tensor
 from relaxpy.exec.trace import MAX_EVENTS, TraceEvent
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
@@ -37,19 +37,23 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
+_Array: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
+"""The datatype and the shape of an array."""
+
 
 @dataclass(slots=True)
 class _Calls:
     """The calls of the kernels of a module, with their work, and the time of all functions."""
 
     module: IRModule
+    kernels: Collection[str]
     profiler: Profiler = field(default_factory=Profiler)
     bytes: Counter[str] = field(default_factory=Counter)
     shapes: dict[str, Counter[tuple[Shape, ...]]] = field(default_factory=dict)
-    dtypes: dict[str, set[str]] = field(default_factory=dict)
-    events: list[TraceEvent] = field(default_factory=list)
+    dtypes: dict[str, set[np.dtype[Any]]] = field(default_factory=dict)
+    events: list[tuple[str, float, float, tuple[_Array, ...], bool]] = field(default_factory=list)
     dropped: int = 0
-    _arrays: list[tuple[Array, ...]] = field(default_factory=list)
+    _arguments: list[tuple[_Array, ...]] = field(default_factory=list)
 
     def __call__(
         self, function: object, symbol: str, before: bool, result: Value, *args: Value
@@ -57,26 +61,26 @@ class _Calls:
         if not before:
             self.end()
             return VMInstrumentReturnKind.NO_OP
-        if isinstance(self.module.functions_by_name.get(symbol), PrimFunc):
-            arrays = {id(arg): arg for arg in args if isinstance(arg, np.ndarray)}.values()
-            self.bytes[symbol] += sum(array.nbytes for array in arrays)
+        arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
+        if symbol in self.kernels:
+            self.bytes[symbol] += sum({id(array): array.nbytes for array in arrays}.values())
             self.shapes.setdefault(symbol, Counter())[tuple(map(shape_of, args))] += 1
-            self.dtypes.setdefault(symbol, set()).update(array.dtype.name for array in arrays)
-        self._arrays.append(tuple(arg for arg in args if isinstance(arg, np.ndarray)))
+            self.dtypes.setdefault(symbol, set()).update([array.dtype for array in arrays])
+        self._arguments.append(tuple([(array.dtype, array.shape) for array in arrays]))
         self.profiler.begin(symbol)
         return VMInstrumentReturnKind.NO_OP
 
     def begin(self, title: str) -> None:
         """Begin the call that is profiled."""
-        self._arrays.append(())
+        self._arguments.append(())
         self.profiler.begin(title)
 
     def end(self, *, is_finished: bool = True) -> float:
         """End the innermost call, and return its seconds."""
         name, start, duration = self.profiler.end()
-        arrays = tuple(f"{array.dtype}{list(array.shape)}" for array in self._arrays.pop())
+        arguments = self._arguments.pop()
         if len(self.events) < MAX_EVENTS:
-            self.events.append(TraceEvent(name, start, duration, arrays, is_finished))
+            self.events.append((name, start, duration, arguments, is_finished))
         else:
             self.dropped += 1
         return duration
@@ -97,8 +101,15 @@ class _Calls:
             self.row(name, backends.get(name, ""), own, sources.get(name, ""))
             for name, own in times
         )
-        first = min((event.start for event in self.events), default=0.0)
-        events = tuple(replace(event, start=event.start - first) for event in self.events)
+        first = min((start for _, start, *_ in self.events), default=0.0)
+        texts: dict[tuple[_Array, ...], tuple[str, ...]] = {}
+        for *_, arguments, _ in self.events:
+            if arguments not in texts:
+                texts[arguments] = tuple(f"{dtype}{list(shape)}" for dtype, shape in arguments)
+        events = tuple(
+            TraceEvent(name, start - first, seconds, texts[arguments], is_finished)
+            for name, start, seconds, arguments, is_finished in self.events
+        )
         return Profile(tuple(rows), duration, events, self.dropped)
 
     def row(self, name: str, backend: str, durations: Sequence[float], source: str) -> ProfileRow:
@@ -116,9 +127,10 @@ class _Calls:
         share: float | None = None
         if not obstacle() and duration:
             least = size / peak_bytes(size // calls) if size else 0.0
-            if flops and "float64" in self.dtypes[name]:
+            names = {dtype.name for dtype in self.dtypes[name]}
+            if flops and "float64" in names:
                 least = max(least, flops / peak_operations("double"))
-            elif flops and self.dtypes[name] & _FLOATS:
+            elif flops and names & _FLOATS:
                 least = max(least, flops / peak_operations("float"))
             share = min(1.0, least / duration)
         return ProfileRow(name, backend, calls, duration, size, flops, share, "kernel", source)
@@ -157,18 +169,19 @@ class ProgramProfiler:
         if self._functions is None:
             self._functions = self._instrumented(self._report_call)
         function, module = self._functions[name], self._module()
-        is_kernel = isinstance(module.functions_by_name.get(name), PrimFunc)
-        title = f"call of {name}" if is_kernel else name
+        functions = module.functions_by_name
+        kernels = frozenset(n for n, func in functions.items() if isinstance(func, PrimFunc))
+        title = f"call of {name}" if name in kernels else name
         writes = may_write_arrays(module, name)
         outer = getattr(self._per_thread, "calls", None)
         runs: list[tuple[float, _Calls]] = []
-        calls = _Calls(module)
+        calls = _Calls(module, kernels)
         try:
             for is_warm_up in (True, *[False] * repeat):
                 copies = copied(args, arrays=writes)
                 if copies is None and is_warm_up:
                     continue
-                calls = self._per_thread.calls = _Calls(module)
+                calls = self._per_thread.calls = _Calls(module, kernels)
                 calls.begin(title)
                 function(*(args if copies is None else copies))
                 duration = calls.end()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from os import PathLike, fspath
-from pathlib import Path
 from typing import Final
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names, counted
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.function import BaseFunc
@@ -18,8 +15,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.memory_usage import allocated_bytes, new_outputs
+from relaxpy.pictures.chart import Chart, document, label
 from relaxpy.pictures.labels import operator_text, printable
-from relaxpy.pictures.style import style
 from relaxpy.pictures.svg import escaped
 
 WIDTH: Final = 760
@@ -46,7 +43,7 @@ class MemoryRow:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class MemoryChart:
+class MemoryChart(Chart):
     """The memory of a function over its bindings, as a picture in a notebook and in files.
 
     Memory inside of branches and of called functions is not counted, nor are the parameters.
@@ -62,25 +59,11 @@ class MemoryChart:
         """The largest number of bytes that are held at once."""
         return max((row.held for row in self.rows), default=0)
 
+    @override
     def to_svg(self) -> str:
         """The chart as an SVG document: an area for what is held, a line for what is used."""
-        return "".join(_drawn(self))
-
-    @user_facing
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the chart to a file .svg.
-
-        Errors:
-            MisuseError (also TypeError, ValueError): it is not the path of such a file.
-            OSError: the file cannot be written.
-        """
-        target = Path(fspath(path)) if isinstance(path, (str, PathLike)) else None
-        if target is None or target.suffix != ".svg":
-            raise MisuseError(f"expected the path of a file .svg, found {path!r:.60}", about=path)
-        target.write_text(self.to_svg(), encoding="utf-8")
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": self.to_svg()}
+        size = LEFT + WIDTH + 20, TOP + HEIGHT + 40
+        return document(*size, repr(self), "".join(_drawn(self)))
 
     @override
     def __repr__(self) -> str:
@@ -197,20 +180,13 @@ def size_text(nbytes: int) -> str:
 
 
 def _drawn(chart: MemoryChart) -> Iterator[str]:
-    width, height = LEFT + WIDTH + 20, TOP + HEIGHT + 40
-    yield (
-        '<svg xmlns="http://www.w3.org/2000/svg" class="relaxpy-picture" role="img" '
-        f'width="{width}" height="{height}" viewBox="0 0 {width} {height}">\n'
-        f"<title>{escaped(repr(chart))}</title><style>{style()}</style>\n"
-        f'<text x="10" y="18">{escaped(chart.function)}: held (area), used (line)</text>\n'
-    )
+    yield label(10, 18, f"{chart.function}: held (area), used (line)", "total")
     columns = _columns(chart.rows)
     step = WIDTH / max(len(columns), 1)
     top = max(chart.peak, 1)
     for part in (0, 0.5, 1):
         y = TOP + HEIGHT * (1 - part)
-        label = size_text(round(chart.peak * part))
-        yield f'<text class="small" x="10" y="{y + 4:.0f}">{label}</text>'
+        yield label(10, y + 4, size_text(round(chart.peak * part)))
         yield f'<path class="grid" d="M{LEFT} {y:.0f}H{LEFT + WIDTH}"/>\n'
     line: list[str] = []
     for index, (first, row) in enumerate(columns):
@@ -225,8 +201,7 @@ def _drawn(chart: MemoryChart) -> Iterator[str]:
         y = TOP + HEIGHT * (1 - row.used / top)
         line.append(f"{'L' if line else 'M'}{x:.1f} {y:.1f}H{x + step:.1f}")
     yield f'<g class="uses"><path class="used" d="{"".join(line) or "M0 0"}"/></g>\n'
-    label = counted(len(chart.rows), "binding")
-    yield f'<text class="small" x="{LEFT}" y="{TOP + HEIGHT + 20}">{label}</text></svg>\n'
+    yield label(LEFT, TOP + HEIGHT + 20, counted(len(chart.rows), "binding"))
 
 
 def _columns(rows: Sequence[MemoryRow]) -> list[tuple[int, MemoryRow]]:

@@ -62,6 +62,8 @@ shape-rendering:crispEdges}
 .relaxpy-picture .bar .whole{fill-opacity:0}
 .relaxpy-picture .bar:hover rect{fill:var(--green)}
 .relaxpy-picture .uses .used{stroke:var(--red);stroke-width:1.5}
+.relaxpy-picture .total{font-weight:bold}
+.relaxpy-picture .point circle{fill:var(--green);fill-opacity:.6;stroke:var(--ink)}
 .relaxpy-picture .head{cursor:pointer}
 .relaxpy-picture .head:hover text,.relaxpy-picture a:hover text{text-decoration:underline}
 .relaxpy-picture [data-closed]>.inside{display:none}

@@ -353,6 +353,7 @@ def test_a_change_is_added_removed_and_kept() -> None:
     whole = explained.graph()
     assert 'class="kernel added"' in whole.to_svg()
     assert repr(explained.graph("LegalizeOps", "DeadCodeElimination")) == repr(whole)
+    assert repr(explained.graph(Model, explained.mod)) == repr(whole)
     with pytest.raises(KeyError, match="FuseOps"):
         explained.graph("FuseOps")
 
