@@ -42,6 +42,7 @@ def document(width: float, height: float, title: str, parts: str) -> str:
     """An SVG document with the style of all pictures."""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" class="relaxpy-picture" role="img" '
+        'style="max-width:none" '
         f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">\n'
         f"<title>{escaped(title)}</title><style>{style()}</style>\n{parts}</svg>\n"
     )

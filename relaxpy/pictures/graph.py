@@ -17,7 +17,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.pictures.build import mark_faults, picture_of
 from relaxpy.pictures.compare import merged
 from relaxpy.pictures.model import Picture
-from relaxpy.pictures.repeats import fold_repeats
+from relaxpy.pictures.repeats import bundle_sources, fold_repeats
 from relaxpy.pictures.scene import Scene
 from relaxpy.pictures.style import SCRIPT
 from relaxpy.pictures.svg import svg
@@ -35,6 +35,7 @@ class Graph:
 
     def __init__(self, picture: Picture, fold: bool | None = None) -> None:
         fold_repeats(picture)
+        bundle_sources(picture)
         self._scene = Scene(picture, fold)
 
     def to_svg(self) -> str:

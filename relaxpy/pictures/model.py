@@ -34,12 +34,13 @@ Kind: TypeAlias = Literal[
     "fused",
     "repeat",
     "instance",
+    "bundle",
 ]
 Change: TypeAlias = Literal["", "kept", "added", "removed"]
 #: What has no operands, and is drawn near its uses.
 SOURCES: Final = frozenset[Kind](("parameter", "constant", "global", "unbound", "input"))
 #: What is folded until a reader unfolds it.
-FOLDED: Final = frozenset[Kind](("fused", "repeat", "instance"))
+FOLDED: Final = frozenset[Kind](("fused", "repeat", "instance", "bundle"))
 MODULE: Final = 0
 """The number of the item that contains all others."""
 

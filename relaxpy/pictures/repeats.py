@@ -1,19 +1,21 @@
-"""Repeated layers: equal sequences of operations become groups, one for each repetition."""
+"""Repeated layers, and many parameters of one operation, become groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from relaxpy.pictures.labels import MAX_ABOUT, printable
-from relaxpy.pictures.model import SOURCES, Picture
+from relaxpy.pictures.model import SOURCES, Change, Picture
 
 #: Layers of more operations are not found.
 MAX_PERIOD: Final = 2_000
 #: A repetition is folded if this many operations are no longer seen.
 MIN_SAVED: Final = 6
+#: More parameters and constants with the same users are one box.
+MAX_SOURCES: Final = 8
 _NEVER: Final = frozenset((*SOURCES, "result", "fault"))
 #: The first position, the number of operations in a layer, and the number of layers.
 _Run: TypeAlias = tuple[int, int, int]
@@ -38,6 +40,35 @@ def fold_repeats(picture: Picture) -> None:
             folder.is_in_every_layer(item.number, user) for user in users.get(item.number, ())
         ):
             item.parent = _common_group(picture, item.parent, users.get(item.number, ()))
+
+
+def bundle_sources(picture: Picture) -> None:
+    """Group many parameters and constants of the same group that have the same users there."""
+    users: dict[int, set[int]] = {}
+    for value, user in picture.uses:
+        item = picture.items[value]
+        path = picture.enclosing(user)
+        if item.kind in SOURCES and item.parent in path[1:]:
+            users.setdefault(value, set()).add(path[path.index(item.parent) - 1])
+    bundles: dict[tuple[int, frozenset[int]], list[int]] = {}
+    for number, used_by in users.items():
+        key = picture.items[number].parent, frozenset(used_by)
+        bundles.setdefault(key, []).append(number)
+    for (parent, _), numbers in bundles.items():
+        if len(numbers) > MAX_SOURCES:
+            names = ", ".join(picture.items[number].label for number in numbers)
+            group = picture.add("bundle", f"{len(numbers)} parameters and constants", parent)
+            group.detail, group.about = printable(names), printable(names, MAX_ABOUT)
+            group.order = picture.items[numbers[0]].order
+            group.change = _change(picture, numbers)
+            for number in numbers:
+                picture.items[number].parent = group.number
+
+
+def _change(picture: Picture, numbers: Iterable[int]) -> Change:
+    """What happened to all of the items; nothing if it differs."""
+    changes = {picture.items[number].change for number in numbers}
+    return changes.pop() if len(changes) == 1 else ""
 
 
 def _common_group(picture: Picture, group: int, users: Sequence[int]) -> int:
@@ -114,10 +145,12 @@ class _Folder:
             "repeat", f"{len(layers)} x {len(layers[0])} operations", first.parent, detail=detail
         )
         outer.about, outer.order = printable(", ".join(names), MAX_ABOUT), first.order
+        outer.change = _change(self.picture, layers[0])
         for index, layer in enumerate(layers):
             head = self.picture.items[layer[0]]
             inner = self.picture.add("instance", f"{index + 1} of {len(layers)}", outer.number)
             inner.detail, inner.about, inner.order = detail, outer.about, head.order
+            inner.change = outer.change
             for number, twin in zip(layer, layers[(index + 1) % len(layers)], strict=True):
                 self.picture.items[number].parent = inner.number
                 self.twins.setdefault(number, twin)

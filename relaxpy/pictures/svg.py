@@ -21,6 +21,7 @@ _CLASSES: Final[Mapping[Kind, str]] = {
     "block": "frame",
     "if": "branch",
     "instance": "repeat",
+    "bundle": "source",
 }
 
 
@@ -59,6 +60,7 @@ class _Writer:
         title = escaped(self.scene.picture.items[MODULE].about or "dataflow")
         self.out += [
             '<svg xmlns="http://www.w3.org/2000/svg" class="relaxpy-picture" role="group" ',
+            'style="max-width:none" ',
             f'aria-label="{title}" width="{width:.0f}" height="{height:.0f}" ',
             f'viewBox="0 0 {width:.0f} {height:.0f}">\n',
             f"<style>{style()}</style>\n",

@@ -203,6 +203,21 @@ def test_repeated_layers_are_folded_and_their_weights_are_inside() -> None:
     assert mod.graph(fold=False).to_mermaid().count('["matmul') == 12
 
 
+@pytest.mark.parametrize(("count", "folded"), [(8, False), (9, True), (300, True)])
+def test_many_parameters_of_one_operation_are_one_box(count: int, folded: bool) -> None:
+    params = ", ".join(f'p{k}: R.Tensor((2,), "float32")' for k in range(count))
+    names = ", ".join(f"p{k}" for k in range(count))
+    text = f"@R.function\ndef main(x: R.Tensor((2,), 'float32'), {params}):\n"
+    drawn = from_source(
+        f"{text}    y = R.concat(({names}, x))\n    return R.add(R.sum(y), x)"
+    ).graph()
+    [*boxes] = [item for item in drawn._scene.picture.items if item.kind == "bundle"]
+    assert [box.label for box in boxes] == [f"{count} parameters and constants"] * folded
+    assert ("p3<br>" in drawn.to_mermaid()) != folded
+    assert drawn._scene.open_sizes[MODULE][0] < 1_200
+    assert "x<br>" in drawn.to_mermaid()
+
+
 def test_layers_that_use_values_in_other_ways_are_not_folded_together() -> None:
     text = ["@R.function", 'def main(x: R.Tensor((4,), "float32")):', "    v = x", "    w = x"]
     for index in range(8):
