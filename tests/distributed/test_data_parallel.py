@@ -65,7 +65,9 @@ def trained(mod: IRModule, program: Any, x: Any, y: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("optimizer", [SGD(0.1), MomentumSGD(0.1, 0.9), Adam(0.05)], ids=str)
+@pytest.mark.parametrize(
+    "optimizer", [SGD(0.1), MomentumSGD(0.1, 0.9), Adam(0.05)], ids=lambda x: type(x).__name__
+)
 def test_workers_train_like_one(optimizer: Optimizer, workers: int) -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal((12, 8, 6)).astype("float32")

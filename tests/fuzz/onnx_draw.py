@@ -72,6 +72,8 @@ class Value:
 def type_proto(content: Content, sizes: Sequence[Any] | None = None) -> onnx.TypeProto:
     """The type of a value, with these sizes or none."""
     if isinstance(content, list):
+        if not content:
+            raise Redraw("an empty sequence has elements of no type")
         code = helper.np_dtype_to_tensor_dtype(content[0].dtype)
         return helper.make_sequence_type_proto(helper.make_tensor_type_proto(code, None))
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(content.dtype), sizes)

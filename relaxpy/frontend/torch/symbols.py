@@ -33,6 +33,19 @@ def sympy_of(value: Any) -> Any:
     return value.node.expr if is_symbolic(value) else value
 
 
+def _name_of(size: Any) -> str | None:
+    """The name that the user gave a size by `torch.export.Dim`, where it stands alone."""
+    environment = getattr(getattr(size, "node", None), "shape_env", None)
+    sources = getattr(environment, "var_to_sources", {}).get(sympy_of(size), ())
+    named = getattr(environment, "source_name_to_debug_name", {})
+    for source in sources:
+        place = source.name() if callable(source.name) else source.name
+        name = named.get(place, "")
+        if name.isidentifier() and not name.startswith("_"):
+            return str(name)
+    return None
+
+
 def _fold(operation: Callable[[Any, Any], Any], items: Sequence[Any]) -> Any:
     result = items[0]
     for item in items[1:]:
@@ -91,8 +104,8 @@ class Symbols:
     def define(self, shapes: Sequence[Sequence[Any]], names: Mapping[tuple[int, int], str]) -> None:
         """Make variables of the symbols in the shapes of inputs, which define them.
 
-        A symbol that stands alone somewhere is a variable of its name, or of the one that `names`
-        has for this input and axis. One that occurs in the form
+        A symbol that stands alone somewhere is a variable of the name that `names` has for this
+        input and axis, or that the user gave it, or of its own. One that occurs in the form
         `a * s + b` only is what the size, a variable, makes of it.
         """
         exprs = {
@@ -102,7 +115,9 @@ class Symbols:
         }
         for place, expr in exprs.items():
             if isinstance(expr, sympy.Symbol) and expr not in self.known:
-                self.known[expr] = self.new(names.get(place, str(expr)))
+                k, axis = place
+                given = names.get(place) or _name_of(shapes[k][axis])
+                self.known[expr] = self.new(given or str(expr))
         for expr in exprs.values():
             unknown = self.unknown(expr)
             if len(unknown) == 1 and expr.is_polynomial(*unknown):

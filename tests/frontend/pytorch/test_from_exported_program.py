@@ -53,6 +53,21 @@ def test_results_are_the_new_buffers_and_then_what_the_model_returns(target: str
         assert int(n) == size
 
 
+def test_sizes_have_the_names_that_the_user_gave() -> None:
+    class Scores(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x @ y.T
+
+    batch, time = torch.export.Dim("batch"), torch.export.Dim("time")
+    args = (torch.ones(3, 4), torch.ones(6, 4))
+    named = exported(Scores(), *args, dynamic_shapes={"x": {0: batch}, "y": {0: time}})
+    mod = from_exported_program(named)
+    assert [str(p.struct_info.shape[0]) for p in mod["main"].params] == ["batch", "time"]
+    twice = exported(Scores(), *args, dynamic_shapes={"x": {0: batch}, "y": {0: 2 * batch}})
+    mod = from_exported_program(twice)
+    assert 'R.Tensor(("batch * 2", 4), dtype="float32")' in mod.script()
+
+
 def test_parameters_are_inputs_when_asked_and_constants_over_their_memory_otherwise() -> None:
     model = torch.nn.Linear(4, 2)
     program = exported(model, torch.randn(3, 4))
