@@ -5,12 +5,15 @@ import random
 import re
 
 import numpy as np
+import pytest
 
 import relaxpy
 from relaxpy import IRModule
-from relaxpy.errors import StructInfoError, TransformError
+from relaxpy.distributed import own_parts
+from relaxpy.errors import MisuseError, StructInfoError, TransformError
 from relaxpy.relax import get_pipeline
 from relaxpy.relax.distributed.transform import PropagateSharding
+from relaxpy.script import ir as I, relax as R
 from tests.distributed.draw import drawn_program
 from tests.distributed.team import Team
 
@@ -53,3 +56,58 @@ def test_workers_compute_together_what_one_computes() -> None:
     text = " ".join(done)
     for name in ("broadcast_from_worker0", "allreduce", "allgather", "replica_to_shard"):
         assert name in text, f"no program has {name}"
+
+
+@I.ir_module
+class Mlp:
+    I.module_global_infos({"mesh": [R.device_mesh((2, 2), I.Range(0, 4))]})
+
+    @R.function
+    def main(
+        x: R.Tensor((8, 16), "float32"),
+        up: R.Tensor((16, 32), "float32"),
+        down: R.Tensor((32, 16), "float32"),
+    ):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            rows = R.dist.annotate_sharding(x, "mesh[0]", "S[0], R")
+            columns = R.dist.annotate_sharding(up, "mesh[0]", "R, S[1]")
+            y = R.matmul(R.nn.silu(R.matmul(rows, columns)), down)
+            R.output(y)
+        return y
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_each_worker_has_its_part_of_the_weights(by_name: bool) -> None:
+    pipeline = get_pipeline("distributed", own_params=True)
+    program = relaxpy.compile(Mlp, relax_pipeline=pipeline)["main"]
+    rng = np.random.default_rng(0)
+    x, up, down = (rng.standard_normal(s) for s in ((8, 16), (16, 32), (32, 16)))
+
+    def work(x: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+        values = {"up": up, "down": down} if by_name else [up, down]
+        own = own_parts(Mlp, values)
+        return program(x, *(part.astype("float32") for part in own)), own
+
+    inputs = [x.astype("float32"), *[np.zeros((8, 16), "float32")] * 3]
+    for rank, (found, (own_up, own_down)) in enumerate(Team(4).run(work, inputs)):
+        hidden = x @ up
+        expected = (hidden / (1 + np.exp(-hidden))) @ down
+        np.testing.assert_allclose(found, np.split(expected, 2)[rank // 2], rtol=1e-3, atol=1e-3)
+        np.testing.assert_array_equal(own_up, np.split(up, 2, 1)[rank % 2])
+        np.testing.assert_array_equal(own_down, np.split(down, 2, 0)[rank % 2])
+
+
+def test_weights_that_do_not_fit() -> None:
+    with pytest.raises(MisuseError, match=r"the mesh .* has 4 workers, there are 1"):
+        own_parts(Mlp, [np.zeros((16, 32)), np.zeros((32, 16))])
+    with pytest.raises(MisuseError, match=r"main takes 2 tensors of weights, found 1"):
+        own_parts(Mlp, [np.zeros((16, 32))])
+    with pytest.raises(MisuseError, match=r"there is none for \['down'\]"):
+        own_parts(Mlp, {"up": np.zeros((16, 32))})
+    with pytest.raises(MisuseError, match="no Relax function 'other'"):
+        own_parts(Mlp, [], "other")
+    bare = Mlp.clone()
+    bare["main"] = bare["main"].without_attr("num_input")
+    with pytest.raises(TransformError, match="num_input says how many parameters are no weights"):
+        get_pipeline("distributed", own_params=True)(bare)

@@ -178,11 +178,12 @@ _KEPT_ORDER = ("relax.reshape", "relax.flatten", "relax.nn.batch_flatten")
 """Operators whose kernels would compute indices, but which only change the shapes of parts."""
 
 
-def distributed_pipeline() -> Pass:
+def distributed_pipeline(own_params: bool = False) -> Pass:
     """The program of each worker, from a program with annotations of how tensors are split.
 
     `R.dist.annotate_sharding` says how some tensors are split; the others follow. The first worker
-    has the arguments. The pipeline of `compile` comes after that.
+    has the arguments, and with `own_params` each worker its part of the parameters after the first
+    `num_input`. The pipeline of `compile` comes after that.
     """
     steps = (
         transform.Normalize(),
@@ -190,7 +191,7 @@ def distributed_pipeline() -> Pass:
         transform.LegalizeOps(skip_ops=_KEPT_ORDER),
         LegalizeRedistribute(),
         LowerGlobalViewToLocalView(),
-        LowerDistIR(),
+        LowerDistIR(own_params),
         transform.DeadCodeElimination(),
         default_pipeline(),
     )

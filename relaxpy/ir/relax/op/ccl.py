@@ -155,7 +155,7 @@ def _reduce_scatter(
     x: Array, num_workers: int, in_group: bool, among: Among | None, axis: int
 ) -> Array:
     workers = members(num_workers, in_group, among)
-    return workers.combined_parts(split(x, workers, axis))
+    return workers.combined_parts(split(x, workers.size, axis))
 
 
 @register(
@@ -249,7 +249,7 @@ def _gradient_scatter(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 def _scatter(x: Array, num_workers: int, axis: int) -> Array:
     workers = members(num_workers)
-    return workers.part_of_first(split(x, workers, axis))
+    return workers.part_of_first(split(x, workers.size, axis))
 
 
 @register(

@@ -132,7 +132,7 @@ def _gradient_shard(g: Any, x: Any, y: Any, call: Call) -> Any:
 def _own_shard(x: Array, num_workers: int, axis: int, among: Among | None) -> Array:
     in_group = current_workers().size != num_workers
     workers = members(num_workers, in_group, among)
-    own: Array = split(x, workers, axis)[workers.rank].copy()
+    own: Array = split(x, workers.size, axis)[workers.rank].copy()
     return own
 
 

@@ -155,20 +155,20 @@ def _wrong_number(num_workers: int | None, workers: Workers) -> RuntimeCheckErro
     )
 
 
-def split(x: Array, workers: Workers, axis: int) -> Array:
+def split(x: Array, count: int, axis: int) -> Array:
     """The equal parts of a tensor along an axis, one for each worker along a new first axis.
 
     Errors:
         RuntimeCheckError: the size is not a multiple of the number of workers.
     """
     size = x.shape[axis]
-    if size % workers.size:
+    if size % count:
         raise RuntimeCheckError(
-            f"axis {axis} of a tensor of shape {x.shape} is split among {workers.size} workers, "
+            f"axis {axis} of a tensor of shape {x.shape} is split among {count} workers, "
             f"but its size {size} is not a multiple of that"
         )
     axis %= x.ndim
-    parts = x.reshape(*x.shape[:axis], workers.size, size // workers.size, *x.shape[axis + 1 :])
+    parts = x.reshape(*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
     return np.moveaxis(parts, axis, 0)
 
 

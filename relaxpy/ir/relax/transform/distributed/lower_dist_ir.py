@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from typing_extensions import override
 
@@ -36,23 +37,43 @@ class LowerDistIR(Pass):
     The first worker has the inputs, as whole tensors, and sends them or their parts to the others.
     Kernels have to work on parts already, as after `LowerGlobalViewToLocalView`.
 
+    With `own_params` this holds for the first `num_input` parameters only, an attribute of the
+    function. The others are weights, of which each worker passes its own part
+    (`relaxpy.distributed.own_parts`).
+
     Errors:
         TransformError: a size is not divided by the number of devices, an operator needs more than
             the parts that a device has, or the devices of a mesh are not numbered in its order.
     """
 
+    own_params: bool = False
+
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, rx.Function, _lowered))
+        lowered = partial(_lowered, own_params=self.own_params)
+        return normalize_module(map_functions(mod, rx.Function, lowered))
 
 
-def _lowered(func: rx.Function) -> rx.Function:
+def _lowered(func: rx.Function, own_params: bool) -> rx.Function:
     is_distributed = any(
         isinstance(node, (rx.Var, rx.Constant)) and _mentions_dtensor(node.struct_info)
         for node in (*func.params, *walk(func))
     )
-    return _Lowering().lowered(func) if is_distributed else func
+    if not is_distributed:
+        return func
+    received = len(func.params)
+    if own_params:
+        received = func.attrs.get("num_input", -1)
+        if not isinstance(received, int) or received < 0:
+            raise TransformError(
+                "LowerDistIR: with own_params the attribute num_input says how many parameters are "
+                "no weights",
+                span=func.span,
+                hint='write R.func_attr({"num_input": 1}) in the function',
+                about=func,
+            )
+    return _Lowering().lowered(func, received)
 
 
 def _mentions_dtensor(sinfo: rx.StructInfo | None) -> bool:
@@ -114,14 +135,16 @@ class _Lowering(BindingRewriter):
         self._wholes: dict[rx.Var, rx.StructInfo] = {}
         """What variables of the new program are parts of."""
 
-    def lowered(self, func: rx.Function) -> rx.Function:
-        """The function of one device."""
-        params = [
-            replace(p, struct_info=_whole(p.struct_info))
-            if _mentions_dtensor(p.struct_info) and p.struct_info is not None
-            else p
-            for p in func.params
-        ]
+    def lowered(self, func: rx.Function, inputs: int) -> rx.Function:
+        """The function of one device, which gets its part of all parameters but the inputs."""
+        params = []
+        for index, p in enumerate(func.params):
+            sinfo = p.struct_info
+            if sinfo is not None and _mentions_dtensor(sinfo):
+                sinfo = _whole(sinfo) if index < inputs else _part(sinfo, p)
+                params.append(replace(p, struct_info=sinfo))
+            else:
+                params.append(p)
         blocks = func.body.blocks
         kind = (
             rx.DataflowBlock
@@ -129,10 +152,12 @@ class _Lowering(BindingRewriter):
             else rx.BindingBlock
         )
         received: list[rx.Binding] = []
-        for old, new in zip(func.params, params, strict=True):
+        for index, (old, new) in enumerate(zip(func.params, params, strict=True)):
             if old is new:
                 continue
             self._images[old] = new
+            if index >= inputs:
+                continue
             if isinstance(old.struct_info, DTensorStructInfo):
                 self._images[old] = _received(new, old.struct_info, kind, received)
             elif isinstance(old.struct_info, rx.TupleStructInfo):
