@@ -26,7 +26,8 @@ from relaxpy.pictures.labels import (
 )
 from relaxpy.pictures.model import MODULE, Item, Kind, Picture
 
-#: A sequence of bindings is left out of a picture that would then have more items.
+#: A sequence of bindings is left out if the picture would have more items. Branches inside of the
+#: last ones that are drawn come on top.
 MAX_ITEMS: Final = 10_000
 #: Groups deeper inside others are left out.
 MAX_DEPTH: Final = 24
@@ -68,27 +69,33 @@ class _Builder:
                 self.function("function", name, func, MODULE, name)
             elif name not in called:
                 self.kernel(name, func)
-            if len(self.picture.items) > MAX_ITEMS:
-                self.picture.items[MODULE].omitted = len(self.functions)
+            if self.is_full:
+                self.add("global", f"and others of {len(self.functions)} functions", MODULE)
                 break
         while self.waiting:
             self.waiting.popleft()()
             while self.nested:
                 expr, group = self.nested.pop()
                 key = expr, self.scope(group)
-                if key not in self.values:
+                if key not in self.values and self.is_full:
+                    self.picture.items[group].omitted += 1
+                    self.values[key] = group
+                elif key not in self.values:
                     self.values[key] = self.expression(expr, group).number
         for value, user, scope in self.uses:
             self.picture.use(self.source(value, scope), user)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more items are added but those that were planned."""
+        return len(self.picture.items) + self.planned > MAX_ITEMS
 
     def kernel(self, name: str, func: BaseFunc) -> None:
         """Add a kernel that no function calls: its blocks, or its text if it has none."""
         item = self.add("kernel", name, MODULE, about=name, span=func.span)
         item.name = name
         blocks = innermost_blocks(func) if isinstance(func, PrimFunc) else []
-        count = len(blocks) + 1
-        if isinstance(func, PrimFunc) and blocks and self.planned + count <= MAX_ITEMS:
-            self.planned += count
+        if isinstance(func, PrimFunc) and 0 < len(blocks) < MAX_ITEMS and not self.is_full:
             add_blocks(self.picture, item.number, func, blocks)
         else:
             item.program = self.program(name)
@@ -112,9 +119,10 @@ class _Builder:
 
         Returns the numbers of the parameters; if they are not drawn, the item has a count.
         """
-        count = len(params) + 1 + _length(body)
-        if self.planned + count > MAX_ITEMS or self.depths[item.number] >= MAX_DEPTH:
-            item.omitted = count
+        count = 1 + _length(body)
+        full = len(self.picture.items) + self.planned + len(params) + count > MAX_ITEMS
+        if full or self.depths[item.number] >= MAX_DEPTH:
+            item.omitted = len(params) + count
             return ()
         self.planned += count
         numbers = [self.value("parameter", param, item.number) for param in params]
@@ -122,7 +130,7 @@ class _Builder:
         self.values |= {
             (param, scope): number for param, number in zip(params, numbers, strict=True)
         }
-        self.waiting.append(lambda: self.sequence(body, item.number))
+        self.waiting.append(lambda: self.sequence(body, item.number, count))
         return numbers
 
     def value(self, kind: Kind, var: rx.Var | rx.GlobalVar, parent: int) -> int:
@@ -132,8 +140,9 @@ class _Builder:
         item.name = var.name_hint
         return item.number
 
-    def sequence(self, body: rx.Expr, group: int) -> None:
-        """Add the bindings and the result of a body to a group."""
+    def sequence(self, body: rx.Expr, group: int, planned: int) -> None:
+        """Add the bindings and the result of a body, which were planned, to a group."""
+        self.planned -= planned
         if not isinstance(body, rx.SeqExpr):
             self.result(body, group)
             return
@@ -276,6 +285,9 @@ class _Builder:
     def source(self, value: rx.Expr, scope: int) -> int:
         """The item of a value; one that nothing binds has an item of its own."""
         key = value, scope
+        if key not in self.values and self.is_full:
+            self.picture.items[scope].omitted += 1
+            return scope
         if key not in self.values:
             match value:
                 case rx.Var() | rx.GlobalVar():

@@ -431,3 +431,26 @@ def test_a_program_that_is_too_large_is_drawn_closed() -> None:
     drawn = graph(mod)
     assert f"{MAX_ITEMS + 2} items, not drawn" in drawn.to_svg()
     assert len(drawn.to_svg()) < 10_000
+
+
+def nested(count: int) -> rx.Expr:
+    expr: rx.Expr = rx.Var("x", relax.TensorStructInfo((2,), "float32"))
+    for _ in range(count):
+        expr = rx.Call(rx.ExternFunc("f"), [expr])
+    return expr
+
+
+@pytest.mark.parametrize(
+    "mod",
+    [
+        lambda: IRModule({"main": rx.Function([], nested(3 * MAX_ITEMS))}),
+        lambda: IRModule(
+            {"main": rx.Function([], rx.Tuple([nested(1) for _ in range(3 * MAX_ITEMS)]))}
+        ),
+        lambda: IRModule(dict.fromkeys([f"f{k}" for k in range(MAX_ITEMS)], Model["main"])),
+    ],
+)
+def test_programs_without_bound_have_bounded_pictures(mod: Callable[[], IRModule]) -> None:
+    picture = picture_of(mod())
+    assert 0.9 * MAX_ITEMS < len(picture.items) < 1.5 * MAX_ITEMS
+    assert any(item.omitted or "others of" in item.label for item in picture.items)
