@@ -150,6 +150,20 @@ def test_resize_to_sizes_that_are_computed(mode: str) -> None:
     )
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_nothing_is_resized(mode: str) -> None:
+    feed = {"x": rand(0, 4, 9, 12), "sizes": np.array([0, 4, 7, 20])}
+    check(
+        "Resize",
+        {"x": [0, 4, 9, 12], "sizes": [4]},
+        [feed],
+        {"roi": EMPTY, "scales": EMPTY},
+        {"mode": mode},
+        opset=13,
+        order=["x", "roi", "scales", "sizes"],
+    )
+
+
 def _attention_feeds(past: int = 0) -> list[dict[str, Array]]:
     feeds = []
     for batch, queries, keys in ((1, 3, 5), (2, 1, 7)):

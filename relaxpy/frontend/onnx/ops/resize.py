@@ -220,7 +220,8 @@ class _Plan:
             old = x.shape[axis]
             ratio = None
             if self.scales is None:
-                scale = double(size) / double(old)
+                nothing = isinstance(old, tir.IntImm) and not old.value
+                scale = double(1.0) if nothing else double(size) / double(old)
                 if isinstance(size, tir.IntImm) and isinstance(old, tir.IntImm) and old.value:
                     ratio = size.value / old.value
             else:
