@@ -37,7 +37,7 @@ ROOMS = {
         *("dataclass", "errors", "entry", "frames", "screen", "pysource", "gc_pause", "ir"),
         "exec",
     },
-    "distributed": {"distributed", "entry", "errors", "ir"},
+    "distributed": {"dataclass", "distributed", "entry", "errors", "ir", "screen"},
     "assertions": {"assertions", "dataclass", "entry", "errors", "exec", "ir"},
     "pictures": {"dataclass", "entry", "errors", "ir", "pictures"},
     "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir", "screen"},

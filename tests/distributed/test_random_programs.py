@@ -9,7 +9,7 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule
-from relaxpy.distributed import own_parts
+from relaxpy.distributed import communication, own_parts
 from relaxpy.errors import MisuseError, StructInfoError, TransformError
 from relaxpy.relax import get_pipeline
 from relaxpy.relax.distributed.transform import PropagateSharding
@@ -111,3 +111,38 @@ def test_weights_that_do_not_fit() -> None:
     bare["main"] = bare["main"].without_attr("num_input")
     with pytest.raises(TransformError, match="num_input says how many parameters are no weights"):
         get_pipeline("distributed", own_params=True)(bare)
+
+
+def test_what_workers_send_is_known_before() -> None:
+    mod = get_pipeline("distributed", own_params=True)(Mlp)
+    found = communication(mod, 4)
+    assert [(call.op, call.workers) for call in found.calls] == [
+        ("ccl.broadcast_from_worker0", 4),
+        ("ccl.allreduce", 2),
+    ]
+    # The inputs go to all, and half of the rows of the result are summed by two workers.
+    assert found.sent == 8 * 16 * 4 * 3 // 4 + 2 * (4 * 16 * 4) * 1 // 2
+    assert "ccl.allreduce" in str(found)
+    assert str(found.sent) in str(found).splitlines()[-1]
+
+    @I.ir_module
+    class Symbolic:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")):
+            y = R.ccl.allgather(x, 3)
+            return R.ccl.allreduce(y)
+
+    n = Symbolic["main"].params[0].struct_info.shape[0]
+    sent = communication(Symbolic, 3).sent
+    assert relaxpy.arith.Analyzer().can_prove_equal(sent, n * 96)
+
+    @I.ir_module
+    class Unknown:
+        @R.function
+        def main(x: R.Tensor(dtype="float32")):
+            return R.ccl.allreduce(x)
+
+    assert communication(Unknown, 3).sent is None
+    assert str(communication(Unknown, 3)).count("unknown") == 2
+    with pytest.raises(MisuseError, match="no Relax function 'other'"):
+        communication(Symbolic, 3, "other")

@@ -1,0 +1,153 @@
+"""What the workers of a program send to each other, before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TypeAlias
+
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, Span
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.screen import Table
+
+Bytes: TypeAlias = PrimExpr | int | None
+
+_SHARES: Mapping[str, tuple[int, int]] = {
+    "relax.ccl.allreduce": (2, 0),
+    "relax.ccl.reduce_scatter": (1, 0),
+    "relax.ccl.allgather": (1, 1),
+    "relax.ccl.broadcast_from_worker0": (1, 0),
+    "relax.ccl.reduce_to_worker0": (1, 0),
+    "relax.ccl.scatter_from_worker0": (1, 0),
+    "relax.ccl.gather_to_worker0": (1, 1),
+}
+"""How often the (p - 1) / p of the tensor, or for 1 of the tensors of all, are sent by a worker.
+
+These are the algorithms that need the fewest bytes: rings for the first three, trees and direct
+messages for those that have a root, of which the root sends or receives so much.
+"""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A call of a collective operator: its workers, and the bytes that the busiest one sends.
+
+    They are an expression of the sizes of the program, or None where a shape is not known.
+    """
+
+    op: str
+    sinfo: rx.StructInfo | None
+    workers: int
+    sent: Bytes
+    span: Span | None
+
+
+@dataclass(frozen=True)
+class Communication:
+    """The collective operators of a function, in their order; it prints as a table."""
+
+    calls: tuple[Collective, ...]
+
+    @property
+    def sent(self) -> Bytes:
+        """The bytes of all calls; None if those of one are not known."""
+        total: Bytes = 0
+        for call in self.calls:
+            total = _plus(total, call.sent)
+        return total
+
+    @property
+    def table(self) -> Table:
+        """The calls with their lines, and the sum."""
+        rows = [
+            (
+                call.op,
+                str(call.sinfo),
+                "" if call.span is None else str(call.span.line),
+                str(call.workers),
+                _shown(call.sent),
+            )
+            for call in self.calls
+        ]
+        rows.append(("all", "", "", "", _shown(self.sent)))
+        return Table(("operator", "tensor", "line", "workers", "bytes"), tuple(rows), 3, 1)
+
+    @override
+    def __str__(self) -> str:
+        return str(self.table)
+
+    def _repr_html_(self) -> str:
+        return self.table.html()
+
+
+@user_facing
+def communication(mod: IRModule, workers: int, func_name: str = "main") -> Communication:
+    """What `workers` workers send to each other when they call a function once.
+
+    `mod` is the program of each worker, as the pipeline "distributed" makes it. Calls in branches
+    and in local functions count once. Operators are assumed to send as little as is known to be
+    enough: an `allreduce` of n bytes among p workers 2 n (p - 1) / p.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): there is no such Relax function.
+    """
+    func = mod.functions_by_name.get(func_name)
+    if not isinstance(func, rx.Function):
+        raise MisuseError(f"the module has no Relax function {func_name!r:.60}", about=mod)
+    calls = (node for node in walk(func.body) if isinstance(node, rx.Call))
+    return Communication(
+        tuple(
+            _collective(call, workers)
+            for call in calls
+            if isinstance(call.op, Op) and call.op.name in _SHARES
+        )
+    )
+
+
+def _collective(call: rx.Call, everybody: int) -> Collective:
+    assert isinstance(call.op, Op)
+    among = call.attrs.get("among")
+    count = call.attrs.get("num_workers", everybody) if among is None else among[0]
+    sinfo = call.args[0].struct_info
+    times, of_all = _SHARES[call.op.name]
+    share = Fraction(times * (count - 1) * (count if of_all else 1), count)
+    return Collective(
+        call.op.name.removeprefix("relax."), sinfo, count, _bytes(sinfo, share), call.span
+    )
+
+
+def _shown(size: Bytes) -> str:
+    return "unknown" if size is None else str(size)
+
+
+def _bytes(sinfo: rx.StructInfo | None, share: Fraction) -> Bytes:
+    dims = sinfo.get_shape() if isinstance(sinfo, rx.TensorStructInfo) else None
+    if dims is None or not isinstance(sinfo, rx.TensorStructInfo):
+        return None
+    size: PrimExpr = ops.const(sinfo.dtype.numpy().itemsize * share.numerator, "int64")
+    for dim in dims:
+        size = ops.mul(size, dim)
+    return _tidy(ops.floordiv(size, share.denominator))
+
+
+def _plus(a: Bytes, b: Bytes) -> Bytes:
+    if a is None or b is None:
+        return None
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    return _tidy(ops.add(ops.cast_to(a, "int64"), ops.cast_to(b, "int64")))
+
+
+def _tidy(size: PrimExpr) -> PrimExpr | int:
+    found = Analyzer().simplify(size)
+    return found.value if isinstance(found, IntImm) else found
