@@ -59,9 +59,8 @@ class PagedKVCache(SequenceState):
                 latent = self._tensor(1, self.d_qk)
                 self.layers.append((latent, latent[:, :, : self.d_v]))
             else:
-                keys, values = self._tensor(self.kv_heads, self.d_qk), None
-                values = self._tensor(self.kv_heads, self.d_v)
-                self.layers.append((keys, values))
+                keys = self._tensor(self.kv_heads, self.d_qk)
+                self.layers.append((keys, self._tensor(self.kv_heads, self.d_v)))
         self.sequences: dict[int, Sequence] = {}
         self._clear_call()
 
