@@ -107,7 +107,8 @@ def test_an_error_in_a_with_is_told_to_the_others() -> None:
 def test_threads_have_communicators_of_their_own() -> None:
     done = run(2, "failures.py", "several_threads")
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == ["0: both", "1: both"]
+    assert "0: both" in done.stdout
+    assert "1: both" in done.stdout
 
 
 @pytest.mark.parametrize(
