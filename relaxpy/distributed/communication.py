@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -21,21 +20,6 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.screen import Table
 
 Bytes: TypeAlias = PrimExpr | int | None
-
-_SHARES: Mapping[str, tuple[int, int]] = {
-    "relax.ccl.allreduce": (2, 0),
-    "relax.ccl.reduce_scatter": (1, 0),
-    "relax.ccl.allgather": (1, 1),
-    "relax.ccl.broadcast_from_worker0": (1, 0),
-    "relax.ccl.reduce_to_worker0": (1, 0),
-    "relax.ccl.scatter_from_worker0": (1, 0),
-    "relax.ccl.gather_to_worker0": (1, 1),
-}
-"""How often the (p - 1) / p of the tensor, or for 1 of the tensors of all, are sent by a worker.
-
-These are the algorithms that need the fewest bytes: rings for the first three, trees and direct
-messages for those that have a root, of which the root sends or receives so much.
-"""
 
 
 @dataclass(frozen=True)
@@ -107,23 +91,20 @@ def communication(mod: IRModule, workers: int, func_name: str = "main") -> Commu
     calls = (node for node in walk(func.body) if isinstance(node, rx.Call))
     return Communication(
         tuple(
-            _collective(call, workers)
+            _collective(call, call.op.name, call.op.record.sends, workers)
             for call in calls
-            if isinstance(call.op, Op) and call.op.name in _SHARES
+            if isinstance(call.op, Op) and call.op.record.sends is not None
         )
     )
 
 
-def _collective(call: rx.Call, everybody: int) -> Collective:
-    assert isinstance(call.op, Op)
+def _collective(call: rx.Call, name: str, sends: tuple[int, int], everybody: int) -> Collective:
     among = call.attrs.get("among")
     count = call.attrs.get("num_workers", everybody) if among is None else among[0]
     sinfo = call.args[0].struct_info
-    times, of_all = _SHARES[call.op.name]
+    times, of_all = sends
     share = Fraction(times * (count - 1) * (count if of_all else 1), count)
-    return Collective(
-        call.op.name.removeprefix("relax."), sinfo, count, _bytes(sinfo, share), call.span
-    )
+    return Collective(name.removeprefix("relax."), sinfo, count, _bytes(sinfo, share), call.span)
 
 
 def _shown(size: Bytes) -> str:

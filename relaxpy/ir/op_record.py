@@ -137,6 +137,7 @@ class Columns(TypedDict, total=False):
     sign: str
     literal: bool
     calls_out: bool
+    sends: tuple[int, int] | None
     calls: CallKind | None
     allocates: Allocation | None
     memory: Memory | Callable[[Call], Memory] | None
@@ -279,6 +280,12 @@ class OpRecord:
     """The implementation on run-time values: operands by position, attributes by keyword."""
     calls_out: bool = False
     """Whether `runtime` may run user code, which needs the NumPy settings of the caller."""
+    sends: tuple[int, int] | None = None
+    """Of a collective operator of p workers, what the one sends that sends most.
+
+    That is so often (p - 1) / p of its tensor, or for a second number 1 of the tensors of all, by
+    the algorithms that need the fewest bytes: rings, and trees and messages where one is the root.
+    """
     adapt: Callable[[dict[str, Any]], None] | None = None
     """Adapts the arguments by name, before they are bound to operands and attributes."""
     variant: Callable[[dict[str, Any]], str | None] | None = None

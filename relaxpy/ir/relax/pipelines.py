@@ -8,6 +8,8 @@ from relaxpy.entry import user_facing
 from relaxpy.ir.core.target import TARGETS, target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax import transform
+from relaxpy.ir.relax.op.definition.registry import registered_ops
+from relaxpy.ir.relax.op.definition.sharding import reshaped_axes
 from relaxpy.ir.relax.transform.distributed.legalize_redistribute import LegalizeRedistribute
 from relaxpy.ir.relax.transform.distributed.lower_dist_ir import LowerDistIR
 from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view import (
@@ -174,10 +176,6 @@ def static_shape_tuning_pipeline(
     return Sequential(tuple(steps), name="static_shape_tuning")
 
 
-_KEPT_ORDER = ("relax.reshape", "relax.flatten", "relax.nn.batch_flatten")
-"""Operators whose kernels would compute indices, but which only change the shapes of parts."""
-
-
 def distributed_pipeline(own_params: bool = False) -> Pass:
     """The program of each worker, from a program with annotations of how tensors are split.
 
@@ -185,10 +183,12 @@ def distributed_pipeline(own_params: bool = False) -> Pass:
     has the arguments, and with `own_params` each worker its part of the parameters after the first
     `num_input`. The pipeline of `compile` comes after that.
     """
+    # Their kernels would compute indices, but they only change the shapes of parts.
+    reshapes = [n for n, op in registered_ops().items() if op.record.sharding is reshaped_axes]
     steps = (
         transform.Normalize(),
         PropagateSharding(),
-        transform.LegalizeOps(skip_ops=_KEPT_ORDER),
+        transform.LegalizeOps(skip_ops=reshapes),
         LegalizeRedistribute(),
         LowerGlobalViewToLocalView(),
         LowerDistIR(own_params),

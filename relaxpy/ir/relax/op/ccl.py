@@ -62,6 +62,7 @@ def _allreduce(x: Array, op_type: Combination, in_group: bool, among: Among | No
     pure=True,
     runtime=_allreduce,
     calls_out=True,
+    sends=(2, 0),
     gradient=of_operand(_gradient_allreduce),
 )
 def allreduce(
@@ -115,6 +116,7 @@ def _allgather(x: Array, num_workers: int, in_group: bool, among: Among | None, 
     pure=True,
     runtime=_allgather,
     calls_out=True,
+    sends=(1, 1),
     gradient=of_operand(_gradient_allgather),
 )
 def allgather(
@@ -163,6 +165,7 @@ def _reduce_scatter(
     pure=True,
     runtime=_reduce_scatter,
     calls_out=True,
+    sends=(1, 0),
     gradient=of_operand(_gradient_reduce_scatter),
 )
 def reduce_scatter(
@@ -203,6 +206,7 @@ def _broadcast(x: Array) -> Array:
     pure=True,
     runtime=_broadcast,
     calls_out=True,
+    sends=(1, 0),
     gradient=of_operand(_gradient_broadcast),
 )
 def broadcast_from_worker0(x: TensorStructInfo) -> TensorStructInfo:
@@ -229,6 +233,7 @@ def _reduce_to_worker0(x: Array) -> Array:
     pure=True,
     runtime=_reduce_to_worker0,
     calls_out=True,
+    sends=(1, 0),
     gradient=of_operand(_gradient_reduce_to_worker0),
 )
 def reduce_to_worker0(x: TensorStructInfo) -> TensorStructInfo:
@@ -257,6 +262,7 @@ def _scatter(x: Array, num_workers: int, axis: int) -> Array:
     pure=True,
     runtime=_scatter,
     calls_out=True,
+    sends=(1, 0),
     gradient=of_operand(_gradient_scatter),
 )
 def scatter_from_worker0(
@@ -290,6 +296,7 @@ def _gather_to_worker0(x: Array, num_workers: int, axis: int) -> Array:
     pure=True,
     runtime=_gather_to_worker0,
     calls_out=True,
+    sends=(1, 1),
     gradient=of_operand(_gradient_gather_to_worker0),
 )
 def gather_to_worker0(x: TensorStructInfo, num_workers: int, axis: int = 0) -> TensorStructInfo:
