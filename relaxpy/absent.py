@@ -22,7 +22,7 @@ _NO_STATE = "a tir.Schedule looks up blocks and loops by the names that it retur
 _NOT_TUNED = "nothing is tuned: kernels become vectors and threads without schedules"
 _NO_LIBRARY = "no compiler and no library of kernels is called; relaxpy.doctor() says what is there"
 _DEVICE = "relaxpy.device('metal') describes a device; programs run on the processor"
-_ONE_PROCESS = "programs run in this process, as its only worker"
+_ONE_PROCESS = "collective operators run among processes that MPI starts (relaxpy.distributed)"
 _TARGET = "write relaxpy.target.Target('native'), or omit the target"
 _TO_RELAX = (
     "relay.to_relax makes a Relax module, which relaxpy.compile and the passes of Relax take"
