@@ -103,8 +103,6 @@ class MpiWorkers(Workers):
             part = comm.Split(comm.rank // (comm.size // groups))
             self._group = MpiWorkers(part, 1, timeout, check)
             part.Free()
-        if not isinstance(sys.excepthook, _EndOfAll):
-            sys.excepthook = _EndOfAll(self, sys.excepthook)
 
     @property
     @override
@@ -278,6 +276,17 @@ class MpiWorkers(Workers):
                 "the workers call different collective operators: " + "; ".join(lines)
             )
 
+    @override
+    def close(self) -> None:
+        for part in (self._group, *self._some.values()):
+            if part is not None:
+                part.close()
+        self._failure = "they are closed"
+        for comm in (self._comm, self._news):
+            if comm is not None:
+                comm.Free()
+        self._news = None
+
     # --- failures
 
     def _heed_failures(self) -> None:
@@ -312,17 +321,26 @@ class MpiWorkers(Workers):
 class _EndOfAll:
     """What an uncaught error does: it is printed, the other workers are told, and all end."""
 
-    def __init__(self, workers: MpiWorkers, before: Callable[..., object]) -> None:
-        self._workers, self._before = workers, before
+    def __init__(self, before: Callable[..., object]) -> None:
+        self.workers: MpiWorkers | None = None
+        self._before = before
 
     def __call__(
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
         self._before(kind, error, traceback)
         sys.stderr.flush()
-        self._workers.tell_failure(error)
+        if self.workers is not None:
+            self.workers.tell_failure(error)
         time.sleep(_GRACE)
         MPI.COMM_WORLD.Abort(1)
+
+
+def end_with(workers: MpiWorkers) -> None:
+    """Let an uncaught error of this process end these workers, too."""
+    if not isinstance(sys.excepthook, _EndOfAll):
+        sys.excepthook = _EndOfAll(sys.excepthook)
+    sys.excepthook.workers = workers
 
 
 class OtherWorkerError(RuntimeCheckError):

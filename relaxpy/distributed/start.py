@@ -46,7 +46,7 @@ def started_workers() -> Workers:
 
 def _workers(comm: Any, groups: int, timeout: float, check: bool | None) -> MpiWorkers:
     try:
-        from relaxpy.distributed.mpi import MPI, MpiWorkers
+        from relaxpy.distributed.mpi import MPI, MpiWorkers, end_with
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "several processes communicate by the package mpi4py: pip install 'relaxpy[mpi]'",
@@ -69,14 +69,17 @@ def _workers(comm: Any, groups: int, timeout: float, check: bool | None) -> MpiW
         raise MisuseError(f"timeout is a positive number of seconds, found {timeout!r:.40}")
     if check is None:
         check = os.environ.get(CHECK, "0") not in {"", "0"}
-    return MpiWorkers(comm, groups, timeout, check)
+    workers = MpiWorkers(comm, groups, timeout, check)
+    end_with(workers)
+    return workers
 
 
 class Chosen:
     """Workers that a program chose, until the end of a `with` if it is used by one."""
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, is_owner: bool) -> None:
         self.workers = workers
+        self._is_owner = is_owner
         self._token: Token[Workers | None] = chosen_workers.set(workers)
 
     def __enter__(self) -> Workers:
@@ -91,6 +94,8 @@ class Chosen:
         chosen_workers.reset(self._token)
         if error is not None:
             self.workers.tell_failure(error)
+        elif self._is_owner:
+            self.workers.close()
 
 
 @user_facing
@@ -115,5 +120,5 @@ def use(
         ModuleNotFoundError: mpi4py is not installed.
     """
     if isinstance(comm, Workers):
-        return Chosen(comm)
-    return Chosen(_workers(comm, groups, timeout, check))
+        return Chosen(comm, is_owner=False)
+    return Chosen(_workers(comm, groups, timeout, check), is_owner=True)

@@ -104,6 +104,12 @@ def test_an_error_in_a_with_is_told_to_the_others() -> None:
     assert "worker 1 failed: ValueError: this worker's own fault" in done.stdout
 
 
+def test_what_workers_use_is_released_after_a_with() -> None:
+    done = run(2, "failures.py", "many_times")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("these workers have failed before: they are closed") == 2
+
+
 def test_threads_have_communicators_of_their_own() -> None:
     done = run(2, "failures.py", "several_threads")
     assert done.returncode == 0, done.stderr

@@ -76,6 +76,19 @@ def wrong_number():
         PROGRAM["of_three"](X)
 
 
+def many_times():
+    """More communicators than MPI has at once."""
+    for _ in range(3000):
+        with relaxpy.distributed.use(groups=2) as workers:
+            pass
+    with relaxpy.distributed.use():
+        assert PROGRAM["total"](X)[0] == 2
+    try:
+        workers.combined(X, "sum")
+    except RuntimeCheckError as error:
+        print(f"{RANK}: {error}")
+
+
 def several_threads():
     """Two threads with communicators of their own, and two that share one."""
     found, refused = {}, []

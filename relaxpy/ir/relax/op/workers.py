@@ -70,6 +70,9 @@ class Workers(ABC):
     def tell_failure(self, error: BaseException) -> None:  # noqa: B027
         """Tell the others that this worker ends with an error, so that they need not wait."""
 
+    def close(self) -> None:  # noqa: B027
+        """Release what belongs to these workers, which are not used again."""
+
 
 class Alone(Workers):
     """The only worker of a program that no other process runs."""
