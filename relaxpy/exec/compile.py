@@ -39,7 +39,7 @@ from relaxpy.exec.runtime.signatures import PublicFunctions, public_signatures
 from relaxpy.exec.runtime.values import PrimFuncValue, Value
 from relaxpy.exec.stored import key_of_program, load_program, store_program
 from relaxpy.gc_pause import gc_paused
-from relaxpy.ir.core.fork_lock import Late
+from relaxpy.ir.core.fork_lock import ForkLock, Late
 from relaxpy.ir.core.target import DEFAULT, TARGETS, Target, default_target, target_kind
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -163,14 +163,24 @@ def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> 
     return load_saved(Container.read(as_path(path)), str(path), native_code=native_code)
 
 
-@lru_cache(maxsize=4)
 def executable_of_saved(saved: Container) -> Executable:
-    """Load an executable from its saved form; a worker that gets it repeatedly compiles it once.
+    """Load an executable from a pickle; a process that gets it repeatedly, in any thread, once.
+
+    Whoever unpickles trusts the author, so the machine code is used if it is for this processor.
 
     Errors:
         MisuseError (also ValueError): it is not an executable.
     """
-    return load_saved(saved, "the pickle")
+    with _UNPICKLING:
+        return _unpickled(saved)
+
+
+@lru_cache(maxsize=4)
+def _unpickled(saved: Container) -> Executable:
+    return load_saved(saved, "the pickle", native_code=saved.content.get("native") is not None)
+
+
+_UNPICKLING: Final = ForkLock()
 
 
 def saved_module(saved: Container, source: str) -> IRModule:

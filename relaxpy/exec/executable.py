@@ -77,23 +77,16 @@ class Program:
 
     @late_property
     def saved(self) -> Container:
-        """The saved form, which `reload` compiles, without machine code.
+        """The saved form, which `reload` compiles, with machine code for the target native.
 
         Errors:
             MisuseError: the program contains an object without a JSON form.
         """
         sections = Sections()
-        return Container.of(self.content(sections), sections)
-
-    def saved_with_code(self) -> Container:
-        """The saved form with machine code, for the target native. Errors: as for `saved`."""
-        sections = Sections()
-        content = self.content(sections)
-        return Container.of({**content, "native": self.machine_code(sections)}, sections)
-
-    def content(self, sections: Sections) -> dict[str, Any]:
-        """The table of the saved form, in which arrays are numbers of `sections`."""
-        return {"target": self.saved_target, "module": save_table(self.module, sections.add)}
+        table = save_table(self.module, sections.add)
+        code = self.machine_code(sections)
+        content = {"target": self.saved_target, "module": table, "native": code}
+        return Container.of(content, sections)
 
 
 def _saved_entry(reload: Callable[[Container], Executable], saved: Container, name: str) -> Any:
@@ -104,8 +97,8 @@ class EntryPoint(CopiedByReference):
     """A function of an executable, callable with arrays, scalars and objects that support DLPack.
 
     Results are tensors of torch if an argument is one, otherwise arrays. Arguments may be passed
-    by name if the names of the parameters are unique. A pickle contains the saved program of the
-    executable, which is compiled again when it is loaded.
+    by name if the names of the parameters are unique. A pickle contains the saved executable, which
+    a process loads once.
 
     Errors:
         RuntimeCheckError: the number of arguments is wrong, or a check of the program failed.
@@ -217,7 +210,7 @@ class Executable(CopiedByReference, StatefulCalls):
     """Compiled functions by name; `instrumented` compiles them again with an instrument.
 
     Only the arguments of `set_input` change, so a copy is the executable itself. A pickle contains
-    the saved program, which is compiled again when it is loaded; packed functions must be
+    the saved program with its machine code, and a process loads it once; packed functions must be
     registered there, too.
     """
 
@@ -451,7 +444,7 @@ class Executable(CopiedByReference, StatefulCalls):
             MisuseError (also TypeError, ValueError): `path` is not a path.
             OSError: the file cannot be written.
         """
-        self._program.saved_with_code().write(as_path(path))
+        self._program.saved.write(as_path(path))
 
     #: TVM's name for `save`. The file is not a library.
     export_library = save

@@ -2,9 +2,11 @@
 
 import gc
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +163,16 @@ def test_code_runs_where_llvmlite_is_not_installed(path: Path) -> None:
     np.testing.assert_allclose(found, json.loads(expected), rtol=1e-6)
 
 
-def test_a_pickle_has_no_machine_code() -> None:
-    executable = relaxpy.compile(from_source(TEXT), target="native")
-    [saved] = executable.__reduce__()[1]
-    assert "native" not in saved.content
+def test_a_pickle_is_loaded_once_with_its_code(generated: list[str]) -> None:
+    program = from_source(TEXT.replace("R.exp(x)", "R.sin(x)"))
+    pickled = pickle.dumps(relaxpy.compile(program, "native"))
+    gc.collect()  # code that is in memory would not be generated again
+    count = len(generated)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(pickle.loads, [pickled] * 4))
+    assert len(generated) == count
+    assert len(set(map(id, found))) == 1
+    assert (found[0].target, found[0].report().remark) == ("native", "")
+    assert pickle.dumps(found[0]) == pickled
+    expected = relaxpy.compile(program, "native")["main"](*ARGS)
+    np.testing.assert_array_equal(found[0]["main"](*ARGS), expected)
