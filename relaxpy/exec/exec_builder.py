@@ -13,7 +13,6 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, RuntimeCheckError
-from relaxpy.exec.container import Sections
 from relaxpy.exec.executable import EntryPoint, Executable, Program
 from relaxpy.exec.instructions import (
     VOID,
@@ -247,8 +246,9 @@ def _register(arg: object) -> Arg:
 class _Unsaved(Program):
     """The program of instructions, which has no saved form."""
 
+    @property
     @override
-    def content(self, sections: Sections) -> NoReturn:
+    def saved(self) -> NoReturn:
         raise MisuseError(
             "an executable of instructions is not saved",
             hint="as_python() is the text that builds it again",
