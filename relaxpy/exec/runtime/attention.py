@@ -3,64 +3,89 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-_LARGEST_SCORES = 1 << 24
-"""The most scores that are in memory at once: 64 MiB."""
+_SCORES_AT_ONCE = 1 << 20
+"""The scores that are computed together if there are many: 4 MiB."""
+_FEW_COLUMNS = 16
+"""So few columns are reduced faster after they are copied to rows."""
 _LOG2_E = math.log2(math.e)
 
+Parts: TypeAlias = "Sequence[tuple[Array, Array]]"
+"""The keys and values of successive tokens: (kv heads, count, d) and (kv heads, count, dv)."""
 
-def attend(
-    q: Array, k: Array, v: Array, scale: float, mask: Array | None = None
-) -> tuple[Array, Array]:
+
+def attend(q: Array, parts: Parts, scale: float, mask: Array | None = None) -> tuple[Array, Array]:
     """The weighted values, and log2 of the sums of the weights, both in float32.
 
-    Groups of query heads share a head of keys and values. The last rows of keys are those of the
-    queries themselves where there is a mask, which says whether a query sees one of these.
+    Groups of query heads share a head of keys and values. The last keys are those of the queries
+    themselves where there is a mask, which says whether a query sees one of these.
 
     Shapes:
         q        (rows, heads, d)
-        k        (past + rows, kv heads, d)
-        v        (past + rows, kv heads, dv)
         mask     (rows, rows), bool
         results  (rows, heads, dv), (rows, heads)
     """
     rows, heads, _ = q.shape
-    size, kv_heads, _ = k.shape
-    group, dv = heads // kv_heads, v.shape[2]
-    keys = k.astype(np.float32, copy=False).transpose(1, 2, 0)
-    values = v.astype(np.float32, copy=False).transpose(1, 0, 2)
-    out: Array = np.empty((rows, heads, dv), np.float32)
-    lse: Array = np.empty((rows, heads), np.float32)
-    step = max(1, _LARGEST_SCORES // max(1, heads * size))
-    for start in range(0, rows, step):
-        part = slice(start, min(start + step, rows))
-        count = part.stop - start
-        scaled = q[part].astype(np.float32).reshape(count, kv_heads, group, -1)
-        scaled *= np.float32(scale)
-        queries = scaled.transpose(1, 0, 2, 3).reshape(kv_heads, count * group, -1)
-        scores = queries @ keys
-        if mask is not None:
-            of_new = scores.reshape(kv_heads, count, group, size)[..., size - rows :]
-            np.copyto(of_new, -np.inf, where=~mask[part][:, np.newaxis])
-        top = scores.max(-1, keepdims=True)
-        np.subtract(scores, top, out=scores)
-        np.exp(scores, out=scores)
-        total = scores.sum(-1, keepdims=True)
-        weighted = (scores @ values) / total
-        logs = np.log2(total) + top * np.float32(_LOG2_E)
-        out[part] = _by_row(weighted, count).reshape(count, heads, dv)
-        lse[part] = _by_row(logs, count).reshape(count, heads)
-    return out, lse
+    kv_heads, _, dv = parts[0][1].shape
+    size, group = sum(keys.shape[1] for keys, _ in parts), heads // kv_heads
+    scaled = q.astype(np.float32) * np.float32(scale)
+    queries = scaled.reshape(rows, kv_heads, group, -1).transpose(1, 0, 2, 3)
+    out: Array = np.empty((kv_heads, rows, group, dv), np.float32)
+    lse: Array = np.empty((kv_heads, rows, group, 1), np.float32)
+    of_a_row = max(1, group * size)
+    row_step = max(1, min(rows, _SCORES_AT_ONCE // of_a_row))
+    head_step = max(1, _SCORES_AT_ONCE // (of_a_row * rows))
+    for head in range(0, kv_heads, head_step):
+        some = slice(head, head + head_step)
+        own = [(keys[some], values[some]) for keys, values in parts]
+        for row in range(0, rows, row_step):
+            part = slice(row, row + row_step)
+            seen = None if mask is None else mask[part]
+            out[some, part], lse[some, part] = _block(queries[some, part], own, seen)
+    return (
+        out.transpose(1, 0, 2, 3).reshape(rows, heads, dv),
+        lse.transpose(1, 0, 2, 3).reshape(rows, heads),
+    )
 
 
-def _by_row(x: Array, rows: int) -> Array:
-    """(kv heads, rows * group, d) as (rows, kv heads, group, d)."""
-    return x.reshape(x.shape[0], rows, -1, x.shape[2]).transpose(1, 0, 2, 3)
+def _block(q: Array, parts: Parts, mask: Array | None) -> tuple[Array, Array]:
+    """The results for queries (kv heads, rows, group, d) whose scores are in memory at once."""
+    kv_heads, rows, group, d = q.shape
+    queries = q.reshape(kv_heads, rows * group, d).transpose(0, 2, 1)
+    bounds = np.cumsum([0, *(keys.shape[1] for keys, _ in parts)])
+    places = [slice(*pair) for pair in pairwise(bounds.tolist())]
+    # BLAS is faster with the queries as columns.
+    columns: Array = np.empty((kv_heads, bounds[-1], rows * group), np.float32)
+    for place, (keys, _) in zip(places, parts, strict=True):
+        np.matmul(_float32(keys), queries, out=columns[:, place])
+    if mask is not None:
+        of_new = columns.reshape(kv_heads, -1, rows, group)[:, -mask.shape[1] :]
+        np.copyto(of_new, -np.inf, where=~mask.T[..., np.newaxis])
+    scores = columns.transpose(0, 2, 1)
+    if rows * group < _FEW_COLUMNS:
+        scores = np.ascontiguousarray(scores)
+    top = scores.max(-1, keepdims=True)
+    np.subtract(scores, top, out=scores)
+    np.exp(scores, out=scores)
+    total = scores.sum(-1, keepdims=True)
+    weighted: Array = np.matmul(scores[..., places[0]], _float32(parts[0][1]))
+    for place, (_, values) in zip(places[1:], parts[1:], strict=True):
+        weighted += scores[..., place] @ _float32(values)
+    weighted /= total
+    logs = np.log2(total) + top * np.float32(_LOG2_E)
+    shape = (kv_heads, rows, group, -1)
+    return weighted.reshape(shape), logs.reshape(shape)
+
+
+def _float32(x: Array) -> Array:
+    return x.astype(np.float32, copy=False)
 
 
 def merge(out: Array, lse: Array, other: Array, other_lse: Array) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
-from relaxpy.exec.runtime.attention import attend, merge
-from relaxpy.exec.runtime.pages import Pages, Sequence, rows_at
+from relaxpy.exec.runtime.attention import Parts, attend, merge
+from relaxpy.exec.runtime.pages import Pages, Places, Sequence, places_of
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.sequences import SequenceState
 
@@ -21,16 +20,27 @@ MHA, MLA, MHA_SLIDING = 0, 1, 3
 """The kinds of attention of a layer."""
 
 
-@dataclass
 class _Work:
-    """What the running call does with a sequence; `rows` are those of its tokens in the call."""
+    """What the running call does with a sequence; `rows` are those of its tokens in the call.
 
-    rows: slice
-    seen: Array
-    """The slots of the tokens that are seen, those of the call last."""
-    window: Array
-    """Those that layers see whose attention slides."""
-    mask: Array | None
+    Lists of slots are of the tokens that are seen, those of the call last: of all layers, and of
+    those whose attention slides.
+    """
+
+    def __init__(self, rows: slice, seen: list[int], window: list[int], mask: Array | None) -> None:
+        self.rows, self.mask = rows, mask
+        self._slots = {False: seen, True: window}
+        self._places: dict[tuple[bool, bool], Places] = {}
+
+    def places(self, sliding: bool, with_own: bool = True) -> Places:
+        """Where the tokens are, with those of the call or without."""
+        found = self._places.get((sliding, with_own))
+        if found is None:
+            slots = self._slots[sliding]
+            count = 0 if with_own else self.rows.stop - self.rows.start
+            found = places_of(slots[: len(slots) - count])
+            self._places[sliding, with_own] = found
+        return found
 
 
 class PagedKVCache(SequenceState):
@@ -65,14 +75,14 @@ class PagedKVCache(SequenceState):
         self._clear_call()
 
     def _tensor(self, heads: int, size: int) -> Array:
-        tensor = np.zeros((self.pages.count * self.pages.size, heads, size), self.dtype)
+        tensor = np.zeros((heads, self.pages.count * self.pages.size, size), self.dtype)
         self.pages.tensors.append(tensor)
         return tensor
 
     def _clear_call(self) -> None:
         self.work: list[_Work] = []
         self.positions: Array = np.empty(0, np.int32)
-        self.slots: Array = np.empty(0, np.int64)
+        self.slots: Array | slice = slice(0)
 
     # --- sequences
 
@@ -188,12 +198,14 @@ class PagedKVCache(SequenceState):
             positions += [seq.position + d for d in depth]
             rows = slice(start, start + length)
             before, new = seq.slots[:-length], seq.slots[-length:]
-            window = np.array([*_in_window(seq, before), *new], np.int64)
-            self.work.append(_Work(rows, np.array(seq.slots, np.int64), window, _mask(own, length)))
+            window = [*_in_window(seq, before), *new]
+            self.work.append(_Work(rows, list(seq.slots), window, _mask(own, length)))
             seq.tree = own
             seq.position += length
             start += length
-        self.slots, self.positions = np.array(slots, np.int64), np.array(positions, np.int32)
+        places = places_of(slots)
+        self.slots = places[0] if len(places) == 1 else np.array(slots, np.int64)
+        self.positions = np.array(positions, np.int32)
 
     @override
     def end(self) -> None:
@@ -222,7 +234,7 @@ class PagedKVCache(SequenceState):
             before, new = seq.slots[:-count], seq.slots[-count:]
             for place, token in enumerate(reversed(path)):
                 for tensor in self.pages.tensors:
-                    tensor[new[place]] = tensor[new[token]]
+                    tensor[:, new[place]] = tensor[:, new[token]]
             self.pages.keep(seq, [*before, *new[: len(path)]])
             seq.position -= count - len(path)
             seq.tree = None
@@ -238,8 +250,10 @@ class PagedKVCache(SequenceState):
             )
         return self.layers[layer]
 
-    def _seen(self, layer: int, work: _Work) -> Array:
-        return work.window if self.kinds[layer] == MHA_SLIDING else work.seen
+    def _seen(self, layer: int, work: _Work, with_own: bool = True) -> Parts:
+        keys, values = self.layers[layer]
+        places = work.places(self.kinds[layer] == MHA_SLIDING, with_own)
+        return [(keys[:, place], values[:, place]) for place in places]
 
     def _check(self, name: str, x: Array, shape: tuple[int, ...]) -> None:
         wanted = (len(self.positions), *shape)
@@ -259,30 +273,25 @@ class PagedKVCache(SequenceState):
             q = np.empty((rows, self.heads, self.d_qk), qkv.dtype)
             k, v = (np.empty((rows, self.kv_heads, self.d_qk), qkv.dtype) for _ in range(2))
             rotate(np.ascontiguousarray(qkv), self.positions, q, k, v, extra)
-        keys[self.slots], values[self.slots] = k, v
+        keys[:, self.slots], values[:, self.slots] = k.transpose(1, 0, 2), v.transpose(1, 0, 2)
         for work in self.work:
-            seen = self._seen(layer, work)
-            found, _ = attend(
-                q[work.rows], rows_at(keys, seen), rows_at(values, seen), scale, work.mask
-            )
-            out[work.rows] = found
+            out[work.rows], _ = attend(q[work.rows], self._seen(layer, work), scale, work.mask)
 
     def own(self, scale: float, q: Array, k: Array, v: Array, out: Array, lse: Array) -> None:
         """Attend to the tokens of the call only, whose keys and values are given."""
         for work in self.work:
             rows = work.rows
-            out[rows], lse[rows] = attend(q[rows], k[rows], v[rows], scale, work.mask)
+            parts = [(k[rows].transpose(1, 0, 2), v[rows].transpose(1, 0, 2))]
+            out[rows], lse[rows] = attend(q[rows], parts, scale, work.mask)
 
     def past(self, layer: int, scale: float, q: Array, out: Array, lse: Array) -> None:
         """Attend to the tokens before the call."""
-        keys, values = self._layer(layer)
+        self._layer(layer)
         for work in self.work:
             rows = work.rows
-            seen = self._seen(layer, work)
-            seen = seen[: len(seen) - (rows.stop - rows.start)]
-            if seen.size:
-                found = attend(q[rows], rows_at(keys, seen), rows_at(values, seen), scale)
-                out[rows], lse[rows] = found
+            seen = self._seen(layer, work, with_own=False)
+            if seen:
+                out[rows], lse[rows] = attend(q[rows], seen, scale)
             else:
                 out[rows], lse[rows] = 0, -np.inf
 
@@ -290,7 +299,7 @@ class PagedKVCache(SequenceState):
         """Append what layers of multi-head latent attention keep of a token."""
         keys, _ = self._layer(layer)
         self._check("the rows", rows, (self.d_qk,))
-        keys[self.slots, 0] = rows
+        keys[0, self.slots] = rows
 
 
 def _in_window(seq: Sequence, slots: list[int]) -> list[int]:
@@ -493,4 +502,5 @@ def debug_get_kv(
     _cache(cache).require(int(seq_id))
     slots = np.array(cache.sequences[int(seq_id)].slots[int(start) : int(end)], np.int64)
     for layer, (own_keys, own_values) in enumerate(cache.layers):
-        keys[layer], values[layer] = own_keys[slots], own_values[slots]
+        keys[layer] = own_keys[:, slots].transpose(1, 0, 2)
+        values[layer] = own_values[:, slots].transpose(1, 0, 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -45,13 +44,16 @@ class Pages:
 
     def __init__(self, count: int, size: int) -> None:
         self.count, self.size = count, size
-        self.free = list(range(count))
+        self.free = set(range(count))
         self.uses = [0] * count
         self.tensors: list[Array] = []
-        """The keys and the values of each layer, (count * size, heads, d)."""
+        """The keys and the values of each layer, (heads, count * size, d)."""
 
-    def allocated(self) -> int:
-        """A free page, the lowest, so that the tokens of a sequence tend to lie together.
+    def allocated(self, last: int) -> int:
+        """A free page for a sequence whose last page is `last`, or -1 if it has none.
+
+        The pages of a sequence tend to lie together: a page is the next one if that is free, and
+        otherwise far from those that other sequences will take next.
 
         Errors:
             RuntimeCheckError: there is none.
@@ -61,15 +63,24 @@ class Pages:
                 f"the cache is full: all of its {self.count} pages of {self.size} tokens are used",
                 hint="remove a sequence, or create a cache for more tokens",
             )
-        page = heapq.heappop(self.free)
+        page = last + 1 if last + 1 in self.free else self._in_largest_gap()
+        self.free.remove(page)
         self.uses[page] = 1
         return page
+
+    def _in_largest_gap(self) -> int:
+        """The middle of the longest run of free pages, as the page before it may go on there."""
+        ordered = np.array(sorted(self.free))
+        starts = np.flatnonzero(np.diff(ordered, prepend=-2) != 1)
+        lengths = np.diff(starts, append=len(ordered))
+        longest = int(lengths.argmax())
+        return int(ordered[starts[longest] + lengths[longest] // 2])
 
     def release(self, page: int) -> None:
         """Give up one use of a page."""
         self.uses[page] -= 1
         if not self.uses[page]:
-            heapq.heappush(self.free, page)
+            self.free.add(page)
 
     def needed(self, seq: Sequence, count: int) -> int:
         """How many pages have to be allocated before `count` tokens are appended."""
@@ -92,7 +103,7 @@ class Pages:
         for _ in range(count):
             last = (new or seq.slots or [-1])[-1] + 1
             if last % self.size == 0:
-                seq.pages.append(self.allocated())
+                seq.pages.append(self.allocated(seq.pages[-1] if seq.pages else -1))
                 last = seq.pages[-1] * self.size
             new.append(last)
         seq.slots += new
@@ -100,11 +111,11 @@ class Pages:
 
     def _own_last(self, seq: Sequence) -> None:
         """Replace the last page, which is shared, by a copy."""
-        old, new = seq.pages[-1], self.allocated()
+        old = seq.pages[-1]
+        new = self.allocated(old)
         for tensor in self.tensors:
-            tensor[new * self.size : (new + 1) * self.size] = tensor[
-                old * self.size : (old + 1) * self.size
-            ]
+            pages = tensor.reshape(tensor.shape[0], self.count, self.size, -1)
+            pages[:, new] = pages[:, old]
         self.release(old)
         seq.pages[-1] = new
         moved = (new - old) * self.size
@@ -129,10 +140,18 @@ class Pages:
         return child
 
 
-def rows_at(tensor: Array, slots: Array) -> Array:
-    """The rows in these slots: a view if they lie together, else a copy."""
-    if slots.size and int(slots[-1]) - int(slots[0]) + 1 == slots.size:
-        first = int(slots[0])
-        if slots.size < 3 or bool((slots[1:] - slots[:-1] == 1).all()):
-            return tensor[first : first + slots.size]
-    return tensor[slots]
+Places: TypeAlias = "list[slice | Array]"
+"""Slots of successive tokens: a slice for those that lie together, or their numbers."""
+
+_SLOTS_OF_A_RUN = 64
+"""Runs of so many slots are read where they lie; a sequence of shorter ones is copied."""
+
+
+def places_of(slots: list[int]) -> Places:
+    """Where the tokens in these slots are read."""
+    numbers = np.array(slots, np.int64)
+    starts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
+    if len(starts) > 1 + len(slots) // _SLOTS_OF_A_RUN:
+        return [numbers]
+    firsts, counts = numbers[starts].tolist(), np.diff(starts, append=len(slots)).tolist()
+    return [slice(first, first + count) for first, count in zip(firsts, counts, strict=True)]

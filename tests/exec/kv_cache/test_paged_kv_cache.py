@@ -83,7 +83,9 @@ class Model:
         self.rng, self.sliding = rng, sliding
         self.arrays = np.random.default_rng(rng.randrange(2**30))
         page = rng.choice([1, 2, 4, 16])
-        self.cache = cache_of(tokens=64, page=page, sliding=sliding)
+        # Short runs of slots are copied, long ones are read where they lie.
+        tokens, self.chunk, self.longest = rng.choice([(64, 16, 5), (64, 16, 5), (900, 200, 90)])
+        self.cache = cache_of(tokens=tokens, chunk=self.chunk, page=page, sliding=sliding)
         self.free = builtin("attention_kv_cache_get_num_available_pages")(self.cache)
         self.kept: dict[int, Kept] = {}
 
@@ -134,14 +136,14 @@ class Model:
         if not self.kept:
             return
         ids = self.rng.sample(list(self.kept), self.rng.randint(1, len(self.kept)))
-        lengths = [self.rng.randint(1, 5) for _ in ids]
+        lengths = [self.rng.randint(1, self.longest) for _ in ids]
         parents = [self.rng.randint(-1, t - 1) for n in lengths for t in range(n)] if tree else None
         total = sum(lengths)
         extra = () if parents is None else (tuple(parents),)
         try:
             state("begin_forward", self.cache, tuple(ids), tuple(lengths), *extra)
         except RuntimeCheckError as error:
-            if "the cache is full" in str(error) or "at most 16 tokens" in str(error):
+            if "the cache is full" in str(error) or f"at most {self.chunk} tokens" in str(error):
                 return
             raise
         new = self.arrays.standard_normal((2, LAYERS, total, KV_HEADS, D)).astype("float32")
@@ -228,6 +230,20 @@ def test_attention_after_random_operations(sliding: bool) -> None:
             model.check()
         state("clear", model.cache)
         assert builtin("attention_kv_cache_get_num_available_pages")(model.cache) == model.free
+
+
+def test_a_long_prompt_is_read_in_blocks() -> None:
+    count = 800  # 2.5 million scores
+    cache = cache_of(tokens=count, chunk=count, kinds=(0,))
+    state("add_sequence", cache, 0)
+    state("begin_forward", cache, (0,), (count,))
+    rng = np.random.default_rng(5)
+    qkv = rng.standard_normal((count, HEADS + 2 * KV_HEADS, D)).astype("float32")
+    out = np.empty((count, HEADS, D), "float32")
+    builtin("attention_kv_cache_attention_with_fused_qkv")(cache, 0, 1 / 3, qkv, out)
+    q, k, v = np.split(qkv, [HEADS, HEADS + KV_HEADS], axis=1)
+    wanted = plain(q, k, v, np.tri(count, dtype=bool))
+    np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_refused_leaves_the_cache_usable() -> None:

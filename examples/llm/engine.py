@@ -1,0 +1,227 @@
+"""Continuous batching: requests join and leave a batch that shares one cache of pages."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from config import ModelError
+from model import LanguageModel
+from sampling import Sampling
+
+
+@dataclass(eq=False)
+class Request:
+    """A prompt that is continued. Iterating over it gives its tokens as they are chosen."""
+
+    engine: Engine = field(repr=False)
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    max_tokens: int
+    stop: frozenset[int]
+    tokens: list[int] = field(default_factory=list)
+    """What was chosen so far, a stop token included."""
+    done: bool = False
+    sequence: int = -1
+    """The number of its sequence in the cache, once it has one."""
+    read: int = 0
+    """How many of its tokens are in the cache."""
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.sampling.seed)
+
+    @property
+    def all_tokens(self) -> list[int]:
+        return [*self.prompt, *self.tokens]
+
+    def __iter__(self) -> Iterator[int]:
+        """The tokens. The engine takes steps, in which other requests go on, too."""
+        given = 0
+        while True:
+            yield from self.tokens[given:]
+            given = len(self.tokens)
+            if self.done:
+                return
+            self.engine.step()
+            if len(self.tokens) < given:
+                raise RuntimeError("the tokens of a request were taken away")
+
+    def cancel(self) -> None:
+        """End the request; what was chosen stays."""
+        self.engine.remove(self)
+
+
+@dataclass(frozen=True)
+class _Prefix:
+    """A finished sequence that stays in the cache, as later prompts may begin like it."""
+
+    sequence: int
+    tokens: tuple[int, ...]
+
+
+class Engine:
+    """Runs requests together, at most `sequences` of the model's cache at a time.
+
+    A request waits until the cache surely has pages for its prompt and all of its tokens. Prompts
+    are read in chunks beside the tokens that other requests choose. A prompt that begins like a
+    sequence of the cache shares the pages of the common prefix.
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model = model
+        self.cache = model.new_cache()
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []
+        self.kept: list[_Prefix] = []
+        self.free = list(range(model.sequences))
+
+    def add(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling | None = None,
+        max_tokens: int = 100,
+        stop: Collection[int] = (),
+    ) -> Request:
+        """A new request, which ends after `max_tokens` or a token of `stop`.
+
+        Errors:
+            ModelError: the prompt is empty, has tokens that the model does not know, or is too
+                long for the model or the cache.
+        """
+        words, limit = self.model.config.vocabulary, self.model.context
+        tokens = tuple(int(token) for token in prompt)
+        if not tokens:
+            raise ModelError("a prompt has at least one token")
+        unknown = [token for token in tokens if not 0 <= token < words]
+        if unknown:
+            raise ModelError(f"the model has the tokens 0 to {words - 1}, found {unknown[0]}")
+        if max_tokens < 1:
+            raise ModelError(f"a request chooses at least one token, found {max_tokens}")
+        if len(tokens) + max_tokens > limit:
+            raise ModelError(
+                f"{len(tokens)} tokens and {max_tokens} more are too many: "
+                f"a sequence has at most {limit}"
+            )
+        request = Request(self, tokens, sampling or Sampling(), max_tokens, frozenset(stop))
+        self.waiting.append(request)
+        return request
+
+    def step(self) -> list[tuple[Request, int]]:
+        """One call of the model; the requests that got a token, with the token.
+
+        Several steps may pass without a token, while prompts are read.
+        """
+        self._admit()
+        parts = self._parts()
+        if not parts:
+            return []
+        ids = [r.all_tokens[r.read : r.read + count] for r, count in parts]
+        for (request, count), own in zip(parts, ids, strict=True):
+            assert len(own) == count
+            request.read += count
+        ends = np.cumsum([count for _, count in parts]) - 1
+        ready = [(r, end) for (r, _), end in zip(parts, ends, strict=True) if _is_read(r)]
+        scores = self.model.run(
+            self.cache, [r.sequence for r, _ in parts], ids, [end for _, end in ready]
+        )
+        chosen = []
+        for (request, _), row in zip(ready, scores, strict=True):
+            token = request.sampling.choose(row, request.all_tokens, request.random)
+            request.tokens.append(token)
+            chosen.append((request, token))
+            if token in request.stop or len(request.tokens) == request.max_tokens:
+                self.remove(request)
+        return chosen
+
+    def run(self) -> None:
+        """Take steps until no request is left."""
+        while self.waiting or self.running:
+            self.step()
+
+    def remove(self, request: Request) -> None:
+        """End a request; its sequence stays in the cache until the room is needed."""
+        if request.done:
+            return
+        request.done = True
+        if request.sequence == -1:
+            self.waiting.remove(request)
+            return
+        self.running.remove(request)
+        self.kept.append(_Prefix(request.sequence, tuple(request.all_tokens[: request.read])))
+
+    # --- what runs next
+
+    def _parts(self) -> list[tuple[Request, int]]:
+        """The requests of the next call and how many tokens each brings: first those that choose."""
+        left = self.model.chunk
+        parts = []
+        for request in sorted(self.running, key=lambda r: len(r.all_tokens) - r.read):
+            count = min(left, len(request.all_tokens) - request.read)
+            if count:
+                parts.append((request, count))
+                left -= count
+        return parts
+
+    def _admit(self) -> None:
+        """Give waiting requests sequences, in their order, as long as there is room."""
+        while self.waiting:
+            request = self.waiting[0]
+            pages = self.model.pages_for(len(request.prompt) + request.max_tokens)
+            while self.kept and not (self.free and self._has_room(pages)):
+                self._forget(self.kept[0])
+            if not (self.free and self._has_room(pages)):
+                return
+            self.waiting.popleft()
+            self._start(request)
+
+    def _has_room(self, pages: int) -> bool:
+        running = [len(r.prompt) + r.max_tokens for r in self.running]
+        lengths = running + [len(prefix.tokens) for prefix in self.kept]
+        return pages + sum(map(self.model.pages_for, lengths)) <= self.model.pages
+
+    def _forget(self, prefix: _Prefix) -> None:
+        self.model.state("remove_sequence", self.cache, prefix.sequence)
+        self.kept.remove(prefix)
+        self.free.append(prefix.sequence)
+
+    def _start(self, request: Request) -> None:
+        """Begin a sequence, with the pages of the longest prefix that a sequence has."""
+        request.sequence = self.free.pop()
+        candidates = [(r.sequence, r.all_tokens[: r.read]) for r in self.running]
+        candidates += [(prefix.sequence, [*prefix.tokens]) for prefix in self.kept]
+        # The last token of the prompt is always read, as its scores are needed.
+        shared = [(_common(tokens, request.prompt[:-1]), seq) for seq, tokens in candidates]
+        length, parent = max(shared, default=(0, -1))
+        if length:
+            self.model.state("fork_sequence", self.cache, parent, request.sequence, length)
+        else:
+            self.model.state("add_sequence", self.cache, request.sequence)
+        request.read = length
+        self.running.append(request)
+
+
+def _is_read(request: Request) -> bool:
+    return request.read == len(request.all_tokens)
+
+
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
+    """The number of tokens that both begin with."""
+    count = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def generate(
+    model: LanguageModel, prompts: Sequence[Sequence[int]], **options: Any
+) -> list[list[int]]:
+    """The continuations of several prompts; options are those of `Engine.add`."""
+    engine = Engine(model)
+    requests = [engine.add(prompt, **options) for prompt in prompts]
+    engine.run()
+    return [request.tokens for request in requests]

@@ -1,0 +1,227 @@
+"""Decoders over a paged cache: Llama and its kin, a mixture of experts, GPT-2.
+
+Rows of tokens come one after another in an axis, those of several sequences too: the cache knows
+which rows belong to which sequence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from config import Config
+
+from relaxpy import te, tir
+from relaxpy.relax.frontend import nn
+from relaxpy.relax.frontend.nn import op, spec
+from relaxpy.relax.frontend.nn.llm.kv_cache import PagedKVCache, RopeMode
+
+
+def activate(x: nn.Tensor, name: str) -> nn.Tensor:
+    return op.silu(x) if name == "silu" else op.gelu(x, approximate="tanh")
+
+
+class Attention(nn.Module):
+    """Queries, keys and values by one product, attention by the cache, and a product."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        self.layer, self.config = layer, config
+        heads, d = config.heads + 2 * config.kv_heads, config.head_dim
+        self.qkv = nn.Linear(config.width, heads * d, bias=config.qkv_bias)
+        self.out = nn.Linear(config.heads * d, config.width, bias=config.family == "gpt2")
+        if config.qk_norm:
+            self.q_norm = nn.RMSNorm(d, -1, config.eps, bias=False)
+            self.k_norm = nn.RMSNorm(d, -1, config.eps, bias=False)
+
+    def forward(self, x: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
+        heads, kv_heads, d = self.config.heads, self.config.kv_heads, self.config.head_dim
+        rows = x.shape[1]
+        qkv = self.qkv(x).reshape(1, rows, heads + 2 * kv_heads, d)
+        if self.config.qk_norm:
+            q, k, v = op.split(qkv, [heads, heads + kv_heads], axis=2)
+            qkv = op.concat([self.q_norm(q), self.k_norm(k), v], dim=2)
+        mixed = cache.attention_with_fused_qkv(self.layer, qkv, heads, d**-0.5)
+        return self.out(mixed.reshape(1, rows, heads * d))
+
+
+class GatedMLP(nn.Module):
+    """A product whose first half, activated, multiplies its second half; and a product."""
+
+    def __init__(self, config: Config) -> None:
+        self.activation = config.activation
+        self.gate_up = nn.Linear(config.width, 2 * config.hidden, bias=False)
+        self.down = nn.Linear(config.hidden, config.width, bias=False)
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        gate, up = op.split(self.gate_up(x), 2, axis=-1)
+        return self.down(activate(gate, self.activation) * up)
+
+
+class Experts(nn.Module):
+    """Gated MLPs of which every token takes those with the best scores, weighted by these."""
+
+    def __init__(self, config: Config) -> None:
+        self.count, self.chosen, self.activation = (
+            config.experts,
+            config.chosen_experts,
+            config.activation,
+        )
+        self.gate = nn.Linear(config.width, self.count, bias=False)
+        self.gate_up = nn.Parameter((self.count, 2 * config.hidden, config.width))
+        self.down = nn.Parameter((self.count, config.width, config.hidden))
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        _, rows, width = x.shape
+        x = x.reshape(rows, width)
+        scores, experts = op.topk(self.gate(x), k=self.chosen)
+        shares = op.softmax(scores, axis=-1)
+        mix = self.one_row if rows == 1 else self.many_rows
+        return mix(x, shares, experts).reshape(1, rows, width)
+
+    def one_row(self, x: nn.Tensor, shares: nn.Tensor, experts: nn.Tensor) -> nn.Tensor:
+        """Reads the weights of the chosen experts only."""
+        both = op.tensor_expr_op(products_with_chosen, "up", [x, self.gate_up, experts])
+        gate, up = op.split(both, 2, axis=-1)
+        hidden = activate(gate, self.activation) * up
+        outs = op.tensor_expr_op(products_with_chosen, "down", [hidden, self.down, experts])
+        return op.matmul(shares, outs)
+
+    def many_rows(self, x: nn.Tensor, shares: nn.Tensor, experts: nn.Tensor) -> nn.Tensor:
+        """Takes the rows through all experts, as their products are large; others count nothing."""
+        gate, up = op.split(op.matmul(x, op.permute_dims(self.gate_up, [0, 2, 1])), 2, axis=-1)
+        hidden = activate(gate, self.activation) * up
+        outs = op.matmul(hidden, op.permute_dims(self.down, [0, 2, 1]))
+        weights = op.tensor_expr_op(
+            lambda s, e: by_expert(s, e, self.count), "weights", [shares, experts]
+        )
+        return op.sum(outs * weights, axis=0)
+
+
+def products_with_chosen(x: te.Tensor, weights: te.Tensor, experts: te.Tensor) -> te.Tensor:
+    """The row k of the result is the product of row k of `x`, or its only row, with expert k."""
+    rows, size = x.shape
+    k = te.reduce_axis((0, size), "k")
+    return te.compute(
+        (experts.shape[1], weights.shape[1]),
+        lambda c, o: te.sum(x[c if rows != 1 else 0, k] * weights[experts[0, c], o, k], k),
+    )
+
+
+def by_expert(shares: te.Tensor, experts: te.Tensor, count: int) -> te.Tensor:
+    """The shares (rows, chosen) as (count, rows, 1), with 0 for experts that are not chosen."""
+    rows, chosen = shares.shape
+    k = te.reduce_axis((0, chosen), "k")
+    return te.compute(
+        (count, rows, 1),
+        lambda e, r, _: te.sum(
+            tir.if_then_else(experts[r, k] == e, shares[r, k], tir.const(0, shares.dtype)), k
+        ),
+    )
+
+
+class Block(nn.Module):
+    """Attention and an MLP, each added to what comes in."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        self.attention_norm = nn.RMSNorm(config.width, -1, config.eps, bias=False)
+        self.attention = Attention(config, layer)
+        self.mlp_norm = nn.RMSNorm(config.width, -1, config.eps, bias=False)
+        self.mlp = Experts(config) if config.experts else GatedMLP(config)
+
+    def forward(self, x: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
+        x = x + self.attention(self.attention_norm(x), cache)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class GPT2Block(nn.Module):
+    """The block of GPT-2: layer norms, biases, an MLP without a gate."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        self.attention_norm = nn.LayerNorm(config.width, config.eps)
+        self.attention = Attention(config, layer)
+        self.mlp_norm = nn.LayerNorm(config.width, config.eps)
+        self.up = nn.Linear(config.width, config.hidden)
+        self.down = nn.Linear(config.hidden, config.width)
+
+    def forward(self, x: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
+        x = x + self.attention(self.attention_norm(x), cache)
+        return x + self.down(activate(self.up(self.mlp_norm(x)), "gelu_tanh"))
+
+
+class Decoder(nn.Module):
+    """Embeddings, blocks, a norm, and the scores of the next token."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.width)
+        if config.family == "gpt2":
+            self.places = nn.Embedding(config.positions, config.width)
+            self.blocks = nn.ModuleList([GPT2Block(config, k) for k in range(config.layers)])
+            self.norm = nn.LayerNorm(config.width, config.eps)
+        else:
+            self.blocks = nn.ModuleList([Block(config, k) for k in range(config.layers)])
+            self.norm = nn.RMSNorm(config.width, -1, config.eps, bias=False)
+        if not config.tied:
+            self.head = nn.Linear(config.width, config.vocabulary, bias=False)
+
+    def hidden(self, ids: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
+        x = self.embedding(ids)
+        if self.config.is_gemma:
+            x = x * self.config.width**0.5
+        if self.config.family == "gpt2":
+            rows = ids.shape[1]
+            x = x + self.places(cache.get_query_positions(rows).reshape(1, rows))
+        for block in self.blocks:
+            x = block(x, cache)
+        return self.norm(x)
+
+    def scores(self, x: nn.Tensor) -> nn.Tensor:
+        if self.config.tied:
+            found = op.matmul(x, op.permute_dims(self.embedding.weight))
+        else:
+            found = self.head(x)
+        return op.reshape(found, [x.shape[1], self.config.vocabulary])
+
+    def decode(self, ids: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
+        """The scores after one token of one sequence: ids (1, 1), result (1, vocabulary)."""
+        return self.scores(self.hidden(ids, cache))
+
+    def forward(self, ids: nn.Tensor, rows: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
+        """The scores after some rows: ids (1, n), rows (m,), result (m, vocabulary)."""
+        return self.scores(op.take(self.hidden(ids, cache), rows, axis=1))
+
+    def create_cache(self, sequences, tokens, chunk, page, sliding):  # type: ignore[no-untyped-def]
+        config = self.config
+        return PagedKVCache.create_generic(
+            "mha",
+            sequences,
+            tokens,
+            chunk,
+            page,
+            sliding,
+            config.layers,
+            config.heads,
+            config.kv_heads,
+            config.head_dim,
+            config.head_dim,
+            RopeMode.NONE if config.family == "gpt2" else RopeMode.NORMAL,
+            1,
+            config.theta,
+            "float32",
+            rope_scaling=config.rope_scaling,
+        )
+
+    def specification(self) -> dict[str, Any]:
+        """What `export_tvm` has to know of the methods."""
+        cache = spec.Object(object_type=PagedKVCache)
+        plain = {"param_mode": "packed", "effect_mode": "none"}
+        limits = ("sequences", "tokens", "chunk", "page", "sliding")
+        return {
+            "decode": {"ids": spec.Tensor([1, 1], "int32"), "cache": cache, "$": plain},
+            "forward": {
+                "ids": spec.Tensor([1, "n"], "int32"),
+                "rows": spec.Tensor(["m"], "int32"),
+                "cache": cache,
+                "$": plain,
+            },
+            "create_cache": {**dict.fromkeys(limits, int), "$": {**plain, "param_mode": "none"}},
+        }

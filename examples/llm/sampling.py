@@ -1,0 +1,63 @@
+"""The choice of the next token from its scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen; a temperature of 0 takes the token with the best score."""
+
+    temperature: float = 0.0
+    top_k: int | None = None
+    """Only the tokens with the k best scores."""
+    top_p: float = 1.0
+    """Only the fewest tokens whose probabilities sum to p."""
+    repetition_penalty: float = 1.0
+    """What the scores of tokens that were there before are divided by."""
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        checks = {
+            "temperature": self.temperature >= 0,
+            "top_k": self.top_k is None or self.top_k >= 1,
+            "top_p": 0 < self.top_p <= 1,
+            "repetition_penalty": self.repetition_penalty > 0,
+        }
+        for name, is_right in checks.items():
+            if not is_right:
+                raise ValueError(f"{name} cannot be {getattr(self, name)}")
+
+    def probabilities(self, scores: Any, before: Sequence[int] = ()) -> Any:
+        """The probabilities of all tokens, float64, by their scores; those left out have 0."""
+        scores = np.array(scores, np.float64)
+        if self.repetition_penalty != 1.0 and len(before):
+            seen = np.unique(before)
+            old = scores[seen]
+            factor = np.where(old > 0, 1 / self.repetition_penalty, self.repetition_penalty)
+            scores[seen] = old * factor
+        if self.temperature == 0:
+            return np.eye(1, len(scores), int(scores.argmax()))[0]
+        scores /= self.temperature
+        if self.top_k is not None and self.top_k < len(scores):
+            least = np.partition(scores, -self.top_k)[-self.top_k]
+            scores[scores < least] = -np.inf
+        shares = np.exp(scores - scores.max())
+        shares /= shares.sum()
+        if self.top_p < 1:
+            order = np.argsort(-shares, kind="stable")
+            before_each = np.cumsum(shares[order]) - shares[order]
+            shares[order[before_each >= self.top_p]] = 0
+            shares /= shares.sum()
+        return shares
+
+    def choose(self, scores: Any, before: Sequence[int], random: np.random.Generator) -> int:
+        shares = self.probabilities(scores, before)
+        if self.temperature == 0:
+            return int(shares.argmax())
+        return int(random.choice(len(shares), p=shares))

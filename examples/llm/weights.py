@@ -1,0 +1,102 @@
+"""The names of weights in Hugging Face folders, for the parameters of the models of this example."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from config import Config
+
+
+def names_of(config: Config, weights: Collection[str]) -> Mapping[str, Any]:
+    """For each parameter its name in `weights`, several to be joined, or names and a function."""
+    if config.family == "gpt2":
+        return _gpt2(config, "" if "wte.weight" in weights else "transformer.")
+    return _llama_like(config)
+
+
+def _llama_like(config: Config) -> dict[str, Any]:
+    names: dict[str, Any] = {"embedding.weight": "model.embed_tokens.weight"}
+    norm = {"norm.weight": "model.norm.weight"}
+    if not config.tied:
+        names["head.weight"] = "lm_head.weight"
+    for layer in range(config.layers):
+        ours, theirs = f"blocks.{layer}", f"model.layers.{layer}"
+        norm[f"{ours}.attention_norm.weight"] = f"{theirs}.input_layernorm.weight"
+        norm[f"{ours}.mlp_norm.weight"] = f"{theirs}.post_attention_layernorm.weight"
+        for kind in ("weight", "bias") if config.qkv_bias else ("weight",):
+            names[f"{ours}.attention.qkv.{kind}"] = [
+                f"{theirs}.self_attn.{part}_proj.{kind}" for part in "qkv"
+            ]
+        names[f"{ours}.attention.out.weight"] = f"{theirs}.self_attn.o_proj.weight"
+        if config.qk_norm:
+            for part in "qk":
+                name = f"{part}_norm.weight"
+                names[f"{ours}.attention.{name}"] = f"{theirs}.self_attn.{name}"
+        names |= _experts(config, ours, theirs) if config.experts else _mlp(ours, theirs)
+    if config.is_gemma:
+        return names | {ours: ([theirs], lambda w: w + 1) for ours, theirs in norm.items()}
+    return names | norm
+
+
+def _mlp(ours: str, theirs: str) -> dict[str, Any]:
+    parts = [f"{theirs}.mlp.{part}_proj.weight" for part in ("gate", "up")]
+    return {
+        f"{ours}.mlp.gate_up.weight": parts,
+        f"{ours}.mlp.down.weight": f"{theirs}.mlp.down_proj.weight",
+    }
+
+
+def _experts(config: Config, ours: str, theirs: str) -> dict[str, Any]:
+    moe = f"{theirs}.block_sparse_moe"
+    each = [f"{moe}.experts.{k}" for k in range(config.experts)]
+
+    def stacked(*parts: Any) -> Any:
+        return np.stack(parts)
+
+    def pairs(*parts: Any) -> Any:
+        return np.stack(
+            [np.concatenate(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+        )
+
+    return {
+        f"{ours}.mlp.gate.weight": f"{moe}.gate.weight",
+        f"{ours}.mlp.gate_up": ([f"{e}.{w}.weight" for e in each for w in ("w1", "w3")], pairs),
+        f"{ours}.mlp.down": ([f"{e}.w2.weight" for e in each], stacked),
+    }
+
+
+def _gpt2(config: Config, prefix: str) -> dict[str, Any]:
+    """GPT-2 keeps the weights of its products with the axes exchanged."""
+
+    def exchanged(w: Any) -> Any:
+        return w.T
+
+    def norm(ours: str, theirs: str) -> dict[str, Any]:
+        return {f"{ours}.{kind}": f"{theirs}.{kind}" for kind in ("weight", "bias")}
+
+    def product(ours: str, theirs: str) -> dict[str, Any]:
+        return {
+            f"{ours}.weight": ([f"{theirs}.weight"], exchanged),
+            f"{ours}.bias": f"{theirs}.bias",
+        }
+
+    names: dict[str, Any] = {
+        "embedding.weight": f"{prefix}wte.weight",
+        "places.weight": f"{prefix}wpe.weight",
+        **norm("norm", f"{prefix}ln_f"),
+    }
+    for layer in range(config.layers):
+        ours, theirs = f"blocks.{layer}", f"{prefix}h.{layer}"
+        names |= norm(f"{ours}.attention_norm", f"{theirs}.ln_1")
+        names |= norm(f"{ours}.mlp_norm", f"{theirs}.ln_2")
+        names |= product(f"{ours}.attention.qkv", f"{theirs}.attn.c_attn")
+        names |= product(f"{ours}.attention.out", f"{theirs}.attn.c_proj")
+        names |= product(f"{ours}.up", f"{theirs}.mlp.c_fc")
+        names |= product(f"{ours}.down", f"{theirs}.mlp.c_proj")
+    return names
+
+
+UNUSED = ["*.rotary_emb.inv_freq", "*.attn.bias", "*.attn.masked_bias", "lm_head.weight"]
+"""What files have besides; the last layer only where it is the embedding."""
