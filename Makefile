@@ -72,6 +72,7 @@ lint: $(READY)
 types: $(READY)
 	$(PY) -m mypy --strict relaxpy
 	MYPYPATH=examples/digits $(PY) -m mypy --strict --disable-error-code valid-type examples/digits
+	MYPYPATH=examples/llm $(PY) -m mypy --strict --no-warn-return-any examples/llm
 	$(PY) -m basedpyright --level error examples/digits
 
 check: lint types test

@@ -39,6 +39,8 @@ class Config:
     """Whether norms multiply by 1 + weight, and embeddings by the root of the width."""
     experts: int = 0
     chosen_experts: int = 0
+    stop: tuple[int, ...] = ()
+    """The tokens that end a text."""
 
 
 def read_config(folder: str | Path) -> Config:
@@ -76,7 +78,7 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "qwen2": {"qkv_bias": True},
     "qwen3": {"qk_norm": True},
     "gemma": {"is_gemma": True, "activation": "gelu_tanh"},
-    "mixtral": {},
+    "mixtral": {"theta": 1e6},
     "gpt2": {},
 }
 """What a family does that Llama does not."""
@@ -85,11 +87,12 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
 def _llama_like(raw: Mapping[str, Any]) -> Config:
     family, width, heads = raw["model_type"], raw["hidden_size"], raw["num_attention_heads"]
     rope = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
-    theta = rope.pop("rope_theta", None) or raw.get("rope_theta") or 10000.0
+    differences = dict(FAMILIES[family])
+    standard = differences.pop("theta", 10000.0)
+    theta = rope.pop("rope_theta", None) or raw.get("rope_theta") or standard
     kind = rope.setdefault("rope_type", rope.pop("type", "default"))
     if kind not in {"default", "llama3", "linear"}:
         raise ModelError(f"positions are scaled by {kind!r}; this example has llama3 and linear")
-    differences = dict(FAMILIES[family])
     if family == "llama" and raw.get("attention_bias"):
         raise ModelError("Llama with biases in its attention is not in this example")
     positions = raw["max_position_embeddings"]
@@ -110,6 +113,7 @@ def _llama_like(raw: Mapping[str, Any]) -> Config:
         bool(raw.get("tie_word_embeddings", family == "gemma")),
         experts=raw["num_local_experts"] if family == "mixtral" else 0,
         chosen_experts=raw["num_experts_per_tok"] if family == "mixtral" else 0,
+        stop=_stop(raw),
         **differences,
     )
 
@@ -130,4 +134,10 @@ def _gpt2(raw: Mapping[str, Any]) -> Config:
         tied=True,
         qkv_bias=True,
         activation="gelu_tanh",
+        stop=_stop(raw),
     )
+
+
+def _stop(raw: Mapping[str, Any]) -> tuple[int, ...]:
+    token = raw.get("eos_token_id")
+    return () if token is None else tuple(token) if isinstance(token, list) else (token,)

@@ -155,7 +155,7 @@ class Engine:
     # --- what runs next
 
     def _parts(self) -> list[tuple[Request, int]]:
-        """The requests of the next call and how many tokens each brings: first those that choose."""
+        """The requests of the next call with their numbers of tokens, first those that choose."""
         left = self.model.chunk
         parts = []
         for request in sorted(self.running, key=lambda r: len(r.all_tokens) - r.read):

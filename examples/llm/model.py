@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from config import Config, ModelError, read_config
+from config import Config, read_config
 from models import Decoder
 from weights import UNUSED, names_of
 

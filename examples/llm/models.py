@@ -96,7 +96,7 @@ class Experts(nn.Module):
         return op.sum(outs * weights, axis=0)
 
 
-def products_with_chosen(x: te.Tensor, weights: te.Tensor, experts: te.Tensor) -> te.Tensor:
+def products_with_chosen(x: Any, weights: Any, experts: Any) -> te.Tensor:
     """The row k of the result is the product of row k of `x`, or its only row, with expert k."""
     rows, size = x.shape
     k = te.reduce_axis((0, size), "k")
@@ -106,7 +106,7 @@ def products_with_chosen(x: te.Tensor, weights: te.Tensor, experts: te.Tensor) -
     )
 
 
-def by_expert(shares: te.Tensor, experts: te.Tensor, count: int) -> te.Tensor:
+def by_expert(shares: Any, experts: Any, count: int) -> te.Tensor:
     """The shares (rows, chosen) as (count, rows, 1), with 0 for experts that are not chosen."""
     rows, chosen = shares.shape
     k = te.reduce_axis((0, chosen), "k")
@@ -156,7 +156,7 @@ class Decoder(nn.Module):
         if config.family == "gpt2":
             self.places = nn.Embedding(config.positions, config.width)
             self.blocks = nn.ModuleList([GPT2Block(config, k) for k in range(config.layers)])
-            self.norm = nn.LayerNorm(config.width, config.eps)
+            self.norm: nn.Module = nn.LayerNorm(config.width, config.eps)
         else:
             self.blocks = nn.ModuleList([Block(config, k) for k in range(config.layers)])
             self.norm = nn.RMSNorm(config.width, -1, config.eps, bias=False)

@@ -1,4 +1,4 @@
-"""The names of weights in Hugging Face folders, for the parameters of the models of this example."""
+"""The names that weights have in Hugging Face folders, for each parameter of the models."""
 
 from __future__ import annotations
 

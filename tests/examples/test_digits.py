@@ -1,4 +1,3 @@
-import importlib
 import io
 import os
 import subprocess
@@ -16,21 +15,9 @@ from relaxpy import relax
 from relaxpy.errors import FunctionSignatureError, MisuseError, RuntimeCheckError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.script import from_source
+from tests.examples.loading import load_example
 
 FOLDER = Path(__file__).parents[2] / "examples" / "digits"
-
-
-def load_example(folder: Path) -> SimpleNamespace:
-    """The modules of an example, imported as its scripts import one another."""
-    names = [path.stem for path in sorted(folder.glob("*.py"))]
-    sys.path.insert(0, str(folder))
-    try:
-        return SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-    finally:
-        sys.path.remove(str(folder))
-        for name in names:  # another example may have modules of the same names
-            sys.modules.pop(name, None)
-
 
 EXAMPLE = load_example(FOLDER)
 model, train, data = EXAMPLE.model, EXAMPLE.train, EXAMPLE.data

@@ -1,0 +1,418 @@
+"""Models of examples/llm beside plain NumPy, and requests together beside one by one."""
+
+import json
+import math
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy.frontend.shared.unsupported import FrontendError
+from tests.examples.loading import load_example
+from tests.fuzz.seed import COUNT, SEED
+
+FOLDER = Path(__file__).parents[2] / "examples" / "llm"
+EXAMPLE = load_example(FOLDER)
+LanguageModel, Engine, Sampling = (
+    EXAMPLE.model.LanguageModel,
+    EXAMPLE.engine.Engine,
+    EXAMPLE.sampling.Sampling,
+)
+ModelError, generate = EXAMPLE.config.ModelError, EXAMPLE.engine.generate
+
+VOCABULARY = 41
+SIZES = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 96,
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": False,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama": {"model_type": "llama", **SIZES, "rope_theta": 500.0, "rope_scaling": LLAMA3},
+    "mistral": {"model_type": "mistral", **SIZES, "head_dim": 8, "sliding_window": None},
+    "qwen2": {"model_type": "qwen2", **SIZES, "tie_word_embeddings": True},
+    "qwen3": {
+        "model_type": "qwen3",
+        **SIZES,
+        "head_dim": 6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0},
+    },
+    "gemma": {"model_type": "gemma", **SIZES, "head_dim": 6, "tie_word_embeddings": True},
+    "mixtral": {"model_type": "mixtral", **SIZES, "num_local_experts": 5, "num_experts_per_tok": 2},
+    "gpt2": {
+        "model_type": "gpt2",
+        "n_embd": 16,
+        "n_layer": 2,
+        "n_head": 4,
+        "vocab_size": VOCABULARY,
+        "n_positions": 96,
+    },
+}
+
+
+# --- the same models in NumPy, by the names of the files
+
+
+def rotated(x: Any, raw: dict[str, Any]) -> Any:
+    """Queries or keys (n, heads, d), rotated by their positions."""
+    half = x.shape[-1] // 2
+    rope = raw.get("rope_parameters") or {}
+    standard = 1e6 if raw["model_type"] == "mixtral" else 10000.0
+    theta = rope.get("rope_theta") or raw.get("rope_theta", standard)
+    frequencies = theta ** -(np.arange(half) / half)
+    if raw.get("rope_scaling"):
+        s = raw["rope_scaling"]
+        old, factor = s["original_max_position_embeddings"], s["factor"]
+        for k, frequency in enumerate(frequencies):
+            length = 2 * math.pi / frequency
+            if length > old / s["low_freq_factor"]:
+                frequencies[k] = frequency / factor
+            elif length >= old / s["high_freq_factor"]:
+                smooth = (old / length - s["low_freq_factor"]) / (
+                    s["high_freq_factor"] - s["low_freq_factor"]
+                )
+                frequencies[k] = (1 - smooth) * frequency / factor + smooth * frequency
+    angles = np.outer(np.arange(len(x)), frequencies)[:, np.newaxis]
+    first, second = x[..., :half], x[..., half:]
+    cos, sin = np.cos(angles), np.sin(angles)
+    return np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    """Causal attention; groups of query heads share keys. All are (n, heads, d)."""
+    n, heads, d = q.shape
+    k, v = (np.repeat(x, heads // x.shape[1], axis=1) for x in (k, v))
+    scores = np.einsum("ihd,jhd->hij", q, k) / math.sqrt(d)
+    scores = np.where(np.tri(n, dtype=bool), scores, -np.inf)
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True)
+    return np.einsum("hij,jhd->ihd", shares, v).reshape(n, heads * d)
+
+
+def silu(x: Any) -> Any:
+    return x / (1 + np.exp(-x))
+
+
+def gelu(x: Any) -> Any:
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def llama_scores(raw: dict[str, Any], w: dict[str, Any], ids: list[int]) -> Any:
+    family, width, heads = raw["model_type"], raw["hidden_size"], raw["num_attention_heads"]
+    d = raw.get("head_dim") or width // heads
+
+    def norm(x: Any, name: str) -> Any:
+        weight = w[name] + (family == "gemma")
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + raw["rms_norm_eps"]) * weight
+
+    def mlp(x: Any, gate: str, up: str, down: str) -> Any:
+        activate = gelu if family == "gemma" else silu
+        return (activate(x @ w[gate].T) * (x @ w[up].T)) @ w[down].T
+
+    x = w["model.embed_tokens.weight"][ids] * (math.sqrt(width) if family == "gemma" else 1)
+    for layer in range(raw["num_hidden_layers"]):
+        at = f"model.layers.{layer}."
+        y = norm(x, f"{at}input_layernorm.weight")
+        q, k, v = (
+            (
+                y @ w[f"{at}self_attn.{p}_proj.weight"].T + w.get(f"{at}self_attn.{p}_proj.bias", 0)
+            ).reshape(len(ids), -1, d)
+            for p in "qkv"
+        )
+        if family == "qwen3":
+            q, k = norm(q, f"{at}self_attn.q_norm.weight"), norm(k, f"{at}self_attn.k_norm.weight")
+        x = x + attention(rotated(q, raw), rotated(k, raw), v) @ w[f"{at}self_attn.o_proj.weight"].T
+        y = norm(x, f"{at}post_attention_layernorm.weight")
+        if family == "mixtral":
+            moe = f"{at}block_sparse_moe."
+            gates = y @ w[f"{moe}gate.weight"].T
+            for row, gate in enumerate(gates):
+                best = np.argsort(-gate)[: raw["num_experts_per_tok"]]
+                shares = np.exp(gate[best]) / np.exp(gate[best]).sum()
+                for share, e in zip(shares, best, strict=True):
+                    names = (f"{moe}experts.{e}.{m}.weight" for m in ("w1", "w3", "w2"))
+                    x[row] += share * mlp(y[row], *names)
+        else:
+            x = x + mlp(y, *(f"{at}mlp.{m}_proj.weight" for m in ("gate", "up", "down")))
+    head = "model.embed_tokens" if raw["tie_word_embeddings"] else "lm_head"
+    return norm(x, "model.norm.weight") @ w[f"{head}.weight"].T
+
+
+def gpt2_scores(raw: dict[str, Any], w: dict[str, Any], ids: list[int]) -> Any:
+    def norm(x: Any, name: str) -> Any:
+        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+        return x * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    def product(x: Any, name: str) -> Any:
+        return x @ w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    x = w["wte.weight"][ids] + w["wpe.weight"][: len(ids)]
+    for layer in range(raw["n_layer"]):
+        at = f"h.{layer}."
+        parts = np.split(product(norm(x, f"{at}ln_1"), f"{at}attn.c_attn"), 3, axis=1)
+        q, k, v = (p.reshape(len(ids), raw["n_head"], -1) for p in parts)
+        x = x + product(attention(q, k, v), f"{at}attn.c_proj")
+        hidden = gelu(product(norm(x, f"{at}ln_2"), f"{at}mlp.c_fc"))
+        x = x + product(hidden, f"{at}mlp.c_proj")
+    return norm(x, "ln_f") @ w["wte.weight"].T
+
+
+def weights_of(raw: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Random weights as the files of the family have them."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    if raw["model_type"] == "gpt2":
+        n = raw["n_embd"]
+        shapes = {"wte.weight": (VOCABULARY, n), "wpe.weight": (raw["n_positions"], n)}
+        norms = ["ln_f", *(f"h.{k}.{ln}" for k in range(raw["n_layer"]) for ln in ("ln_1", "ln_2"))]
+        shapes |= {f"{name}.{kind}": (n,) for name in norms for kind in ("weight", "bias")}
+        sizes = {"attn.c_attn": (n, 3 * n), "attn.c_proj": (n, n)}
+        sizes |= {"mlp.c_fc": (n, 4 * n), "mlp.c_proj": (4 * n, n)}
+        for layer in range(raw["n_layer"]):
+            for name, shape in sizes.items():
+                shapes[f"h.{layer}.{name}.weight"] = shape
+                shapes[f"h.{layer}.{name}.bias"] = shape[1:]
+    else:
+        n, hidden = raw["hidden_size"], raw["intermediate_size"]
+        d = raw.get("head_dim") or n // raw["num_attention_heads"]
+        heads, kv = raw["num_attention_heads"] * d, raw["num_key_value_heads"] * d
+        shapes = {"model.embed_tokens.weight": (VOCABULARY, n), "model.norm.weight": (n,)}
+        if not raw["tie_word_embeddings"]:
+            shapes["lm_head.weight"] = (VOCABULARY, n)
+        for layer in range(raw["num_hidden_layers"]):
+            at = f"model.layers.{layer}."
+            shapes |= {f"{at}{ln}_layernorm.weight": (n,) for ln in ("input", "post_attention")}
+            for part, size in (("q", heads), ("k", kv), ("v", kv)):
+                shapes[f"{at}self_attn.{part}_proj.weight"] = (size, n)
+                if raw["model_type"] == "qwen2":
+                    shapes[f"{at}self_attn.{part}_proj.bias"] = (size,)
+                if raw["model_type"] == "qwen3" and part != "v":
+                    shapes[f"{at}self_attn.{part}_norm.weight"] = (d,)
+            shapes[f"{at}self_attn.o_proj.weight"] = (n, heads)
+            if raw["model_type"] == "mixtral":
+                moe = f"{at}block_sparse_moe."
+                shapes[f"{moe}gate.weight"] = (raw["num_local_experts"], n)
+                for e in range(raw["num_local_experts"]):
+                    shapes |= {f"{moe}experts.{e}.{m}.weight": (hidden, n) for m in ("w1", "w3")}
+                    shapes[f"{moe}experts.{e}.w2.weight"] = (n, hidden)
+            else:
+                shapes |= {f"{at}mlp.{m}_proj.weight": (hidden, n) for m in ("gate", "up")}
+                shapes[f"{at}mlp.down_proj.weight"] = (n, hidden)
+    rng = np.random.default_rng(seed)
+    return {
+        name: (rng.standard_normal(shape) * 0.4 + ("norm" in name or "ln_" in name)).astype(
+            "float32"
+        )
+        for name, shape in shapes.items()
+    }
+
+
+def saved(folder: Path, family: str, seed: int = 0) -> dict[str, Any]:
+    """Write a model as Hugging Face does; its weights."""
+    from safetensors.numpy import save_file
+
+    raw = CONFIGS[family]
+    weights = weights_of(raw, seed)
+    save_file(weights, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(raw))
+    return weights
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    pytest.importorskip("safetensors")
+    folder = tmp_path_factory.mktemp("llama")
+    saved(folder, "llama")
+    return LanguageModel.from_folder(folder, chunk=8, page=4, sequences=3)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("target", ["native", "numpy"])
+def test_scores_of_prompts_and_tokens_equal_numpy(family: str, target: str, tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    weights = {name: w.astype("float64") for name, w in saved(tmp_path, family).items()}
+    ids = np.random.default_rng(1).integers(0, VOCABULARY, 30).tolist()
+    evaluate = gpt2_scores if family == "gpt2" else llama_scores
+    wanted = evaluate(CONFIGS[family], weights, ids)
+    model = LanguageModel.from_folder(tmp_path, target=target, chunk=16, page=4)
+    cache = model.new_cache()
+    model.state("add_sequence", cache, 0)
+    found = []
+    for start, end in [(0, 11), (11, 25), *((k, k + 1) for k in range(25, 30))]:
+        found.append(model.run(cache, [0], [ids[start:end]], range(end - start)))
+    np.testing.assert_allclose(np.concatenate(found), wanted, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_greedy_tokens_equal_transformers(family: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("safetensors")
+    saved(tmp_path, family)
+    try:
+        peer = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"transformers cannot load its own model here: {error}")
+    prompt = np.random.default_rng(2).integers(0, VOCABULARY, 20).tolist()
+    wanted = list(prompt)
+    with torch.no_grad():
+        for _ in range(20):
+            wanted.append(int(peer(torch.tensor([wanted])).logits[0, -1].argmax()))
+    model = LanguageModel.from_folder(tmp_path, chunk=8)
+    assert generate(model, [prompt], max_tokens=20) == [wanted[20:]]
+
+
+# --- the engine
+
+
+@pytest.mark.parametrize("number", range(max(3, COUNT // 10)))
+def test_requests_together_get_the_tokens_that_they_get_alone(llama: Any, number: int) -> None:
+    rng = random.Random(f"{SEED} {number}")
+    start = [rng.randrange(VOCABULARY) for _ in range(12)]
+    engine, requests, cancelled = Engine(llama), [], set()
+    for _ in range(60):
+        if rng.random() < 0.25 and len(requests) < 10:
+            own = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 25))]
+            prompt = start[: rng.randint(0, 12)] + own
+            options = {
+                "sampling": Sampling(rng.choice([0, 0, 0.8]), top_p=0.9, seed=rng.randrange(99)),
+                "max_tokens": rng.randint(1, 20),
+                "stop": {rng.randrange(VOCABULARY)},
+            }
+            requests.append((engine.add(prompt, **options), prompt, options))
+        if requests and rng.random() < 0.05:
+            chosen = rng.choice(requests)[0]
+            if not chosen.done:
+                cancelled.add(chosen)
+            chosen.cancel()
+        engine.step()
+    engine.run()
+    for request, prompt, options in requests:
+        (alone,) = generate(llama, [prompt], **options)
+        tokens = request.tokens
+        assert tokens == (alone[: len(tokens)] if request in cancelled else alone)
+
+
+def test_a_common_prefix_is_read_once(llama: Any) -> None:
+    engine = Engine(llama)
+    prompt = list(range(20))
+    first = engine.add([*prompt, 30], max_tokens=2)
+    engine.run()
+    second = engine.add([*prompt, 31], max_tokens=2)
+    engine.step()  # a chunk has 8 tokens: all of the prompt would take three steps
+    assert len(second.tokens) == 1
+    assert generate(llama, [first.prompt], max_tokens=2) == [first.tokens]
+
+
+def test_tokens_come_one_by_one(llama: Any) -> None:
+    engine = Engine(llama)
+    request, other = engine.add([1, 2, 3], max_tokens=6), engine.add([4, 5], max_tokens=3)
+    stream = iter(request)
+    first = next(stream)
+    assert request.tokens == [first]
+    assert [first, *stream] == request.tokens
+    assert len(request.tokens) == 6
+    assert other.done
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "message"),
+    [
+        ([], {}, "a prompt has at least one token"),
+        ([3, VOCABULARY], {}, "the model has the tokens 0 to 40, found 41"),
+        ([3], {"max_tokens": 0}, "chooses at least one token"),
+        ([3] * 90, {"max_tokens": 7}, "90 tokens and 7 more are too many: .* at most 96"),
+    ],
+)
+def test_requests_that_cannot_be_run(
+    llama: Any, prompt: list[int], options: dict[str, int], message: str
+) -> None:
+    engine = Engine(llama)
+    with pytest.raises(ModelError, match=message):
+        engine.add(prompt, **options)
+    assert len(generate(llama, [[1]], max_tokens=2)[0]) == 2
+
+
+# --- the choice of tokens
+
+
+def test_sampling() -> None:
+    scores = np.log([0.5, 0.3, 0.15, 0.05])
+    np.testing.assert_allclose(Sampling(1.0).probabilities(scores), [0.5, 0.3, 0.15, 0.05])
+    np.testing.assert_allclose(Sampling(1.0, top_k=2).probabilities(scores), [0.625, 0.375, 0, 0])
+    np.testing.assert_allclose(Sampling(1.0, top_p=0.7).probabilities(scores), [0.625, 0.375, 0, 0])
+    np.testing.assert_allclose(Sampling(1.0, top_p=0.1).probabilities(scores), [1, 0, 0, 0])
+    hot = Sampling(2.0).probabilities(scores)
+    np.testing.assert_allclose(hot, np.sqrt([0.5, 0.3, 0.15, 0.05]) / hot_sum())
+    penalised = Sampling(repetition_penalty=4.0).probabilities([2.0, 1.0, -1.0], [0, 0])
+    assert penalised.argmax() == 1
+    negative = Sampling(1.0, repetition_penalty=2.0).probabilities([-1.0, -1.5], [0])
+    np.testing.assert_allclose(negative, np.exp([-2, -1.5]) / np.exp([-2, -1.5]).sum())
+
+
+def hot_sum() -> float:
+    return float(np.sqrt([0.5, 0.3, 0.15, 0.05]).sum())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"temperature": -1}, {"top_k": 0}, {"top_p": 0}, {"top_p": 1.5}, {"repetition_penalty": 0}],
+)
+def test_options_of_sampling_that_make_no_sense(options: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        Sampling(**options)
+
+
+# --- folders that are not models
+
+
+def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    with pytest.raises(ModelError, match="there is no configuration"):
+        LanguageModel.from_folder(tmp_path)
+    config = tmp_path / "config.json"
+    for text, message in [
+        ("{", "is not JSON"),
+        ("[]", "is not a table"),
+        ('{"model_type": "bert"}', "of 'bert'; this example has llama, mistral"),
+        ('{"model_type": "llama"}', "has no 'hidden_size'"),
+        (json.dumps(CONFIGS["llama"] | {"rope_scaling": {"type": "yarn"}}), "scaled by 'yarn'"),
+    ]:
+        config.write_text(text)
+        with pytest.raises(ModelError, match=message):
+            LanguageModel.from_folder(tmp_path)
+    weights = saved(tmp_path, "llama")
+    from safetensors.numpy import save_file
+
+    del weights["model.norm.weight"]
+    weights["extra"] = weights["lm_head.weight"]
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(FrontendError, match=r"(?s)model.norm.weight.*extra"):
+        LanguageModel.from_folder(tmp_path)
+
+
+def test_the_command_continues_token_numbers(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    saved(tmp_path, "qwen3")
+    command = [sys.executable, str(FOLDER / "main.py"), str(tmp_path), "--tokens", "3 1 4"]
+    done = subprocess.run(
+        [*command, "--max-tokens", "5"], capture_output=True, text=True, timeout=120, check=True
+    )
+    model = LanguageModel.from_folder(tmp_path)
+    (wanted,) = generate(model, [[3, 1, 4]], max_tokens=5)
+    assert [int(token) for token in done.stdout.split()] == wanted
