@@ -18,12 +18,13 @@ pytest.importorskip("mpi4py", exc_type=ImportError)
 
 MPIEXEC = Path(sysconfig.get_path("scripts")) / "mpiexec"
 PROGRAMS = Path(__file__).parent / "programs"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "scaling" / "tensor_parallel.py"
 TIME_LIMIT = 150
 if not MPIEXEC.exists():
     pytest.skip("there is no mpiexec beside this Python", allow_module_level=True)
 
 
-def run(count: int, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(count: int, program: str | Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a program on so many workers; a run that hangs is killed with all its processes."""
     command = [MPIEXEC, "-n", str(count), sys.executable, PROGRAMS / program, *arguments]
     env = {**os.environ, "PYTHONPATH": str(Path(relaxpy.__file__).parents[1])}
@@ -53,7 +54,7 @@ def test_every_collective_operator_is_what_numpy_says(count: int, groups: list[s
 
 @pytest.mark.parametrize("mesh", [("2",), ("2", "2")])
 def test_a_block_of_a_llama_is_split_among_workers(mesh: tuple[str, ...]) -> None:
-    done = run(math.prod(map(int, mesh)), "tensor_parallel.py", *mesh)
+    done = run(math.prod(map(int, mesh)), EXAMPLE, *mesh)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("equal") == math.prod(map(int, mesh))
 

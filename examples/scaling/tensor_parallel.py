@@ -1,4 +1,8 @@
-"""A block of a Llama, its heads and hidden units split among workers, and a batch split as well."""
+"""A block of a Llama, its heads and hidden units split among workers, and a batch split as well.
+
+mpiexec -n 2 python examples/scaling/tensor_parallel.py        heads and hidden units
+mpiexec -n 4 python examples/scaling/tensor_parallel.py 2 2    a mesh that splits the batch, too
+"""
 
 import sys
 
@@ -83,7 +87,7 @@ def expected() -> np.ndarray:
 
 
 if __name__ == "__main__":
-    mesh = tuple(map(int, sys.argv[1:]))
+    mesh = tuple(map(int, sys.argv[1:])) or (WORLD.size,)
     program = relaxpy.compile(block(mesh), relax_pipeline=relaxpy.get_pipeline("distributed"))
     args = operands() if WORLD.rank == 0 else [np.zeros_like(a) for a in operands()]
     with relaxpy.distributed.use(timeout=60):
