@@ -54,12 +54,31 @@ def from_exported_program(
     options = Options(
         keep_params_as_input,
         no_bind_return_tuple,
-        dict(custom_convert_map or {}),
+        converters(custom_convert_map),
         unit_tuple=not unwrap_unit_return_tuple,
     )
     if run_ep_decomposition:
         exported_program = decomposed(exported_program, None)
     return import_exported(exported_program, options, "main")
+
+
+def converters(custom: Any) -> Mapping[str, Callable[[Any, Importer], Any]]:
+    """The caller's converters.
+
+    Errors:
+        MisuseError: they are not functions by names of operators.
+    """
+    if custom is None:
+        return {}
+    if not isinstance(custom, Mapping) or not all(
+        isinstance(name, str) and callable(function) for name, function in custom.items()
+    ):
+        raise MisuseError(
+            f"custom_convert_map has functions by names of operators, found {custom!r:.60}",
+            about=custom,
+            hint='{"relu.default": function}',
+        )
+    return dict(custom)
 
 
 def import_exported(

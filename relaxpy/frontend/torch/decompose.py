@@ -149,9 +149,7 @@ def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
         try:
             return program.run_decompositions(table)
         except Exception as error:  # of PyTorch, which meets what it cannot do with many kinds
-            raise FrontendError(
-                f"PyTorch cannot write the program without mutation: {error!s:.300}"
-            ) from error
+            raise FrontendError(f"PyTorch cannot decompose the program: {error!s:.300}") from error
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.frontend.torch.api import import_exported
 from relaxpy.frontend.torch.arrays import real_view
@@ -125,6 +126,10 @@ def dynamo_capture_subgraphs(
     Errors:
         OpNotImplemented (also NotImplementedError): nodes cannot be imported.
     """
+    if not callable(model):
+        raise MisuseError(
+            f"expected a module or a function, found {type(model).__name__}", about=model
+        )
     captured: list[tuple[Any, Sequence[Any]]] = []
 
     def backend(module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:

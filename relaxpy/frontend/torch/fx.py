@@ -9,8 +9,10 @@ import torch
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.frontend.torch.api import import_exported
+from relaxpy.frontend.shared.unsupported import FrontendError
+from relaxpy.frontend.torch.api import converters, import_exported
 from relaxpy.frontend.torch.importer import Importer, Options
+from relaxpy.frontend.torch.program import output_of
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir import expr as tir
 
@@ -44,16 +46,27 @@ def from_fx(
             hint="torch.fx.symbolic_trace(model) gives one",
         )
     inputs, sizes, names = _examples(input_info)
-    (output,) = next(iter(reversed(model.graph.nodes))).args
+    (output,) = output_of(model.graph).args
+    places = sum(node.op == "placeholder" for node in model.graph.nodes)
+    if places != len(inputs):
+        raise MisuseError(
+            f"input_info has the inputs of the module: expected {places}, found {len(inputs)}",
+            about=input_info,
+        )
     options = Options(
         keep_params_as_input,
         no_bind_return_tuple,
-        dict(custom_convert_map or {}),
+        converters(custom_convert_map),
         "inp_",
         isinstance(output, (tuple, list, dict)) and not unwrap_unit_return_tuple,
         sizes=names,
     )
-    exported = torch.export.export(model, tuple(inputs), dynamic_shapes=sizes)
+    try:
+        exported = torch.export.export(model, tuple(inputs), dynamic_shapes=sizes)
+    except Exception as error:  # of PyTorch, which meets what it cannot do with many kinds
+        raise FrontendError(
+            f"PyTorch cannot export the module for these inputs: {error!s:.300}"
+        ) from error
     return import_exported(exported, options, "main")
 
 
@@ -65,15 +78,14 @@ def _examples(
     inputs: list[Any] = []
     shapes: list[dict[int, Any]] = []
     known: dict[object, tuple[Any, int]] = {}
+    if not isinstance(input_info, (list, tuple)):
+        raise MisuseError(
+            f"input_info is a list of inputs, found {type(input_info).__name__}",
+            about=input_info,
+            hint='[((2, "n"), "float32")]',
+        )
     for entry in input_info:
-        try:
-            shape, dtype = entry
-            kind = getattr(torch, str(dtype).removeprefix("torch."))
-        except (TypeError, ValueError, AttributeError):
-            raise MisuseError(
-                f"an input is described by its shape and its datatype, found {entry!r:.60}",
-                about=entry,
-            ) from None
+        shape, kind = _described(entry)
         numbers: list[int] = []
         dynamic: dict[int, Any] = {}
         for axis, size in enumerate(shape):
@@ -86,7 +98,31 @@ def _examples(
                 names[len(shapes), axis] = text
                 numbers.append(number)
             else:
-                numbers.append(int(size))
+                numbers.append(size)
         shapes.append(dynamic)
         inputs.append(torch.zeros(numbers, dtype=kind))
     return inputs, (tuple(shapes) if known else None), names
+
+
+def _described(entry: Any) -> tuple[Sequence[Any], Any]:
+    """The shape and PyTorch's datatype of an input.
+
+    Errors:
+        MisuseError: they do not describe one.
+    """
+    match entry:
+        case (list() | tuple() as shape, dtype) if all(map(_is_size, shape)):
+            kind = getattr(torch, str(dtype).removeprefix("torch."), None)
+            if isinstance(kind, torch.dtype):
+                return shape, kind
+    raise MisuseError(
+        f"an input is described by its shape and its datatype, found {entry!r:.60}",
+        about=entry,
+        hint="a size is a number from 0 on, a name or a tir.Var",
+    )
+
+
+def _is_size(size: Any) -> bool:
+    if isinstance(size, int):
+        return size >= 0
+    return isinstance(size, tir.Var) or (isinstance(size, str) and size.isidentifier())

@@ -219,7 +219,9 @@ class Importer:
                 self.env[node] = self._attribute(graph, node)
             elif node.op == "call_function":
                 self._convert(node)
-        raise AssertionError("a graph of torch.fx ends with its output")
+            elif node.op != "placeholder":
+                self._refuse(node, f"a node that does {node.op} is none of an exported program")
+        raise FrontendError("the graph has no output")
 
     def inlined(self, module: Any, operands: Sequence[Value]) -> Any:
         """The values of the outputs of a module of the graph for these inputs, emitted here."""
@@ -263,6 +265,9 @@ class Importer:
             reason = error.diagnostics[0].message
         except (ValueError, TypeError, LookupError, ArithmeticError) as error:
             reason = f"its arguments do not fit together: {error}"
+        self._refuse(node, reason)
+
+    def _refuse(self, node: Any, reason: str) -> None:
         self.env[node] = _Missing()
         self.refused.add(node.target)
         infos = tuple(_shown(operand, self.env.get(operand)) for operand in node.all_input_nodes)
@@ -272,7 +277,10 @@ class Importer:
         target, meta = node.target, node.meta.get("val")
         custom = self._custom(target)
         if custom is not None:
-            return custom(node, self)
+            value = custom(node, self)
+            if value is None and meta is not None:
+                raise UnsupportedError("its converter returned None")
+            return value
         if target is operator.getitem:
             return self._item(*self.values(node.args))
         if is_symbolic(meta) and not is_overload(target):

@@ -46,7 +46,7 @@ class Program:
     @property
     def output(self) -> Any:
         """The node of the results."""
-        return next(iter(reversed(self.graph.nodes)))
+        return output_of(self.graph)
 
     @property
     def has_branches(self) -> bool:
@@ -80,16 +80,18 @@ def of_exported(exported: Any, given: Mapping[int, Any]) -> Program:
     bound: list[Input] = []
     count = 0
     for spec in signature.input_specs:
-        node = nodes[spec.arg.name]
-        meta = node.meta.get("val")
+        node = nodes.get(spec.arg.name)
+        if node is None or "val" not in node.meta:
+            raise FrontendError(f"the program does not describe its input {spec.arg.name!r}")
+        meta = node.meta["val"]
         match spec.kind:
             case kinds.PARAMETER:
-                tensor = exported.state_dict[spec.target]
+                tensor = _stored(exported.state_dict, spec.target)
                 bound.append(Input(Kind.PARAMETER, node.name, node, meta, tensor))
             case kinds.BUFFER | kinds.CONSTANT_TENSOR:
                 tensor = exported.state_dict.get(spec.target)
                 if tensor is None:
-                    tensor = exported.constants[spec.target]
+                    tensor = _stored(exported.constants, spec.target)
                 bound.append(Input(Kind.BOUND, node.name, node, meta, tensor))
             case kinds.USER_INPUT:
                 tensor = given.get(count)
@@ -103,6 +105,24 @@ def of_exported(exported: Any, given: Mapping[int, Any]) -> Program:
                     "which Relax does not have"
                 )
     return Program(exported.graph, bound)
+
+
+def output_of(graph: Any) -> Any:
+    """The node of the results of a graph.
+
+    Errors:
+        FrontendError: there is none.
+    """
+    last = next(iter(reversed(graph.nodes)), None)
+    if last is None or last.op != "output":
+        raise FrontendError("the graph has no output")
+    return last
+
+
+def _stored(tensors: Mapping[str, Any], name: str) -> Any:
+    if name not in tensors:
+        raise FrontendError(f"the program has no tensor for {name!r}")
+    return tensors[name]
 
 
 def _kind(meta: Any, tensor: Any) -> Kind:

@@ -48,6 +48,8 @@ class Converter:
         for k, declared in enumerate(schema.arguments):
             default = declared.default_value if declared.has_default_value() else None
             value = args[k] if k < len(args) else kwargs.get(declared.name, default)
+            if str(declared.type) == "Tensor" and isinstance(value, (str, Sequence, type(None))):
+                raise UnsupportedError(f"its argument {declared.name} is {value}, not a tensor")
             if declared.name in self.keywords:
                 named[declared.name] = value
             elif not declared.kwarg_only and (self.takes_all or len(positional) < self.positional):

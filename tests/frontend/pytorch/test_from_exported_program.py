@@ -10,6 +10,7 @@ import pytest
 import relaxpy
 
 torch: Any = pytest.importorskip("torch")
+from relaxpy.frontend.shared.unsupported import FrontendError  # noqa: E402
 from relaxpy.relax.frontend import detach_params  # noqa: E402
 from relaxpy.relax.frontend.torch import from_exported_program  # noqa: E402
 
@@ -113,6 +114,64 @@ def test_inputs_and_results_without_a_form_are_named(function: Any, x: Any, mess
 
     with pytest.raises(ValueError, match=message):
         from_exported_program(exported(Function(), x))
+
+
+def calls(program: Any) -> list[Any]:
+    return [node for node in program.graph.nodes if node.op == "call_function"]
+
+
+def without_output(program: Any) -> None:
+    program.graph.erase_node(program.graph.output_node())
+
+
+def without_descriptions(program: Any) -> None:
+    for node in program.graph.nodes:
+        node.meta.clear()
+
+
+def with_another_target(program: Any) -> None:
+    for node in calls(program):
+        node.target = print
+
+
+def without_arguments(program: Any) -> None:
+    for node in calls(program):
+        node.args = ()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (without_output, "the graph has no output"),
+        (without_descriptions, "does not describe its input 'p_weight'"),
+        (lambda program: program.state_dict.clear(), "no tensor for 'weight'"),
+        (with_another_target, "1 node .*there is no converter for it"),
+        (without_arguments, "argument"),
+    ],
+)
+def test_damaged_programs_are_refused_in_one_error(damage: Any, message: str) -> None:
+    program = exported(torch.nn.Linear(4, 2), torch.randn(3, 4))
+    from_exported_program(program)
+    damage(program)
+    with pytest.raises(FrontendError, match="(?s)" + message):
+        from_exported_program(program)
+
+
+def no_value(node: Any, importer: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (3, "functions by names of operators, found 3"),
+        ({"relu.default": 3}, "functions by names of operators"),
+        ({"relu.default": no_value}, "its converter returned None"),
+    ],
+)
+def test_converters_of_the_caller_that_cannot_be_used_are_refused(given: Any, message: str) -> None:
+    program = exported(torch.nn.ReLU(), torch.ones(2))
+    with pytest.raises(ValueError, match=message):
+        from_exported_program(program, custom_convert_map=given)
 
 
 def test_something_else_than_an_exported_program_is_refused() -> None:

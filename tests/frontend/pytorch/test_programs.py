@@ -11,6 +11,7 @@ import pytest
 import relaxpy
 
 torch: Any = pytest.importorskip("torch")
+from relaxpy.frontend.shared.unsupported import FrontendError  # noqa: E402
 from relaxpy.relax.frontend.torch import (  # noqa: E402
     dynamo_capture_subgraphs,
     from_exported_program,
@@ -224,16 +225,33 @@ def test_a_traced_module_is_imported_for_shapes_with_names() -> None:
         torch.testing.assert_close(run(x), model(x).detach())
 
 
+TRACED = torch.fx.symbolic_trace(torch.nn.ReLU())
+
+
 @pytest.mark.parametrize(
     ("model", "info", "message"),
     [
         (torch.nn.ReLU(), [((2,), "float32")], "expected a GraphModule, found ReLU"),
-        (torch.fx.symbolic_trace(torch.nn.ReLU()), [(2, "nope")], "by its shape and its datatype"),
+        (TRACED, [(2, "nope")], "by its shape and its datatype"),
+        (TRACED, [((2.5,), "float32")], "by its shape and its datatype"),
+        (TRACED, [((-1,), "float32")], "by its shape and its datatype"),
+        (TRACED, [("ab", "float32")], "by its shape and its datatype"),
+        (TRACED, [(("a b",), "float32")], "by its shape and its datatype"),
+        (TRACED, None, "a list of inputs, found NoneType"),
+        (TRACED, [((2,), "float32")] * 2, "expected 1, found 2"),
     ],
 )
 def test_from_fx_says_what_it_expects(model: Any, info: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         from_fx(model, info)
+
+
+def test_inputs_that_a_traced_module_does_not_take_are_refused() -> None:
+    traced = torch.fx.symbolic_trace(torch.nn.Sequential(linear()))
+    with pytest.raises(FrontendError, match=r"cannot export the module.*reduction"):
+        from_fx(traced, [((2, 5), "float32")])
+    with pytest.raises(TypeError, match="expected a module or a function, found int"):
+        dynamo_capture_subgraphs(3, torch.ones(2))
 
 
 def test_captured_graphs_are_functions_of_one_module_with_the_weights_in_it() -> None:
