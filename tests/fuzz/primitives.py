@@ -54,6 +54,12 @@ def decompose(sch: tir.Schedule, rng: random.Random) -> None:
     sch.decompose_reduction(block, rng.choice(sch.get_loops(block) or [a_loop(sch, rng)]))
 
 
+def move(sch: tir.Schedule, rng: random.Random, way: str) -> None:
+    index = rng.choice([-1, -1, -2, 0, 1])
+    keep = rng.random() < 0.5
+    getattr(sch, way)(a_block(sch, rng), a_loop(sch, rng), preserve_unit_loops=keep, index=index)
+
+
 STEPS: dict[str, Step] = {
     "split": split,
     "fuse": fuse,
@@ -69,11 +75,13 @@ STEPS: dict[str, Step] = {
     "set_scope": lambda sch, rng: cache(sch, rng, "set_scope"),
     "decompose_reduction": decompose,
     "rfactor": lambda sch, rng: sch.rfactor(a_loop(sch, rng), rng.randint(-1, 1)),
+    "compute_at": lambda sch, rng: move(sch, rng, "compute_at"),
+    "reverse_compute_at": lambda sch, rng: move(sch, rng, "reverse_compute_at"),
     "compute_inline": lambda sch, rng: sch.compute_inline(a_block(sch, rng)),
     "reverse_compute_inline": lambda sch, rng: sch.reverse_compute_inline(a_block(sch, rng)),
 }
 #: How often a step is drawn, if more than once.
-WEIGHTS = {"split": 4, "fuse": 3, "reorder": 4}
+WEIGHTS = {"split": 4, "fuse": 3, "reorder": 4, "compute_at": 4, "reverse_compute_at": 4}
 
 
 def schedule_at_random(

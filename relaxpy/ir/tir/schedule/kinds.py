@@ -57,3 +57,24 @@ def annotate(state: State, node: For | Block, key: str, value: Attr | None) -> N
         state.replace({node: new}, {node: new})
     else:
         state.replace({node: new})
+
+
+def storage_align(
+    state: State, block: Block, which: int, axis: int, factor: int, offset: int
+) -> None:
+    """Add an alignment of an axis of a buffer that `block` writes to its annotations."""
+    written = [region.buffer for region in block.writes]
+    if not 0 <= which < len(written):
+        raise refused(f"block {block.name_hint} writes {len(written)} buffers, not {which}", block)
+    rank = len(written[which].shape)
+    if not -rank <= axis < rank:
+        raise refused(f"{written[which].name} has no axis {axis}", block)
+    if factor <= 0:
+        raise refused(f"a factor is positive, found {factor}", block)
+    table = dict(block.annotations)
+    aligned = (*table.get(_ALIGNED, ()), (which, axis % rank, factor, offset))  # type: ignore[misc]
+    new = replace(block, annotations=as_attrs(table | {_ALIGNED: aligned}))
+    state.replace({block: new}, {block: new})
+
+
+_ALIGNED = "buffer_dim_align"

@@ -14,7 +14,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ExprLike, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.schedule import cache, inline, kinds, loops, reduction, relations
+from relaxpy.ir.tir.schedule import cache, inline, kinds, loops, move, reduction, relations
 from relaxpy.ir.tir.schedule.state import State, child_blocks, refused
 from relaxpy.ir.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 from relaxpy.ir.tir.stmt import Block, For, ForKind
@@ -370,6 +370,17 @@ class Schedule:
         """Remove an annotation of a block or loop."""
         kinds.annotate(*self._either(block_or_loop), ann_key, None)
 
+    @primitive
+    def storage_align(
+        self, block: BlockRV | str, buffer_index: int, axis: int, factor: int, offset: int
+    ) -> None:
+        """Ask for a stride of an axis, `factor` times a number plus `offset`, by an annotation.
+
+        Errors:
+            ScheduleError: the block writes no such buffer, or the buffer has no such axis.
+        """
+        kinds.storage_align(*self._block(block), buffer_index, axis, factor, offset)
+
     # --- copies of buffers
 
     @primitive
@@ -442,6 +453,49 @@ class Schedule:
         """
         state, node = self._loop(loop)
         return self._block_rv(state, reduction.rfactor(state, node, factor_axis))
+
+    # --- blocks into the loops of their consumers and producers
+
+    @primitive
+    def compute_at(
+        self,
+        block: BlockRV | str,
+        loop: LoopRV,
+        preserve_unit_loops: bool = False,
+        index: int = move.LAST,
+    ) -> None:
+        """Compute in each iteration of a loop what its blocks read of what a block writes.
+
+        `index` is the position among the statements of the loop, -1 the last possible one, -2 the
+        first one.
+
+        Errors:
+            ScheduleError: a reader is not inside of the loop, or what the block reads is not there
+                yet.
+        """
+        state, node = self._block(block)
+        move.compute_at(
+            state, node, self._loop(loop)[1], index, preserve_unit_loops=preserve_unit_loops
+        )
+
+    @primitive
+    def reverse_compute_at(
+        self,
+        block: BlockRV | str,
+        loop: LoopRV,
+        preserve_unit_loops: bool = False,
+        index: int = move.LAST,
+    ) -> None:
+        """Run a block in each iteration of a loop for what the block there has written.
+
+        Errors:
+            ScheduleError: not one block inside of the loop writes what the block reads, that is
+                not complete there, or the block reads what other iterations write.
+        """
+        state, node = self._block(block)
+        move.reverse_compute_at(
+            state, node, self._loop(loop)[1], index, preserve_unit_loops=preserve_unit_loops
+        )
 
     # --- blocks into their consumers and producers
 

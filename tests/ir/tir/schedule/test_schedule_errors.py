@@ -54,6 +54,17 @@ for i in range(7):
             vi = T.axis.spatial(7, i)
             C[vi + 1] = B[vi + 1]
 """
+SHIFTED_LATER = """
+B = T.alloc_buffer((9,), "int32")
+for i in range(9):
+    with T.block("B"):
+        vi = T.axis.spatial(9, i)
+        B[vi] = A[vi % 8]
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi + 1]
+"""
 TWICE = """
 L = T.alloc_buffer((8,), "int32")
 for i in range(8):
@@ -220,6 +231,51 @@ ROWS: list[tuple[tir.PrimFunc, Callable[[Sch], object], str]] = [
         kernel(PADDED),
         lambda s: s.reverse_compute_inline("B"),
         "reverse_compute_inline: block B has iterations for which block L is not known to write L",
+    ),
+    (
+        named("chain"),
+        lambda s: s.compute_at("B", loops(s, "C")[0]),
+        "compute_at: block D reads what block B writes, and is not inside of loop i",
+    ),
+    (
+        named("chain"),
+        lambda s: s.compute_at("D", loops(s, "C")[0]),
+        "compute_at: D is not allocated in the scope of block D",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.compute_at("C", loops(s, "C")[1]),
+        "compute_at: block C is inside of loop j already",
+    ),
+    (
+        after(named("matmul_relu"), lambda s: s.parallel(loops(s, "C")[0])),
+        lambda s: s.compute_at("A2", loops(s, "C")[1]),
+        "compute_at: loop i is parallel: move the block before",
+    ),
+    (
+        named("matmul_relu"),
+        lambda s: s.compute_at("A2", loops(s, "C")[1], index=1),
+        "block A2 can be at the positions 0 to 0 of loop j, not 1",
+    ),
+    (
+        kernel(SHIFTED_LATER, buffers="A, C"),
+        lambda s: s.reverse_compute_at("C", loops(s, "B")[0]),
+        "block C reads B at vi + 1, which other iterations of loop i may write",
+    ),
+    (
+        named("matmul_relu"),
+        lambda s: s.reverse_compute_at("D", loops(s, "C")[2]),
+        "reverse_compute_at: block C reduces over loop k, so it is not complete there",
+    ),
+    (
+        named("chain"),
+        lambda s: s.reverse_compute_at("D", loops(s, "B")[0]),
+        "block C writes what block D reads, and may do so after loop i",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.storage_align("C", 0, 2, 16, 8),
+        "storage_align: C has no axis 2",
     ),
     (
         FUSED,

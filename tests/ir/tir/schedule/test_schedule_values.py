@@ -7,6 +7,7 @@ import pytest
 
 import relaxpy
 from relaxpy import tir
+from relaxpy.script import tir as T
 from tests.fuzz.primitives import STEPS, schedule_at_random
 from tests.fuzz.scheduled_kernels import KERNELS, arguments
 from tests.fuzz.seed import COUNT, SEED
@@ -49,3 +50,53 @@ def test_a_trace_leads_to_the_same_kernel() -> None:
         tir.schedule.Trace.apply_json_to_schedule(sch.trace.as_json(), third)
         relaxpy.ir.assert_structural_equal(second.mod, sch.mod)
         relaxpy.ir.assert_structural_equal(third.mod, sch.mod)
+
+
+@T.prim_func
+def product(
+    A: T.Buffer((32, 48), "float32"),
+    B: T.Buffer((48, 64), "float32"),
+    D: T.Buffer((32, 64), "float32"),
+):
+    C = T.alloc_buffer((32, 64), "float32")
+    for i, j, k in T.grid(32, 64, 48):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+    for i, j in T.grid(32, 64):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = T.max(C[vi, vj], T.float32(0))
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_a_product_in_tiles_with_copies_of_its_operands(target: str) -> None:
+    sch = tir.Schedule(product)
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, 8])
+    j0, j1 = sch.split(j, [None, 16])
+    k0, k1 = sch.split(k, [None, 12])
+    sch.reorder(i0, j0, k0, k1, i1, j1)
+    sch.bind(i0, "blockIdx.x")
+    sch.bind(j0, "threadIdx.x")
+    sch.reverse_compute_at("D", j0)
+    for operand in range(2):
+        copied = sch.cache_read(block, operand, "shared")
+        sch.compute_at(copied, k0, preserve_unit_loops=True)
+        *_, rows, columns = sch.get_loops(copied)
+        fused = sch.fuse(rows, columns)
+        sch.vectorize(sch.split(fused, [None, 4])[1])
+        sch.storage_align(copied, 0, axis=0, factor=32, offset=8)
+    sch.decompose_reduction(block, k0)
+    text = sch.mod.script()
+    assert text.index('"A_shared"') < text.index('"C_update"') < text.index('T.block("D")')
+    extents = [sch.get(loop).extent for loop in sch.get_loops("A_shared")[3:]]
+    assert [int(extent) for extent in extents] == [8 * 12 // 4, 4]
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype("float32") for s in ((32, 48), (48, 64)))
+    d = np.empty((32, 64), "float32")
+    relaxpy.compile(sch.mod, target=target)["main"](a, b, d)
+    np.testing.assert_allclose(d, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,352 @@
+"""compute_at and reverse_compute_at: a block moves into a loop of its consumers or producers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.core.dtype import BOOL
+from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.analysis.regions import Interval
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.schedule.cache import Site, member_index
+from relaxpy.ir.tir.schedule.stages import (
+    Bodies,
+    Stage,
+    check_commutes,
+    check_pure_stage,
+    check_stable_inputs,
+    covers_domain,
+    domains_of,
+    stages_in,
+    written_box,
+)
+from relaxpy.ir.tir.schedule.state import State, refused
+from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, Stmt
+from relaxpy.ir.tir.substitution import substitute
+
+LAST, FIRST = -1, -2
+"""The last and the first possible position among the statements of a loop."""
+
+
+def compute_at(
+    state: State, block: Block, loop: For, index: int, *, preserve_unit_loops: bool
+) -> None:
+    """Compute in each iteration of `loop` what its blocks read of what `block` writes."""
+    stage, others, _, _ = _prepared(state, block, loop)
+    check_stable_inputs(state, stage, [stage, *others])
+    scope = state.scope(block)
+    readers = [other for other in others if not stage.writes.keys().isdisjoint(other.reads)]
+    for buffer in stage.writes:
+        if buffer not in scope.alloc_buffers:
+            raise refused(f"{buffer.name} is not allocated in the scope of block {stage.name}")
+    if not readers:
+        raise refused(f"no block reads what block {stage.name} writes", block)
+    for reader in readers:
+        if loop not in reader.loops:
+            raise refused(
+                f"block {reader.name} reads what block {stage.name} writes, and is not inside of "
+                f"loop {loop.loop_var.name}",
+                reader.block,
+            )
+    writers = [other for other in others if not other.writes.keys().isdisjoint(stage.reads)]
+    ranges = _required(stage, loop)
+    at = _site(state, loop, [w for w in writers if loop in w.loops], readers, index, stage)
+    nest = _nest(state, stage, loop, ranges, preserve_unit_loops=preserve_unit_loops)
+    _check_inputs_there(state, stage, loop, nest, writers)
+    _move(state, stage, loop, at, nest)
+
+
+def reverse_compute_at(
+    state: State, block: Block, loop: For, index: int, *, preserve_unit_loops: bool
+) -> None:
+    """Run `block` in each iteration of `loop` for what the blocks there have written."""
+    stage, others, shared, new_loops = _prepared(state, block, loop)
+    old = state.position(block)
+    for other in others:
+        early = state.position(other.block) < old
+        touched = stage.writes.keys() & (other.reads.keys() | other.writes.keys())
+        if touched and (early or any(new in other.loops for new in new_loops)):
+            raise refused(
+                f"block {other.name} uses {next(iter(touched)).name}, which block {stage.name} "
+                "would write too early",
+                other.block,
+            )
+    writers = [other for other in others if not other.writes.keys().isdisjoint(stage.reads)]
+    producers = [writer for writer in writers if loop in writer.loops]
+    if len(producers) != 1:
+        raise refused(
+            f"{len(producers)} blocks inside of loop {loop.loop_var.name} write what block "
+            f"{stage.name} reads, expected one",
+            block,
+        )
+    (producer,) = producers
+    for writer in writers:
+        if writer is not producer and (
+            state.position(writer.block) > state.position(loop)
+            or any(new in writer.loops for new in new_loops)
+        ):
+            raise refused(
+                f"block {writer.name} writes what block {stage.name} reads, and may do so after "
+                f"loop {loop.loop_var.name}",
+                writer.block,
+            )
+    check_pure_stage(producer, [stage, *others])
+    outside = producer.loops[: producer.loops.index(loop) + 1]
+    for around in outside:
+        if around in producer.reduction_loops():
+            raise refused(
+                f"block {producer.name} reduces over loop {around.loop_var.name}, so it is not "
+                "complete there",
+                producer.block,
+            )
+    ranges = _written(stage, producer, shared, new_loops)
+    at = _site(state, loop, [producer], [], index, stage)
+    nest = _nest(state, stage, loop, ranges, preserve_unit_loops=preserve_unit_loops)
+    _move(state, stage, loop, at, nest)
+
+
+def _prepared(
+    state: State, block: Block, loop: For
+) -> tuple[Stage, list[Stage], list[For], list[For]]:
+    """Return the stage, the others of its scope, and the loops where it will be.
+
+    Those that it is inside of already come first, the new ones are the last result.
+    """
+    scope = state.scope(block)
+    if state.scope(loop) is not scope:
+        raise refused(
+            f"loop {loop.loop_var.name} is not in the scope of block {block.name_hint}", loop
+        )
+    stages = stages_in(state, scope)
+    stage = next(one for one in stages if one.block is block)
+    if loop in stage.loops:
+        raise refused(f"block {stage.name} is inside of loop {loop.loop_var.name} already", block)
+    check_pure_stage(stage, stages)
+    if len(stage.iters(IterVarKind.CommReduce)) > 1:
+        check_commutes(stage)
+    if not covers_domain(stage):
+        raise refused(f"the loops of block {stage.name} do not cover its variables", block)
+    around = [*state.loops(loop), loop]
+    for one in around:
+        if one.kind in (ForKind.PARALLEL, ForKind.VECTORIZED) and one not in stage.loops:
+            raise refused(
+                f"loop {one.loop_var.name} is {one.kind.name.lower()}: move the block before", one
+            )
+    shared = [one for one in around if one in stage.loops]
+    return stage, [s for s in stages if s is not stage], shared, around[len(shared) :]
+
+
+def _site(
+    state: State,
+    loop: For,
+    before: Sequence[Stage],
+    after: Sequence[Stage],
+    index: int,
+    stage: Stage,
+) -> int:
+    """Return the position in the body of `loop` that is after and before some stages."""
+    site = Site(loop, 0)
+    first = max((member_index(state, site, s.block) + 1 for s in before), default=0)
+    end = len(site.members())
+    last = min((member_index(state, site, s.block) for s in after), default=end)
+    at = {LAST: last, FIRST: first}.get(index, index)
+    if not first <= at <= last:
+        raise refused(
+            f"block {stage.name} can be at the positions {first} to {last} of loop "
+            f"{loop.loop_var.name}, not {index}"
+            if first <= last
+            else f"no position in loop {loop.loop_var.name} is after all writes that block "
+            f"{stage.name} reads and before all reads of its own",
+            loop,
+        )
+    return at
+
+
+def _required(stage: Stage, loop: For) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
+    """Return what the block variables are for the elements that are read in `loop`."""
+    accesses = Bodies(())
+    accesses.statement(loop.body)
+    spatial = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.DataPar}
+    found: dict[Var, list[Interval]] = {}
+    for store, indices, _ in stage.stores():
+        for index, covered in zip(indices, accesses.reads[store.buffer], strict=True):
+            for var in set(occurrences(index, Var)) & spatial:
+                found.setdefault(var, []).append(covered if index is var else None)
+    return {
+        var: interval
+        for var, (interval, *more) in found.items()
+        if interval is not None and all(other == interval for other in more)
+    }
+
+
+def _written(
+    stage: Stage, producer: Stage, shared: Sequence[For], new_loops: Sequence[For]
+) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
+    """Return what the block variables are for the elements written in an iteration.
+
+    Errors:
+        ScheduleError: iterations of the block may need what is written in several ones, or nowhere.
+    """
+    found: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
+    simplify = Analyzer().simplify
+    spatial = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.DataPar}
+    for buffer in stage.reads.keys() & producer.writes.keys():
+        loads = {load for load in occurrences(stage.block, BufferLoad) if load.buffer is buffer}
+        places = {tuple(load.indices) for load in loads}
+        inside = producer.loops[producer.loops.index(new_loops[-1]) + 1 :]
+        box = written_box(producer, buffer, inside)
+        if box is None or len(places) != 1:
+            raise refused(
+                f"block {stage.name} is not known to read {buffer.name} where an iteration writes "
+                "it",
+                stage.block,
+            )
+        (place,) = places
+        _check_written_somewhere(stage, producer, buffer, place, shared, new_loops)
+        for index, rng in zip(place, box, strict=True):
+            if isinstance(index, Var) and index in spatial and index not in found:
+                last = ops.sub(ops.add(rng.min, rng.extent), 1)
+                found[index] = simplify(rng.min), simplify(last)
+                continue
+            if _is_inside(stage, shared, new_loops, (index,), [rng]):
+                continue
+            raise refused(
+                f"block {stage.name} reads {buffer.name} at {index}, which other iterations of "
+                f"loop {new_loops[-1].loop_var.name} may write",
+                stage.block,
+            )
+    return found
+
+
+def _check_written_somewhere(
+    stage: Stage,
+    producer: Stage,
+    buffer: Buffer,
+    place: tuple[PrimExpr, ...],
+    shared: Sequence[For],
+    new_loops: Sequence[For],
+) -> None:
+    """Errors: ScheduleError if the block has iterations for which nothing is written."""
+    inside = producer.loops[producer.loops.index(new_loops[0]) :]
+    box = written_box(producer, buffer, inside)
+    if box is None or not _is_inside(stage, shared, new_loops, place, box):
+        raise refused(
+            f"block {stage.name} has iterations for which block {producer.name} is not known to "
+            f"write {buffer.name}",
+            stage.block,
+        )
+
+
+def _is_inside(
+    stage: Stage,
+    shared: Sequence[For],
+    new_loops: Sequence[For],
+    indices: Sequence[PrimExpr],
+    box: Sequence[Range],
+) -> bool:
+    """Whether indices of the block are in a box for all iterations that it has now.
+
+    Those are all of its domain, or where it shares loops with its new place, those of its loops.
+    """
+    analyzer = Analyzer()
+    if shared:
+        values = stage.values()
+        indices = [substitute(index, values) for index in indices]
+        bound = domains_of(stage.loops)
+    else:
+        bound = {it.var: it.dom for it in stage.block.iter_vars if it.dom is not None}
+    for var, domain in (bound | domains_of(new_loops)).items():
+        analyzer.bind(var, domain)
+    return all(
+        analyzer.can_prove(ops.compare(tir.GE, index, rng.min))
+        and analyzer.can_prove(ops.compare(tir.LT, index, ops.add(rng.min, rng.extent)))
+        for index, rng in zip(indices, box, strict=True)
+    )
+
+
+def _nest(
+    state: State,
+    stage: Stage,
+    loop: For,
+    ranges: Mapping[Var, tuple[PrimExpr, PrimExpr]],
+    *,
+    preserve_unit_loops: bool,
+) -> Stmt:
+    """Return loops in which the block runs for `ranges`, and else for all of its domains."""
+    analyzer = Analyzer()
+    for var, domain in domains_of([*state.loops(loop), loop]).items():
+        analyzer.bind(var, domain)
+    values: list[PrimExpr] = []
+    tests: list[PrimExpr] = []
+    loops: list[tuple[Var, PrimExpr]] = []
+    for it in stage.block.iter_vars:
+        assert it.dom is not None
+        dtype = it.var.dtype
+        start, stop = it.dom.min, ops.add(it.dom.min, it.dom.extent)
+        first, last = ranges.get(it.var, (start, ops.sub(stop, 1)))
+        first = ops.cast_to(first, dtype)
+        extent = analyzer.simplify(ops.add(ops.sub(ops.cast_to(last, dtype), first), 1))
+        value = first
+        if preserve_unit_loops or not (isinstance(extent, IntImm) and extent.value == 1):
+            var = Var(f"ax{len(loops)}", dtype)
+            loops.append((var, extent))
+            value = ops.add(first, var)
+            analyzer.bind(var, Range.from_min_extent(ops.const(0, dtype), extent))
+        value = analyzer.simplify(value)
+        values.append(value)
+        needed = (ops.compare(tir.GE, value, start), ops.compare(tir.LT, value, stop))
+        tests += [test for test in needed if not analyzer.can_prove(test)]
+    condition = ops.all_of(*tests) if tests else ops.const(True, BOOL)
+    nest: Stmt = BlockRealize(tuple(values), condition, stage.block)
+    for var, extent in reversed(loops):
+        nest = For(var, ops.const(0, var.dtype), extent, ForKind.SERIAL, nest)
+    return nest
+
+
+def _check_inputs_there(
+    state: State, stage: Stage, loop: For, nest: Stmt, writers: Sequence[Stage]
+) -> None:
+    """Errors: ScheduleError if the block would read what an iteration has not written yet."""
+    around = [*state.loops(loop), loop]
+    analyzer = Analyzer()
+    for var, domain in domains_of(around).items():
+        analyzer.bind(var, domain)
+    accesses = Bodies(())
+    accesses.statement(nest)
+    for writer in writers:
+        shared = [one for one in around if one in writer.loops]
+        if not shared:
+            continue
+        inside = [one for one in writer.loops if one not in shared]
+        for buffer in writer.writes.keys() & stage.reads.keys():
+            box = written_box(writer, buffer, inside)
+            needed = accesses.reads.get(buffer)
+            reduced = any(one in writer.reduction_loops() for one in shared)
+            if box is None or needed is None or reduced or not _covers(analyzer, box, needed):
+                raise refused(
+                    f"block {stage.name} is not known to read only what block {writer.name} has "
+                    f"written to {buffer.name} in the same iteration",
+                    writer.block,
+                )
+
+
+def _covers(analyzer: Analyzer, box: Sequence[Range], needed: Sequence[Interval]) -> bool:
+    """Whether a box has all of some intervals."""
+    return all(
+        interval is not None
+        and analyzer.can_prove(ops.compare(tir.GE, interval[0], rng.min))
+        and analyzer.can_prove(ops.compare(tir.LT, interval[1], ops.add(rng.min, rng.extent)))
+        for rng, interval in zip(box, needed, strict=True)
+    )
+
+
+def _move(state: State, stage: Stage, loop: For, at: int, nest: Stmt) -> None:
+    """Remove the block with the loops that are empty then, and put `nest` into `loop`."""
+    state.replace({stage.realize: None})
+    target = state.loop(loop.loop_var)
+    assert target is not None
+    Site(target, at).insert(state, nest)
