@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
 
 import data
@@ -67,10 +68,12 @@ def train(
     batch: int = 32,
     seed: int = 0,
     after_epoch: Callable[[int, float], None] | None = None,
+    checkpoint: Path | None = None,
 ) -> list[float]:
     """Train on shuffled batches; return the mean loss of each epoch.
 
-    Where several processes train, each has its part of every batch.
+    Where several processes train, each has its part of every batch. A checkpoint is written after
+    each epoch, and training goes on from there if the file exists: the losses are of what is left.
 
     Errors:
         ValueError: they cannot have equal parts.
@@ -80,16 +83,21 @@ def train(
         raise ValueError(f"{workers.size} processes cannot divide batches of {batch}")
     own = slice(workers.rank, None, workers.size)
     random = np.random.default_rng(seed)
-    trainer.load_params(initial_weights(seed))
-    count = len(digits.x_train)
+    count, done = len(digits.x_train), 0
+    if checkpoint is not None and checkpoint.exists():
+        done = int(trainer.load_checkpoint(checkpoint)["epochs"])
+    else:
+        trainer.load_params(initial_weights(seed))
     curve = []
-    for epoch in range(epochs):
-        order = random.permutation(count)
+    orders = [random.permutation(count) for _ in range(epochs)]
+    for epoch, order in list(enumerate(orders))[done:]:
         losses = []
         for start in range(0, count - batch + 1, batch):
             chosen = order[start : start + batch][own]
             losses.append(trainer.update(digits.x_train[chosen], digits.y_train[chosen]))
         curve.append(float(np.mean(losses)))
+        if checkpoint is not None:
+            trainer.save_checkpoint(checkpoint, epochs=epoch + 1)
         if after_epoch is not None:
             after_epoch(epoch, curve[-1])
     return curve
@@ -105,6 +113,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=60, help="passes over the data (default: 60)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the numbers (default: 0)")
+    parser.add_argument("--checkpoint", type=Path, help="a .safetensors file to go on from")
     options = parser.parse_args(argv)
     try:
         digits = data.load()
@@ -129,6 +138,7 @@ def main(argv: list[str] | None = None) -> int:
             epochs=options.epochs,
             seed=options.seed,
             after_epoch=lambda epoch, loss: progress.update(task, completed=epoch + 1, loss=loss),
+            checkpoint=options.checkpoint,
         )
     share = accuracy(trainer, digits.x_test, digits.y_test)
     if is_first:

@@ -16,7 +16,6 @@ import os
 import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
@@ -25,6 +24,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
+from relaxpy.exec.paths import write_whole
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.serialize import check_size, unique_members
 
@@ -165,23 +165,7 @@ class Container:
         Errors:
             OSError: the file cannot be written.
         """
-        place = Path(os.path.realpath(path))
-        if place.exists() and not place.is_file():  # such as a pipe
-            with place.open("wb") as file:
-                file.writelines(self._chunks())
-            return
-        unfinished = place.with_name(f".relaxpy-{os.urandom(8).hex()}.tmp")
-        try:
-            with unfinished.open("xb") as file:
-                file.writelines(self._chunks())
-                if place.exists():
-                    unfinished.chmod(place.stat().st_mode & 0o777)
-            unfinished.replace(place)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        finally:
-            with suppress(OSError):
-                unfinished.unlink()
+        write_whole(path, self._chunks())
 
     def to_bytes(self) -> bytes:
         """What `write` writes."""

@@ -1,7 +1,9 @@
-"""Paths of files that users pass."""
+"""Paths of files that users pass, and files that are there whole or not at all."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from contextlib import suppress
 from os import PathLike, fsencode, fspath
 from pathlib import Path
@@ -16,3 +18,30 @@ def as_path(path: object) -> Path:
             if b"\0" not in fsencode(text):
                 return Path(text)
     raise MisuseError(f"expected the path of a file, found {path!r:.60}", about=path)
+
+
+def write_whole(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
+    """Write a file, which takes the place of another one when it is complete.
+
+    Errors:
+        OSError: the file cannot be written.
+    """
+    place = Path(os.path.realpath(path))
+    if place.exists() and not place.is_file():  # such as a pipe
+        with place.open("wb") as file:
+            file.writelines(chunks)
+        return
+    unfinished = place.with_name(f".relaxpy-{os.urandom(8).hex()}.tmp")
+    try:
+        with unfinished.open("xb") as file:
+            file.writelines(chunks)
+            if place.exists():
+                unfinished.chmod(place.stat().st_mode & 0o777)
+            file.flush()
+            os.fsync(file.fileno())  # a crash of the machine leaves the old file or the new one
+        unfinished.replace(place)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()

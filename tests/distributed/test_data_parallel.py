@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, tir
-from relaxpy.errors import TransformError
+from relaxpy.errors import RuntimeCheckError, TransformError
 from relaxpy.relax.training import DataParallel, SetupTrainer, Trainer
 from relaxpy.relax.training.loss import CrossEntropyLoss
 from relaxpy.relax.training.optimizer import SGD, Adam, MomentumSGD, Optimizer
@@ -88,6 +89,57 @@ def test_workers_train_like_one(optimizer: Optimizer, workers: int) -> None:
         for name, value in expected.items():
             np.testing.assert_allclose(found[name], value, rtol=2e-4, atol=2e-5, err_msg=name)
             np.testing.assert_array_equal(found[name], results[0][name], "not the same on all")
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "before", "after"), [(SGD(0.1), 1, 2), (Adam(0.05), 2, 4), (Adam(0.05), 4, 1)]
+)
+def test_training_goes_on_with_other_workers(
+    optimizer: Optimizer, before: int, after: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((8, 8, 6)).astype("float32")
+    y = rng.integers(0, 4, (8, 8))
+    mod = prepared(optimizer, parallel=True)
+    program = relaxpy.compile(mod)
+    path, lock = tmp_path / "training.safetensors", threading.Lock()
+
+    def work(x: Any, y: Any) -> dict[str, Any]:
+        with lock:
+            trainer = Trainer(mod, relaxpy.VirtualMachine(program))
+        initial(trainer)
+        steps = int(trainer.load_checkpoint(path)["steps"]) if path.exists() else 0
+        until = 8 if steps else 5
+        losses = [float(trainer.update(x[k], y[k])) for k in range(steps, until)]
+        trainer.save_checkpoint(path, steps=until)
+        assert path.exists()
+        return {"losses": losses, **trainer.export_params(), **trainer.export_states()}
+
+    def run(workers: int) -> dict[str, Any]:
+        return Team(workers).run(work, np.split(x, workers, 1), np.split(y, workers, 1))[-1]
+
+    first, second = run(before), run(after)
+    alone = prepared(optimizer, parallel=False)
+    expected = trained(alone, relaxpy.compile(alone), x, y)
+    second["losses"] = first["losses"] + second["losses"]
+    for name, value in expected.items():
+        np.testing.assert_allclose(second[name], value, rtol=2e-4, atol=2e-5, err_msg=name)
+
+
+def test_all_workers_hear_that_a_checkpoint_is_not_written(tmp_path: Path) -> None:
+    mod = prepared(SGD(0.1), parallel=True)
+    program = relaxpy.compile(mod)
+
+    def work(rank: int) -> str:
+        trainer = Trainer(mod, program)
+        initial(trainer)
+        with pytest.raises((FileNotFoundError, RuntimeCheckError)) as caught:
+            trainer.save_checkpoint(tmp_path / "missing" / "training.safetensors")
+        return str(caught.value)
+
+    first, second = Team(2).run(work, [0, 1])
+    assert "No such file" in first
+    assert "worker 0 could not write the checkpoint" in second
 
 
 def test_without_a_trainer_there_is_nothing_to_distribute() -> None:

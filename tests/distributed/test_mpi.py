@@ -88,14 +88,19 @@ def test_a_failure_ends_all_workers_with_its_message(way: str, texts: list[str])
         assert text in done.stderr, done.stderr
 
 
-def test_the_digits_are_learned_alike_by_any_number_of_workers() -> None:
-    curves = []
-    for count in (1, 2, 4):
-        done = run(count, "digits.py")
-        assert done.returncode == 0, done.stderr
-        curves.append(list(map(float, done.stdout.split())))
-    np.testing.assert_allclose(curves[1:], [curves[0]] * 2, rtol=1e-4)
-    assert curves[0][-1] < curves[0][0] / 2
+def digits(count: int, *arguments: object) -> list[float]:
+    done = run(count, "digits.py", *map(str, arguments))
+    assert done.returncode == 0, done.stderr
+    return list(map(float, done.stdout.split()))
+
+
+def test_the_digits_are_learned_alike_by_any_number_of_workers(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "digits.safetensors"
+    alone = digits(1, 3)
+    np.testing.assert_allclose(digits(4, 3), alone, rtol=1e-4)
+    np.testing.assert_allclose(digits(2, 2, checkpoint), alone[:2], rtol=1e-4)
+    np.testing.assert_allclose(digits(4, 3, checkpoint), alone[2:], rtol=1e-4)
+    assert alone[-1] < alone[0] / 2
 
 
 def test_an_error_in_a_with_is_told_to_the_others() -> None:

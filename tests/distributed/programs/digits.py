@@ -1,4 +1,7 @@
-"""The perceptron of the examples, trained by all workers: prints the curve."""
+"""The perceptron of the examples, trained by all workers for some epochs: prints the curve.
+
+A second argument is the checkpoint to go on from.
+"""
 
 import sys
 from pathlib import Path
@@ -10,6 +13,11 @@ import trainer as example
 
 from relaxpy.distributed import current_workers
 
-curve = example.train(example.create(), data.load(), epochs=3)
+epochs, *checkpoint = sys.argv[1:]
+curve = example.train(
+    *(example.create(), data.load()),
+    epochs=int(epochs),
+    checkpoint=next(map(Path, checkpoint), None),
+)
 if current_workers().rank == 0:
     print(*curve)

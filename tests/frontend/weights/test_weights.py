@@ -13,12 +13,12 @@ import gguf
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from relaxpy.errors import MisuseError, UnknownNameError
 from relaxpy.frontend.shared.unsupported import FrontendError
 from relaxpy.relax.frontend import nn
-from relaxpy.relax.frontend.weights import Weights, load_weights, open_weights
+from relaxpy.relax.frontend.weights import Weights, load_weights, open_weights, save_weights
 
 DTYPES = ("float32", "float16", "float64", "int8", "int16", "int32", "int64")
 ALL_DTYPES = (*DTYPES, "uint8", "uint16", "uint32", "uint64", "bool")
@@ -80,6 +80,47 @@ def test_floats_that_numpy_lacks(dtype: str, tmp_path: Path) -> None:
     path = written(tmp_path / "w.npz", {"a": array})
     with pytest.raises(FrontendError, match=r"which Relax lacks|not a valid dtype"):
         open_weights(path)
+
+
+def test_every_datatype_and_shape_is_written_as_safetensors(tmp_path: Path) -> None:
+    arrays = {f"{d}.{k}": drawn(d, s) for d in ALL_DTYPES for k, s in enumerate(SHAPES)}
+    path = tmp_path / "w.safetensors"
+    save_weights(path, arrays)
+    for name, array in load_file(path).items():
+        np.testing.assert_array_equal(array, arrays.pop(name), strict=True)
+    assert not arrays
+    others = {
+        "row": np.arange(6, dtype=">i4").reshape(2, 3).T,
+        **{d: drawn(getattr(ml_dtypes, d), (2, 3)) for d in ("bfloat16", "float8_e5m2")},
+        "x": [1.5, 2.5],
+    }
+    save_weights(str(path), others)
+    found = open_weights(path)
+    assert list(found) == list(others)
+    for name, array in others.items():
+        np.testing.assert_array_equal(found[name].astype("float64"), np.asarray(array, "float64"))
+        assert found[name].flags.aligned
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("w.npz", {}, "it ends in .safetensors"),
+        ("w.safetensors", {"a": np.ones(2), "b": np.array(["text"])}, "tensor 'b' has the data"),
+        ("w.safetensors", {"a": None}, "tensor 'a' has the datatype object"),
+        ("w.safetensors", {3: np.ones(2)}, "3 is no name of a tensor"),
+        ("w.safetensors", {"__metadata__": np.ones(2)}, "'__metadata__' is no name"),
+    ],
+)
+def test_what_is_not_written_leaves_the_file(
+    name: str, values: dict[Any, Any], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "w.safetensors"
+    save_weights(path, {"kept": np.ones(3)})
+    with pytest.raises(MisuseError, match=message):
+        save_weights(tmp_path / name, values)
+    assert list(open_weights(path)) == ["kept"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_bfloat16_of_gguf(tmp_path: Path) -> None:

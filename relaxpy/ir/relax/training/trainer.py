@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, TrainerStateError, UnknownNameError, close_names, counted
+from relaxpy.errors import (
+    MisuseError,
+    RuntimeCheckError,
+    TrainerStateError,
+    UnknownNameError,
+    close_names,
+    counted,
+)
+from relaxpy.ir import hooks
 from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch, has_torch, read_array
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Constant, Function, ShapeExpr, TensorStructInfo, Tuple, Var
+from relaxpy.ir.relax.op.workers import current_workers
 from relaxpy.ir.relax.training.optimizer import static_shape
 from relaxpy.ir.relax.training.setup_trainer import ADJOINT, BACKBONE, OPTIMIZER, attribute_count
 from relaxpy.ir.tir.expr import IntImm
@@ -37,6 +47,10 @@ class _Values:
 
     def load(self, values: Values) -> None:
         """Take values: all of them in order, or some by name."""
+        self.values = self.with_loaded(values)
+
+    def with_loaded(self, values: Values) -> list[Array | None]:
+        """The values of all parameters after some have been loaded."""
         names = [var.name_hint for var in self.variables]
         if isinstance(values, Mapping):
             for name in values:
@@ -59,7 +73,7 @@ class _Values:
                 f"values of {self.kind}s are a list or a dict, found {values!r:.60}", about=values
             )
         arrays = {k: self._fitting(self.variables[k], value) for k, value in loaded.items()}
-        self.values = [arrays.get(k, value) for k, value in enumerate(self.values)]
+        return [arrays.get(k, value) for k, value in enumerate(self.values)]
 
     def _fitting(self, var: Var, value: Any) -> Array:
         """A copy of the value of `var`, which has its datatype and known sizes."""
@@ -225,6 +239,85 @@ class Trainer:
         return self._states.copies()
 
     @user_facing
+    def save_checkpoint(self, path: str | PathLike[str], **progress: Any) -> None:
+        """Write parameters, states and the state of the optimiser to a file of safetensors.
+
+        `progress` are numbers and arrays to be stored as well, such as `epoch=3`. A file of this
+        name is replaced when the new one is complete. Where several workers train, each calls this,
+        the first one writes, and all go on when the file is there.
+
+        Errors:
+            TrainerStateError (also RuntimeError): a parameter or state has no value yet.
+            MisuseError (also TypeError, ValueError): the name does not end in .safetensors, or
+                safetensors lacks the datatype of a value.
+            OSError: the file cannot be written.
+            RuntimeCheckError: the first worker could not write the file.
+        """
+        parts: Mapping[str, Mapping[str, Any]] = {
+            "param": self._params.known(),
+            "state": self._states.known(),
+            "optimizer": {str(k): value for k, value in enumerate(self._optim_state)},
+            "progress": progress,
+        }
+        values = {f"{kind}.{name}": x for kind, part in parts.items() for name, x in part.items()}
+        workers, failure = current_workers(), None
+        if workers.rank == 0:
+            try:
+                hooks.call("save_weights", path, values)
+            except (OSError, MisuseError) as error:
+                failure = error
+        is_written = workers.of_first(np.array([failure is None], "int8"))
+        if failure is not None:
+            raise failure
+        if not is_written.all():
+            raise RuntimeCheckError(f"worker 0 could not write the checkpoint {str(path)!r:.80}")
+
+    @user_facing
+    def load_checkpoint(self, path: str | PathLike[str]) -> dict[str, Array]:
+        """Go on from what `save_checkpoint` wrote; return its `progress`.
+
+        The number of workers may be another one. After an error everything is as it was.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): the file is no checkpoint, or that of another
+                model or optimiser.
+            UnknownNameError (also KeyError, ValueError): the model lacks a name of it.
+            FrontendError (also ValueError): the file is damaged.
+            FileNotFoundError: there is no such file.
+            ModuleNotFoundError: safetensors is not installed.
+        """
+        parts: dict[str, dict[str, Array]] = {
+            kind: {} for kind in ("param", "state", "optimizer", "progress")
+        }
+        for name, value in hooks.call("open_weights", path).items():
+            kind, _, own_name = name.partition(".")
+            if kind not in parts:
+                raise MisuseError(
+                    f"{str(path)!r:.80} is no checkpoint: it has a tensor {name!r:.60}",
+                    about=path,
+                )
+            parts[kind][own_name] = np.array(value)
+        new_values = []
+        for known in (self._params, self._states):
+            found = parts[known.kind]
+            missing = [v.name_hint for v in known.variables if v.name_hint not in found]
+            if missing:
+                raise MisuseError(
+                    f"the checkpoint {str(path)!r:.80} has no {known.kind} {missing[0]!r:.60}",
+                    about=path,
+                )
+            new_values.append(known.with_loaded(found))
+        numbers = [str(k) for k in range(len(parts["optimizer"]))]
+        state = tuple(parts["optimizer"].get(k, np.empty(0, object)) for k in numbers)
+        if _kinds(state) != _kinds(self._optim_state):
+            raise MisuseError(
+                f"the checkpoint {str(path)!r:.80} has the state of another optimizer", about=path
+            )
+        self._params.values, self._states.values = new_values
+        self._optim_state = state
+        return parts["progress"]
+
+    @user_facing
     def predict(self, *input_instances: Any) -> Any:
         """What the model returns for these inputs, without new states.
 
@@ -286,6 +379,10 @@ class Trainer:
             *self._params.known().values(),
             *self._states.known().values(),
         ]
+
+
+def _kinds(values: Sequence[Array]) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    return [(value.shape, value.dtype) for value in values]
 
 
 def _dtype(var: Var) -> np.dtype[Any]:

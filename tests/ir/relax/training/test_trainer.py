@@ -15,6 +15,7 @@ from relaxpy.errors import MisuseError, StructInfoError, TransformError, Unknown
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import spec
+from relaxpy.relax.frontend.weights import open_weights, save_weights
 from relaxpy.relax.training import AppendLoss, SetupTrainer, Trainer
 from relaxpy.relax.training.loss import L1Loss, MSELoss
 from relaxpy.relax.training.optimizer import SGD, Adam
@@ -272,6 +273,45 @@ def test_values_are_copied() -> None:
     trained.export_states()["calls"][...] = 3
     np.testing.assert_array_equal(trained.export_params()["w"], np.ones((3, 2)))
     assert trained.export_states()["calls"] == 0
+
+
+def test_a_checkpoint_of_another_training_changes_nothing(tmp_path: Path) -> None:
+    trained, path = trainer(), tmp_path / "training.safetensors"
+    trained.update(np.ones((1, 3), "float32"), np.ones((1, 2), "float32"))
+    trained.save_checkpoint(path, step=3, order=np.arange(4))
+    stored = dict(open_weights(path))
+    before = trained.export_params()
+    assert before["b"].any()
+    (optimizer,) = (name for name in stored if name == "optimizer.0")
+    w, state = stored["param.w"], stored[optimizer]
+    for change, message in (
+        ({"param.w": None}, "has no param 'w'"),
+        ({"state.calls": None}, "has no state 'calls'"),
+        ({"param.v": w}, "no param 'v'"),
+        ({"param.w": w.T}, r"param w is R.Tensor\(\(3, 2\).*, found"),
+        ({"state.calls": w}, "state calls is"),
+        ({optimizer: None}, "the state of another optimizer"),
+        ({"optimizer.99": state}, "the state of another optimizer"),
+        ({"optimizer.x": state}, "the state of another optimizer"),
+        ({optimizer: state.astype("float64")}, "the state of another optimizer"),
+        ({"weight": w}, "is no checkpoint: it has a tensor 'weight'"),
+    ):
+        other = {**stored, "param.b": np.zeros(2, "float32"), **change}
+        save_weights(path, {name: value for name, value in other.items() if value is not None})
+        with pytest.raises((MisuseError, UnknownNameError), match=message):
+            trained.load_checkpoint(path)
+        np.testing.assert_array_equal(trained.export_params()["b"], before["b"])
+    save_weights(path, stored)
+    again = trainer(zeros=False)
+    progress = again.load_checkpoint(path)
+    assert progress["step"] == 3
+    np.testing.assert_array_equal(progress["order"], np.arange(4))
+    for name, value in before.items():
+        np.testing.assert_array_equal(again.export_params()[name], value)
+    with pytest.raises(FileNotFoundError):
+        again.load_checkpoint(tmp_path / "other.safetensors")
+    with pytest.raises(MisuseError, match="expected the name of a file"):
+        again.save_checkpoint(tmp_path / "training.npz")
 
 
 def test_modules_that_are_not_prepared() -> None:
