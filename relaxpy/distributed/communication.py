@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -9,12 +10,14 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, Span
+from relaxpy.errors import MisuseError, Span, counted
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh
+from relaxpy.ir.relax.op.workers import current_workers
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.screen import Table
@@ -38,8 +41,9 @@ class Collective:
 
 @dataclass(frozen=True)
 class Communication:
-    """The collective operators of a function, in their order; it prints as a table."""
+    """The collective operators of a function that `workers` run; it prints as a table."""
 
+    workers: int
     calls: tuple[Collective, ...]
 
     @property
@@ -63,7 +67,7 @@ class Communication:
             )
             for call in self.calls
         ]
-        rows.append(("all", "", "", "", _shown(self.sent)))
+        rows.append((counted(len(rows), "call"), "", "", "", _shown(self.sent)))
         return Table(("operator", "tensor", "line", "workers", "bytes"), tuple(rows), 3, 1)
 
     @override
@@ -75,10 +79,14 @@ class Communication:
 
 
 @user_facing
-def communication(mod: IRModule, workers: int, func_name: str = "main") -> Communication:
+def communication(
+    mod: IRModule, workers: int | None = None, func_name: str = "main"
+) -> Communication:
     """What `workers` workers send to each other when they call a function once.
 
-    `mod` is the program of each worker, as the pipeline "distributed" makes it. Calls in branches
+    `mod` is the program of each worker, as the pipeline "distributed" makes it. By default it says
+    how many workers there are, by its mesh or by `num_workers` of a call; otherwise they are those
+    of this process. Calls in branches
     and in local functions count once. Operators are assumed to send as little as is known to be
     enough: an `allreduce` of n bytes among p workers 2 n (p - 1) / p.
 
@@ -88,14 +96,19 @@ def communication(mod: IRModule, workers: int, func_name: str = "main") -> Commu
     func = mod.functions_by_name.get(func_name)
     if not isinstance(func, rx.Function):
         raise MisuseError(f"the module has no Relax function {func_name!r:.60}", about=mod)
-    calls = (node for node in walk(func.body) if isinstance(node, rx.Call))
-    return Communication(
-        tuple(
-            _collective(call, call.op.name, call.op.record.sends, workers)
-            for call in calls
-            if isinstance(call.op, Op) and call.op.record.sends is not None
-        )
-    )
+    calls = [
+        (node, node.op.name, node.op.record.sends)
+        for node in walk(func.body)
+        if isinstance(node, rx.Call) and isinstance(node.op, Op) and node.op.record.sends
+    ]
+    if workers is None:
+        meshes = (i for infos in mod.global_infos.values() for i in infos)
+        sizes = [math.prod(mesh.shape) for mesh in meshes if isinstance(mesh, DeviceMesh)]
+        counts = (call.attrs.get("num_workers") for call, _, _ in calls)
+        sizes += [count for count in counts if isinstance(count, int)]
+        workers = max(sizes) if sizes else current_workers().size
+    found = [_collective(call, name, sends, workers) for call, name, sends in calls]
+    return Communication(workers, tuple(found))
 
 
 def _collective(call: rx.Call, name: str, sends: tuple[int, int], everybody: int) -> Collective:

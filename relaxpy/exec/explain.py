@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import MisuseError, UnknownNameError, close_names, counted
 from relaxpy.exec.as_module import as_module
 from relaxpy.ir import hooks
 from relaxpy.ir.function import BaseFunc
@@ -61,6 +61,8 @@ def module_diff(before: IRModule, after: IRModule, name: str) -> str:
 class Explanation(ShownAsTable):
     """The runs of passes in the order in which they began; `str` is a table.
 
+    Tables of what workers send to each other follow it, if functions have collective operators.
+
     Units:
         milliseconds. Bindings are those of Relax functions.
     """
@@ -77,6 +79,16 @@ class Explanation(ShownAsTable):
     def mod(self) -> IRModule:
         """The module after the pipeline."""
         return self.runs[0].after
+
+    @property
+    def communication(self) -> Mapping[str, Any]:
+        """What `relaxpy.distributed.communication` says of the functions that workers run together.
+
+        Functions without collective operators are left out.
+        """
+        names = (n for n, func in self.mod.functions_by_name.items() if isinstance(func, Function))
+        found = {name: hooks.call("communication", self.mod, func_name=name) for name in names}
+        return {name: sent for name, sent in found.items() if sent.calls}
 
     @user_facing
     def diff(self, name: str | None = None) -> str:
@@ -134,13 +146,24 @@ class Explanation(ShownAsTable):
         return Table(header, tuple(map(_row, self.runs)), text_columns=1)
 
     @override
+    def __str__(self) -> str:
+        shown = [f"{_title(*item)}\n{item[1]}" for item in self.communication.items()]
+        return "\n\n".join([str(self._table), *shown])
+
+    @override
     def _repr_html_(self) -> str:
         parts = [self._table.html()]
+        for name, sent in self.communication.items():
+            parts.append(f"<p>{html.escape(_title(name, sent))}</p>{sent.table.html()}")
         for run in self._innermost():
             if text := run.diff():
                 summary = f"<summary>{html.escape(run.name)}</summary>"
                 parts.append(f"<details>{summary}{program_html(html.escape(text))}</details>")
         return "".join(parts)
+
+
+def _title(name: str, sent: Any) -> str:
+    return f"communication of {name}, by the busiest of {counted(sent.workers, 'worker')}:"
 
 
 def as_pass(pipeline: str | Pass | Sequence[Pass]) -> Pass:

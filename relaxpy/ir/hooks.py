@@ -33,6 +33,7 @@ Hook = Literal[
     "relay_kinds",
     "value_check",
     "started_workers",
+    "communication",
     "open_weights",
     "save_weights",
 ]
@@ -58,6 +59,7 @@ _TARGETS: dict[Hook, str] = {
     "relay_kinds": "relaxpy.ir.relay.saved:enter",
     "value_check": "relaxpy.exec.bisect:ValueCheck",
     "started_workers": "relaxpy.distributed.start:started_workers",
+    "communication": "relaxpy.distributed.communication:communication",
     "open_weights": "relaxpy.frontend.weights.files:open_weights",
     "save_weights": "relaxpy.frontend.weights.safetensors_file:save_weights",
     "relay_operator": "relaxpy.exec.relay.operators:run_operator",

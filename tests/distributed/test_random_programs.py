@@ -14,6 +14,7 @@ from relaxpy.errors import MisuseError, StructInfoError, TransformError
 from relaxpy.relax import get_pipeline
 from relaxpy.relax.distributed.transform import PropagateSharding
 from relaxpy.script import ir as I, relax as R
+from relaxpy.transform import explain
 from tests.distributed.draw import drawn_program
 from tests.distributed.team import Team
 
@@ -124,6 +125,14 @@ def test_what_workers_send_is_known_before() -> None:
     assert found.sent == 8 * 16 * 4 * 3 // 4 + 2 * (4 * 16 * 4) * 1 // 2
     assert "ccl.allreduce" in str(found)
     assert str(found.sent) in str(found).splitlines()[-1]
+    assert str(found).splitlines()[-1].startswith("2 calls ")
+    assert communication(mod) == found
+    explained = explain(Mlp, get_pipeline("distributed", own_params=True))
+    assert explained.communication == {"main": found}
+    title = "communication of main, by the busiest of 4 workers:"
+    assert str(explained).endswith(f"\n\n{title}\n{found}")
+    assert title in explained._repr_html_()
+    assert "communication" not in str(explain(Mlp, "zero"))
 
     @I.ir_module
     class Symbolic:
@@ -135,6 +144,7 @@ def test_what_workers_send_is_known_before() -> None:
     n = Symbolic["main"].params[0].struct_info.shape[0]
     sent = communication(Symbolic, 3).sent
     assert relaxpy.arith.Analyzer().can_prove_equal(sent, n * 96)
+    assert communication(Symbolic).workers == 3
 
     @I.ir_module
     class Unknown:
@@ -143,6 +153,7 @@ def test_what_workers_send_is_known_before() -> None:
             return R.ccl.allreduce(x)
 
     assert communication(Unknown, 3).sent is None
+    assert communication(Unknown).workers == 1
     assert str(communication(Unknown, 3)).count("unknown") == 2
     with pytest.raises(MisuseError, match="no Relax function 'other'"):
         communication(Symbolic, 3, "other")
