@@ -18,6 +18,7 @@ from relaxpy.relax.frontend.nn.llm.kv_cache import (
     FlashInferPagedKVCache,
     PagedKVCache,
     RopeMode,
+    _attention_sequence_prefill,
 )
 from relaxpy.relax.frontend.nn.llm.position_embedding import (
     llama_rope,
@@ -291,3 +292,32 @@ def test_a_cache_that_cannot_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(MisuseError, match="the kernels of FlashInfer are for GPUs"):
         FlashInferPagedKVCache()
     assert [int(kind) for kind in AttnKind] == [0, 1, 3]
+
+
+@pytest.mark.parametrize("target", ["native", "numpy"])
+@pytest.mark.parametrize(("heads", "kv_heads", "causal"), [(4, 2, 0), (3, 3, 1), (4, 1, 1)])
+def test_attention_of_whole_sequences(heads: int, kv_heads: int, causal: int, target: str) -> None:
+    kernel = _attention_sequence_prefill(
+        kv_heads, heads, 8, "float32", relaxpy.target.Target("cuda"), causal, sm_scale=0.3
+    )
+    run = relaxpy.compile(kernel.with_attr("global_symbol", "main"), target=target)["main"]
+    for batch, rows, size in [(2, 3, 5), (1, 1, 1), (1, 7, 7)]:
+        rng = np.random.default_rng(rows)
+        q = rng.standard_normal((batch, rows, heads, 8)).astype("float32")
+        k, v = (rng.standard_normal((batch, size, kv_heads, 8)).astype("float32") for _ in "kv")
+        out, lse = np.empty_like(q), np.empty((batch, rows, heads), "float32")
+        run(q, k, v, out, lse)
+        k, v = (np.repeat(x, heads // kv_heads, axis=2).astype("float64") for x in (k, v))
+        scores = np.einsum("bihd,bjhd->bihj", q, k) * 0.3
+        seen = np.tri(rows, size, size - rows, dtype=bool) | (not causal)
+        scores = np.where(seen[:, np.newaxis], scores, -np.inf)
+        weights = np.exp(scores)
+        total = weights.sum(-1)
+        wanted = np.einsum("bihj,bjhd->bihd", weights / total[..., np.newaxis], v)
+        np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(lse, np.log2(total), rtol=1e-4, atol=1e-5)
+
+
+def test_heads_that_do_not_share_keys() -> None:
+    with pytest.raises(MisuseError, match="3 heads of queries cannot share 2 heads"):
+        _attention_sequence_prefill(2, 3, 8, "float32")

@@ -7,3 +7,6 @@ from relaxpy.ir.relax.frontend.nn.llm.kv_cache import (
     RopeMode as RopeMode,
     TIRPagedKVCache as TIRPagedKVCache,
 )
+from relaxpy.ir.relax.frontend.nn.llm.sequence_attention import (
+    _attention_sequence_prefill as _attention_sequence_prefill,
+)
