@@ -25,6 +25,7 @@ from relaxpy.frontend.torch.ops import (
     prims as prims,
     random as random,
     reduce as reduce,
+    regions as regions,
     resize as resize,
     rows as rows,
     scalars as scalars,
