@@ -86,7 +86,8 @@ FLOORS = {
         make_node.py base.py expr.py type.py attrs.py container.py function.py
         relax/expect.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
-        relax/utils.py relax/analysis pass_infra tir/transform relax/rewrite instrument.py relax/dpl
+        relax/utils.py relax/quantization.py relax/analysis pass_infra tir/transform relax/rewrite
+        instrument.py relax/dpl
         relax/transform relax/training relax/frontend relax/dump_ast.py relax/pipelines.py
         transform.py
                         relay/ty.py relay/type_text.py relay/base.py relay/expr.py

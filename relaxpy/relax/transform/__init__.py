@@ -63,6 +63,7 @@ from relaxpy.ir.relax.transform import (
     Normalize as Normalize,
     NormalizeGlobalVar as NormalizeGlobalVar,
     OptimizeLayoutTransform as OptimizeLayoutTransform,
+    QuantizeWeights as QuantizeWeights,
     RealizeVDevice as RealizeVDevice,
     RemovePurityChecking as RemovePurityChecking,
     RemoveRedundantReshape as RemoveRedundantReshape,

@@ -169,6 +169,7 @@ from relaxpy.ir.relax.transform.params.lazy_transform_params import (
 from relaxpy.ir.relax.transform.params.lift_transform_params import (
     LiftTransformParams as LiftTransformParams,
 )
+from relaxpy.ir.relax.transform.params.quantize_weights import QuantizeWeights as QuantizeWeights
 from relaxpy.ir.relax.transform.unaffected import (
     FewShotTuning as FewShotTuning,
     IPCAllReduceRewrite as IPCAllReduceRewrite,

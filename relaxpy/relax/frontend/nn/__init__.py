@@ -59,6 +59,7 @@ from relaxpy.relax.frontend.nn import (
     exporter as exporter,
     modules as modules,
     op as op,
+    quantization as quantization,
     spec as spec,
     subroutine as subroutine,
     visitor as visitor,

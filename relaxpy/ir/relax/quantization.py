@@ -1,0 +1,186 @@
+"""Group quantisation: the definition of packed weights, in NumPy and as a tensor expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relaxpy.dataclass import dataclass
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.te.tensor import Tensor, compute
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import PrimExpr
+
+Array: TypeAlias = NDArray[Any]
+_WORD: Final = 32
+"""The bits of an element of packed weights, `uint32`."""
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """Weights as integers of `bits` bits, with one scale for each `group` elements of a row.
+
+    With `m = 2**(bits - 1) - 1`, a group of weights `w` has the scale `s = max(abs(w)) / m`,
+    rounded to `dtype`, and the integers `q = round(w / s)` from -m to m: `w / s` in float32, halves
+    to even, 0 where `s` is 0. The weights that a program computes with are `q * s`, in `dtype`.
+
+    Rows are along the last axis; the last group of a row may be shorter. `q + m` are stored in
+    words of 32 bits, `32 // bits` in each, the first one in the lowest bits, and each group begins
+    with a word. If `group` is 0, a group is a row, and `q` are stored as int8. If `bits` is 0,
+    weights are stored as `dtype`, and nothing else.
+    """
+
+    name: str
+    bits: int
+    group: int
+    dtype: str
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether weights are integers and scales, and not just of another datatype."""
+        return self.bits > 0
+
+    @property
+    def storage_dtype(self) -> str:
+        """The datatype of the elements in memory."""
+        if not self.is_packed:
+            return self.dtype
+        return "uint32" if self.group else "int8"
+
+    @property
+    def greatest(self) -> int:
+        """The greatest integer, `m`."""
+        return (1 << (self.bits - 1)) - 1
+
+    @property
+    def per_word(self) -> int:
+        """The number of weights in an element in memory."""
+        return _WORD // self.bits if self.group else 1
+
+    def row_sizes(self, size: int) -> tuple[int, int]:
+        """The elements in memory, and the scales, of a row of `size` weights."""
+        if not self.group:
+            return size, 1
+        groups = -(-size // self.group)
+        return groups * (self.group // self.per_word), groups
+
+    @user_facing
+    def quantize(self, weight: Array) -> tuple[Array, Array]:
+        """The integers of a float array as memory has them, and the scales.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): it is not an array of finite floats of rank 1
+                or more, or has a scale beyond `dtype`, or the weights are not packed.
+        """
+        self._check(weight)
+        size, (_, count) = weight.shape[-1], self.row_sizes(weight.shape[-1])
+        width = self.group or size
+        groups = np.zeros((*weight.shape[:-1], count * width), "float32")
+        groups[..., :size] = weight
+        groups = groups.reshape(*weight.shape[:-1], count, width)
+        with np.errstate(over="ignore"):
+            most = np.abs(groups).max(axis=-1, initial=0)
+            scale = (most / np.float32(self.greatest)).astype(self.dtype)
+        if not np.isfinite(scale).all():
+            raise MisuseError(f"weights are finite, and their scales in {self.dtype}", about=weight)
+        divisor = scale.astype("float32")[..., None]
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            integers = np.where(divisor == 0, np.float32(0), np.rint(groups / divisor))
+        integers = np.clip(integers, -self.greatest, self.greatest)
+        if not self.group:
+            return integers.reshape(weight.shape).astype("int8"), scale
+        words = (integers + np.float32(self.greatest)).astype("uint32")
+        words = words.reshape(*weight.shape[:-1], -1, self.per_word)
+        packed = np.zeros(words.shape[:-1], "uint32")
+        for place in range(self.per_word):
+            packed |= words[..., place] << np.uint32(place * self.bits)
+        return packed, scale
+
+    @user_facing
+    def dequantize(self, packed: Array, scale: Array, size: int) -> Array:
+        """The weights that programs compute with: rows of `size` elements."""
+        count, groups = self.row_sizes(size)
+        if packed.shape[-1:] != (count,) or scale.shape != (*packed.shape[:-1], groups):
+            raise MisuseError(
+                f"rows of {size} weights have {count} elements and {groups} scales, found shapes "
+                f"{packed.shape} and {scale.shape}",
+                about=packed,
+            )
+        if not self.group:
+            return packed.astype(self.dtype) * scale
+        shifts = np.arange(self.per_word, dtype="uint32") * np.uint32(self.bits)
+        words = (packed[..., None] >> shifts) & np.uint32((1 << self.bits) - 1)
+        integers = words.reshape(*packed.shape[:-1], -1)[..., :size].astype(self.dtype)
+        scales = np.repeat(scale, self.group, axis=-1)[..., :size]
+        weights: Array = (integers - np.asarray(self.greatest, self.dtype)) * scales
+        return weights
+
+    def decoded(self, packed: Tensor, scale: Tensor, size: int, dtype: str | None = None) -> Tensor:
+        """The weights that programs compute with, as `dtype` if that is passed."""
+
+        def weight(*indices: PrimExpr) -> PrimExpr:
+            *row, index = indices
+            if not self.group:
+                value = ops.mul(packed(*indices).astype(self.dtype), scale(*row, 0))
+            else:
+                place = ops.floormod(index, self.per_word).astype("uint32")
+                word = packed(*row, ops.floordiv(index, self.per_word))
+                shift = ops.mul(place, ops.const(self.bits, "uint32"))
+                mask = ops.const((1 << self.bits) - 1, "uint32")
+                integer = ((word >> shift) & mask).astype(self.dtype)
+                centred = ops.sub(integer, ops.const(self.greatest, self.dtype))
+                value = ops.mul(centred, scale(*row, ops.floordiv(index, self.group)))
+            return value if dtype is None else value.astype(dtype)
+
+        result: Tensor = compute((*packed.shape[:-1], size), weight, name="dequantize")
+        return result
+
+    def _check(self, weight: object) -> None:
+        if not self.is_packed:
+            raise MisuseError(f"weights of {self.name} are not packed", hint="use astype")
+        if not isinstance(weight, np.ndarray) or not weight.ndim:
+            raise MisuseError(f"weights are an array, found {weight!r:.60}", about=weight)
+        if not DataType(weight.dtype).is_float:
+            raise MisuseError(f"weights are floats, found {weight.dtype}", about=weight)
+
+
+_DTYPES: Final = {"f16": "float16", "f32": "float32"}
+#: The known quantisations by their names.
+QUANTIZATIONS: Final[Mapping[str, Quantization]] = {
+    q.name: q
+    for short, dtype in _DTYPES.items()
+    for q in (
+        Quantization(f"q0{short}", 0, 0, dtype),
+        Quantization(f"q3{short}_1", 3, 40, dtype),
+        Quantization(f"q4{short}_1", 4, 32, dtype),
+        Quantization(f"q8{short}_1", 8, 32, dtype),
+        Quantization(f"int8{short}", 8, 0, dtype),
+    )
+}
+
+
+def as_quantization(quantization: str | Quantization) -> Quantization:
+    """The quantisation of that name.
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): there is none of that name.
+        MisuseError (also TypeError): it is not a name.
+    """
+    if isinstance(quantization, Quantization):
+        return quantization
+    if not isinstance(quantization, str):
+        raise MisuseError(
+            f"a quantisation is a name or a Quantization, found {quantization!r:.60}",
+            about=quantization,
+        )
+    if quantization not in QUANTIZATIONS:
+        raise UnknownNameError(
+            f"unknown quantisation {quantization!r}",
+            hint=close_names(quantization, QUANTIZATIONS) or f"known: {', '.join(QUANTIZATIONS)}",
+        )
+    return QUANTIZATIONS[quantization]

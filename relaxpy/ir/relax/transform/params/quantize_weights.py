@@ -1,0 +1,325 @@
+"""QuantizeWeights: weights of products and tables are stored in few bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass, replace
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.traverse import children, rebuild, walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo
+from relaxpy.ir.relax.quantization import Quantization, as_quantization
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
+from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.transform.algebra.products import is_transposition, shape_of
+from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.ops import const
+
+Array: TypeAlias = NDArray[Any]
+_Layout: TypeAlias = Literal["rows", "columns"]
+"""Whether products add along the rows of a weight, or along its columns."""
+_NAMES: Final = "{}_q_weight", "{}_q_scale"
+
+
+@dataclass(frozen=True)
+class QuantizeWeights(Pass):
+    """Stores weights as packed integers and scales, from which kernels compute the weights.
+
+    Weights are matrices of floats that are the second operand of `matmul`, or of its transposition,
+    or of which `take` has rows: constants, and the parameters whose names are in `params`, which
+    may be patterns such as "*_weight". In the place of such a parameter `w` there are `w_q_weight`
+    and `w_q_scale`; `pack` computes their values. A parameter that is used otherwise stays, and so
+    do parameters of functions that the module calls. `quantization` is the name of one of
+    `nn.quantization.QUANTIZATIONS`, or a `Quantization`; groups are along the axis of the sum.
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): there is no quantisation of that name.
+        MisuseError (also TypeError, ValueError): `params` are not names, or constants not finite.
+    """
+
+    quantization: str | Quantization = "q4f32_1"
+    params: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "quantization", as_quantization(self.quantization))
+        names = self.params
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise MisuseError(f"params are names, found {names!r:.60}", about=names)
+        object.__setattr__(self, "params", tuple(names))
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        quantization, layouts = as_quantization(self.quantization), self._layouts(mod)
+        called = {mod.functions_by_name.get(name) for name in calls_of(mod)}
+
+        def quantized(func: rx.Function, builder: BlockBuilder) -> rx.Function:
+            rewriter = _Quantizing(builder, quantization, {} if func in called else layouts, func)
+            after = rewriter.expr(func)
+            if after is func:
+                return func
+            return remove_all_unused(rewriter.with_params(after))
+
+        result = map_with_builder(mod, quantized)
+        return mod if result is mod else normalize_module(result)
+
+    @user_facing
+    def pack(self, mod: IRModule, params: Mapping[str, Array]) -> dict[str, Array]:
+        """The values of the parameters of the transformed `mod`, from those of `mod` by name.
+
+        Values of parameters that stay are in the result, too.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): a value is not a matrix of finite floats.
+        """
+        quantization, layouts = as_quantization(self.quantization), self._layouts(mod)
+        result: dict[str, Array] = {}
+        for name, value in params.items():
+            if name not in layouts:
+                result[name] = value
+                continue
+            if not isinstance(value, np.ndarray) or value.ndim != 2:
+                raise MisuseError(f"weight {name} is a matrix, found {value!r:.60}", about=value)
+            stored = _stored(quantization, value, layouts[name])
+            result.update(zip(_names(quantization, name), stored, strict=True))
+        return result
+
+    def _layouts(self, mod: IRModule) -> dict[str, _Layout]:
+        """The layouts of the parameters that are quantised, by their names.
+
+        One of several functions may use a weight otherwise; then it stays in all of them.
+        """
+        found: dict[str, _Layout | None] = {}
+        called = calls_of(mod)
+        for var, func in mod.items():
+            if not isinstance(func, rx.Function) or var.name_hint in called:
+                continue
+            chosen = [
+                p for p in func.params if any(fnmatchcase(p.name_hint, x) for x in self.params)
+            ]
+            for param in chosen:
+                layout = _layout_of(func, param) if _is_weight(param) else None
+                name = param.name_hint
+                found[name] = layout if found.setdefault(name, layout) == layout else None
+        return {name: layout for name, layout in found.items() if layout is not None}
+
+
+def _names(quantization: Quantization, name: str) -> tuple[str, ...]:
+    """The names of the parameters in the place of one."""
+    return tuple(x.format(name) for x in _NAMES) if quantization.is_packed else (name,)
+
+
+def _stored(quantization: Quantization, weight: Array, layout: _Layout) -> tuple[Array, ...]:
+    """What is stored of a weight; rows are along the sum."""
+    rows = weight if layout == "rows" else np.ascontiguousarray(weight.T)
+    return (
+        quantization.quantize(rows)
+        if quantization.is_packed
+        else (rows.astype(quantization.dtype),)
+    )
+
+
+def _is_weight(expr: rx.Expr) -> bool:
+    """Whether this is a matrix of floats, whose sizes are known, except for shape variables."""
+    sinfo, shape = tensor_sinfo(expr), shape_of(expr)
+    if sinfo is None or shape is None or len(shape) != 2 or not sinfo.dtype.is_float:
+        return False
+    return sinfo.dtype.bits >= 16 and all(isinstance(n, (tir.IntImm, tir.Var)) for n in shape)
+
+
+def _layout_of(func: rx.Function, param: rx.Var) -> _Layout | None:
+    """The layout in which all uses of a parameter have it, or None."""
+    turned = {
+        b.var
+        for b in _bindings(func)
+        if rx.is_call_of(b.value, "relax.permute_dims") and b.value.args[0] is param
+    }
+    layouts: set[_Layout | None] = set()
+    for node in walk(func):
+        if isinstance(node, rx.Function) or param not in children(node):
+            continue
+        layouts.add(_layout_in(node, param) if isinstance(node, rx.Call) else None)
+    for node in walk(func):
+        if isinstance(node, rx.Call) and any(arg in turned for arg in node.args):
+            second = rx.is_call_of(node, "relax.matmul") and node.args[0] not in turned
+            layouts.add("rows" if second else None)
+    [layout, *others] = layouts or {None}
+    sizes = shape_of(param)
+    assert sizes is not None
+    is_known = isinstance(sizes[1 if layout == "rows" else 0], tir.IntImm)
+    return layout if not others and is_known else None
+
+
+def _layout_in(call: rx.Call, weight: rx.Expr) -> _Layout | None:
+    """The layout of the weight of a product or a table; None in any other call."""
+    first, *others = call.args
+    if rx.is_call_of(call, "relax.matmul"):
+        return "columns" if others[0] is weight and first is not weight else None
+    if rx.is_call_of(call, "relax.permute_dims"):
+        return "rows" if is_transposition(call) else None
+    is_table = rx.is_call_of(call, "relax.take") and call.attrs["axis"] == 0
+    return "rows" if is_table and first is weight else None
+
+
+def _bindings(func: rx.Function) -> Iterator[rx.VarBinding]:
+    return (node for node in walk(func) if isinstance(node, rx.VarBinding))
+
+
+class _Quantizing(BindingRewriter):
+    """Decodes the weights of one function where they are used."""
+
+    def __init__(
+        self,
+        builder: BlockBuilder,
+        quantization: Quantization,
+        layouts: Mapping[str, _Layout],
+        func: rx.Function,
+    ) -> None:
+        super().__init__()
+        self.builder, self.quantization = builder, quantization
+        self.by_param = {p: layouts[p.name_hint] for p in func.params if p.name_hint in layouts}
+        self.stored: dict[tuple[rx.Expr, _Layout], tuple[rx.Expr, ...]] = {}
+        self.func = func
+
+    def with_params(self, func: rx.Function) -> rx.Function:
+        """The function with stored weights in place of parameters."""
+        params: list[rx.Var] = []
+        inputs = func.attrs.get("num_input")
+        for number, param in enumerate(self.func.params):
+            layout = self.by_param.get(param)
+            new = (param,) if layout is None else self._stored(param, layout)
+            params += cast("tuple[rx.Var, ...]", new)
+            if isinstance(inputs, int) and number < cast("int", self.func.attrs["num_input"]):
+                inputs += len(new) - 1
+        attrs = func.attrs if inputs is None else func.attrs.updated({"num_input": inputs})
+        return rebuild(func, params=tuple(params), attrs=attrs)
+
+    @override
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
+        call = binding.value
+        if not isinstance(binding, rx.VarBinding) or not isinstance(call, rx.Call):
+            return None
+        for weight in call.args[:2]:
+            layout = _layout_in(call, weight)
+            if layout is not None and self._is_quantised(weight, layout):
+                in_dataflow = isinstance(block, rx.DataflowBlock)
+                kind = rx.DataflowVar if in_dataflow else rx.Var
+                return self._with_decoded(binding, call, weight, layout, kind)
+        return None
+
+    def _with_decoded(
+        self,
+        old: rx.VarBinding,
+        call: rx.Call,
+        weight: rx.Expr,
+        layout: _Layout,
+        kind: type[rx.Var],
+    ) -> list[rx.Binding]:
+        """The bindings in the place of one that uses a weight."""
+        steps: list[rx.Binding] = []
+
+        def bound(value: rx.Call, name: str) -> rx.Expr:
+            value = replace(value, span=call.span)
+            var = kind(name, value.struct_info, old.span)
+            steps.append(rx.VarBinding(var, value, old.span))
+            return var
+
+        stored = self._stored(weight, layout)
+        if rx.is_call_of(call, "relax.take"):
+            taken = [
+                bound(R.take(x, call.args[1], **dict(call.attrs)), f"{old.var.name_hint}_stored")
+                for x in stored
+            ]
+            rows = replace(self._decoded(taken, weight, layout), span=call.span)
+            return [*steps, replace(old, value=rows)]
+        weights = bound(self._decoded(stored, weight, layout), "dequantize")
+        if rx.is_call_of(call, "relax.permute_dims"):
+            args: tuple[rx.Expr, ...] = (weights,)
+        else:
+            args = (call.args[0], bound(R.permute_dims(weights), "permute_dims"))
+        return [*steps, replace(old, value=replace(call, args=args))]
+
+    def _is_quantised(self, weight: rx.Expr, layout: _Layout) -> bool:
+        if isinstance(weight, rx.Constant):
+            return _is_weight(weight) and weight.data.size > 0
+        return self.by_param.get(cast("rx.Var", weight)) == layout
+
+    def _stored(self, weight: rx.Expr, layout: _Layout) -> tuple[rx.Expr, ...]:
+        """The constants or parameters with what is stored of a weight."""
+        key = weight, layout
+        if key not in self.stored:
+            if isinstance(weight, rx.Constant):
+                arrays = _stored(self.quantization, weight.data, layout)
+                self.stored[key] = tuple(map(rx.Constant, arrays))
+            else:
+                assert isinstance(weight, rx.Var)
+                self.stored[key] = self._parameters(weight, layout)
+        return self.stored[key]
+
+    def _parameters(self, param: rx.Var, layout: _Layout) -> tuple[rx.Var, ...]:
+        shape = shape_of(param)
+        assert shape is not None
+        rows, size = shape if layout == "rows" else reversed(shape)
+        own = self.quantization
+        shapes = [((rows, size), own.dtype)]
+        if own.is_packed:
+            assert isinstance(size, tir.IntImm)
+            words, groups = (const(n, INT64) for n in own.row_sizes(size.value))
+            shapes = [((rows, words), own.storage_dtype), ((rows, groups), own.dtype)]
+        sinfos = [
+            rx.TensorStructInfo(rx.ShapeExpr(shape), DataType(dtype)) for shape, dtype in shapes
+        ]
+        names = _names(own, param.name_hint)
+        return tuple(rx.Var(n, s, param.span) for n, s in zip(names, sinfos, strict=True))
+
+    def _decoded(self, stored: Sequence[rx.Expr], weight: rx.Expr, layout: _Layout) -> rx.Call:
+        """The weights of stored rows, in the datatype that the program has."""
+        sinfo, shape = tensor_sinfo(weight), shape_of(weight)
+        assert sinfo is not None
+        assert shape is not None
+        if not self.quantization.is_packed:
+            return cast("rx.Call", R.astype(*stored, str(sinfo.dtype)))
+        size = shape[1 if layout == "rows" else 0]
+        assert isinstance(size, tir.IntImm)
+        return te_kernel(
+            self.builder,
+            _weights,
+            "dequantize",
+            *stored,
+            size=size.value,
+            dtype=str(sinfo.dtype),
+            bits=self.quantization.bits,
+            group=self.quantization.group,
+            scale_dtype=self.quantization.dtype,
+        )
+
+
+def _weights(
+    packed: Tensor,
+    scale: Tensor,
+    *,
+    size: int,
+    dtype: str,
+    bits: int,
+    group: int,
+    scale_dtype: str,
+) -> Tensor:
+    quantization = Quantization("", bits, group, scale_dtype)
+    return quantization.decoded(packed, scale, size, None if dtype == scale_dtype else dtype)

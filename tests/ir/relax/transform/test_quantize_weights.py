@@ -1,0 +1,277 @@
+"""Weights in few bits: their definition, layers of models, and the pass QuantizeWeights."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import relaxpy
+from relaxpy import IRModule
+from relaxpy.errors import MisuseError, UnknownNameError
+from relaxpy.ir import assert_structural_equal
+from relaxpy.relax.frontend import nn
+from relaxpy.relax.frontend.nn import spec
+from relaxpy.relax.frontend.nn.quantization import (
+    QUANTIZATIONS,
+    Quantization,
+    QuantizedLinear,
+    quantize_model,
+    quantize_state_dict,
+)
+from relaxpy.relax.transform import QuantizeWeights
+from relaxpy.script import from_source, ir as I, relax as R
+
+Array = NDArray[Any]
+PACKED = [q for q in QUANTIZATIONS.values() if q.bits]
+TARGETS = ("reference", "numpy", "native")
+
+
+def by_definition(
+    quantization: Quantization, row: Array
+) -> tuple[list[int], list[float], list[float]]:
+    """What is stored of a row, its scales, and the weights, element by element."""
+    m = 2 ** (quantization.bits - 1) - 1
+    width, dtype = quantization.group or len(row), np.dtype(quantization.dtype).type
+    words: list[int] = []
+    scales: list[float] = []
+    weights: list[float] = []
+    for start in range(0, len(row), width):
+        group = [float(x) for x in row[start : start + width]]
+        scale = dtype(np.float32(max(map(abs, group))) / np.float32(m))
+        scales.append(scale)
+        integers = []
+        for x in group:
+            quotient = np.float32(x) / np.float32(scale) if scale else 0.0
+            integers.append(max(-m, min(m, round(float(quotient)))))
+        weights += [dtype(q) * scale for q in integers]
+        if not quantization.group:
+            words += integers
+            continue
+        per_word = 32 // quantization.bits
+        integers += [0] * (width - len(integers))
+        for word in range(0, width, per_word):
+            parts = enumerate(integers[word : word + per_word])
+            words.append(sum((q + m) << (place * quantization.bits) for place, q in parts))
+    return words, scales, weights
+
+
+@pytest.mark.parametrize("quantization", PACKED, ids=lambda q: q.name)
+@pytest.mark.parametrize("size", [1, 32, 39, 40, 65, 130])
+def test_packed_weights_follow_the_definition(quantization: Quantization, size: int) -> None:
+    rng = np.random.default_rng(size)
+    for dtype in ("float16", "float32", "float64", ml_dtypes.bfloat16):
+        weight = rng.standard_normal((3, size)).astype(dtype)
+        weight[1] = 0
+        weight[2] *= 2.0**-18  # scales in float16 may be 0
+        packed, scale = quantization.quantize(weight)
+        decoded = quantization.dequantize(packed, scale, size)
+        assert (packed.dtype, scale.dtype) == (quantization.storage_dtype, quantization.dtype)
+        assert decoded.dtype == quantization.dtype
+        for row, *found in zip(weight, packed, scale, decoded, strict=True):
+            for expected, array in zip(by_definition(quantization, row), found, strict=True):
+                assert array.tolist() == [x if isinstance(x, int) else float(x) for x in expected]
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda q: q.quantize(np.array([1.0, math.inf])), "weights are finite"),
+        (lambda q: q.quantize(np.array([1.0, math.nan])), "weights are finite"),
+        (lambda q: q.quantize(np.array([1e30])), "scales in float16"),
+        (lambda q: q.quantize(np.array(1.0)), "weights are an array"),
+        (lambda q: q.quantize([1.0]), "weights are an array"),
+        (lambda q: q.quantize(np.arange(3)), "weights are floats, found int64"),
+        (lambda q: q.dequantize(np.zeros((2, 4), "uint32"), np.zeros((2, 2)), 32), "1 scales"),
+        (lambda q: QUANTIZATIONS["q0f16"].quantize(np.ones(3)), "q0f16 are not packed"),
+    ],
+)
+def test_what_cannot_be_packed_is_refused(act: Callable[[Quantization], Any], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        act(QUANTIZATIONS["q4f16_1"])
+
+
+def exact_weights(quantization: Quantization, shape: tuple[int, int], seed: int) -> Array:
+    """Weights that are stored exactly, since the scale of each group is a power of two."""
+    rng = np.random.default_rng(seed)
+    m = quantization.greatest if quantization.bits else 7
+    integers = rng.integers(-m, m + 1, shape)
+    width = quantization.group or shape[1]
+    for start in range(0, shape[1], width):
+        integers[:, start] = m
+    return (integers / 4).astype("float32")
+
+
+class Model(nn.Module):
+    """Rows of a table, a layer, and the product with the table: what models of language have."""
+
+    def __init__(self, size: int, columns: int) -> None:
+        self.table = nn.Embedding(columns, size)
+        self.layers = nn.ModuleList([nn.Linear(size, columns)])
+        self.scale = nn.Parameter((columns,))
+
+    def forward(self, ids: nn.Tensor, x: nn.Tensor) -> tuple[nn.Tensor, nn.Tensor]:
+        return self.table(ids), self.layers(x) * self.scale
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", QUANTIZATIONS)
+@pytest.mark.parametrize(("rows", "size", "columns"), [(1, 64, 3), (2, 45, 4), (3, 83, 5)])
+def test_layers_multiply_by_the_weights_of_the_definition(
+    name: str, target: str, rows: int, size: int, columns: int
+) -> None:
+    quantization = QUANTIZATIONS[name]
+    rng = np.random.default_rng(rows)
+    table = rng.standard_normal((columns, size)).astype("float32")
+    weight = exact_weights(quantization, (columns, size), columns)
+    x = rng.integers(-3, 4, (rows, size)).astype(quantization.dtype)
+    ids = rng.integers(0, columns, (2, rows)).astype("int32")
+    plain = {
+        "table.weight": table,
+        "layers.0.weight": weight,
+        "layers.0.bias": np.arange(columns, dtype="float32"),
+        "scale": np.full(columns, 0.5, "float32"),
+    }
+    model = quantize_model(Model(size, columns), name)
+    model.load_state_dict(quantize_state_dict(model, plain))
+    inputs = {
+        "ids": spec.Tensor((2, "n"), "int32"),
+        "x": spec.Tensor((rows if rows == 1 else "n", size), quantization.dtype),
+    }
+    mod, params = model.export_tvm({"forward": inputs})
+    values = [p.data for _, p in params]
+    found, product = relaxpy.compile(mod, target=target)["forward"](ids, x, *values)
+    if quantization.bits:
+        table = quantization.dequantize(*quantization.quantize(table), size)
+    np.testing.assert_array_equal(found, table.astype(quantization.dtype)[ids])
+    # Each step rounds to the datatype, and the sums are exact before that.
+    step = (x.astype("float64") @ weight.T).astype(quantization.dtype)
+    step = step + np.arange(columns, dtype=quantization.dtype)
+    np.testing.assert_array_equal(product, step * np.asarray(0.5, quantization.dtype))
+
+
+def test_a_layer_by_itself_is_quantised() -> None:
+    layer = quantize_model(nn.Linear(8, 2, bias=False), "q4f32_1")
+    assert isinstance(layer, QuantizedLinear)
+    values = quantize_state_dict(layer, {"weight": np.ones((2, 8), "float32"), "other": 0})
+    assert {name: v.shape for name, v in values.items()} == {"q_weight": (2, 4), "q_scale": (2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "message"),
+    [
+        (lambda: quantize_model(nn.Linear(4, 4), "q5"), UnknownNameError, "unknown quantisation"),
+        (lambda: quantize_model(nn.Linear(4, 4), 4), MisuseError, "is a name or a Quantization"),
+        (lambda: quantize_model(4, "q4f32_1"), MisuseError, "expected an nn.Module"),
+        (lambda: quantize_model(nn.Linear("n", 4), "q4f32_1"), MisuseError, "a known size"),
+        (
+            lambda: quantize_model(nn.Linear(4, 4), "q4f32_1").to("float16"),
+            MisuseError,
+            "not float16",
+        ),
+        (
+            lambda: quantize_state_dict(quantize_model(nn.Linear(4, 4), "q4f32_1"), {}),
+            UnknownNameError,
+            "missing: weight, bias",
+        ),
+        (
+            lambda: quantize_state_dict(
+                quantize_model(nn.Linear(4, 4, False), "q4f32_1"), {"weight": np.ones((4, 5))}
+            ),
+            MisuseError,
+            r"weight has shape \(4, 4\), found a value of \(4, 5\)",
+        ),
+        (lambda: QuantizeWeights("q4"), UnknownNameError, "unknown quantisation 'q4'"),
+        (lambda: QuantizeWeights("q4f32_1", "w"), MisuseError, "params are names"),
+    ],
+)
+def test_misuse_says_what_is_expected(
+    act: Callable[[], Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        act()
+
+
+def program(size: int, columns: int, weight: Array) -> IRModule:
+    """Products with a parameter, a constant and a transposed one, and a table used twice."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(
+            x: R.Tensor(("n", size), "float32"),
+            ids: R.Tensor((2,), "int64"),
+            w: R.Tensor((size, columns), "float32"),
+            table: R.Tensor((columns, size), "float32"),
+        ):
+            R.func_attr({"num_input": 2})
+            with R.dataflow():
+                first = R.matmul(x, w)
+                second = R.matmul(x, R.const(weight))
+                third = R.matmul(x, R.permute_dims(table))
+                rows = R.take(table, ids, axis=0)
+                R.output(first, second, third, rows)
+            return first, second, third, rows
+
+    return Module
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", QUANTIZATIONS)
+def test_programs_multiply_by_the_weights_of_the_definition(name: str, target: str) -> None:
+    quantization = QUANTIZATIONS[name]
+    weights = [exact_weights(quantization, (5, 45), seed) for seed in range(3)]
+    mod = program(45, 5, np.ascontiguousarray(weights[1].T))
+    step = QuantizeWeights(name, params=["w", "tab*"])
+    after = step(mod)
+    stored = step.pack(mod, {"w": weights[0].T, "table": weights[2]})
+    assert [p.name_hint for p in after["main"].params[2:]] == list(stored)
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 4, (2, 45)).astype("float32")
+    ids = np.array([4, 0])
+    found = relaxpy.compile(after, target=target)["main"](x, ids, *stored.values())
+    for result, weight in zip(found, weights, strict=False):
+        np.testing.assert_array_equal(result, x @ weight.T)
+    np.testing.assert_array_equal(found[3], weights[2][ids])
+
+
+KEPT = {
+    "no parameter is named": ("R.matmul(x, w)", ()),
+    "used as a tensor": ("R.add(R.matmul(x, w), R.matmul(w, w))", ("w",)),
+    "used in both layouts": ("R.add(R.matmul(x, w), R.matmul(x, R.permute_dims(w)))", ("w",)),
+    "returned": ("(R.matmul(x, w), w)", ("w",)),
+    "the transposition is used": ("R.matmul(R.permute_dims(w), R.permute_dims(w))", ("w",)),
+    "columns of a table": ("R.take(w, R.const([1]), axis=1)", ("w",)),
+}
+
+
+@pytest.mark.parametrize(("value", "params"), KEPT.values(), ids=KEPT)
+def test_weights_with_other_uses_stay(value: str, params: tuple[str, ...]) -> None:
+    mod = from_source(f"""
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(x: R.Tensor((8, 8), "float32"), w: R.Tensor((8, 8), "float32")):
+                y = {value}
+                return y
+    """)
+    assert_structural_equal(QuantizeWeights(params=params)(mod), mod)
+
+
+def test_parameters_of_called_functions_stay() -> None:
+    mod = from_source("""
+        @I.ir_module
+        class Module:
+            @R.function
+            def layer(x: R.Tensor((1, 8), "float32"), w: R.Tensor((8, 8), "float32")):
+                return R.matmul(x, w)
+
+            @R.function
+            def main(x: R.Tensor((1, 8), "float32"), w: R.Tensor((8, 8), "float32")):
+                y: R.Tensor((1, 8), "float32") = Module.layer(x, w)
+                return y
+    """)
+    assert_structural_equal(QuantizeWeights(params=["w"])(mod), mod)
