@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, counted
+from relaxpy.ir import hooks
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
@@ -36,22 +39,28 @@ def own_part(whole: Array, placed: DTensorStructInfo) -> Array:
         if spec.kind == "sharding":
             place = workers.rank // mesh.stride(k) % mesh.shape[k]
             part = split(part, mesh.shape[k], spec.axis)[place]
-    return np.ascontiguousarray(part)
+    return np.asarray(part, order="C")
 
 
 @user_facing
 def own_parts(
-    mod: IRModule, values: Sequence[Any] | Mapping[str, Any], func_name: str = "main"
+    mod: IRModule,
+    values: Sequence[Any] | Mapping[str, Any] | str | PathLike[str],
+    func_name: str = "main",
 ) -> list[Array]:
     """The parts that this worker has of the parameters of a function after the first `num_input`.
 
     `mod` has annotations of how tensors are split. `values` are the whole tensors in the order of
-    the parameters, or by their names, such as those that `open_weights` maps. The result is what
-    the function takes that the pipeline `get_pipeline("distributed", own_params=True)` makes.
+    the parameters, or by their names, or the file or folder of weights that has them, of which no
+    more than the parts is read. Floats are converted to the datatypes of the parameters. The result
+    is what the function takes that the pipeline `get_pipeline("distributed", own_params=True)`
+    makes.
 
     Errors:
         MisuseError (also TypeError, ValueError): there is no such function with `num_input`, or
-            there are other values.
+            there are other values, also of other shapes or datatypes.
+        FrontendError (also ValueError): a file is damaged, or its kind is not known.
+        FileNotFoundError: there is no such file.
     """
     func = PropagateSharding()(mod).functions_by_name.get(func_name)
     count = func.attrs.get("num_input") if isinstance(func, rx.Function) else None
@@ -60,10 +69,13 @@ def own_parts(
             f"the module has no Relax function {func_name!r:.60} with the attribute num_input",
             about=mod,
         )
+    given: Sequence[Any] | Mapping[str, Any] = (
+        hooks.call("open_weights", values) if isinstance(values, (str, PathLike)) else values
+    )
     params = func.params[count:]
     names = [param.name_hint for param in params]
     found: list[Any] = (
-        [values.get(name) for name in names] if isinstance(values, Mapping) else list(values)
+        [given.get(name) for name in names] if isinstance(given, Mapping) else list(given)
     )
     missing = [name for name, value in zip(names, found, strict=False) if value is None]
     if len(found) != len(params) or missing:
@@ -72,9 +84,26 @@ def own_parts(
             + (f"there is none for {missing}" if missing else f"found {len(found)}"),
             about=values,
         )
-    return [
-        own_part(value, param.struct_info)
-        if isinstance(param.struct_info, DTensorStructInfo)
-        else value
-        for value, param in zip(found, params, strict=True)
-    ]
+    return [_part(param, np.asarray(value)) for param, value in zip(params, found, strict=True)]
+
+
+def _part(param: rx.Var, whole: Array) -> Array:
+    """This worker's part of the value of a parameter, in the datatype of the parameter."""
+    placed = param.struct_info
+    sinfo = placed.tensor_sinfo if isinstance(placed, DTensorStructInfo) else placed
+    dtype = whole.dtype
+    if isinstance(sinfo, rx.TensorStructInfo):
+        shape = sinfo.get_shape()
+        sizes = whole.shape if shape is None else [getattr(d, "value", None) for d in shape]
+        fits = len(sizes) == whole.ndim and all(
+            size in (None, own) for size, own in zip(sizes, whole.shape, strict=True)
+        )
+        dtype = whole.dtype if sinfo.dtype.is_void else sinfo.dtype.numpy()
+        are_floats = DataType(dtype).is_float and DataType(whole.dtype).is_float
+        if not fits or (dtype != whole.dtype and not are_floats):
+            raise MisuseError(
+                f"weight {param.name_hint} is {sinfo}, found {whole.dtype} of shape {whole.shape}",
+                about=whole,
+            )
+    part = own_part(whole, placed) if isinstance(placed, DTensorStructInfo) else whole
+    return part.astype(dtype, copy=False)

@@ -3,20 +3,23 @@
 import math
 import random
 import re
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import relaxpy
 from relaxpy import IRModule
-from relaxpy.distributed import communication, own_parts
+from relaxpy.distributed import communication, own_parts, use
 from relaxpy.errors import MisuseError, StructInfoError, TransformError
 from relaxpy.relax import get_pipeline
 from relaxpy.relax.distributed.transform import PropagateSharding
+from relaxpy.relax.frontend.weights import open_weights, save_weights
 from relaxpy.script import ir as I, relax as R
 from relaxpy.transform import explain
 from tests.distributed.draw import drawn_program
-from tests.distributed.team import Team
+from tests.distributed.team import Member, Team
 
 
 def compared(seed: int) -> str:
@@ -78,28 +81,80 @@ class Mlp:
         return y
 
 
-@pytest.mark.parametrize("by_name", [False, True])
-def test_each_worker_has_its_part_of_the_weights(by_name: bool) -> None:
+@pytest.mark.parametrize("kind", ["list", "names", "file"])
+def test_each_worker_has_its_part_of_the_weights(kind: str, tmp_path: Path) -> None:
     pipeline = get_pipeline("distributed", own_params=True)
     program = relaxpy.compile(Mlp, relax_pipeline=pipeline)["main"]
     rng = np.random.default_rng(0)
-    x, up, down = (rng.standard_normal(s) for s in ((8, 16), (16, 32), (32, 16)))
+    x, up, down = (rng.standard_normal(s).astype("float16") for s in ((8, 16), (16, 32), (32, 16)))
+    path = tmp_path / "weights.safetensors"
+    save_weights(path, {"down": down, "up": up})
+    values = {"list": [up, down], "names": {"up": up, "down": down}, "file": path}[kind]
 
     def work(x: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        values = {"up": up, "down": down} if by_name else [up, down]
         own = own_parts(Mlp, values)
-        return program(x, *(part.astype("float32") for part in own)), own
+        return program(x, *own), own
 
     inputs = [x.astype("float32"), *[np.zeros((8, 16), "float32")] * 3]
     for rank, (found, (own_up, own_down)) in enumerate(Team(4).run(work, inputs)):
-        hidden = x @ up
+        hidden = x.astype("float64") @ up
         expected = (hidden / (1 + np.exp(-hidden))) @ down
         np.testing.assert_allclose(found, np.split(expected, 2)[rank // 2], rtol=1e-3, atol=1e-3)
         np.testing.assert_array_equal(own_up, np.split(up, 2, 1)[rank % 2])
         np.testing.assert_array_equal(own_down, np.split(down, 2, 0)[rank % 2])
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="it counts what /proc says")
+def test_a_worker_reads_its_part_of_a_file(tmp_path: Path) -> None:
+    @I.ir_module
+    class Wide:
+        I.module_global_infos({"mesh": [R.device_mesh((2, 2), I.Range(0, 4))]})
+
+        @R.function
+        def main(
+            x: R.Tensor((1, 2), "float32"),
+            rows: R.Tensor((2, 4194304), "float32"),
+            columns: R.Tensor((4194304, 2), "float32"),
+        ):
+            R.func_attr({"num_input": 1})
+            with R.dataflow():
+                a = R.dist.annotate_sharding(rows, "mesh[0]", "S[0], S[1]")
+                b = R.dist.annotate_sharding(columns, "mesh[0]", "R, S[0]")
+                y = R.matmul(R.matmul(x, a), b)
+                R.output(y)
+            return y
+
+    path, size = tmp_path / "weights.safetensors", 2 * 4194304 * 4
+    numbers = np.arange(2 * 4194304, dtype="float32")
+    save_weights(path, {"rows": numbers.reshape(2, -1), "columns": numbers.reshape(-1, 2)})
+    mapped = dict(open_weights(path))
+
+    def resident() -> int:
+        """The bytes of the file that this process has read."""
+        text = Path("/proc/self/smaps").read_text(encoding="utf-8")
+        counts = re.findall(rf"{re.escape(str(path))}\n(?:\w+: .*\n)*?Rss: +(\d+) kB", text)
+        return 1024 * sum(map(int, counts))
+
+    assert resident() < 0.1 * size
+    with use(Member(Team(4), 3)):
+        rows, columns = own_parts(Wide, mapped)
+    np.testing.assert_array_equal(rows, numbers.reshape(2, 1, 2, -1)[1, :, 1])
+    np.testing.assert_array_equal(columns, numbers.reshape(2, -1, 2)[1])
+    assert np.shares_memory(columns, mapped["columns"])
+    assert 0.75 * size <= resident() < 0.9 * size  # pages are read with their neighbours
+
+
 def test_weights_that_do_not_fit() -> None:
+    for change, found in (
+        ({"down": np.zeros((16, 32))}, r"weight down is .*, found float64 of shape \(16, 32\)"),
+        ({"up": np.zeros(16)}, r"weight up is .*, found float64 of shape \(16,\)"),
+        ({"up": np.zeros((16, 32), "int32")}, "weight up is .*, found int32"),
+    ):
+        whole = {"up": np.zeros((16, 32)), "down": np.zeros((32, 16)), **change}
+        with pytest.raises(MisuseError, match=found), use(Member(Team(4), 1)):
+            own_parts(Mlp, whole)
+    with pytest.raises(FileNotFoundError):
+        own_parts(Mlp, "missing.safetensors")
     with pytest.raises(MisuseError, match=r"the mesh .* has 4 workers, there are 1"):
         own_parts(Mlp, [np.zeros((16, 32)), np.zeros((32, 16))])
     with pytest.raises(MisuseError, match=r"main takes 2 tensors of weights, found 1"):
