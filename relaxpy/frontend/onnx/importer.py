@@ -98,6 +98,8 @@ class Importer:
     items: dict[Expr, TensorStructInfo] = field(default_factory=dict)
     #: What optionals have if they are not empty.
     optionals: dict[Expr, StructInfo] = field(default_factory=dict)
+    #: Nodes on which no output depends.
+    unused: set[Node] = field(default_factory=set)
     _texts: dict[str, Any] = field(default_factory=dict)
     _depth: int = 0
     _splits: int = 0
@@ -182,6 +184,7 @@ class Importer:
                 f"the functions and branches of the model have more than {_MAX_NODES} nodes where "
                 "each use has its own"
             )
+        self.unused |= graph.unused_nodes()
         try:
             return self._nodes(graph.nodes, inner, opsets, graph.outputs)
         finally:
@@ -268,6 +271,9 @@ class Importer:
         duplicates = [name for name in node.outputs if name and name in scope.maps[0]]  # type: ignore[attr-defined]
         if duplicates:
             raise FrontendError(f"{node.where} defines {duplicates[0]!r} for the second time")
+        if node in self.unused:
+            scope.update(dict.fromkeys(filter(None, node.outputs), _Missing()))
+            return
         try:
             called = self._call(node, operands, scope, opsets)
             names = [*node.outputs, *[""] * len(called)]

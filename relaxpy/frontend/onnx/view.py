@@ -125,6 +125,14 @@ class Node:
         """The node's name, or its number in the graph."""
         return f"node {self.name!r}" if self.name else f"node {self.index}"
 
+    def names_read(self) -> set[str]:
+        """The names that the node reads, those in its bodies included, and maybe others."""
+        names = set(self.inputs)
+        for body in self.attributes.values():
+            if isinstance(body, Graph):
+                names.update(body.outputs, *(node.names_read() for node in body.nodes))
+        return names
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -135,6 +143,16 @@ class Graph:
     initializers: Mapping[str, Initializer]
     nodes: Sequence[Node]
     outputs: Sequence[str]
+
+    def unused_nodes(self) -> set[Node]:
+        """The nodes on which no output depends."""
+        needed, unused = set(self.outputs), set()
+        for node in reversed(self.nodes):
+            if needed.isdisjoint(filter(None, node.outputs)):
+                unused.add(node)
+            else:
+                needed.update(node.names_read())
+        return unused
 
 
 @dataclass(frozen=True, eq=False)

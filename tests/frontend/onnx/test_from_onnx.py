@@ -282,6 +282,7 @@ def test_functions_of_the_model_are_inlined_with_their_attributes() -> None:
     [
         (11, {"axis": 1}, lambda e: e / e.sum((1, 2), keepdims=True)),
         (11, {}, lambda e: e / e.sum((1, 2), keepdims=True)),
+        (9, {"axis": 3}, np.ones_like),  # one element in each row of the matrix
         (13, {"axis": 1}, lambda e: e / e.sum(1, keepdims=True)),
         (13, {}, lambda e: e / e.sum(-1, keepdims=True)),
     ],
@@ -356,6 +357,24 @@ def test_all_nodes_that_cannot_be_imported_are_in_one_error() -> None:
     assert "attribute 'wrong'" in text
     assert [node.where for node in caught.value.nodes] == ["node 'first'", "node 2", "node 3"]
     assert isinstance(caught.value, NotImplementedError)
+
+
+def test_nodes_that_no_output_needs_are_not_imported() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Neg", ["kept"], ["negative"])], "body", [], [value("negative", None)]
+    )
+    nodes = [
+        helper.make_node("Nope", ["x"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Abs", ["x"], ["kept"]),  # only a branch reads it
+        helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body),
+    ]
+    inputs = [value("x", [2]), value("c", [], TensorProto.BOOL)]
+    found = run(model(nodes, inputs, ["y"]), np.array([-1, 2], "float32"), np.array(True))
+    np.testing.assert_array_equal(found, [-1, -2])
+    nodes[1].input[0] = "nowhere"
+    with pytest.raises(FrontendError, match="uses 'nowhere', which no node before it defines"):
+        from_onnx(model(nodes, inputs, ["y"]))
 
 
 def _bad_node(**changes: Any) -> Any:

@@ -210,3 +210,28 @@ def test_a_loop_within_a_loop() -> None:
         )
     )
     check(made, *((np.array(n), np.array(m)) for n, m in ((3, 4), (1, 1), (130, 2))))
+
+
+@pytest.mark.parametrize("directions", [[0], [1]])
+def test_sequences_of_a_batch_have_their_own_lengths(directions: list[int]) -> None:
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "x"], ["t"]), helper.make_node("Neg", ["t"], ["y"])],
+        "body",
+        [value(name, FLOAT, [3]) for name in ("s", "x")],
+        [value(name, FLOAT, [3]) for name in ("t", "y")],
+    )
+    names = ["lengths", "s0", "xs"]
+    attributes = {"body": body, "num_scan_inputs": 1, "directions": directions}
+    graph = helper.make_graph(
+        [helper.make_node("Scan", names, ["end", "ys"], **attributes)],
+        "scan",
+        [value("lengths", INT64, [2]), value("s0", FLOAT, [2, 3]), value("xs", FLOAT, [2, "n", 3])],
+        [value("end", FLOAT, [2, 3]), value("ys", FLOAT, [2, "n", 3])],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=3)
+    rng = np.random.default_rng(0)
+    calls = []
+    for lengths, n in [((4, 2), 4), ((1, 5), 5), ((3, 3), 3)]:
+        parts = (rng.standard_normal(shape).astype("float32") for shape in ((2, 3), (2, n, 3)))
+        calls.append((np.array(lengths), *parts))
+    check(made, *calls)

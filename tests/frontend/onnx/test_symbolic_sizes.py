@@ -92,6 +92,14 @@ def test_pools(attributes: dict[str, Any]) -> None:
     images("AveragePool", {}, 22, **attributes, count_include_pad=1)
 
 
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_the_last_one_of_equal_elements(op: str, axis: int) -> None:
+    feeds = [{"x": np.round(rand(*shape))} for shape in ((4, 5), (1, 7), (6, 1))]
+    attributes = {"axis": axis, "select_last_index": 1, "keepdims": 0}
+    check(op, {"x": ["n", "m"]}, feeds, {}, attributes, opset=18)
+
+
 def test_places_of_maxima() -> None:
     feeds = [{"x": rand(*shape)} for shape in TWO_SIZES]
     attributes = {"kernel_shape": [2, 3], "strides": [2, 2], "ceil_mode": 1, "storage_order": 1}

@@ -363,7 +363,7 @@ def shrink(cx: Context, x: Expr, *, lambd: float = 0.5, bias: float = 0.0) -> Ex
 def _flat_at(cx: Context, x: Expr, axis: int, compute: Callable[[Expr], Expr]) -> Expr:
     """`compute` on the matrix that `x` is when flattened at `axis`, in the shape of `x`."""
     sizes = shape_of(x)
-    at = normal_axis(axis, len(sizes))
+    at = axis if axis == len(sizes) else normal_axis(axis, len(sizes))
     matrix = reshaped(x, (product(sizes[:at]), product(sizes[at:])))
     return reshaped(compute(matrix), tuple(sizes))
 

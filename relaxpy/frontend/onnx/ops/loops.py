@@ -382,7 +382,9 @@ def _scanned(
     input_directions: Sequence[int],
     output_axes: Sequence[int],
     output_directions: Sequence[int],
+    used: Expr | None = None,
 ) -> list[Value]:
+    """The results of a scan; after `used` iterations states stay and the rows of outputs are 0."""
     states = len(operands) - inputs
     sequences = list(operands[states:])
     outputs = len(body.outputs) - states
@@ -398,12 +400,23 @@ def _scanned(
         parts: list[Value] = []
         for x, axis, backwards in zip(sequences, axes, reverse, strict=True):
             if backwards and last is None:
-                end = cx.tensor(cx.contents([length - 1], (), "int64"))
-                last = cx.emit(R.subtract(end, cx.tensor(i)))
+                count = used or cx.tensor(cx.contents([length], (), "int64"))
+                done = cx.emit(R.add(cx.tensor(i), const(1, "int64")))
+                # Below 0 are iterations after the last one.
+                last = cx.emit(R.maximum(R.subtract(count, done), const(0, "int64")))
             index = last if backwards and last is not None else cx.tensor(i)
             parts.append(cx.emit(R.take(x, index, axis=axis)))
         found = cx.subgraph(body, [*values, *parts])
-        return _Step(None, found[:states], found[states:])
+        if used is None:
+            return _Step(None, found[:states], found[states:])
+        runs = cx.emit(R.less(cx.tensor(i), used))
+        old = [cx.tensor(value) for value in values]
+        old += [cx.emit(R.zeros_like(cx.tensor(value))) for value in found[states:]]
+        kept: list[Value] = [
+            cx.emit(R.where(runs, cx.tensor(new), other))
+            for new, other in zip(found, old, strict=True)
+        ]
+        return _Step(None, kept[:states], kept[states:])
 
     count = cx.contents([length], (), "int64")
     known: Value = const(length, "int64") if isinstance(length, int) else count
@@ -457,8 +470,6 @@ def scan_8(
     num_scan_inputs: int,
     directions: list[int] | None = None,
 ) -> list[Value]:
-    if sequence_lens is not None:
-        raise UnsupportedError("sequences of different lengths (sequence_lens) are not imported")
     batch = shape_of(operands[0])[0]
     if not isinstance(batch, int):
         raise UnsupportedError("the size of the batch is symbolic, expected a number")
@@ -469,7 +480,10 @@ def scan_8(
     each: list[list[Value]] = []
     for k in range(batch):
         parts = [cx.emit(R.take(x, const(k, "int64"), axis=0)) for x in operands]
-        each.append(_scanned(cx, parts, body, num_scan_inputs, [], directions or [], [], []))
+        used = None
+        if sequence_lens is not None:
+            used = cx.emit(R.take(cx.tensor(sequence_lens), const(k, "int64"), axis=0))
+        each.append(_scanned(cx, parts, body, num_scan_inputs, [], directions or [], [], [], used))
     return [
         R.stack(Tuple(tuple(cx.tensor(value) for value in values)), 0)
         for values in zip(*each, strict=True)

@@ -21,7 +21,6 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
     sizes_known,
 )
-from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
 
@@ -149,11 +148,9 @@ def _search(op: Any) -> Callable[..., Expr]:
         at = normal_axis(axis, rank_of(x))
         if not select_last_index:
             return R.astype(op(x, at, bool(keepdims)), "int64")
-        size = shape_of(x)[at]
-        if not isinstance(size, int):
-            raise UnsupportedError("select_last_index along a symbolic axis")
+        last = cx.tensor(cx.contents([shape_of(x)[at] - 1], (), "int64"))
         found = R.astype(op(R.flip(x, at), at, bool(keepdims)), "int64")
-        return R.subtract(const(size - 1, "int64"), found)
+        return R.subtract(last, cx.emit(found))
 
     return convert
 
