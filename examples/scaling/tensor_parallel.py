@@ -7,13 +7,12 @@ mpiexec -n 4 python examples/scaling/tensor_parallel.py 2 2    a mesh that split
 import sys
 
 import numpy as np
-from mpi4py import MPI
 
 import relaxpy
 from relaxpy import IRModule
+from relaxpy.distributed import current_workers
 from relaxpy.script import from_source
 
-WORLD = MPI.COMM_WORLD
 HEADS, WIDTH, HIDDEN, LENGTH, BATCH = 4, 32, 48, 6, 4
 
 TEXT = """
@@ -87,13 +86,14 @@ def expected() -> np.ndarray:
 
 
 if __name__ == "__main__":
-    mesh = tuple(map(int, sys.argv[1:])) or (WORLD.size,)
+    workers = current_workers()
+    mesh = tuple(map(int, sys.argv[1:])) or (workers.size,)
     program = relaxpy.compile(block(mesh), relax_pipeline=relaxpy.get_pipeline("distributed"))
-    args = operands() if WORLD.rank == 0 else [np.zeros_like(a) for a in operands()]
+    args = operands() if workers.rank == 0 else [np.zeros_like(a) for a in operands()]
     with relaxpy.distributed.use(timeout=60):
         found = program["main"](*args)
     whole = expected()
     split = int(np.prod(mesh[:-1]))
-    own = np.split(whole, split)[WORLD.rank // mesh[-1]]
+    own = np.split(whole, split)[workers.rank // mesh[-1]]
     np.testing.assert_allclose(found, own, rtol=1e-4, atol=1e-5)
-    print(f"{WORLD.rank}: equal")
+    print(f"{workers.rank}: equal")

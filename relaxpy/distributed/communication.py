@@ -27,14 +27,16 @@ Bytes: TypeAlias = PrimExpr | int | None
 
 @dataclass(frozen=True)
 class Collective:
-    """A call of a collective operator: its workers, and the bytes that the busiest one sends.
+    """A call of a collective operator: its workers, and what the busiest sends or receives.
 
-    They are an expression of the sizes of the program, or None where a shape is not known.
+    The bytes are an expression of the sizes of the program, or None where a shape is not known.
+    `steps` are messages that wait for each other.
     """
 
     op: str
     sinfo: rx.StructInfo | None
     workers: int
+    steps: int
     sent: Bytes
     span: Span | None
 
@@ -53,6 +55,28 @@ class Communication:
         for call in self.calls:
             total = _plus(total, call.sent)
         return total
+
+    @user_facing
+    def seconds(self, latency: float, bandwidth: float) -> float:
+        """The time of all calls, one after the other, if nothing else uses the network.
+
+        Units: seconds of a message without content, bytes in a second, and seconds.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): the bytes depend on sizes that are not known,
+                or a number is not one.
+        """
+        if not (latency >= 0 and bandwidth > 0):
+            raise MisuseError(
+                f"latency is at least 0 and bandwidth more, found {latency} and {bandwidth}"
+            )
+        if not isinstance(self.sent, int):
+            raise MisuseError(
+                f"the workers send {_shown(self.sent)} bytes, which is no number",
+                hint="BindSymbolicVars replaces variables of shapes by numbers",
+                about=self,
+            )
+        return sum(call.steps for call in self.calls) * latency + self.sent / bandwidth
 
     @property
     def table(self) -> Table:
@@ -87,8 +111,8 @@ def communication(
     `mod` is the program of each worker, as the pipeline "distributed" makes it. By default it says
     how many workers there are, by its mesh or by `num_workers` of a call; otherwise they are those
     of this process. Calls in branches
-    and in local functions count once. Operators are assumed to send as little as is known to be
-    enough: an `allreduce` of n bytes among p workers 2 n (p - 1) / p.
+    and in local functions count once. An `allreduce` of n bytes among p workers is counted as
+    2 n (p - 1) / p bytes in 2 log2(p) steps, and others as the algorithms of MPI for large tensors.
 
     Errors:
         MisuseError (also TypeError, ValueError): there is no such Relax function.
@@ -117,7 +141,9 @@ def _collective(call: rx.Call, name: str, sends: tuple[int, int], everybody: int
     sinfo = call.args[0].struct_info
     times, of_all = sends
     share = Fraction(times * (count - 1) * (count if of_all else 1), count)
-    return Collective(name.removeprefix("relax."), sinfo, count, _bytes(sinfo, share), call.span)
+    steps = times * (count - 1).bit_length()
+    sent = _bytes(sinfo, share)
+    return Collective(name.removeprefix("relax."), sinfo, count, steps, sent, call.span)
 
 
 def _shown(size: Bytes) -> str:

@@ -177,7 +177,11 @@ def test_what_workers_send_is_known_before() -> None:
         ("ccl.allreduce", 2),
     ]
     # The inputs go to all, and half of the rows of the result are summed by two workers.
-    assert found.sent == 8 * 16 * 4 * 3 // 4 + 2 * (4 * 16 * 4) * 1 // 2
+    assert found.sent == 2 * (8 * 16 * 4) * 3 // 4 + 2 * (4 * 16 * 4) * 1 // 2
+    assert found.seconds(1e-3, 1e6) == pytest.approx((2 * 2 + 2 * 1) * 1e-3 + found.sent / 1e6)
+    for latency, bandwidth in ((-1, 1), (0, 0), (float("nan"), 1)):
+        with pytest.raises(MisuseError, match="latency is at least 0"):
+            found.seconds(latency, bandwidth)
     assert "ccl.allreduce" in str(found)
     assert str(found.sent) in str(found).splitlines()[-1]
     assert str(found).splitlines()[-1].startswith("2 calls ")
@@ -210,5 +214,8 @@ def test_what_workers_send_is_known_before() -> None:
     assert communication(Unknown, 3).sent is None
     assert communication(Unknown).workers == 1
     assert str(communication(Unknown, 3)).count("unknown") == 2
+    for unknown in (Symbolic, Unknown):
+        with pytest.raises(MisuseError, match="bytes, which is no number"):
+            communication(unknown, 3).seconds(0, 1)
     with pytest.raises(MisuseError, match="no Relax function 'other'"):
         communication(Symbolic, 3, "other")

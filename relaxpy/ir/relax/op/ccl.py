@@ -206,7 +206,7 @@ def _broadcast(x: Array) -> Array:
     pure=True,
     runtime=_broadcast,
     calls_out=True,
-    sends=(1, 0),
+    sends=(2, 0),
     gradient=of_operand(_gradient_broadcast),
 )
 def broadcast_from_worker0(x: TensorStructInfo) -> TensorStructInfo:
@@ -233,7 +233,7 @@ def _reduce_to_worker0(x: Array) -> Array:
     pure=True,
     runtime=_reduce_to_worker0,
     calls_out=True,
-    sends=(1, 0),
+    sends=(2, 0),
     gradient=of_operand(_gradient_reduce_to_worker0),
 )
 def reduce_to_worker0(x: TensorStructInfo) -> TensorStructInfo:
