@@ -12,6 +12,7 @@ from models import Decoder
 from weights import UNUSED, names_of
 
 import relaxpy
+from relaxpy.relax.frontend.nn.quantization import quantize_model, quantize_state_dict
 from relaxpy.relax.frontend.weights import load_weights, open_weights
 
 
@@ -19,7 +20,8 @@ class LanguageModel:
     """A decoder, compiled, that runs sequences of tokens over caches of pages.
 
     `sequences` are how many a cache has at a time, `tokens` how many all of them have together,
-    `chunk` how many a call takes, `context` how many one sequence has.
+    `chunk` how many a call takes, `context` how many one sequence has. `quantization` is the name
+    of one of float32, such as "q4f32_1".
     """
 
     def __init__(
@@ -28,6 +30,7 @@ class LanguageModel:
         source: str | Path | Mapping[str, Any],
         *,
         names: Mapping[str, Any] | None = None,
+        quantization: str | None = None,
         target: str = "native",
         sequences: int = 8,
         tokens: int | None = None,
@@ -38,11 +41,14 @@ class LanguageModel:
         tokens = tokens or config.positions
         self.context = min(config.positions, tokens)
         self.pages = -(-tokens // page) + sequences
-        decoder = Decoder(config)
+        decoder: Any = Decoder(config)
         weights = source if isinstance(source, Mapping) else open_weights(source)
         values = load_weights(
             weights, decoder, names_of(config, weights) if names is None else names, ignore=UNUSED
         )
+        if quantization is not None:
+            decoder = quantize_model(decoder, quantization)
+            values = quantize_state_dict(decoder, values)
         mod, params = decoder.export_tvm(decoder.specification())
         self.params = [values[name] for name, _ in params]
         self.program = relaxpy.compile(mod, target=target)

@@ -147,12 +147,19 @@ class GPT2Block(nn.Module):
         return x + self.down(activate(self.up(self.mlp_norm(x)), "gelu_tanh"))
 
 
+class Words(nn.Embedding):
+    """The embedding of words, which may be the last layer, too."""
+
+    def lm_head_forward(self, x: nn.Tensor) -> nn.Tensor:
+        return op.matmul(x, op.permute_dims(self.weight))
+
+
 class Decoder(nn.Module):
     """Embeddings, blocks, a norm, and the scores of the next token."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.embedding = nn.Embedding(config.vocabulary, config.width)
+        self.embedding = Words(config.vocabulary, config.width)
         if config.family == "gpt2":
             self.places = nn.Embedding(config.positions, config.width)
             self.blocks = nn.ModuleList([GPT2Block(config, k) for k in range(config.layers)])
@@ -175,10 +182,7 @@ class Decoder(nn.Module):
         return self.norm(x)
 
     def scores(self, x: nn.Tensor) -> nn.Tensor:
-        if self.config.tied:
-            found = op.matmul(x, op.permute_dims(self.embedding.weight))
-        else:
-            found = self.head(x)
+        found = self.embedding.lm_head_forward(x) if self.config.tied else self.head(x)
         return op.reshape(found, [x.shape[1], self.config.vocabulary])
 
     def decode(self, ids: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:

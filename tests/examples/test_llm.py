@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from relaxpy.frontend.shared.unsupported import FrontendError
+from relaxpy.relax.frontend.nn.quantization import QUANTIZATIONS
 from tests.examples.loading import load_example
 from tests.fuzz.seed import COUNT, SEED
 
@@ -416,3 +417,29 @@ def test_the_command_continues_token_numbers(tmp_path: Path) -> None:
     model = LanguageModel.from_folder(tmp_path)
     (wanted,) = generate(model, [[3, 1, 4]], max_tokens=5)
     assert [int(token) for token in done.stdout.split()] == wanted
+
+
+@pytest.mark.parametrize("family", ["qwen2", "gpt2"])  # one has its embedding as last layer
+def test_scores_with_weights_in_few_bits(family: str, tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    raw, weights = CONFIGS[family], saved(tmp_path, family)
+    own = QUANTIZATIONS["q4f32_1"]
+    rounded = {}
+    for name, weight in weights.items():
+        exchanged = family == "gpt2" and not name.startswith(("wte", "wpe"))
+        rows = weight.T if exchanged else weight
+        if weight.ndim == 2:
+            packed, scale = own.quantize(np.ascontiguousarray(rows))
+            integers = packed[..., np.newaxis] >> np.arange(0, 32, 4, dtype="uint32") & 15
+            groups = integers.reshape(*scale.shape, 32).astype("float64") - 7
+            decoded = (groups * scale[..., np.newaxis]).reshape(len(rows), -1)
+            rows = decoded[:, : rows.shape[1]]
+        rounded[name] = (rows.T if exchanged else rows).astype("float64")
+    ids = [3, 1, 4, 1, 5, 9, 2, 6]
+    wanted = (gpt2_scores if family == "gpt2" else llama_scores)(raw, rounded, ids)
+    model = LanguageModel.from_folder(tmp_path, quantization="q4f32_1")
+    cache = model.new_cache()
+    model.state("add_sequence", cache, 0)
+    found = [model.run(cache, [0], [ids[:5]], range(5))]
+    found += [model.run(cache, [0], [[token]], [0]) for token in ids[5:]]
+    np.testing.assert_allclose(np.concatenate(found), wanted, rtol=2e-4, atol=2e-4)
