@@ -46,14 +46,14 @@ def scores(client: Client, x: da.Array, model: relaxpy.Executable) -> da.Array:
     return x.map_blocks(score, everywhere, chunks=(x.chunks[0], (2,)), dtype="float32")
 
 
-def main() -> None:
-    with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
-        x = da.random.default_rng(0).standard_normal((100_000, 64), chunks=(5_000, 64))
-        found = scores(client, x.astype("float32"), model())
-        counts = da.bincount(found[:, 0].astype("int64"), minlength=10)
-        for digit, count in enumerate(counts.compute()):
-            print(f"{digit}: {count}")
+def main(client: Client) -> None:
+    x = da.random.default_rng(0).standard_normal((100_000, 64), chunks=(5_000, 64))
+    found = scores(client, x.astype("float32"), model())
+    counts = da.bincount(found[:, 0].astype("int64"), minlength=10)
+    for digit, count in enumerate(client.compute(counts).result()):
+        print(f"{digit}: {count}")
 
 
 if __name__ == "__main__":
-    main()
+    with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
+        main(client)

@@ -85,13 +85,13 @@ def search(client: Client, settings: Iterator[Setting]) -> Iterator[tuple[Settin
         running.update(begun(1))
 
 
-def main() -> None:
+def main(client: Client) -> None:
     settings = product((0.01, 0.03, 0.1, 0.3), (0.0, 0.9), (0.0, 1e-3))
-    with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
-        found = dict(search(client, settings))
+    found = dict(search(client, settings))
     for setting, loss in sorted(found.items(), key=lambda item: item[1])[:3]:
         print("rate {} momentum {} decay {}:".format(*setting), f"{loss:.4f}")
 
 
 if __name__ == "__main__":
-    main()
+    with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
+        main(client)

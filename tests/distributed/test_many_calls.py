@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,11 @@ def examples() -> Iterator[None]:
     sys.path.remove(str(EXAMPLES))
 
 
-@pytest.fixture
-def client(examples: None, tmp_path: Path) -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def client(examples: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     distributed = pytest.importorskip("distributed")
-    options = {"dashboard_address": None, "local_directory": str(tmp_path / "workers")}
+    folder = tmp_path_factory.mktemp("workers")
+    options = {"dashboard_address": ":0", "local_directory": str(folder)}
     with distributed.Client(n_workers=2, threads_per_worker=1, **options) as found:
         yield found
 
@@ -44,6 +45,14 @@ def times_unpickled() -> tuple[int, int]:
     """How often this process has loaded an executable, and got one that it had."""
     info = compiling._unpickled.cache_info()
     return info.misses, info.hits
+
+
+def times_travelled(client: Any, run: Callable[[], object]) -> set[tuple[int, int]]:
+    """How often each worker of Dask has loaded an executable during `run`, and got it again."""
+    before = client.run(times_unpickled)
+    run()
+    after = client.run(times_unpickled)
+    return {(after[k][0] - misses, after[k][1] - hits) for k, (misses, hits) in before.items()}
 
 
 def end_at(batch: np.ndarray, number: int, marker: Path) -> None:
@@ -74,11 +83,60 @@ def test_a_model_travels_once_to_each_worker_of_dask(client: Any, tmp_path: Path
 
     x, model = rows(), score.model()
     chunks = da.from_array(x, chunks=(BATCH, 64))
-    found = score.scores(client, chunks, model).compute()
-    np.testing.assert_allclose(found, model["main"](x), rtol=1e-5)
-    assert set(client.run(times_unpickled).values()) == {(1, 0)}
+
+    def compare() -> None:
+        found = client.compute(score.scores(client, chunks, model)).result()
+        np.testing.assert_allclose(found, model["main"](x), rtol=1e-5)
+
+    assert times_travelled(client, compare) == {(1, 0)}
     waiting = chunks.map_blocks(load).map_blocks(count, chunks=(BATCH, 1), dtype="int64")
-    assert waiting.compute().max() <= 4
+    assert client.compute(waiting.max()).result() <= 4
+
+
+def test_a_search_submits_trials_as_others_end(client: Any) -> None:
+    import search
+
+    taken = []
+
+    def settings() -> Iterator[tuple[float, float, float]]:
+        for k in range(12):
+            taken.append(k)
+            yield 0.02 * k, 0.5, 0.0
+
+    found = {}
+
+    def run() -> None:
+        for setting, loss in search.search(client, settings()):
+            found[setting] = loss
+            assert len(taken) <= len(found) + 4
+
+    assert times_travelled(client, run) == {(1, 0)}
+    model, data = search.model(), search.data()
+    assert len(found) == 12
+    for setting in list(found)[::4]:
+        np.testing.assert_allclose(found[setting], search.trial(model, data, setting), rtol=1e-4)
+
+
+def test_a_machine_travels_with_its_inputs(client: Any) -> None:
+    import score
+
+    vm = relaxpy.VirtualMachine(score.model())
+    vm.set_input("main", rows())
+
+    def run(vm: Any) -> Any:
+        vm.invoke_stateful("main")
+        return vm.get_outputs("main")
+
+    found = client.submit(run, client.scatter(vm)).result()
+    np.testing.assert_allclose(found, vm["main"](rows()), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("example", "lines"), [("score", 10), ("search", 3)])
+def test_the_examples_run(
+    example: str, lines: int, client: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_module(example).main(client)
+    assert len(capsys.readouterr().out.splitlines()) == lines
 
 
 def test_a_killed_worker_of_dask_loses_and_repeats_nothing(client: Any, tmp_path: Path) -> None:
@@ -101,50 +159,6 @@ def test_a_killed_worker_of_dask_loses_and_repeats_nothing(client: Any, tmp_path
     np.testing.assert_allclose(summed, expected[:, 1].sum(), rtol=1e-5)
     assert marker.exists()
     assert client.run(os.getpid) != before
-
-
-def test_a_search_submits_trials_as_others_end(client: Any) -> None:
-    import search
-
-    taken = []
-
-    def settings() -> Iterator[tuple[float, float, float]]:
-        for k in range(12):
-            taken.append(k)
-            yield 0.02 * k, 0.5, 0.0
-
-    found = {}
-    for setting, loss in search.search(client, settings()):
-        found[setting] = loss
-        assert len(taken) <= len(found) + 4
-    model, data = search.model(), search.data()
-    assert len(found) == 12
-    for setting in list(found)[::4]:
-        np.testing.assert_allclose(found[setting], search.trial(model, data, setting), rtol=1e-4)
-    assert set(client.run(times_unpickled).values()) == {(1, 0)}
-
-
-def test_a_machine_travels_with_its_inputs(client: Any) -> None:
-    import score
-
-    vm = relaxpy.VirtualMachine(score.model())
-    vm.set_input("main", rows())
-
-    def run(vm: Any) -> Any:
-        vm.invoke_stateful("main")
-        return vm.get_outputs("main")
-
-    found = client.submit(run, client.scatter(vm)).result()
-    np.testing.assert_allclose(found, vm["main"](rows()), rtol=1e-5)
-
-
-@pytest.mark.parametrize(("example", "lines"), [("score", 10), ("search", 3)])
-def test_the_examples_run(
-    example: str, lines: int, examples: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("distributed")
-    import_module(example).main()
-    assert len(capsys.readouterr().out.splitlines()) == lines
 
 
 @pytest.fixture(scope="module")
