@@ -13,6 +13,7 @@ from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.trees.lanes import with_best_order
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram
+from relaxpy.exec.native.trees.repeated import repeated_loads
 from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.op import Op
@@ -44,7 +45,7 @@ def check_price(program: KernelProgram) -> None:
                 continue
         if not _reuses(product, run.axes):
             continue
-        if product_of(with_best_order(run)):
+        if product_of(with_best_order(run)) or repeated_loads(run, program.plan):
             continue
         count = math.prod((axis.extent for axis in run.loops), start=as_poly(1))
         if count.constant is None or count.constant > _SMALL_PRODUCT:

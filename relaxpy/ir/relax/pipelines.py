@@ -17,6 +17,7 @@ from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view impo
 )
 from relaxpy.ir.relax.transform.distributed.propagate_sharding import PropagateSharding
 from relaxpy.ir.relax.transform.fusion.cost import fusion_pays
+from relaxpy.ir.relax.transform.fusion.inline_decoding import InlineDecoding
 
 
 @user_facing
@@ -111,15 +112,14 @@ def default_pipeline(target: object = None) -> Pass:
     Bindings without effects go into dataflow blocks, equal ones are computed once, and what depends
     on constants only is computed now. Kernels compute only the outputs that are used, read
     transposed operands as they are, leave new layouts of weights to other kernels, and are fused as
-    `fusion_pays` decides. The target "reference" runs the program as it is written, so that it
-    shows what the passes have to preserve: its pipeline is `legalize`.
-
-    Errors:
-        MisuseError (also ValueError): there is no such target.
+    `fusion_pays` decides. For the target "native", products with one row decode packed weights. The
+    target "reference" runs the program as it is written, so that it shows what the passes have to
+    preserve: its pipeline is `legalize`.
     """
     facts = TARGETS.get(target_kind(target))
     if facts is not None and facts.runs_as_written:
         return legalize_pipeline()
+    decoding = (InlineDecoding(),) if facts is not None and facts.is_native else ()
     steps = (
         transform.Normalize(),
         transform.ConvertToDataflow(min_size=1),
@@ -131,6 +131,7 @@ def default_pipeline(target: object = None) -> Pass:
         transform.SplitLayoutRewritePreproc(),
         transform.FoldConstant(),
         transform.AnnotateTIROpPattern(),
+        *decoding,
         transform.FuseOps(rule=fusion_pays),
         transform.FuseTIR(),
         transform.DeadCodeElimination(),

@@ -178,8 +178,15 @@ class Function:
 
     def iota(self, type: Type) -> Value:
         """The numbers 0, 1, 2... in the lanes of a vector."""
-        numbers = ", ".join(f"{type.element} {literal(type.element, n)}" for n in range(type.lanes))
-        return Value(self, type, f"<{numbers}>" if type.lanes > 1 else literal(type.element, 0))
+        return self.constants(type, range(type.lanes))
+
+    def constants(self, type: Type, numbers: Sequence[float]) -> Value:
+        """Numbers in the lanes of a vector of elements of `type`."""
+        found = [literal(type.element, n) for n in numbers]
+        if len(found) == 1:
+            return Value(self, Type(type.element), found[0])
+        text = ", ".join(f"{type.element} {n}" for n in found)
+        return Value(self, Type(type.element, len(found)), f"<{text}>")
 
     def like(self, value: Value, other: Operand) -> Value:
         """`other` as an operand beside `value`: a number as a constant, a scalar in all lanes."""

@@ -11,11 +11,12 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.contraction.contract import emit_product
-from relaxpy.exec.native.llvm.function import I64, Value
+from relaxpy.exec.native.llvm.function import I64, Type, Value
 from relaxpy.exec.native.llvm.interleave import transposed
 from relaxpy.exec.native.loops.axes import Loops
 from relaxpy.exec.native.trees.masks import Masked
 from relaxpy.exec.native.trees.product import Product
+from relaxpy.exec.native.trees.repeated import RepeatedLoads
 from relaxpy.exec.native.trees.short_rows import ShortRows, Step
 from relaxpy.exec.native.trees.strategy import (
     SEARCHED,
@@ -31,7 +32,7 @@ from relaxpy.exec.native.values.accumulate import combined, identity
 from relaxpy.exec.native.values.frame import Lanes, storage_type, value_type
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 LANE_BITS = 512
@@ -69,6 +70,8 @@ class RunLoops(Loops):
                 )
                 emit_product(product, self.frame, in_task=self.in_task, columns=columns, over=over)
                 self.frame.forget()
+            case RepeatedLoads() as repeated:
+                self.iterations(run.axes, lambda: self._blocks(run, repeated))
             case Columns(along=along, form=form):
                 rest = tuple(a for a in run.axes if a is not along)
                 of_columns = self._sweep if form == "swept" else self._columns
@@ -350,6 +353,38 @@ class RunLoops(Loops):
             totals.append(self.function.fold_lanes(total, partial(combined, combine, dtype)))
         self.frame.pin(totals)
         self._finish(run, totals)
+
+    def _blocks(self, run: Run, repeated: RepeatedLoads) -> None:
+        """One iteration of the axes; the innermost loops of a sum are lanes of several vectors."""
+        frame, f, lanes = self.frame, self.function, repeated.lanes
+        starts = range(0, repeated.count, lanes)
+        value = repeated.value
+        factors = (value.a, value.b) if isinstance(value, Mul) else (value,)
+
+        def block(*sums: Value) -> Sequence[Value]:
+            results = []
+            for first, sum_ in zip(starts, sums, strict=True):
+                outer, frame.stored = frame.stored, dict(frame.stored)
+                with frame.level(), frame.conditionally():
+                    for var, numbers in repeated.numbers.items():
+                        frame.bind(var, f.constants(value_type(var.dtype), numbers[first:][:lanes]))
+                    for load, offsets in repeated.offsets.items():
+                        mine = offsets[first:][:lanes]
+                        loaded = frame.load_offsets(load, mine, repeated.inner)
+                        widened = frame.widened(loaded, load.buffer.dtype)
+                        frame.stored[load.buffer, load.indices] = widened
+                    first_factor, *others = (frame.wide(frame.value(x), lanes) for x in factors)
+                frame.stored = outer
+                results += [f.fma(first_factor, x, sum_) for x in others] or [first_factor + sum_]
+            return results
+
+        zeros = [f.const(Type("float", lanes), 0) for _ in starts]
+        total, *others = self.nested(repeated.outer, block, zeros)
+        for other in others:
+            total = total + other
+        result = f.fold_lanes(total, lambda x, y: x + y)
+        frame.pin([result])
+        self._finish(run, [result])
 
     def _search(self, run: Run, condition: PrimExpr) -> None:
         """The first iteration of the only axis of accumulation in which the condition holds."""

@@ -11,9 +11,8 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tree
 from relaxpy.exec.native.trees.product import Product, joins, product_of
 from relaxpy.exec.native.trees.program import KernelProgram, whole_runs
-from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.exec.native.trees.repeated import mentions_outside_loads
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 
@@ -101,7 +100,7 @@ class _Joiner:
             ):
                 return False
             # The indices of the loads are known, but no other value of an axis.
-            if _uses_outside_loads(m.value, axes):
+            if mentions_outside_loads(m.value, axes):
                 return False
             known[m.target] = m.indices
         return True
@@ -119,15 +118,3 @@ def _renamed(first: Run, member: Assignment, maps: Run) -> Mapping[Var, PrimExpr
     if load is None or any(a.dtype != b.dtype for a, b in zip(load, member.indices, strict=True)):
         return None  # the indices of the epilogue would be conversions of those of the sum
     return aligned_axes(load, maps.axes, member.indices, first.axes)
-
-
-def _uses_outside_loads(value: PrimExpr, variables: set[Var]) -> bool:
-    waiting: list[Node] = [value]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, BufferLoad):
-            continue
-        if isinstance(node, Var) and node in variables:
-            return True
-        waiting += children(node)
-    return False

@@ -11,6 +11,7 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
 from relaxpy.exec.native.maths import LONG
 from relaxpy.exec.native.trees.product import product_of
+from relaxpy.exec.native.trees.repeated import repeated_loads
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.op import Op
@@ -84,7 +85,7 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
                 return None
             if _is_optional(one, other, plan) or _is_optional(other, one, plan):
                 return None
-    if product_of(first) is not None or product_of(second) is not None:
+    if any(product_of(r) or repeated_loads(r, plan) for r in (first, second)):
         return None
     # Processors look ahead a limited number of instructions: with several functions one after the
     # other these would be of one vector, which wait for each other.

@@ -15,6 +15,7 @@ from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import Product, product_of
 from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.trees.recurrences import Recurrence, recurrence_of
+from relaxpy.exec.native.trees.repeated import RepeatedLoads, repeated_loads
 from relaxpy.exec.native.trees.short_rows import ShortRows, short_rows
 from relaxpy.exec.native.trees.transpose import Transpose, transpose_of
 from relaxpy.ir.arith.algebra.affine import affine
@@ -65,7 +66,16 @@ class Elements:
 
 
 Strategy: TypeAlias = (
-    Product | ShortRows | Transpose | Recurrence | InOrder | Columns | Reduction | Search | Elements
+    Product
+    | ShortRows
+    | Transpose
+    | Recurrence
+    | InOrder
+    | RepeatedLoads
+    | Columns
+    | Reduction
+    | Search
+    | Elements
 )
 
 
@@ -98,6 +108,9 @@ def strategy_of(run: Run, program: KernelProgram, context: Context | None = None
     product = product_of(context.with_all_columns(run))
     if product is not None and all(context.has_whole_rows(o.buffer) for o in product.operands):
         return product
+    repeated = repeated_loads(run, program.plan, context.whole)
+    if repeated is not None and all(context.has_whole_rows(x.buffer) for x in repeated.offsets):
+        return repeated
     along = lane_axis(run, context.whole)
     if along is None:
         return Elements()

@@ -503,6 +503,25 @@ class Frame(ABC):
             f.masked_store(value, address.pointer, mask)
         self.forget()
 
+    def load_offsets(self, load: BufferLoad, offsets: Sequence[int], zero: Sequence[Axis]) -> Value:
+        """The elements of memory where the variables of `zero` are 0, and at distances from there.
+
+        One vector is read from memory, of which each distance has a lane.
+        """
+        f, buffer = self.function, load.buffer
+        position = affine(self.position(buffer, load.indices), {axis.var for axis in zero})
+        assert position is not None
+        type, least = storage_type(buffer.dtype), min(offsets)
+        none = f.const(I64, 0)
+        pointer = self._place_of(self.pointers[buffer], position.offset + least, none, type)
+        span = max(offsets) - least + 1
+        value = f.load(Type(type.element, span), pointer)
+        lanes = [n - least for n in offsets]
+        if span > 1 and lanes != [*range(span)]:
+            value = f.shuffle(value, None, lanes)
+        self.pin([value])
+        return value
+
     def load_rows(self, first: BufferLoad) -> list[Value]:
         """The elements of each lane that follow each other in memory, as do the lanes."""
         f, lanes = self.function, self.lanes

@@ -119,7 +119,7 @@ class Model(nn.Module):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", QUANTIZATIONS)
-@pytest.mark.parametrize(("rows", "size", "columns"), [(1, 64, 3), (2, 45, 4), (3, 83, 5)])
+@pytest.mark.parametrize(("rows", "size", "columns"), [(1, 160, 3), (2, 45, 4), (3, 83, 5)])
 def test_layers_multiply_by_the_weights_of_the_definition(
     name: str, target: str, rows: int, size: int, columns: int
 ) -> None:
@@ -275,3 +275,14 @@ def test_parameters_of_called_functions_stay() -> None:
                 return y
     """)
     assert_structural_equal(QuantizeWeights(params=["w"])(mod), mod)
+
+
+@pytest.mark.parametrize("name", ["q3f32_1", "q4f32_1", "q8f32_1"])
+@pytest.mark.parametrize(("rows", "count"), [(1, 1), (2, 2)])
+def test_a_product_with_one_row_decodes_its_weights(name: str, rows: int, count: int) -> None:
+    model = quantize_model(nn.Linear(160, 6), name)
+    x = spec.Tensor((rows, 160), "float32")
+    mod, _ = model.export_tvm({"forward": {"x": x}})
+    report = relaxpy.compile(mod, target="native").report()
+    assert len({row.kernel for row in report}) == count
+    assert {row.backend for row in report} == {"native"}

@@ -1,0 +1,174 @@
+"""Recognises sums of products with packed elements: several iterations read the same element.
+
+As integers of few bits, of which several are in one element of memory. Their loops are short, and
+together they are the lanes of vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Final
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.nest.bounds import unproved
+from relaxpy.exec.kernel.nest.buffers import position_of
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Plan, Run
+from relaxpy.ir.arith.algebra.affine import affine
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, map_children, occurrences, tree_size
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
+
+_LANES: Final = 16, 8
+"""The lanes of vectors, of which there are some in a block; the first that is possible."""
+_MOST: Final = 128
+"""The most iterations of a block."""
+_LARGEST: Final = 256
+"""The most nodes of a value."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepeatedLoads:
+    """A sum of `value` in blocks: all iterations of the loops `inner`, after those of `outer`.
+
+    The variables of `numbers` have these values in the iterations of a block. `offsets` are, for
+    each load, its position in each of them, from that in the first one on.
+    """
+
+    outer: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    lanes: int
+    value: PrimExpr
+    numbers: Mapping[Var, tuple[int, ...]]
+    offsets: Mapping[BufferLoad, tuple[int, ...]]
+
+    @property
+    def count(self) -> int:
+        """The iterations of a block."""
+        return len(_points(self.inner))
+
+
+def repeated_loads(
+    run: Run, plan: Plan, whole: Mapping[PrimExpr, Axis] | None = None
+) -> RepeatedLoads | None:
+    """A run as such a sum of floats, or None.
+
+    Its innermost loop is too short for vectors. `whole` are the axes of which others are blocks, by
+    the start of these.
+    """
+    if len(run.statements) != 1 or run.is_scalar or run.after:
+        return None
+    [member] = run.statements
+    if not isinstance(member, Assignment) or member.combine != "add" or member.guards:
+        return None
+    if str(member.target.dtype) != "float32" or str(member.value.dtype) != "float32":
+        return None
+    found = _block(run.over)
+    if found is None:
+        return None
+    outer, inner, lanes = found
+    variables = {axis.var for axis in inner}
+    points = _points(inner)
+    bounds = [axis if whole is None else whole.get(axis.start, axis) for axis in run.loops]
+    offsets: dict[BufferLoad, tuple[int, ...]] = {}
+    for load in dict.fromkeys(loads(member.value)):
+        is_inside = not unproved(load.buffer, load.indices, bounds, plan.shape_vars)
+        if not is_inside or plan.root(load.buffer) is plan.root(member.target):
+            return None
+        position = affine(position_of(load.buffer, load.indices), variables)
+        if position is None or any(True for _ in loads(position.offset.expr())):
+            return None
+        steps = [position.constant(axis.var) for axis in inner]
+        known = [step for step in steps if step is not None]
+        if len(known) < len(steps):
+            return None
+        offsets[load] = tuple(
+            sum(step * n for step, n in zip(known, point, strict=True)) for point in points
+        )
+    if not any(_is_packed(found) for found in offsets.values()):
+        return None
+    numbers: dict[Var, tuple[int, ...]] = {}
+    value = _with_numbers(member.value, inner, numbers)
+    return None if value is None else RepeatedLoads(outer, inner, lanes, value, numbers, offsets)
+
+
+def _is_packed(offsets: tuple[int, ...]) -> bool:
+    """Whether iterations of a block share elements, and all of them do not."""
+    return 1 < len(set(offsets)) < len(offsets)
+
+
+def _with_numbers(
+    value: PrimExpr, inner: Sequence[Axis], numbers: dict[Var, tuple[int, ...]]
+) -> PrimExpr | None:
+    """`value` with variables, entered into `numbers`, for what depends on the iteration alone.
+
+    None if a part of that is not an integer.
+    """
+    variables = {axis.var for axis in inner}
+    if tree_size(value) > _LARGEST:
+        return None
+    known: dict[PrimExpr, Var] = {}
+
+    def replaced(node: Node) -> Node:
+        if not isinstance(node, PrimExpr) or isinstance(node, BufferLoad):
+            return node
+        if not mentions(node, variables) or next(loads(node), None) is not None:
+            return map_children(replaced, node)
+        if not set(occurrences(node, Var)) <= variables:
+            return map_children(replaced, node)
+        if node not in known:
+            known[node] = Var("number", node.dtype)
+        return known[node]
+
+    result = replaced(value)
+    for expr, var in known.items():
+        found = []
+        for point in _points(inner):
+            table = {
+                axis.var: IntImm(axis.var.dtype, n) for axis, n in zip(inner, point, strict=True)
+            }
+            found.append(simplify(substitute(expr, table)))
+        if not all(isinstance(x, IntImm) for x in found) or not expr.dtype.is_int:
+            return None
+        numbers[var] = tuple(x.value for x in found if isinstance(x, IntImm))
+    assert isinstance(result, PrimExpr)
+    return None if mentions_outside_loads(result, variables) else result
+
+
+def mentions_outside_loads(value: PrimExpr, variables: set[Var]) -> bool:
+    """Whether an expression needs the value of a variable other than for the indices of loads."""
+    waiting: list[Node] = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, BufferLoad):
+            continue
+        if isinstance(node, Var) and node in variables:
+            return True
+        waiting += children(node)
+    return False
+
+
+def _points(axes: Sequence[Axis]) -> list[tuple[int, ...]]:
+    """The indices of the iterations of loops from 0 on, in order."""
+    return list(product(*(range(axis.extent.constant or 0) for axis in axes)))
+
+
+def _block(over: Sequence[Axis]) -> tuple[tuple[Axis, ...], tuple[Axis, ...], int] | None:
+    """The loops outside and inside of a block, and the lanes of its vectors."""
+    count = 1
+    for first in reversed(range(len(over))):
+        extent = over[first].extent.constant
+        if extent is None or extent < 1 or count * extent > _MOST:
+            return None
+        if first == len(over) - 1 and extent >= _LANES[0]:
+            return None
+        count *= extent
+        for lanes in _LANES:
+            if count % lanes == 0 and first < len(over) - 1:
+                return tuple(over[:first]), tuple(over[first:]), lanes
+    return None

@@ -1,0 +1,190 @@
+"""InlineDecoding: packed weights are decoded where a product reads them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.ir.core.traverse import occurrences
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, op_pattern_kind
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import AnnotateTIROpPattern
+from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR
+from relaxpy.ir.relax.transform.fusion.grouping import (
+    FunctionGroup,
+    group_bindings,
+    is_kernel_call,
+)
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import FloorDiv, FloorMod, IntImm
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.schedule.inline import compute_inline
+from relaxpy.ir.tir.schedule.state import State
+from relaxpy.ir.tir.stmt import Block, BufferStore, Stmt
+
+_MOST: Final = 128
+"""The most neighbouring weights that are decoded together."""
+_UNIT: Final = 8
+"""Their number is a multiple of this."""
+_GROWTH: Final = 2
+"""Weights are worth it that have so many times the bytes of what they are decoded from."""
+
+
+@dataclass(frozen=True)
+class InlineDecoding(Pass):
+    """Computes packed weights in the product of a matrix and one row, which reads each once.
+
+    The kernels are annotated with their patterns. Weights are decoded by one elementwise kernel, in
+    float32, of which groups of some neighbours have a common element of memory.
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        functions = mod.functions_by_name
+        kernels = {name: f for name, f in functions.items() if isinstance(f, PrimFunc)}
+        grouped = group_bindings(mod, lambda block: _groups(block, kernels), lift_constants=True)
+        joined = [
+            name
+            for name, func in grouped.functions_by_name.items()
+            if isinstance(func, rx.Function) and func.attrs.get(_MARK)
+        ]
+        if not joined:
+            return mod
+        result = FuseTIR().transform(grouped, ctx).clone()
+        for name, func in list(result.functions_by_name.items()):
+            if name in joined and isinstance(func, PrimFunc):
+                result[name] = _inlined(func)
+        return AnnotateTIROpPattern().transform(result, ctx)
+
+
+_MARK: Final = "decodes_weights"
+
+
+def _groups(
+    block: rx.DataflowBlock, kernels: Mapping[str, PrimFunc]
+) -> Mapping[rx.Binding, FunctionGroup]:
+    """A group for each product and the kernel that decodes its weights, if that is worth it."""
+    uses = Counter(var for b in block.bindings for var in occurring_vars(b.value))
+    by_var = {b.var: b for b in block.bindings if isinstance(b.var, rx.DataflowVar)}
+    groups: dict[rx.Binding, FunctionGroup] = {}
+    for binding in block.bindings:
+        call = _kernel_call(binding, kernels)
+        if call is None:
+            continue
+        product, args = call
+        for number, arg in enumerate(args):
+            if not isinstance(arg, rx.DataflowVar) or arg not in by_var or uses[arg] != 1:
+                continue
+            source = by_var[arg]
+            decoding = _kernel_call(source, kernels)
+            if decoding is None or source in groups or list(args).count(arg) != 1:
+                continue
+            if _is_worth(decoding[0], product, number):
+                group = FunctionGroup({_MARK: True})
+                groups |= {source: group, binding: group}
+                break
+    return groups
+
+
+def _kernel_call(
+    binding: rx.Binding, kernels: Mapping[str, PrimFunc]
+) -> tuple[PrimFunc, Sequence[rx.Expr]] | None:
+    """The kernel that a binding calls for one output, and its tensors."""
+    value = binding.value
+    if not isinstance(binding, rx.VarBinding) or not is_kernel_call(value) or len(value.args) != 2:
+        return None
+    kernel, operands = value.args
+    if not isinstance(kernel, rx.GlobalVar) or not isinstance(operands, rx.Tuple):
+        return None
+    func = kernels.get(kernel.name_hint)
+    if func is None or len(func.params) != len(operands.fields) + 1:
+        return None
+    return func, operands.fields
+
+
+def _is_worth(decoding: PrimFunc, product: PrimFunc, number: int) -> bool:
+    """Whether a kernel decodes the operand `number` of a product, which uses each weight once."""
+    if op_pattern_kind(decoding) > OpPatternKind.INJECTIVE:
+        return False
+    if op_pattern_kind(product) is not OpPatternKind.OUT_EWISE_FUSABLE:
+        return False
+    sources, results = ([*f.buffer_map_items] for f in (decoding, product))
+    weights = _size(sources[-1])
+    stored = [_size(buffer) for buffer in sources[:-1]]
+    if weights is None or any(size is None for size in stored):
+        return False
+    if weights[1] < _GROWTH * sum(size[1] for size in stored if size is not None):
+        return False
+    used, result = results[number], results[-1]
+    blocks = list(_blocks(product))
+    if used is None or result is None or str(result.dtype) != "float32" or len(blocks) != 1:
+        return False
+    [block] = blocks
+    extents = [None if axis.dom is None else axis.dom.extent for axis in block.iter_vars]
+    known = [n.value for n in extents if isinstance(n, IntImm)]
+    loads = {x for x in occurrences(block.body, BufferLoad) if x.buffer is used}
+    if len(known) < len(extents) or math.prod(known) != weights[0] or len(loads) != 1:
+        return False
+    [load] = loads
+    reduced = [a for a in block.iter_vars if a.iter_type is tir.IterVarKind.CommReduce]
+    if len(reduced) != 1 or load.indices[-1] is not reduced[0].var:
+        return False
+    return _has_groups(decoding, known[block.iter_vars.index(reduced[0])])
+
+
+def _has_groups(decoding: PrimFunc, size: int) -> bool:
+    """Whether the kernel decodes whole groups of neighbours of rows of `size` weights."""
+    blocks = list(_blocks(decoding))
+    if len(blocks) != 1:
+        return False
+    [block] = blocks
+    stores = list(occurrences(block.body, BufferStore))
+    if len(stores) != 1 or str(stores[0].buffer.dtype) != "float32" or not stores[0].indices:
+        return False
+    last = stores[0].indices[-1]
+    divisions = [n for kind in (FloorDiv, FloorMod) for n in occurrences(stores[0].value, kind)]
+    divisors = [n.b.value for n in divisions if isinstance(n.b, IntImm) and n.b.value > 0]
+    if not divisors or len(divisors) < len(divisions):
+        return False
+    if not all(last in set(occurrences(n.a, tir.Var)) for n in divisions):
+        return False
+    group = math.lcm(*divisors)
+    return size % group == 0 and group <= _MOST and group % _UNIT == 0
+
+
+def _size(buffer: Buffer | None) -> tuple[int, int] | None:
+    """The elements and the bytes of a buffer, if they are known."""
+    if buffer is None:
+        return None
+    known = [n.value for n in buffer.shape if isinstance(n, IntImm)]
+    if len(known) < len(buffer.shape):
+        return None
+    count = math.prod(known)
+    return count, count * buffer.dtype.itemsize
+
+
+def _blocks(func: PrimFunc) -> Iterator[Block]:
+    """The blocks that have variables."""
+    return (b for b in occurrences(func.body, Block) if b.iter_vars)
+
+
+def _inlined(func: PrimFunc) -> PrimFunc:
+    """The kernel, which decodes weights where its product reads them."""
+    state = State(func)
+    local = {b for block in occurrences(state.func.body, Block) for b in block.alloc_buffers}
+    decoding = next(b for b in _blocks(state.func) if _target(b) in local)
+    compute_inline(state, decoding)
+    return state.func
+
+
+def _target(block: Stmt) -> Buffer:
+    return next(occurrences(block, BufferStore)).buffer

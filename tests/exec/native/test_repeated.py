@@ -1,0 +1,67 @@
+"""Sums of products with elements of which several iterations read the same one."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import relaxpy
+from relaxpy import IRModule, te, tir
+
+Array = NDArray[Any]
+
+
+def kernel(shape: tuple[int, int], bits: int, group: int, stored: str, scales: str) -> tir.PrimFunc:
+    """`o[i] = 1 + sum(x[k] * (integer(i, k) - 1) * s[i, k // group])`, integers of `bits` bits."""
+    n, size = shape
+    word = int(stored.removeprefix("uint")) // bits
+    x = te.placeholder((size,), "float32", "x")
+    q = te.placeholder((n, -(-size // word)), stored, "q")
+    s = te.placeholder((n, -(-size // group)), scales, "s")
+    k = te.reduce_axis((0, size), "k")
+
+    def weight(i: tir.PrimExpr, j: tir.PrimExpr) -> tir.PrimExpr:
+        shift = (j % word).astype(stored) * tir.const(bits, stored)
+        integer = (q[i, j // word] >> shift) & tir.const((1 << bits) - 1, stored)
+        number = integer.astype("float32") - tir.const(1.0, "float32")
+        return number * s[i, j // group].astype("float32")
+
+    o = te.compute((n,), lambda i: te.sum(x[k] * weight(i, k), k), "o")
+    more = te.compute((n,), lambda i: o[i] + tir.const(1.0, "float32"), "more")
+    return te.create_prim_func([x, q, s, more])
+
+
+@pytest.mark.parametrize("scales", ["float16", "float32"])
+@pytest.mark.parametrize(
+    ("bits", "group", "stored"),
+    [
+        (4, 32, "uint32"),
+        (8, 32, "uint32"),
+        (3, 40, "uint32"),
+        (2, 16, "uint32"),
+        (1, 64, "uint32"),
+        (4, 32, "uint8"),
+        (4, 64, "uint16"),
+        (4, 8, "uint8"),
+        (4, 32, "uint64"),
+    ],
+)
+@pytest.mark.parametrize(("rows", "groups"), [(1, 1), (5, 3), (70, 64), (3, None)])
+def test_packed_weights_give_the_sums_of_their_integers(
+    rows: int, groups: int | None, bits: int, group: int, stored: str, scales: str
+) -> None:
+    size = group + 5 if groups is None else groups * group
+    func = kernel((rows, size), bits, group, stored, scales).with_attr("global_symbol", "main")
+    rng = np.random.default_rng(rows)
+    x = rng.integers(-2, 3, size).astype("float32")
+    integers = rng.integers(0, 1 << bits, (rows, size))
+    scale = np.ldexp(1.0, rng.integers(-2, 2, (rows, -(-size // group)))).astype(scales)
+    word = int(stored.removeprefix("uint")) // bits
+    packed = np.zeros((rows, -(-size // word)), stored)
+    for k in range(size):
+        packed[:, k // word] |= integers[:, k].astype(stored) << np.array(k % word * bits, stored)
+    found = np.empty(rows, "float32")
+    relaxpy.compile(IRModule({"main": func}), target="native")["main"](x, packed, scale, found)
+    weights = (integers - 1.0) * np.repeat(scale.astype("float64"), group, 1)[:, :size]
+    np.testing.assert_array_equal(found, weights @ x + 1)
