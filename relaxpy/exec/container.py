@@ -16,6 +16,7 @@ import os
 import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
@@ -36,6 +37,7 @@ _OLDER: Final = b'{"format": "relaxpy-executable"'
 _HEADER: Final = struct.Struct("<8sI4xQ32s8x")
 _ALIGNMENT: Final = 64
 _LARGEST_TABLE: Final = 1 << 28
+_PICKLE: Final = "the pickle"
 
 
 def is_container(start: bytes) -> bool:
@@ -200,12 +202,16 @@ _Rows: TypeAlias = "list[tuple[np.dtype[Any], list[int], str]]"
 
 
 def _restored(table: str, sections: list[Array]) -> Container:
-    """A container from a pickle."""
-    source = "the pickle"
-    content, rows = _parsed(table.encode(), source)
+    """A container from a pickle, whose table is read once by a process that gets several."""
+    content, rows = _parsed_once(table)
     for section in sections:
         section.flags.writeable = False
-    return Container(table, content, _views(sections, rows, source))
+    return Container(table, content, _views(sections, rows, _PICKLE))
+
+
+@lru_cache(maxsize=4)
+def _parsed_once(table: str) -> tuple[dict[str, Any], _Rows]:
+    return _parsed(table.encode(), _PICKLE)
 
 
 def _parsed(table: bytes, source: str) -> tuple[dict[str, Any], _Rows]:
