@@ -20,6 +20,7 @@ python_functions: dict[str, Callable[..., Any]] = {}
 """Those that `vm.builtin.register_py_func` enters; packed functions of the same names precede."""
 _PROVIDERS = (
     "kv_cache",
+    "matrices",
     "paged_kv_cache",
     "rnn_state",
     "sorting",

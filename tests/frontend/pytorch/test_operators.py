@@ -77,10 +77,14 @@ COMPLEX = [
         "stft",
         "std",
     ),
+    *("cholesky", "cholesky_inverse", "cholesky_solve", "geqrf", "linalg.cholesky_ex", "ormqr"),
+    *("linalg.det", "linalg.eig", "linalg.eigh", "linalg.eigvals", "linalg.householder_product"),
+    *("linalg.lu", "linalg.lu_factor", "linalg.lu_solve", "linalg.qr", "linalg.slogdet"),
+    *("linalg.solve_triangular", "linalg.svd", "linalg.svdvals", "lu_unpack", "triangular_solve"),
     *("sum", "tan", "tanh", "to", "unfold", "vdot", "view_as_complex", "view_as_real", "where"),
 ]
 #: Operators whose results have signs that are not defined; what PyTorch's tests do with them is.
-SIGNS_FREE = {"linalg.eigh", "linalg.svd"}
+SIGNS_FREE = {"linalg.eig", "linalg.eigh", "linalg.svd"}
 TOLERANCE = 2e-4
 
 

@@ -1,4 +1,4 @@
-"""Functions of complex matrices, by those of real ones.
+"""Functions of complex matrices, by those of real ones, and by packed functions.
 
 A matrix X + i Y stands for the real one [[X, -Y], [Y, X]], and so do sums, products, inverses,
 transposes and exponentials of both.
@@ -6,14 +6,24 @@ transposes and exponentials of both.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from relaxpy.frontend.shared.tensors import Size, rank_of, shape_of
+from relaxpy.exec.runtime.matrices import PREFIX
+from relaxpy.frontend.shared.tensors import Size, rank_of, shape_of, tensor_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.torch.complexes import Complex, complex_converter
+from relaxpy.frontend.torch.arrays import part_name
+from relaxpy.frontend.torch.complexes import (
+    Complex,
+    complex_converter,
+    from_pair,
+    is_complex,
+    to_pair,
+)
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops import exponential, factors, orthogonal
-from relaxpy.ir.relax.nodes import Expr
+from relaxpy.frontend.torch.registry import Value
+from relaxpy.ir.relax.nodes import Expr, StringImm, TupleGetItem, TupleStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 
 
@@ -102,3 +112,46 @@ def solve_ex(
     if is_vector:
         z = Complex(R.squeeze(z.re, [-1]), R.squeeze(z.im, [-1]))
     return z, None, None, info
+
+
+def _packed(cx: Context, *unused: Value) -> Any:
+    """A call of the packed function that has the name of the operator."""
+    args, kwargs = cx.values(cx.node.args), cx.values(cx.node.kwargs)
+    options: dict[str, Any] = {"complex": []}
+    tensors: list[Expr] = []
+    for k, declared in enumerate(cx.node.target._schema.arguments):
+        value = args[k] if k < len(args) else kwargs.get(declared.name)
+        if is_complex(value):
+            options["complex"].append(len(tensors))
+            tensors.append(cx.emit(to_pair(value)))
+        elif isinstance(value, Expr):
+            tensors.append(value)
+        elif value is not None and declared.name not in ("check_errors", "driver"):
+            options[declared.name] = value
+    meta = cx.meta()
+    metas = list(meta) if isinstance(meta, (tuple, list)) else [meta]
+    options["results"] = [(part_name(m.dtype), m.dtype.is_complex) for m in metas]
+    infos = [
+        tensor_of([*cx.sizes(m.shape), *([2] if m.dtype.is_complex else [])], part_name(m.dtype))
+        for m in metas
+    ]
+    name = cx.node.target._schema.name.partition("::")[2].removeprefix("_").removesuffix("_")
+    info = infos[0] if len(infos) == 1 else TupleStructInfo(tuple(infos))
+    text = StringImm(json.dumps(options))
+    found = cx.emit(R.call_pure_packed(PREFIX + name, text, *tensors, sinfo_args=[info]))
+    results = (
+        [found] if len(infos) == 1 else [cx.emit(TupleGetItem(found, k)) for k in range(len(infos))]
+    )
+    values = [
+        from_pair(cx, x) if m.dtype.is_complex else x for x, m in zip(results, metas, strict=True)
+    ]
+    return values if isinstance(meta, (tuple, list)) else values[0]
+
+
+complex_converter(
+    *("linalg_eig", "linalg_eigvals", "_linalg_eigvals", "_linalg_eigh", "_linalg_svd"),
+    *("linalg_svd", "linalg_svdvals", "linalg_qr", "geqrf", "linalg_householder_product", "ormqr"),
+    *("linalg_solve_triangular", "triangular_solve", "linalg_cholesky_ex", "cholesky"),
+    *("cholesky_solve", "cholesky_inverse", "linalg_lu_factor_ex", "linalg_lu_factor", "lu_unpack"),
+    *("linalg_lu", "linalg_lu_solve", "_linalg_det", "_linalg_slogdet"),
+)(_packed)
