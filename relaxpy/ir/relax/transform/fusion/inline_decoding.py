@@ -35,7 +35,7 @@ _MOST: Final = 128
 """The most neighbouring weights that are decoded together."""
 _UNIT: Final = 8
 """Their number is a multiple of this."""
-_GROWTH: Final = 2
+_GROWTH: Final = 1.5
 """Weights are worth it that have so many times the bytes of what they are decoded from."""
 
 
@@ -43,8 +43,8 @@ _GROWTH: Final = 2
 class InlineDecoding(Pass):
     """Computes packed weights in the product of a matrix and one row, which reads each once.
 
-    The kernels are annotated with their patterns. Weights are decoded by one elementwise kernel, in
-    float32, of which groups of some neighbours have a common element of memory.
+    The kernels are annotated with their patterns. Weights are decoded by one elementwise kernel,
+    and groups of some neighbours have a common element of memory.
     """
 
     @override
@@ -124,14 +124,15 @@ def _is_worth(decoding: PrimFunc, product: PrimFunc, number: int) -> bool:
         return False
     if weights[1] < _GROWTH * sum(size[1] for size in stored if size is not None):
         return False
-    used, result = results[number], results[-1]
-    blocks = list(_blocks(product))
-    if used is None or result is None or str(result.dtype) != "float32" or len(blocks) != 1:
+    if (used := results[number]) is None:
+        return False
+    blocks = [b for b in _blocks(product) if _loads_of(used, b)]
+    if len(blocks) != 1 or str(_target(blocks[0]).dtype) != "float32":
         return False
     [block] = blocks
     extents = [None if axis.dom is None else axis.dom.extent for axis in block.iter_vars]
     known = [n.value for n in extents if isinstance(n, IntImm)]
-    loads = {x for x in occurrences(block.body, BufferLoad) if x.buffer is used}
+    loads = _loads_of(used, block)
     if len(known) < len(extents) or math.prod(known) != weights[0] or len(loads) != 1:
         return False
     [load] = loads
@@ -148,7 +149,7 @@ def _has_groups(decoding: PrimFunc, size: int) -> bool:
         return False
     [block] = blocks
     stores = list(occurrences(block.body, BufferStore))
-    if len(stores) != 1 or str(stores[0].buffer.dtype) != "float32" or not stores[0].indices:
+    if len(stores) != 1 or not stores[0].buffer.dtype.is_float or not stores[0].indices:
         return False
     last = stores[0].indices[-1]
     divisions = [n for kind in (FloorDiv, FloorMod) for n in occurrences(stores[0].value, kind)]
@@ -170,6 +171,11 @@ def _size(buffer: Buffer | None) -> tuple[int, int] | None:
         return None
     count = math.prod(known)
     return count, count * buffer.dtype.itemsize
+
+
+def _loads_of(buffer: Buffer, block: Block) -> set[BufferLoad]:
+    """The loads of a buffer in a block."""
+    return {load for load in occurrences(block.body, BufferLoad) if load.buffer is buffer}
 
 
 def _blocks(func: PrimFunc) -> Iterator[Block]:
