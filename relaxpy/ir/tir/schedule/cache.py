@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
-from relaxpy.ir.tir.expr import IterVarKind, Var
+from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.schedule.stages import Bodies, Stage, stages_in, written_box
+from relaxpy.ir.tir.schedule.stages import Bodies, Stage, condition_outside, stages_in, written_box
 from relaxpy.ir.tir.schedule.state import State, refused
 from relaxpy.ir.tir.stmt import (
     Block,
@@ -147,16 +146,15 @@ def cache_write(state: State, block: Block, which: int | str | Buffer, storage_s
     if any(member_index(state, site, s.block) <= place for s in readers):
         raise refused(f"a block reads {buffer.name} before block {stage.name} writes it", block)
     inner = state.loops(block)
-    region = written_box(
-        stage, buffer, inner[inner.index(parent) + 1 :] if parent in inner else inner
-    )
+    inner = inner[inner.index(parent) + 1 :] if parent in inner else inner
+    region = written_box(stage, buffer, inner)
     if region is None:
         raise refused(
             f"block {stage.name} is not known to write all elements of a region of {buffer.name}",
             block,
         )
     cached = _like(buffer, storage_scope)
-    copy = _copy(cached, buffer, region, cached.name)
+    copy = _copy(cached, buffer, region, cached.name, condition_outside(stage, inner))
     renewed: dict[Block, Block] = {}
     changes: dict[Stmt, Stmt | None] = {block: with_buffer(block, buffer, cached, renewed)}
     _insert_copy(state, Site(parent, place + 1), copy, cached, changes, renewed)
@@ -211,7 +209,11 @@ def _read_region(site: Site, buffer: Buffer) -> list[Range]:
 
 
 def _copy(
-    source: Buffer, target: Buffer, region: Sequence[Range], name: str
+    source: Buffer,
+    target: Buffer,
+    region: Sequence[Range],
+    name: str,
+    condition: PrimExpr | bool = True,
 ) -> tuple[Stmt, BlockRealize]:
     """Return loops that copy a region, and the execution of their block."""
     loop_vars = [Var(f"ax{k}", rng.min.dtype) for k, rng in enumerate(region)]
@@ -229,7 +231,7 @@ def _copy(
         BufferStore(target, load, tuple(block_vars)),
     )
     values = [ops.add(rng.min, var) for var, rng in zip(loop_vars, region, strict=True)]
-    realize = BlockRealize(tuple(values), ops.const(True, BOOL), block)
+    realize = BlockRealize(tuple(values), ops.all_of(condition), block)
     nest: Stmt = realize
     for var, rng in reversed(list(zip(loop_vars, region, strict=True))):
         nest = For(var, ops.const(0, var.dtype), rng.extent, ForKind.SERIAL, nest)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.analysis.regions import Interval
@@ -19,6 +18,7 @@ from relaxpy.ir.tir.schedule.stages import (
     check_commutes,
     check_pure_stage,
     check_stable_inputs,
+    condition_outside,
     covers_domain,
     domains_of,
     stages_in,
@@ -105,7 +105,9 @@ def reverse_compute_at(
             )
     ranges = _written(stage, producer, shared, new_loops)
     at = _site(state, loop, [producer], [], index, stage)
-    nest = _nest(state, stage, loop, ranges, preserve_unit_loops=preserve_unit_loops)
+    inside = producer.loops[producer.loops.index(loop) + 1 :]
+    written = condition_outside(producer, inside)
+    nest = _nest(state, stage, loop, ranges, written, preserve_unit_loops=preserve_unit_loops)
     _move(state, stage, loop, at, nest)
 
 
@@ -273,10 +275,14 @@ def _nest(
     stage: Stage,
     loop: For,
     ranges: Mapping[Var, tuple[PrimExpr, PrimExpr]],
+    condition: PrimExpr | bool = True,
     *,
     preserve_unit_loops: bool,
 ) -> Stmt:
-    """Return loops in which the block runs for `ranges`, and else for all of its domains."""
+    """Return loops in which the block runs for `ranges`, and else for all of its domains.
+
+    It runs where `condition` holds.
+    """
     analyzer = Analyzer()
     for var, domain in domains_of([*state.loops(loop), loop]).items():
         analyzer.bind(var, domain)
@@ -300,8 +306,7 @@ def _nest(
         values.append(value)
         needed = (ops.compare(tir.GE, value, start), ops.compare(tir.LT, value, stop))
         tests += [test for test in needed if not analyzer.can_prove(test)]
-    condition = ops.all_of(*tests) if tests else ops.const(True, BOOL)
-    nest: Stmt = BlockRealize(tuple(values), condition, stage.block)
+    nest: Stmt = BlockRealize(tuple(values), ops.all_of(condition, *tests), stage.block)
     for var, extent in reversed(loops):
         nest = For(var, ops.const(0, var.dtype), extent, ForKind.SERIAL, nest)
     return nest
@@ -326,7 +331,14 @@ def _check_inputs_there(
             box = written_box(writer, buffer, inside)
             needed = accesses.reads.get(buffer)
             reduced = any(one in writer.reduction_loops() for one in shared)
-            if box is None or needed is None or reduced or not _covers(analyzer, box, needed):
+            always = analyzer.can_prove(condition_outside(writer, inside))
+            if (
+                box is None
+                or needed is None
+                or reduced
+                or not always
+                or not _covers(analyzer, box, needed)
+            ):
                 raise refused(
                     f"block {stage.name} is not known to read only what block {writer.name} has "
                     f"written to {buffer.name} in the same iteration",

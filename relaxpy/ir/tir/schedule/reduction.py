@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.dataclass import replace
+from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
-from relaxpy.ir.tir.expr import And, IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.conditions import check_no_carried
 from relaxpy.ir.tir.schedule.reducers import IDEMPOTENT, Reduction, identity_of, reduction_of
@@ -100,16 +101,10 @@ def _loops_like(loops: Sequence[For], names: dict[Var, Var], body: Stmt) -> Stmt
     return body
 
 
-def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
-    if isinstance(condition, And):
-        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
-    return [] if isinstance(condition, IntImm) and condition.value else [condition]
-
-
 def _without(predicate: PrimExpr, dropped: set[Var], kept: set[Var]) -> PrimExpr:
     """Return the conjuncts without `dropped` loops. Errors: ScheduleError if one has both."""
     found = []
-    for conjunct in _conjuncts(predicate):
+    for conjunct in conjuncts(predicate):
         if not mentions(conjunct, dropped):
             found.append(conjunct)
         elif mentions(conjunct, kept):
@@ -159,7 +154,7 @@ def _check_every_part_runs(stage: Stage, loop: For, relevant: Sequence[For]) -> 
     for around in stage.loops:
         analyzer.bind(around.loop_var, _domain(around))
     first = {other.loop_var: other.min for other in relevant if other is not loop}
-    for conjunct in _conjuncts(stage.realize.predicate):
+    for conjunct in conjuncts(stage.realize.predicate):
         if mentions(conjunct, {other.loop_var for other in relevant}) and not analyzer.can_prove(
             substitute(conjunct, first)
         ):
@@ -288,7 +283,7 @@ class _Factored:
         names = {loop.loop_var: loop.loop_var.renamed(loop.loop_var.name) for loop in kept}
         reduced = {loop.loop_var for loop in self.relevant}
         conditions = [
-            c for c in _conjuncts(self.stage.realize.predicate) if not mentions(c, reduced)
+            c for c in conjuncts(self.stage.realize.predicate) if not mentions(c, reduced)
         ]
         predicate = ops.all_of(*conditions) if conditions else ops.const(True, BOOL)
         new = _with_regions(block)

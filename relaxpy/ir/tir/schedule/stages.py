@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.algebra.folding import conjuncts
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
 from relaxpy.ir.arith.tvm.iter_map import detect_iter_map
@@ -368,20 +369,34 @@ def covers_domain(stage: Stage) -> bool:
     )
 
 
+def condition_outside(stage: Stage, loops: Sequence[For]) -> PrimExpr:
+    """Return what of the predicate of `stage` does not depend on `loops`."""
+    inside = {loop.loop_var for loop in loops}
+    tests = conjuncts(stage.realize.predicate)
+    return ops.all_of(True, *(test for test in tests if not mentions(test, inside)))
+
+
 def written_box(stage: Stage, buffer: Buffer, loops: Sequence[For]) -> list[Range] | None:
-    """Return the elements of `buffer` that `stage` writes in `loops`, if all of a box is known."""
+    """Return the elements of `buffer` that `stage` writes in `loops`, if all of a box is known.
+
+    It writes them where its `condition_outside` of the loops holds.
+    """
     found = [item for item in stage.stores() if item[0].buffer is buffer]
     places = {indices for _, indices, _ in found}
     guards = (node for node in walk(stage.block) if isinstance(node, (IfThenElse, While)))
     inner_blocks = [node for node in walk(stage.block.body) if isinstance(node, BlockRealize)]
     whole = all(isinstance(b.predicate, IntImm) and b.predicate.value for b in inner_blocks)
-    if len(places) != 1 or next(guards, None) is not None or not whole:
+    inside = {loop.loop_var for loop in loops}
+    outside = {loop.loop_var for loop in stage.loops} - inside
+    tests = [test for test in conjuncts(stage.realize.predicate) if mentions(test, inside)]
+    mixed = any(mentions(test, outside) for test in tests)
+    if len(places) != 1 or next(guards, None) is not None or not whole or mixed:
         return None
     ((_, indices, inner), *_) = found
     values = stage.values()
     at = [substitute(index, values) for index in indices]
     detected = detect_iter_map(
-        at, domains_of(loops) | inner, stage.realize.predicate, IterMapLevel.Surjective
+        at, domains_of(loops) | inner, ops.all_of(True, *tests), IterMapLevel.Surjective
     )
     if detected.errors:
         return None

@@ -52,6 +52,20 @@ def test_a_trace_leads_to_the_same_kernel() -> None:
         relaxpy.ir.assert_structural_equal(third.mod, sch.mod)
 
 
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_copies_and_moved_blocks_keep_the_condition_of_an_outer_loop(target: str) -> None:
+    func, shapes = KERNELS["chain"]
+    sch = tir.Schedule(func)
+    outer = sch.split(sch.get_loops("C")[0], [2, None, 2])[-1]  # 8 iterations for 6 rows
+    sch.reverse_compute_at("D", outer)
+    sch.cache_write("C", 0, "shared")
+    expected, found = arguments(shapes), arguments(shapes)
+    relaxpy.compile(func, target="reference")[func.__name__](*expected)
+    relaxpy.compile(sch.mod, target=target)["main"](*found)
+    for wanted, result in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
 @T.prim_func
 def product(
     A: T.Buffer((32, 48), "float32"),
