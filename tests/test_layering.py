@@ -64,6 +64,7 @@ LOADED_BY = {
     "frontend": {"onnx", "google", "torch", "sympy", "safetensors", "gguf"},
     "distributed": {"mpi4py"},
     "assertions": {"hypothesis"},
+    "cli": {"lsprotocol", "pygls"},
     "pytest_plugin": {"pytest"},
     "pytest_helpers": {"pytest"},
     "pytest_compare": {"pytest"},
@@ -130,7 +131,8 @@ FLOORS = {
     "relaxpy/cli": """
         usage.py show.py special_sizes.py imported.py sketch.py
         programs.py watch.py passes.py inputs.py
-        outputs.py commands.py main.py
+        outputs.py lsp/findings.py lsp/names.py lsp/document.py lsp/server.py
+        commands.py main.py
     """,
 }
 #: Nodes some of whose methods are performed by a room above, which they import when called.

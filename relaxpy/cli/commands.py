@@ -226,6 +226,19 @@ def graph(options: Namespace) -> int:
     return int(bool(found))
 
 
+def lsp(options: Namespace) -> int:
+    """Answer an editor over standard input and output until it ends the connection."""
+    try:
+        from relaxpy.cli.lsp.server import serve
+    except ImportError as error:
+        raise UsageError(
+            f"the language server cannot be loaded: {error}",
+            hint="python -m pip install 'relaxpy[lsp]'",
+        ) from None
+    serve()
+    return 0
+
+
 def passes(options: Namespace) -> int:
     """Print the passes and pipelines, or what one pass is and does."""
     from relaxpy.cli.passes import described, listed, public_passes

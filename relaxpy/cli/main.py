@@ -215,6 +215,16 @@ def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
         help="which boxes are closed: layers and fused groups (the default), all, or none",
     )
 
+    command = add(
+        "lsp",
+        commands.lsp,
+        "answer an editor, as a language server",
+        "It needs the extra lsp; docs/editors.md shows how editors start it.",
+    )
+    command.add_argument(
+        "--stdio", action="store_true", help="use standard input and output, as always"
+    )
+
     command = add("passes", commands.passes, "list the passes and pipelines, or explain a pass")
     command.add_argument("name", nargs="?", metavar="PASS", help="such as FuseOps")
     add("targets", commands.targets, "list the targets, and say which is the default here")

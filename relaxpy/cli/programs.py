@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes import BaseFunc
 
 STDIN: Final = "-"
-_MARKS: Final = ("R.function", "T.prim_func", "I.ir_module", "R.rewriter")
+PROGRAM_MARKS: Final = ("R.function", "T.prim_func", "I.ir_module", "R.rewriter")
 """What occurs in the text of a file with a program."""
 _OF_PYTORCH: Final = (".pt", ".pth", ".pt2")
 
@@ -118,7 +118,7 @@ def files_in(path: str) -> Iterator[str]:
         if any(part.startswith(".") for part in file.relative_to(path).parts):
             continue
         text = file.read_text(encoding="utf-8", errors="replace")
-        if any(f"@{mark}" in text for mark in _MARKS):
+        if any(f"@{mark}" in text for mark in PROGRAM_MARKS):
             yield str(file)
 
 
@@ -174,13 +174,18 @@ class ProgramFile(ProgramSource):
     text: str
     saved: Container | None = None
 
-    def _note(self) -> str | None:
-        """What to do about a text with statements that only Python executes; else None."""
+    @property
+    def needs_python(self) -> bool:
+        """Whether the text has statements that only Python executes."""
         try:
             statements = ast.parse(self.text).body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
-        if all(_is_of_a_program(statement) for statement in statements):
+            return False
+        return not all(_is_of_a_program(statement) for statement in statements)
+
+    def _note(self) -> str | None:
+        """What to do about a text with statements that only Python executes; else None."""
+        if not self.needs_python:
             return None
         return f"{self.name} is read, not executed; to import it as Python does, write --import"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 from typing import Final
 
@@ -17,7 +17,9 @@ from relaxpy.script.read import from_source
 _ROUNDS: Final = 40
 
 
-def sketch(text: str, filename: str) -> tuple[IRModule | BaseFunc | None, list[Diagnostic]]:
+def sketch(
+    text: str, filename: str, extra_vars: Mapping[str, object] | None = None
+) -> tuple[IRModule | BaseFunc | None, list[Diagnostic]]:
     """The program of a text, ill-formed or not, with the errors of the text.
 
     A statement that cannot be read is replaced by a call of a packed function, which is named as
@@ -28,7 +30,7 @@ def sketch(text: str, filename: str) -> tuple[IRModule | BaseFunc | None, list[D
     replaced = _Replaced()
     for _ in range(_ROUNDS):
         try:
-            program = from_source(text, None, False, filename=filename)
+            program = from_source(text, extra_vars, False, filename=filename)
         except RelaxpyError as error:
             lines = {d.span.line for d in found if d.span}
             found += [d for d in error.diagnostics if not lines or _is_of_name(d, lines)]
