@@ -131,7 +131,7 @@ FLOORS = {
     "relaxpy/cli": """
         usage.py show.py special_sizes.py imported.py sketch.py
         programs.py watch.py passes.py inputs.py
-        outputs.py lsp/findings.py lsp/names.py lsp/document.py lsp/server.py
+        outputs.py lsp/findings.py lsp/names.py lsp/document.py lsp/server.py lsp
         commands.py main.py
     """,
 }
