@@ -335,6 +335,10 @@ OF_LIBRARIES: dict[str, Callable[[], Model]] = {
     "Qwen3": hugging(
         *("Qwen3ForCausalLM", "Qwen3Config", "input_ids"), sizes={**_DECODER, "head_dim": 8}
     ),
+    "Mixtral": hugging(
+        *("MixtralForCausalLM", "MixtralConfig", "input_ids"),
+        sizes={**_DECODER, "num_local_experts": 4},
+    ),
     "Phi": hugging("PhiForCausalLM", "PhiConfig", "input_ids", vocab_size=WORDS),
     "Falcon": hugging("FalconForCausalLM", "FalconConfig", "input_ids", vocab_size=WORDS),
     "GPT-NeoX": hugging("GPTNeoXForCausalLM", "GPTNeoXConfig", "input_ids", vocab_size=WORDS),

@@ -227,3 +227,19 @@ def test_matrices_of_any_norm_have_an_exponential(size: float, dtype: str) -> No
     parts = draw.normal(size=(2, 4, 4)), 1j * draw.normal(size=(2, 4, 4))
     matrices = torch.tensor((sum(parts) if "complex" in dtype else parts[0]) * size)
     compare(Applied(torch.matrix_exp, ((matrices,), {})), "native")
+
+
+@pytest.mark.parametrize("ends", [[2, 2, 7], [0, 3, 5], [7, 7, 7]])
+def test_rows_are_multiplied_by_the_matrices_of_their_groups(ends: list[int]) -> None:
+    draw = torch.Generator().manual_seed(0)
+    rows, matrices = torch.randn(7, 8, generator=draw), torch.randn(3, 8, 16, generator=draw)
+    given = (rows.bfloat16(), matrices.bfloat16(), torch.tensor(ends, dtype=torch.int32))
+    model = Applied(torch.ops.aten._grouped_mm, (given, {}))
+    program = torch.export.export(model, given)
+    (found,) = relaxpy.compile(from_exported_program(program))["main"](*given)
+    begins = [0, *ends]
+    wide, each = given[0].double(), given[1].double()
+    parts = [wide[a:b] @ m for a, b, m in zip(begins, ends, each, strict=False)]
+    expected = torch.cat([*parts, torch.zeros(7 - ends[-1], 16)])
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.double(), expected, rtol=1e-2, atol=1e-2)

@@ -6,16 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from relaxpy.frontend.shared.tensors import (
+    as_size,
     dtype_of,
     rank_of,
     scalar,
     shape_of,
     sizes_known,
 )
+from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
+from relaxpy.ir.tir import reduce
+from relaxpy.ir.tir.expr import Select
 
 
 @converter("mm", "bmm", "mv", "dot", "vdot", "matmul", "linalg_matmul")
@@ -173,3 +178,41 @@ def conv_transpose(
     dilation: Any = 1,
 ) -> Expr:
     return convolution(cx, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+@converter("_grouped_mm")
+@converter("grouped_mm_fallback", namespace="transformers")
+def grouped_matmul(
+    cx: Context,
+    x: Expr,
+    matrices: Expr,
+    ends: Expr | None = None,
+    bias: Expr | None = None,
+    dtype: Any = None,
+) -> Expr:
+    """Each row times the matrix of its group; groups of rows follow each other up to their ends."""
+    if ends is None and rank_of(x) == rank_of(matrices) == 3:
+        return R.matmul(x, matrices)
+    if ends is None or rank_of(x) != 2 or rank_of(matrices) != 3:
+        raise UnsupportedError("groups of columns, or of the axis that is summed")
+    rows, inner = shape_of(x)
+    groups, _, columns = shape_of(matrices)
+    numbers = R.expand_dims(R.arange(0, rows, 1, "int64"), 1)
+    before = R.less_equal(R.expand_dims(cx.tensor(ends, "int64"), 0), numbers)
+    group = cx.emit(R.sum(R.astype(before, "int64"), [1]))
+    wide = "float64" if dtype_of(x) == "float64" else "float32"
+
+    def grouped_mm(x: Any, matrices: Any, group: Any) -> Tensor:
+        k = reduce_axis((0, as_size(inner)), "k")
+        last = as_size(groups) - 1
+
+        def element(row: Any, column: Any) -> Any:
+            at = Select(group[row] < last, group[row], last)
+            left, right = (v.astype(wide) for v in (x[row, k], matrices[at, k, column]))
+            return reduce.sum(left * right, axis=k)
+
+        return compute((as_size(rows), as_size(columns)), element)
+
+    product = cx.te(grouped_mm, x, matrices, group)
+    is_beyond = R.expand_dims(R.equal(group, cx.tensor(groups, "int64")), 1)
+    return R.astype(R.where(is_beyond, cx.tensor(0.0, wide), product), cx.result_dtype())
