@@ -12,8 +12,10 @@ from relaxpy import IRModule, te, tir
 Array = NDArray[Any]
 
 
-def kernel(shape: tuple[int, int], bits: int, group: int, stored: str, scales: str) -> tir.PrimFunc:
-    """`o[i] = 1 + sum(x[k] * (integer(i, k) - 1) * s[i, k // group])`, integers of `bits` bits."""
+def kernel(
+    shape: tuple[int, int], bits: int, group: int, stored: str, scales: str, zero: float = 1.0
+) -> tir.PrimFunc:
+    """`o[i] = 1 + sum(x[k] * (integer(i, k) - zero) * s[i, k // group])`."""
     n, size = shape
     word = int(stored.removeprefix("uint")) // bits
     x = te.placeholder((size,), "float32", "x")
@@ -24,7 +26,7 @@ def kernel(shape: tuple[int, int], bits: int, group: int, stored: str, scales: s
     def weight(i: tir.PrimExpr, j: tir.PrimExpr) -> tir.PrimExpr:
         shift = (j % word).astype(stored) * tir.const(bits, stored)
         integer = (q[i, j // word] >> shift) & tir.const((1 << bits) - 1, stored)
-        number = integer.astype("float32") - tir.const(1.0, "float32")
+        number = integer.astype("float32") - tir.const(zero, "float32")
         return number * s[i, j // group].astype("float32")
 
     o = te.compute((n,), lambda i: te.sum(x[k] * weight(i, k), k), "o")
@@ -65,3 +67,14 @@ def test_packed_weights_give_the_sums_of_their_integers(
     relaxpy.compile(IRModule({"main": func}), target="native")["main"](x, packed, scale, found)
     weights = (integers - 1.0) * np.repeat(scale.astype("float64"), group, 1)[:, :size]
     np.testing.assert_array_equal(found, weights @ x + 1)
+
+
+@pytest.mark.parametrize("zero", [0.0, 0.5, -3.0, 1e30, np.inf, np.nan])
+def test_zero_points_may_be_any_floats(zero: float) -> None:
+    func = kernel((3, 64), 4, 32, "uint32", "float32", zero).with_attr("global_symbol", "main")
+    packed = np.full((3, 8), 0x76543210, "uint32")
+    x, scale = np.ones(64, "float32"), np.ones((3, 2), "float32")
+    found = np.empty(3, "float32")
+    relaxpy.compile(IRModule({"main": func}), target="native")["main"](x, packed, scale, found)
+    expected = 1 + 8 * (np.arange(8.0) - np.float32(zero)).sum()
+    np.testing.assert_allclose(found, np.full(3, expected), rtol=1e-6)

@@ -16,7 +16,7 @@ from relaxpy.exec.native.llvm.interleave import transposed
 from relaxpy.exec.native.loops.axes import Loops
 from relaxpy.exec.native.trees.masks import Masked
 from relaxpy.exec.native.trees.product import Product
-from relaxpy.exec.native.trees.repeated import RepeatedLoads
+from relaxpy.exec.native.trees.repeated import RepeatedLoads, Table
 from relaxpy.exec.native.trees.short_rows import ShortRows, Step
 from relaxpy.exec.native.trees.strategy import (
     SEARCHED,
@@ -37,6 +37,8 @@ from relaxpy.ir.tir.substitution import mentions
 
 LANE_BITS = 512
 """The bits of a vector of values, on every machine: the order of sums does not depend on it."""
+_PERMUTATIONS = {16: "llvm.x86.avx512.permvar.sf.512", 8: "llvm.x86.avx2.permps"}
+"""The instruction that selects floats of a register by their numbers, by its lanes."""
 _SWEPT_ROWS = 8
 """The rows that one pass over the accumulators of columns adds."""
 _SUMS = 4
@@ -373,6 +375,8 @@ class RunLoops(Loops):
                         loaded = frame.load_offsets(load, mine, repeated.inner)
                         widened = frame.widened(loaded, load.buffer.dtype)
                         frame.stored[load.buffer, load.indices] = widened
+                    for var, table in repeated.tables.items():
+                        frame.bind(var, self._entries(table, lanes))
                     first_factor, *others = (frame.wide(frame.value(x), lanes) for x in factors)
                 frame.stored = outer
                 results += [f.fma(first_factor, x, sum_) for x in others] or [first_factor + sum_]
@@ -385,6 +389,20 @@ class RunLoops(Loops):
         result = f.fold_lanes(total, lambda x, y: x + y)
         frame.pin([result])
         self._finish(run, [result])
+
+    def _entries(self, table: Table, lanes: int) -> Value:
+        """The entries of a table, which are in one register if there is an instruction for that."""
+        frame, f, count = self.frame, self.function, len(table.entries)
+        if not f.module.has_avx512 or count > lanes:
+            return frame.value(table.value)
+        index = frame.wide(frame.value(table.index), lanes)
+        # The instruction reads as many bits as the number of lanes has, so entries are repeated.
+        entries = f.constants(Type("float"), table.entries * (lanes // count))
+        name = _PERMUTATIONS[lanes]
+        f.module.declare(name, entries.type, [entries.type, index.type])
+        result = f.new(entries.type, f"call {entries.type} @{name}({entries}, {index})")
+        frame.pin([result])
+        return result
 
     def _search(self, run: Run, condition: PrimExpr) -> None:
         """The first iteration of the only axis of accumulation in which the condition holds."""

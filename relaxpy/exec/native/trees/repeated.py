@@ -20,24 +20,41 @@ from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, occurrences, tree_size
+from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.expr import Add, Call, Cast, FloatImm, IntImm, Mul, PrimExpr, Sub, Var
+from relaxpy.ir.tir.ops import int_range
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 _LANES: Final = 16, 8
 """The lanes of vectors, of which there are some in a block; the first that is possible."""
 _MOST: Final = 128
 """The most iterations of a block."""
+_AND: Final = Op("tir.bitwise_and")
+_MASKS: Final = 3, 7, 15
+"""The masks of so few bits that a register has the values for all of them."""
+_EXACT: Final = 2048
+"""The integers up to this are values of float16."""
 _LARGEST: Final = 256
 """The most nodes of a value."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A `value` that only depends on the lowest bits of `index`: the entry of that number."""
+
+    value: PrimExpr
+    index: PrimExpr
+    entries: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatedLoads:
     """A sum of `value` in blocks: all iterations of the loops `inner`, after those of `outer`.
 
-    The variables of `numbers` have these values in the iterations of a block. `offsets` are, for
-    each load, its position in each of them, from that in the first one on.
+    The variables of `numbers` have these values in the iterations of a block, and those of `tables`
+    what these say. `offsets` are, for each load, its position in each of them, from that in the
+    first one on.
     """
 
     outer: tuple[Axis, ...]
@@ -45,6 +62,7 @@ class RepeatedLoads:
     lanes: int
     value: PrimExpr
     numbers: Mapping[Var, tuple[int, ...]]
+    tables: Mapping[Var, Table]
     offsets: Mapping[BufferLoad, tuple[int, ...]]
 
     @property
@@ -94,7 +112,79 @@ def repeated_loads(
         return None
     numbers: dict[Var, tuple[int, ...]] = {}
     value = _with_numbers(member.value, inner, numbers)
-    return None if value is None else RepeatedLoads(outer, inner, lanes, value, numbers, offsets)
+    if value is None:
+        return None
+    tables: dict[Var, Table] = {}
+    value = _with_tables(value, tables)
+    return RepeatedLoads(outer, inner, lanes, value, numbers, tables, offsets)
+
+
+def _with_tables(value: PrimExpr, tables: dict[Var, Table]) -> PrimExpr:
+    """`value` with variables, entered into `tables`, for floats of integers of a few bits."""
+    known: dict[PrimExpr, Var] = {}
+
+    def replaced(node: Node) -> Node:
+        if not isinstance(node, PrimExpr) or isinstance(node, BufferLoad):
+            return node
+        if node not in known:
+            table = _table_of(node)
+            if table is None:
+                return map_children(replaced, node)
+            known[node] = Var("entry", node.dtype)
+            tables[known[node]] = table
+        return known[node]
+
+    result = replaced(value)
+    assert isinstance(result, PrimExpr)
+    return result
+
+
+def _table_of(value: PrimExpr) -> Table | None:
+    """The table of a float whose only operand that is not a number are a few bits, or None.
+
+    Its entries are integers, which every datatype for floats has.
+    """
+    if str(value.dtype) not in ("float16", "float32"):
+        return None
+    masked = {n for n in occurrences(value, Call) if n.op is _AND}
+    if len(masked) != 1:
+        return None
+    [bits] = masked
+    operand, mask = bits.args
+    if not isinstance(mask, IntImm) or mask.value not in _MASKS or bits.dtype.bits != 32:
+        return None
+    entries: list[float] = []
+    for number in range(mask.value + 1):
+        entry = _number(value, bits, number)
+        if entry is None:
+            return None
+        entries.append(entry)
+    assert isinstance(operand, PrimExpr)
+    return Table(value, operand, tuple(entries))
+
+
+def _number(value: PrimExpr, bits: PrimExpr, number: int) -> int | None:
+    """The value for a `number` as `bits`, if all that it is computed from are small integers."""
+    match value:
+        case _ if value is bits:
+            result: float = number
+        case IntImm(value=constant) | FloatImm(value=constant):
+            result = constant
+        case Cast(value=inner):
+            found = _number(inner, bits, number)
+            if found is None:
+                return None
+            result = found
+        case Add(a=a, b=b) | Sub(a=a, b=b) | Mul(a=a, b=b):
+            x, y = _number(a, bits, number), _number(b, bits, number)
+            if x is None or y is None:
+                return None
+            result = x * y if isinstance(value, Mul) else x + y if isinstance(value, Add) else x - y
+        case _:
+            return None
+    is_exact = abs(result) <= _EXACT and result == int(result)
+    least, most = (-_EXACT, _EXACT) if value.dtype.is_float else int_range(value.dtype)
+    return int(result) if is_exact and least <= result <= most else None
 
 
 def _is_packed(offsets: tuple[int, ...]) -> bool:
