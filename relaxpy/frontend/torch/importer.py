@@ -291,8 +291,8 @@ class Importer:
             if convert is None:
                 raise UnsupportedError("there is no converter for it")
             args = self.values(node.args)
-            if is_complex(args) or has_complex_result(meta):
-                raise UnsupportedError("complex numbers in branches and loops")
+            if name in ("scan", "map_impl") and (is_complex(args) or has_complex_result(meta)):
+                raise UnsupportedError("complex numbers in a scan")
             return convert(Context(self, node), *args, **node.kwargs)
         if not is_overload(target):
             values = self.values(node.args)

@@ -383,10 +383,26 @@ def test_torch_compile_takes_and_returns_complex_tensors_and_their_gradients() -
     torch.testing.assert_close(compiled(x, z.conj())[1], f(x, z.conj())[1])  # a lazy conjugate
 
 
-def test_complex_numbers_in_branches_are_refused() -> None:
-    def f(self: Any, x: Any) -> Any:
-        return torch.cond(x.sum() > 0, lambda z: z * 2j, lambda z: z + 1j, (x * 1j,)).real
+def branched_and_looped(self: Any, x: Any) -> Any:
+    def body(i: Any, z: Any) -> Any:
+        return i + 1, z * (0.5 + 1j) + 1
 
-    program = torch.export.export(Module(f), (torch.ones(3),))
-    with pytest.raises(NotImplementedError, match="complex numbers in branches and loops"):
+    z = torch.cond(x.sum() > 0, lambda z: z * 2j, lambda z: z + 1j, (x * (1 + 2j),))
+    last = torch._higher_order_ops.while_loop(lambda i, z: i < 3, body, (torch.tensor(0), z))
+    return last[1].real, last[1].abs().sum(0)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_complex_numbers_go_through_branches_and_loops(target: str) -> None:
+    model, x = Module(branched_and_looped), torch.randn(3, 2)
+    program = torch.export.export(model, (x,))
+    run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    for given in (x.abs(), -x.abs()):
+        for result, value in zip(run(given), model(given), strict=True):
+            torch.testing.assert_close(result, value)
+
+
+def test_complex_numbers_in_a_scan_are_refused() -> None:
+    program = torch.export.export(Module(scanned), (torch.ones(3, 2, dtype=torch.complex64),))
+    with pytest.raises(NotImplementedError, match="complex numbers in a scan"):
         from_exported_program(program)

@@ -16,6 +16,7 @@ from relaxpy.frontend.shared.tensors import (
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.torch.arrays import dtype_name
+from relaxpy.frontend.torch.complexes import Complex, from_pair, has_complex_result, to_pair
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value
 from relaxpy.ir.relax.nodes import (
@@ -69,15 +70,23 @@ def _scope(cx: Context, params: Sequence[Var] = ()) -> Iterator[None]:
 def _closed(cx: Context, body: Callable[[], Sequence[Any]]) -> SeqExpr:
     """What a function emits, as a sequence of its own whose result is a tuple."""
     with _scope(cx):
-        exprs = tuple(cx.builder.normalize(cx.tensor(value)) for value in body())
+        exprs = tuple(cx.builder.normalize(_plain(cx, value)) for value in body())
         return cx.builder.end_scope(Tuple(exprs))
 
 
-def _items(cx: Context, result: Expr) -> tuple[Expr, ...]:
+def _plain(cx: Context, value: Any) -> Expr:
+    """A value as one tensor; of complex numbers, the one of their pairs."""
+    return to_pair(value) if isinstance(value, Complex) else cx.tensor(value)
+
+
+def _items(cx: Context, result: Expr) -> tuple[Any, ...]:
     """The fields of a result, with the shapes that PyTorch knows."""
+    fields = ((cx.builder.emit(TupleGetItem(result, k)), m) for k, m in enumerate(cx.meta()))
     return tuple(
-        cx.importer.variable(cx.name, cx.builder.emit(TupleGetItem(result, k)), meta)
-        for k, meta in enumerate(cx.meta())
+        from_pair(cx, field)
+        if has_complex_result(meta)
+        else cx.importer.variable(cx.name, field, meta)
+        for field, meta in fields
     )
 
 
@@ -109,7 +118,7 @@ def _loop(
         with _scope(cx, params):
             goes_on = cx.emit(_test(cx, test(params)))
             with _scope(cx):
-                following = tuple(cx.emit(cx.tensor(value)) for value in step(params))
+                following = tuple(cx.emit(_plain(cx, value)) for value in step(params))
                 then = cx.builder.end_scope(cx.builder.emit(Call(itself, following)))
             with _scope(cx):
                 otherwise = cx.builder.end_scope(Tuple(tuple(params)))
@@ -122,13 +131,17 @@ def _loop(
 def _while_loop(
     cx: Context, test: Any, body: Any, carried: Sequence[Value], more: Sequence[Value] = ()
 ) -> Any:
+    def inlined(graph: Any, states: Sequence[Expr]) -> Any:
+        pairs = zip(states, carried, strict=True)
+        values = (from_pair(cx, new) if isinstance(old, Complex) else new for new, old in pairs)
+        return cx.importer.inlined(graph, [*values, *more])
+
     def goes_on(states: Sequence[Expr]) -> Value:
-        found = cx.importer.inlined(test, [*states, *more])
+        found = inlined(test, states)
         return found[0] if isinstance(found, (tuple, list)) else found
 
-    initial = [cx.emit(cx.tensor(value)) for value in carried]
-    result = _loop(cx, initial, goes_on, lambda states: cx.importer.inlined(body, [*states, *more]))
-    return _items(cx, result)
+    initial = [cx.emit(_plain(cx, value)) for value in carried]
+    return _items(cx, _loop(cx, initial, goes_on, partial(inlined, body)))
 
 
 def _map(cx: Context, body: Any, xs: Sequence[Expr], more: Sequence[Value] = ()) -> Any:
