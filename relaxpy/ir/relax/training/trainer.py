@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Protocol, TypeAlias
 
@@ -22,6 +22,7 @@ from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch, has_torch, read_a
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Constant, Function, ShapeExpr, TensorStructInfo, Tuple, Var
 from relaxpy.ir.relax.op.workers import current_workers
+from relaxpy.ir.relax.training.fit import Callback, History, fit
 from relaxpy.ir.relax.training.optimizer import static_shape
 from relaxpy.ir.relax.training.setup_trainer import ADJOINT, BACKBONE, OPTIMIZER, attribute_count
 from relaxpy.ir.tir.expr import IntImm
@@ -347,6 +348,29 @@ class Trainer:
             result, *states = result
             self._states.values = states
         return as_torch(result) if has_torch([input_instances, targets]) else result
+
+    @user_facing
+    def fit(
+        self,
+        data: Iterable[tuple[Any, Any]],
+        epochs: int = 1,
+        *,
+        callbacks: Sequence[Callback] = (),
+        checkpoint: str | PathLike[str] | None = None,
+        resume: bool = False,
+    ) -> History:
+        """Train on all pairs of inputs and targets, `epochs` times; return the losses.
+
+        After each epoch a checkpoint is written if it has a name. Then the callbacks are called
+        with the history; one that returns False ends the training. With `resume` the training goes
+        on from the checkpoint, if there is one. An interruption leaves the last checkpoint whole.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): the data are empty, are not pairs, or can be
+                read once only; or `epochs` is not a natural number.
+            As for `update`, `save_checkpoint` and `load_checkpoint`.
+        """
+        return fit(self, data, epochs, callbacks, checkpoint, resume)
 
     @user_facing
     def profile_adjoint(self, input_instances: Any, targets: Any) -> Any:

@@ -205,6 +205,67 @@ def test_a_regression_finds_its_weights() -> None:
     np.testing.assert_array_equal(other.predict(x), trained.predict(x))
 
 
+def pairs(steps: int) -> list[tuple[Any, Any]]:
+    random = np.random.default_rng(1)
+    inputs = [random.standard_normal((4, 3)).astype("float32") for _ in range(steps)]
+    return [(x, x[:, :2] - x[:, 1:]) for x in inputs]
+
+
+def test_fit_updates_by_each_pair_in_each_epoch(tmp_path: Path) -> None:
+    data, by_hand, trained = pairs(3), trainer(), trainer()
+    expected = [np.mean([by_hand.update(x, y) for x, y in data]) for _ in range(4)]
+    seen: list[int] = []
+    history = trained.fit(data, epochs=4, callbacks=[lambda h: seen.append(h.epochs)])
+    np.testing.assert_allclose(history.losses, expected, rtol=1e-6)
+    assert seen == [1, 2, 3, 4]
+    assert len(history.seconds) == history.epochs == 4
+    stopped = trainer().fit(data, 4, callbacks=[lambda h: np.bool_(h.epochs < 2)])
+    assert stopped.losses == history.losses[:2]
+
+
+def test_an_interrupted_fit_is_resumed_from_the_last_whole_epoch(tmp_path: Path) -> None:
+    whole = trainer()
+    expected = whole.fit(pairs(3), 4)
+    path = tmp_path / "line.safetensors"
+
+    class Interrupted(list[Any]):
+        epochs = 0
+
+        def __iter__(self) -> Any:
+            self.epochs += 1
+            yield from self[:2]
+            if self.epochs == 3:
+                raise KeyboardInterrupt
+            yield from self[2:]
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer().fit(Interrupted(pairs(3)), 4, checkpoint=path, resume=True)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    resumed = trainer()
+    history = resumed.fit(pairs(3), 4, checkpoint=path, resume=True)
+    assert history.losses == expected.losses
+    for name, value in whole.export_params().items():
+        np.testing.assert_array_equal(resumed.export_params()[name], value)
+    assert resumed.fit(pairs(3), 4, checkpoint=path, resume=True).epochs == 4
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ([], {}, "data is empty"),
+        (iter(pairs(1)), {"epochs": 2}, "data is an iterator"),
+        (3, {}, "data is an iterable of pairs"),
+        ([np.ones(3)], {}, "found ndarray"),
+        (pairs(1), {"epochs": -1}, "epochs is 0, 1, 2"),
+        (pairs(1), {"epochs": 1.5}, "epochs is 0, 1, 2"),
+        (pairs(1), {"resume": True}, "resume needs"),
+    ],
+)
+def test_data_that_fit_does_not_take(data: Any, options: Any, message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        trainer().fit(data, **options)
+
+
 def test_one_step_of_gradient_descent() -> None:
     mod = prepared(L1Loss("sum"), SGD(0.5), legalize=False)
     assert mod.attrs["input_num"] == 1
