@@ -21,7 +21,7 @@ class LanguageModel:
 
     `sequences` are how many a cache has at a time, `tokens` how many all of them have together,
     `chunk` how many a call takes, `context` how many one sequence has. `quantization` is the name
-    of one of float32, such as "q4f32_1".
+    of one, such as "q4f32_1"; of those of float16 all else is float16, too.
     """
 
     def __init__(

@@ -163,7 +163,7 @@ class Decoder(nn.Module):
         if config.family == "gpt2":
             self.places = nn.Embedding(config.positions, config.width)
             self.blocks = nn.ModuleList([GPT2Block(config, k) for k in range(config.layers)])
-            self.norm: nn.Module = nn.LayerNorm(config.width, config.eps)
+            self.norm: Any = nn.LayerNorm(config.width, config.eps)
         else:
             self.blocks = nn.ModuleList([Block(config, k) for k in range(config.layers)])
             self.norm = nn.RMSNorm(config.width, -1, config.eps, bias=False)
@@ -183,7 +183,8 @@ class Decoder(nn.Module):
 
     def scores(self, x: nn.Tensor) -> nn.Tensor:
         found = self.embedding.lm_head_forward(x) if self.config.tied else self.head(x)
-        return op.reshape(found, [x.shape[1], self.config.vocabulary])
+        rows = op.reshape(found, [x.shape[1], self.config.vocabulary])
+        return rows if rows.dtype == "float32" else op.astype(rows, "float32")
 
     def decode(self, ids: nn.Tensor, cache: PagedKVCache) -> nn.Tensor:
         """The scores after one token of one sequence: ids (1, 1), result (1, vocabulary)."""
@@ -210,7 +211,7 @@ class Decoder(nn.Module):
             RopeMode.NONE if config.family == "gpt2" else RopeMode.NORMAL,
             1,
             config.theta,
-            "float32",
+            self.norm.weight.dtype,
             rope_scaling=config.rope_scaling,
         )
 

@@ -278,6 +278,21 @@ def test_greedy_tokens_equal_transformers(family: str, tmp_path: Path) -> None:
     assert generate(model, [prompt], max_tokens=20) == [wanted[20:]]
 
 
+def test_scores_of_a_model_of_float16(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    weights = {name: w.astype("float64") for name, w in saved(tmp_path, "qwen3").items()}
+    ids = [3, 1, 4, 1, 5, 9, 2, 6]
+    wanted = llama_scores(CONFIGS["qwen3"], weights, ids)
+    model = LanguageModel.from_folder(tmp_path, quantization="q0f16")
+    cache = model.new_cache()
+    model.state("add_sequence", cache, 0)
+    found = [model.run(cache, [0], [ids[:5]], range(5))]
+    found += [model.run(cache, [0], [[token]], [0]) for token in ids[5:]]
+    assert found[0].dtype == "float32"
+    error = np.abs(np.concatenate(found) - wanted).max()
+    assert error < 20 * 2**-11 * np.abs(wanted).max()
+
+
 # --- the engine
 
 
