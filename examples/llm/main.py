@@ -59,7 +59,10 @@ def run(arguments: argparse.Namespace) -> None:
     )
     model = LanguageModel.from_folder(arguments.folder, quantization=arguments.quantization)
     if tokenizer is None:
-        prompt = [int(number) for number in arguments.tokens.split()]
+        try:
+            prompt = [int(number) for number in arguments.tokens.split()]
+        except ValueError:
+            raise ModelError(f"--tokens takes numbers, found {arguments.tokens!r}") from None
     else:
         prompt = tokenizer.encode(arguments.text).ids
     request = Engine(model).add(prompt, sampling, arguments.max_tokens, model.config.stop)

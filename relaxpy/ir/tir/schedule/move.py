@@ -26,7 +26,7 @@ from relaxpy.ir.tir.schedule.stages import (
 )
 from relaxpy.ir.tir.schedule.state import State, refused
 from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, Stmt
-from relaxpy.ir.tir.substitution import substitute
+from relaxpy.ir.tir.substitution import mentions, substitute
 
 LAST, FIRST = -1, -2
 """The last and the first possible position among the statements of a loop."""
@@ -106,7 +106,8 @@ def reverse_compute_at(
     ranges = _written(stage, producer, shared, new_loops)
     at = _site(state, loop, [producer], [], index, stage)
     inside = producer.loops[producer.loops.index(loop) + 1 :]
-    written = condition_outside(producer, inside)
+    own = [one for one in stage.loops if one not in shared]
+    written = ops.all_of(condition_outside(producer, inside), condition_outside(stage, own))
     nest = _nest(state, stage, loop, ranges, written, preserve_unit_loops=preserve_unit_loops)
     _move(state, stage, loop, at, nest)
 
@@ -193,7 +194,10 @@ def _written(
     Errors:
         ScheduleError: iterations of the block may need what is written in several ones, or nowhere.
     """
-    found: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
+    outer = {one.loop_var for one in shared}
+    inner = {one.loop_var for one in stage.loops} - outer
+    decided = {var: value for var, value in stage.values().items() if mentions(value, outer)}
+    found = {var: (v, v) for var, v in decided.items() if not mentions(v, inner)}
     simplify = Analyzer().simplify
     spatial = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.DataPar}
     for buffer in stage.reads.keys() & producer.writes.keys():
@@ -221,6 +225,13 @@ def _written(
                 f"loop {new_loops[-1].loop_var.name} may write",
                 stage.block,
             )
+    for var in decided:
+        if var not in found or var not in spatial:
+            raise refused(
+                f"variable {var.name} of block {stage.name} depends on loops that the block shares "
+                "with its new place",
+                stage.block,
+            )
     return found
 
 
@@ -235,7 +246,8 @@ def _check_written_somewhere(
     """Errors: ScheduleError if the block has iterations for which nothing is written."""
     inside = producer.loops[producer.loops.index(new_loops[0]) :]
     box = written_box(producer, buffer, inside)
-    if box is None or not _is_inside(stage, shared, new_loops, place, box):
+    always = Analyzer().can_prove(condition_outside(producer, inside))
+    if box is None or not always or not _is_inside(stage, shared, new_loops, place, box):
         raise refused(
             f"block {stage.name} has iterations for which block {producer.name} is not known to "
             f"write {buffer.name}",

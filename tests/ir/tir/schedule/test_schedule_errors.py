@@ -273,6 +273,11 @@ ROWS: list[tuple[tir.PrimFunc, Callable[[Sch], object], str]] = [
         "block C writes what block D reads, and may do so after loop i",
     ),
     (
+        after(named("transposed"), lambda s: s.fuse(*loops(s, "C"))),  # where fused < 20 of 24
+        lambda s: s.cache_write("C", 0, "local"),
+        "block C is not known to write all elements of a region of C",
+    ),
+    (
         named("matmul"),
         lambda s: s.storage_align("C", 0, 2, 16, 8),
         "storage_align: C has no axis 2",
