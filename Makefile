@@ -37,6 +37,8 @@ $(READY): pyproject.toml
 	|| echo "ONNX Runtime is not available here: the tests that need it are skipped"
 	@$(PY) -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' expecttest \
 	|| echo "PyTorch is not available here: the tests that need it are skipped"
+	@$(PY) -m pip install --quiet --disable-pip-version-check 'ray[data]' \
+	|| echo "Ray is not available here: the tests that need it are skipped"
 	@$(MAKE) --silent pretrained || echo "pretrained models are not available: their tests are skipped"
 	@touch $@
 
