@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrained models demo test test-all fuzz check lint types mutants format clean
+.PHONY: help pretrained models demo test test-all fuzz check lint types mutants format docs clean
 
 help:
 	@echo "make demo    train the digits model and run it through relaxpy"
@@ -27,6 +27,7 @@ help:
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
 	@echo "make format  write the stub of operators, the pages docs/rules.md, docs/operators.md and"
 	@echo "             docs/passes.md, and a table of docs/differences.md; let ruff tidy the code"
+	@echo "make docs    build the site of documents in build/site"
 	@echo "make clean   remove the environment and all caches"
 
 $(READY): pyproject.toml
@@ -103,6 +104,12 @@ format: $(READY)
 	$(PY) tools/differences.py
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+# Warnings are errors: links and anchors that do not exist, pages that nothing lists.
+docs: $(READY)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(PY) tools/build_site.py
+	@echo "build/site/index.html"
 
 clean:
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .mutants

@@ -19,7 +19,9 @@ def table() -> str:
     rows: dict[str, list[str]] = {}
     for parent, names, instead in ABSENT:
         listed = ", ".join(f"`{name}`" for name in names.split())
-        rows.setdefault(instead, []).append(f"`{parent}`: {listed}" if parent else listed)
+        rows.setdefault(instead.replace("](", "]\\("), []).append(
+            f"`{parent}`: {listed}" if parent else listed
+        )
     return HEAD + "".join(f"| {'; '.join(all_)} | {instead} |\n" for instead, all_ in rows.items())
 
 

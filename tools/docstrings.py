@@ -44,3 +44,40 @@ def entries(text: str) -> Iterator[str]:
         entry.append(line.strip() if entry else line.rstrip())
     if entry:
         yield " ".join(entry)
+
+
+def restructured(doc: str) -> str:
+    """Return a docstring as reStructuredText; its sections become lists."""
+    parsed = sections(doc)
+    out = [_paragraphs(parsed.pop(""))]
+    for name, text in parsed.items():
+        if name == "Rule":
+            out.append(f"Rule: {_inline(text)}")
+        else:
+            out.append(f"{name}:")
+            out.append("\n".join(f"- {_inline(' '.join(e.split()))}" for e in entries(text)))
+    return "\n\n".join(out) + "\n"
+
+
+def _paragraphs(text: str) -> str:
+    """Return plain text as reStructuredText; indented paragraphs are shown as they are."""
+    out: list[str] = []
+    for paragraph in re.split(r"\n{2,}", text):
+        if paragraph.startswith(">>> "):
+            out.append(paragraph)
+        elif paragraph.startswith(" "):
+            out.append(f"::\n\n{paragraph}")
+        else:
+            out.append(_inline(paragraph))
+    return "\n\n".join(out)
+
+
+def _inline(text: str) -> str:
+    """Return text as reStructuredText, with code between backticks as code."""
+    pieces = re.split(r"`([^`]*)`", text)
+    for k, piece in enumerate(pieces):
+        if k % 2:
+            pieces[k] = f"``{piece}``\\ " if piece.strip() else piece
+        else:
+            pieces[k] = re.sub(r"([\\*_|<>])", r"\\\1", piece)
+    return "".join(pieces)

@@ -1,0 +1,74 @@
+"""The links of the documents lead somewhere, and docs/README.md has every document."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ["docs", "examples", "benchmarks", "notebooks"]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in [*ROOT.glob("*.md"), *(p for f in FOLDERS for p in (ROOT / f).rglob("*.md"))]
+)
+
+
+def prose(text: str) -> str:
+    """The text without what is between fences, and without code in lines."""
+    text = re.sub(r"^ *(```+)[^\n]*\n.*?^ *\1[ ]*$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"(`+)[^`].*?\1", "`code`", text)
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings of a document, as GitHub names them."""
+    text = re.sub(r"^ *(```+)[^\n]*\n.*?^ *\1[ ]*$", "", text, flags=re.MULTILINE | re.DOTALL)
+    found: Counter[str] = Counter()
+    names = set()
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.strip().lower())
+        name = re.sub(r"[^\w\- ]", "", shown).replace(" ", "-")
+        names.add(f"{name}-{found[name]}" if found[name] else name)
+        found[name] += 1
+    return names
+
+
+def broken(document: Path, text: str) -> Iterator[str]:
+    """The links of a document that lead nowhere."""
+    for link in re.findall(r"(?<!\\)\]\(([^)\s]*)\)", prose(text)):
+        path, _, anchor = link.partition("#")
+        if re.match(r"https?://", link):
+            continue
+        target = document.parent / path if path else document
+        there = target.exists()
+        if not there or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+            yield link
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_to_files_and_headings(name: str) -> None:
+    assert list(broken(ROOT / name, (ROOT / name).read_text(encoding="utf-8"))) == []
+
+
+def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# One\n\n## A `b`, c\n\n## One\n", encoding="utf-8")
+    text = (
+        "# Here\n[a](other.md) [b](#here) [c](other.md#a-b-c) [d](other.md#one-1) `[e](code)`\n"
+        "[f](none.md) [g](#there) [h](other.md#two) ![i](none.svg)\n"
+        "```\n# F\n[j](code)\n```\n[k](#f)\n"
+    )
+    lost = ["none.md", "#there", "other.md#two", "none.svg", "#f"]
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    assert list(broken(page, text)) == lost
+
+
+def test_the_list_of_documents_has_each_of_them_once() -> None:
+    text = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^- \[[^]]+\]\(([^)]+)\)", text, re.MULTILINE)
+    listed = [(ROOT / "docs" / row).resolve().relative_to(ROOT).as_posix() for row in rows]
+    written = {name for name in DOCUMENTS if name.startswith("docs/")} - {"docs/README.md"}
+    assert len(listed) == len(set(listed))
+    assert set(listed) - written == {"CHANGELOG.md", "CONTRIBUTING.md", "examples/llm/README.md"}
+    assert written - set(listed) == set(), "docs/README.md, from which the site is built, lists all"

@@ -1,0 +1,156 @@
+"""Build the site of documents in build/site: `make docs` runs it, with the extra `docs` installed.
+
+The pages are the documents of the repository, at the same paths so that their links hold, and those
+that are written here from the package. The sections are those of docs/README.md.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from inspect import isclass, isroutine
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from relaxpy.cli.passes import public_passes
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "build" / "site-source"
+SITE = ROOT / "build" / "site"
+CACHE = ROOT / "build" / "site-cache"
+COPIED = ["CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "examples/llm/README.md"]
+MODULES = [
+    "relaxpy",
+    "relaxpy.ir",
+    "relaxpy.errors",
+    "relaxpy.script",
+    "relaxpy.relax",
+    "relaxpy.relax.analysis",
+    "relaxpy.relax.dpl",
+    "relaxpy.relax.transform",
+    "relaxpy.relax.training",
+    "relaxpy.relax.distributed",
+    "relaxpy.relax.frontend.nn",
+    "relaxpy.relax.frontend.nn.llm",
+    "relaxpy.relax.frontend.onnx",
+    "relaxpy.relax.frontend.torch",
+    "relaxpy.transform",
+    "relaxpy.ir.instrument",
+    "relaxpy.runtime",
+    "relaxpy.testing",
+    "relaxpy.tir",
+    "relaxpy.tir.analysis",
+    "relaxpy.tir.transform",
+    "relaxpy.te",
+    "relaxpy.topi",
+    "relaxpy.arith",
+    "relaxpy.relay",
+    "relaxpy.distributed",
+]
+"""The modules of the reference, in its order."""
+
+
+def main() -> int:
+    """Collect the pages and build the site; return Sphinx's exit code."""
+    from sphinx.cmd.build import main as sphinx
+
+    for folder in (SOURCE, SITE, CACHE):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", SOURCE / "docs")
+    for name in COPIED:
+        (SOURCE / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, SOURCE / name)
+    pages = dict(api())
+    sections = list(written_sections())
+    sections.insert(-1, ("API", "The public names, by module.", list(pages)))
+    for name, text in pages.items():
+        write(name, text)
+    for title, text, listed in sections:
+        write(section_file(title), f"# {title}\n\n{text}\n{toctree(listed)}")
+    (SOURCE / "docs" / "README.md").unlink()
+    index = (ROOT / "README.md").read_text(encoding="utf-8")
+    index = index.replace("](docs/README.md)", f"](docs/{section_file(sections[0][0])})")
+    top = [f"docs/{section_file(title)}" for title, _, _ in sections]
+    (SOURCE / "index.md").write_text(index + toctree(top), encoding="utf-8")
+    options = ["-c", str(ROOT / "docs"), "-b", "html", "-d", str(CACHE)]
+    return sphinx(["-q", "-W", "--keep-going", *options, *sys.argv[1:], str(SOURCE), str(SITE)])
+
+
+def write(name: str, text: str) -> None:
+    """Write a page of the folder docs."""
+    file = SOURCE / "docs" / name
+    if file.exists():
+        raise SystemExit(f"two pages are called docs/{name}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def toctree(pages: list[str]) -> str:
+    """Return the directive that puts pages below the one that has it."""
+    return "\n```{toctree}\n:hidden:\n\n" + "\n".join(pages) + "\n```\n"
+
+
+def section_file(title: str) -> str:
+    """Return the file of a section."""
+    return f"{title.lower()}.md"
+
+
+def written_sections() -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the title, the text and the pages of each section of docs/README.md."""
+    _, *sections = re.split(r"^## ", (ROOT / "docs" / "README.md").read_text("utf-8"), flags=re.M)
+    for section in sections:
+        title, _, text = section.partition("\n")
+        yield title, text.strip(), re.findall(r"^- \[[^]]+\]\(([^)]+)\)", text, re.M)
+
+
+def api() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of a page for each module of the reference."""
+    homes: dict[int, str] = {}
+    for name in MODULES:
+        try:
+            module = import_module(name)
+        except ImportError as error:  # of a package that is not installed
+            yield f"api/{name}.md", f"# {name}\n\nThis page is empty: {error}.\n"
+        else:
+            doc = (module.__doc__ or "").strip()
+            yield f"api/{name}.md", f"# {name}\n\n{doc}\n\n{listed(module, homes)}"
+
+
+def listed(module: ModuleType, homes: dict[int, str]) -> str:
+    """Return the directives that show the public names of a module.
+
+    A value is shown at the first of its names, which `homes` has, and others refer to it.
+    """
+    shown, others = [], []
+    for member, value in public(module):
+        path = f"{module.__name__}.{member}"
+        if home := homes.get(id(value)):
+            others.append(f"- `{member}` is {{py:obj}}`{home}`\n")
+            continue
+        homes[id(value)] = path
+        directive = "autoclass" if isclass(value) else "autofunction"
+        shown.append(f".. {directive}:: {path}\n" + "   :members:\n" * isclass(value))
+    out = "```{eval-rst}\n" + "\n".join(shown) + "```\n"
+    return out + ("\n## Other names\n\n" + "".join(others) if others else "")
+
+
+def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Yield the classes and functions of a module by name; operators and passes have own pages."""
+    found, passes = [], set(public_passes().values())
+    for member in getattr(module, "__all__", dir(module)):
+        value = getattr(module, member)
+        if member.startswith("_") or not (isclass(value) or isroutine(value)):
+            continue
+        if value in passes:
+            continue
+        if (getattr(value, "__module__", None) or "").startswith("relaxpy."):
+            found.append((value.__name__ != member, member, value))
+    yield from ((member, value) for _, member, value in sorted(found, key=lambda item: item[:2]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
