@@ -18,6 +18,7 @@ from relaxpy.exec.native.trees.cost import time_of
 from relaxpy.exec.native.trees.lanes import lane_axis
 from relaxpy.exec.native.trees.product import Product, product_of
 from relaxpy.exec.native.trees.program import KernelProgram, Tasks
+from relaxpy.exec.native.trees.repeated import RepeatedLoads
 from relaxpy.exec.native.trees.short_rows import ShortRows
 from relaxpy.exec.native.trees.strategy import strategy_of
 from relaxpy.exec.native.trees.transpose import Transpose
@@ -101,6 +102,8 @@ def _of_axes(tree: Run, program: KernelProgram) -> Tree:
         case ShortRows(axis=rows, outer=outside):
             kept = [a for a in free if any(a is loop for loop in (*outside, rows))]
             choice = _choice(kept, rows, _LANES)
+        case RepeatedLoads(rows=Axis() as rows):
+            choice = _choice([a for a in free if a is not rows], None, _LANES)
         case _:
             choice = _choice(free, None if tree.is_scalar else lane_axis(tree), _LANES)
     if choice is None:

@@ -112,7 +112,7 @@ def default_pipeline(target: object = None) -> Pass:
     Bindings without effects go into dataflow blocks, equal ones are computed once, and what depends
     on constants only is computed now. Kernels compute only the outputs that are used, read
     transposed operands as they are, leave new layouts of weights to other kernels, and are fused as
-    `fusion_pays` decides. For the target "native", products with one row decode packed weights. The
+    `fusion_pays` decides. For the target "native", products decode weights in few bits. The
     target "reference" runs the program as it is written, so that it shows what the passes have to
     preserve: its pipeline is `legalize`.
     """

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 import relaxpy
 from relaxpy import IRModule, te, tir
+from relaxpy.script import from_source
 
 Array = NDArray[Any]
 
@@ -78,3 +79,64 @@ def test_zero_points_may_be_any_floats(zero: float) -> None:
     relaxpy.compile(IRModule({"main": func}), target="native")["main"](x, packed, scale, found)
     expected = 1 + 8 * (np.arange(8.0) - np.float32(zero)).sum()
     np.testing.assert_allclose(found, np.full(3, expected), rtol=1e-6)
+
+
+PRODUCT = """
+@T.prim_func
+def main(x: T.handle, q: T.handle, s: T.handle, o: T.handle):
+    n = T.int64()
+    X = T.match_buffer(x, (n, {size}), "float32")
+    Q = T.match_buffer(q, ({columns}, {size} // {word}), "{stored}")
+    S = T.match_buffer(s, ({columns}, {size} // {group}), "float32")
+    O = T.match_buffer(o, (n, {columns}), "float32")
+    for i, j, k in T.grid(n, {columns}, {size}):
+        with T.block("o"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            {init}
+            weight = T.Cast("float32", {integer}) * S[vj, vk // {group}]
+            O[vi, vj] = O[vi, vj] + X[vi, vk] * weight
+"""
+INIT = "with T.init(): O[vi, vj] = T.float32(2)"
+
+
+@pytest.mark.parametrize("init", [INIT, ""], ids=["alone", "added"])
+@pytest.mark.parametrize(
+    ("bits", "group", "stored", "size", "columns"),
+    [
+        (4, 32, "uint32", 32, 1),
+        (4, 32, "uint32", 1024 + 64, 7),
+        (8, 32, "uint32", 3 * 1024 + 32, 70),
+        (3, 40, "uint32", 1080, 5),
+        (4, 16, "uint8", 2064, 66),
+        (8, 96, "int8", 96, 3),
+        (8, 1056, "int8", 1056, 129),
+        (8, 1050, "int8", 1050, 9),
+    ],
+)
+def test_rows_have_decoded_weights_in_common(
+    bits: int, group: int, stored: str, size: int, columns: int, init: str
+) -> None:
+    word = int(stored.strip("uint")) // bits
+    integer = "Q[vj, vk]"
+    if word > 1:
+        shift = f'T.Cast("{stored}", vk % {word} * {bits})'
+        mask = f"T.{stored}({(1 << bits) - 1})"
+        integer = f"T.bitwise_and(T.shift_right(Q[vj, vk // {word}], {shift}), {mask})"
+    sizes = {"size": size, "columns": columns, "group": group}
+    text = PRODUCT.format(word=word, stored=stored, init=init, integer=integer, **sizes)
+    run = relaxpy.compile(IRModule({"main": from_source(text)}), target="native")["main"]
+    rng = np.random.default_rng(columns)
+    integers = rng.integers(0, 1 << bits, (columns, size))
+    scale = np.ldexp(1.0, rng.integers(-2, 2, (columns, size // group))).astype("float32")
+    packed = np.zeros((columns, size // word), stored)
+    for k in range(size):
+        packed[:, k // word] |= integers[:, k].astype(stored) << np.array(k % word * bits, stored)
+    if stored == "int8":
+        integers = packed.astype("int64")
+    weights = integers * np.repeat(scale.astype("float64"), group, 1)
+    for rows in (0, 1, 2, 3, 5, 8, 13, 31):
+        x = rng.integers(-2, 3, (rows, size)).astype("float32")
+        found = rng.integers(-9, 9, (rows, columns)).astype("float32")
+        before = np.full_like(found, 2) if init else found.copy()
+        run(x, packed, scale, found)
+        np.testing.assert_array_equal(found, before + x @ weights.T)

@@ -11,12 +11,13 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.contraction.contract import emit_product
-from relaxpy.exec.native.llvm.function import I64, Type, Value
+from relaxpy.exec.native.llvm.function import I64, Value
 from relaxpy.exec.native.llvm.interleave import transposed
 from relaxpy.exec.native.loops.axes import Loops
+from relaxpy.exec.native.loops.decoded_sums import DecodedSums
 from relaxpy.exec.native.trees.masks import Masked
 from relaxpy.exec.native.trees.product import Product
-from relaxpy.exec.native.trees.repeated import RepeatedLoads, Table
+from relaxpy.exec.native.trees.repeated import RepeatedLoads
 from relaxpy.exec.native.trees.short_rows import ShortRows, Step
 from relaxpy.exec.native.trees.strategy import (
     SEARCHED,
@@ -32,13 +33,11 @@ from relaxpy.exec.native.values.accumulate import combined, identity
 from relaxpy.exec.native.values.frame import Lanes, storage_type, value_type
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
+from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 LANE_BITS = 512
 """The bits of a vector of values, on every machine: the order of sums does not depend on it."""
-_PERMUTATIONS = {16: "llvm.x86.avx512.permvar.sf.512", 8: "llvm.x86.avx2.permps"}
-"""The instruction that selects floats of a register by their numbers, by its lanes."""
 _SWEPT_ROWS = 8
 """The rows that one pass over the accumulators of columns adds."""
 _SUMS = 4
@@ -73,7 +72,7 @@ class RunLoops(Loops):
                 emit_product(product, self.frame, in_task=self.in_task, columns=columns, over=over)
                 self.frame.forget()
             case RepeatedLoads() as repeated:
-                self.iterations(run.axes, lambda: self._blocks(run, repeated))
+                DecodedSums(self, run, repeated, self._finish).emit()
             case Columns(along=along, form=form):
                 rest = tuple(a for a in run.axes if a is not along)
                 of_columns = self._sweep if form == "swept" else self._columns
@@ -355,54 +354,6 @@ class RunLoops(Loops):
             totals.append(self.function.fold_lanes(total, partial(combined, combine, dtype)))
         self.frame.pin(totals)
         self._finish(run, totals)
-
-    def _blocks(self, run: Run, repeated: RepeatedLoads) -> None:
-        """One iteration of the axes; the innermost loops of a sum are lanes of several vectors."""
-        frame, f, lanes = self.frame, self.function, repeated.lanes
-        starts = range(0, repeated.count, lanes)
-        value = repeated.value
-        factors = (value.a, value.b) if isinstance(value, Mul) else (value,)
-
-        def block(*sums: Value) -> Sequence[Value]:
-            results = []
-            for first, sum_ in zip(starts, sums, strict=True):
-                outer, frame.stored = frame.stored, dict(frame.stored)
-                with frame.level(), frame.conditionally():
-                    for var, numbers in repeated.numbers.items():
-                        frame.bind(var, f.constants(value_type(var.dtype), numbers[first:][:lanes]))
-                    for load, offsets in repeated.offsets.items():
-                        mine = offsets[first:][:lanes]
-                        loaded = frame.load_offsets(load, mine, repeated.inner)
-                        widened = frame.widened(loaded, load.buffer.dtype)
-                        frame.stored[load.buffer, load.indices] = widened
-                    for var, table in repeated.tables.items():
-                        frame.bind(var, self._entries(table, lanes))
-                    first_factor, *others = (frame.wide(frame.value(x), lanes) for x in factors)
-                frame.stored = outer
-                results += [f.fma(first_factor, x, sum_) for x in others] or [first_factor + sum_]
-            return results
-
-        zeros = [f.const(Type("float", lanes), 0) for _ in starts]
-        total, *others = self.nested(repeated.outer, block, zeros)
-        for other in others:
-            total = total + other
-        result = f.fold_lanes(total, lambda x, y: x + y)
-        frame.pin([result])
-        self._finish(run, [result])
-
-    def _entries(self, table: Table, lanes: int) -> Value:
-        """The entries of a table, which are in one register if there is an instruction for that."""
-        frame, f, count = self.frame, self.function, len(table.entries)
-        if not f.module.has_avx512 or count > lanes:
-            return frame.value(table.value)
-        index = frame.wide(frame.value(table.index), lanes)
-        # The instruction reads as many bits as the number of lanes has, so entries are repeated.
-        entries = f.constants(Type("float"), table.entries * (lanes // count))
-        name = _PERMUTATIONS[lanes]
-        f.module.declare(name, entries.type, [entries.type, index.type])
-        result = f.new(entries.type, f"call {entries.type} @{name}({entries}, {index})")
-        frame.pin([result])
-        return result
 
     def _search(self, run: Run, condition: PrimExpr) -> None:
         """The first iteration of the only axis of accumulation in which the condition holds."""

@@ -6,9 +6,9 @@ together they are the lanes of vectors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import product
-from typing import Final
+from typing import Final, TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import unproved
@@ -16,7 +16,7 @@ from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run
-from relaxpy.ir.arith.algebra.affine import affine
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, occurrences, tree_size
@@ -30,6 +30,8 @@ _LANES: Final = 16, 8
 """The lanes of vectors, of which there are some in a block; the first that is possible."""
 _MOST: Final = 128
 """The most iterations of a block."""
+_PART: Final = 32
+"""The iterations of a block that is a part of a long loop."""
 _AND: Final = Op("tir.bitwise_and")
 _MASKS: Final = 3, 7, 15
 """The masks of so few bits that a register has the values for all of them."""
@@ -50,17 +52,23 @@ class Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatedLoads:
-    """A sum of `value` in blocks: all iterations of the loops `inner`, after those of `outer`.
+    """A sum in blocks: all iterations of the loops `inner`, after those of `outer`.
 
     The variables of `numbers` have these values in the iterations of a block, and those of `tables`
     what these say. `offsets` are, for each load, its position in each of them, from that in the
     first one on.
+
+    A value is the product of `shared` and `own`, or `shared` alone. On `rows`, an axis of the run,
+    only `own` depends, which is not packed, and on `columns` only `shared`.
     """
 
+    rows: Axis | None
+    columns: Axis | None
     outer: tuple[Axis, ...]
     inner: tuple[Axis, ...]
     lanes: int
-    value: PrimExpr
+    shared: PrimExpr
+    own: PrimExpr | None
     numbers: Mapping[Var, tuple[int, ...]]
     tables: Mapping[Var, Table]
     offsets: Mapping[BufferLoad, tuple[int, ...]]
@@ -76,8 +84,8 @@ def repeated_loads(
 ) -> RepeatedLoads | None:
     """A run as such a sum of floats, or None.
 
-    Its innermost loop is too short for vectors. `whole` are the axes of which others are blocks, by
-    the start of these.
+    Its innermost loop is too short for vectors, or several rows decode the same integers of 8 bits.
+    `whole` are the axes of which others are blocks, by the start of these.
     """
     if len(run.statements) != 1 or run.is_scalar or run.after:
         return None
@@ -86,18 +94,47 @@ def repeated_loads(
         return None
     if str(member.target.dtype) != "float32" or str(member.value.dtype) != "float32":
         return None
-    found = _block(run.over)
-    if found is None:
-        return None
-    outer, inner, lanes = found
-    variables = {axis.var for axis in inner}
-    points = _points(inner)
     bounds = [axis if whole is None else whole.get(axis.start, axis) for axis in run.loops]
-    offsets: dict[BufferLoad, tuple[int, ...]] = {}
     for load in dict.fromkeys(loads(member.value)):
         is_inside = not unproved(load.buffer, load.indices, bounds, plan.shape_vars)
         if not is_inside or plan.root(load.buffer) is plan.root(member.target):
             return None
+    value, found = member.value, _block(run.over)
+    if found is None:
+        value, found = _in_parts(value, run.over)
+    if found is None:
+        return None
+    outer, inner, lanes = found
+    offsets = _offsets(value, inner)
+    if offsets is None:
+        return None
+    packed = {load for load, steps in offsets.items() if _is_packed(steps)}
+    is_packed = bool(packed)
+    if not is_packed:
+        packed = {load for load in offsets if load.buffer.dtype.bits == 8}
+    shared, own = _factors(value, packed)
+    if not packed or (not is_packed and (own is None or _is_converted(shared))):
+        return None
+    numbers: dict[Var, tuple[int, ...]] = {}
+    tables: dict[Var, Table] = {}
+    values = [
+        None if factor is None else _with_numbers(factor, inner, numbers)
+        for factor in (shared, own)
+    ]
+    if values[0] is None or (own is not None and values[1] is None):
+        return None
+    rows, columns = (_only_of(run, *pair) for pair in ((own, shared), (shared, own)))
+    return RepeatedLoads(
+        rows, columns, outer, inner, lanes, _with_tables(values[0], tables), values[1], numbers,
+        tables, offsets,
+    )  # fmt: skip
+
+
+def _offsets(value: PrimExpr, inner: Sequence[Axis]) -> dict[BufferLoad, tuple[int, ...]] | None:
+    """The position of each load in the iterations of a block, from the first one on, if known."""
+    variables, points = {axis.var for axis in inner}, _points(inner)
+    offsets: dict[BufferLoad, tuple[int, ...]] = {}
+    for load in dict.fromkeys(loads(value)):
         position = affine(position_of(load.buffer, load.indices), variables)
         if position is None or any(True for _ in loads(position.offset.expr())):
             return None
@@ -108,15 +145,37 @@ def repeated_loads(
         offsets[load] = tuple(
             sum(step * n for step, n in zip(known, point, strict=True)) for point in points
         )
-    if not any(_is_packed(found) for found in offsets.values()):
+    return offsets
+
+
+def _is_converted(value: PrimExpr) -> bool:
+    """Whether a value is an element of memory, in another datatype at most."""
+    while isinstance(value, Cast):
+        value = value.value
+    return isinstance(value, BufferLoad)
+
+
+def _factors(value: PrimExpr, packed: Container[BufferLoad]) -> tuple[PrimExpr, PrimExpr | None]:
+    """The factor of a product that has all packed elements, and the other one."""
+    if isinstance(value, Mul):
+        for shared, own in ((value.a, value.b), (value.b, value.a)):
+            if not any(load in packed for load in loads(own)):
+                return shared, own
+    return value, None
+
+
+def _only_of(run: Run, factor: PrimExpr | None, other: PrimExpr | None) -> Axis | None:
+    """The last axis on which one factor depends and the other does not."""
+    if factor is None or other is None:
         return None
-    numbers: dict[Var, tuple[int, ...]] = {}
-    value = _with_numbers(member.value, inner, numbers)
-    if value is None:
-        return None
-    tables: dict[Var, Table] = {}
-    value = _with_tables(value, tables)
-    return RepeatedLoads(outer, inner, lanes, value, numbers, tables, offsets)
+    for axis in reversed(run.axes):
+        alone = {axis.var}
+        is_bound = any(mentions(b, alone) for a in run.loops for b in (a.start, a.stop))
+        if is_bound or axis.var not in run.independent:
+            continue
+        if mentions(factor, alone) and not mentions(other, alone):
+            return axis
+    return None
 
 
 def _with_tables(value: PrimExpr, tables: dict[Var, Table]) -> PrimExpr:
@@ -248,7 +307,24 @@ def _points(axes: Sequence[Axis]) -> list[tuple[int, ...]]:
     return list(product(*(range(axis.extent.constant or 0) for axis in axes)))
 
 
-def _block(over: Sequence[Axis]) -> tuple[tuple[Axis, ...], tuple[Axis, ...], int] | None:
+Block: TypeAlias = tuple[tuple[Axis, ...], tuple[Axis, ...], int]
+"""The loops outside and inside of a block, and the lanes of its vectors."""
+
+
+def _in_parts(value: PrimExpr, over: Sequence[Axis]) -> tuple[PrimExpr, Block | None]:
+    """A value whose innermost loop is divided into blocks, if it consists of whole ones."""
+    *outside, axis = over
+    extent = axis.extent.constant
+    if extent is None or extent % _PART or as_poly(axis.start).constant != 0:
+        return value, None
+    first, second = (Var(f"{axis.var.name}{n}", axis.var.dtype) for n in range(2))
+    zero, size = (IntImm(axis.var.dtype, n) for n in (0, _PART))
+    outer = Axis(first, zero, IntImm(axis.var.dtype, extent // _PART))
+    value = substitute(value, {axis.var: first * size + second})
+    return value, ((*outside, outer), (Axis(second, zero, size),), _LANES[0])
+
+
+def _block(over: Sequence[Axis]) -> Block | None:
     """The loops outside and inside of a block, and the lanes of its vectors."""
     count = 1
     for first in reversed(range(len(over))):

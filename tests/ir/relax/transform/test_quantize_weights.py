@@ -277,9 +277,11 @@ def test_parameters_of_called_functions_stay() -> None:
     assert_structural_equal(QuantizeWeights(params=["w"])(mod), mod)
 
 
-@pytest.mark.parametrize("name", ["q3f32_1", "q4f16_1", "q8f32_1"])
-@pytest.mark.parametrize(("rows", "count"), [(1, 1), (2, 2)])
-def test_a_product_with_one_row_decodes_its_weights(name: str, rows: int, count: int) -> None:
+@pytest.mark.parametrize("name", ["q3f32_1", "q4f16_1", "q8f32_1", "int8f32"])
+@pytest.mark.parametrize(("rows", "count"), [(1, 1), (64, 1), ("n", 1), (65, 2)])
+def test_a_product_with_few_rows_decodes_its_weights(
+    name: str, rows: int | str, count: int
+) -> None:
     model = quantize_model(nn.Linear(160, 6), name)
     x = spec.Tensor((rows, 160), QUANTIZATIONS[name].dtype)
     mod, _ = model.export_tvm({"forward": {"x": x}})

@@ -26,6 +26,7 @@ from relaxpy.ir.relax.transform.fusion.grouping import (
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import FloorDiv, FloorMod, IntImm
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.schedule.inline import compute_inline
 from relaxpy.ir.tir.schedule.state import State
@@ -37,11 +38,16 @@ _UNIT: Final = 8
 """Their number is a multiple of this."""
 _GROWTH: Final = 1.5
 """Weights are worth it that have so many times the bytes of what they are decoded from."""
+_PART: Final = 32
+"""What the length of a row of weights is a multiple of that are not packed."""
+_BYTE: Final = 8
+_ROWS: Final = 64
+"""The most rows with which a product decodes weights in less time than before it."""
 
 
 @dataclass(frozen=True)
 class InlineDecoding(Pass):
-    """Computes packed weights in the product of a matrix and one row, which reads each once.
+    """Computes packed weights in the product of a matrix with some rows, or an unknown number.
 
     The kernels are annotated with their patterns. Weights are decoded by one elementwise kernel,
     and groups of some neighbours have a common element of memory.
@@ -112,7 +118,7 @@ def _kernel_call(
 
 
 def _is_worth(decoding: PrimFunc, product: PrimFunc, number: int) -> bool:
-    """Whether a kernel decodes the operand `number` of a product, which uses each weight once."""
+    """Whether a kernel decodes the operand `number` of a product, for few rows at most."""
     if op_pattern_kind(decoding) > OpPatternKind.INJECTIVE:
         return False
     if op_pattern_kind(product) is not OpPatternKind.OUT_EWISE_FUSABLE:
@@ -130,16 +136,27 @@ def _is_worth(decoding: PrimFunc, product: PrimFunc, number: int) -> bool:
     if len(blocks) != 1 or str(_target(blocks[0]).dtype) != "float32":
         return False
     [block] = blocks
-    extents = [None if axis.dom is None else axis.dom.extent for axis in block.iter_vars]
-    known = [n.value for n in extents if isinstance(n, IntImm)]
+    extents = {axis.var: _extent(axis) for axis in block.iter_vars}
     loads = _loads_of(used, block)
-    if len(known) < len(extents) or math.prod(known) != weights[0] or len(loads) != 1:
+    if len(loads) != 1:
         return False
     [load] = loads
+    own = [extents.pop(i, None) for i in load.indices if isinstance(i, tir.Var)]
+    known = [n for n in own if n is not None]
+    if len(known) < len(load.indices) or math.prod(known) != weights[0]:
+        return False
+    if math.prod(n or 1 for n in extents.values()) > _ROWS:
+        return False
     reduced = [a for a in block.iter_vars if a.iter_type is tir.IterVarKind.CommReduce]
     if len(reduced) != 1 or load.indices[-1] is not reduced[0].var:
         return False
-    return _has_groups(decoding, known[block.iter_vars.index(reduced[0])])
+    return _has_groups(decoding, known[-1])
+
+
+def _extent(axis: IterVar) -> int | None:
+    """The iterations of an axis, if they are known."""
+    extent = None if axis.dom is None else axis.dom.extent
+    return extent.value if isinstance(extent, IntImm) else None
 
 
 def _has_groups(decoding: PrimFunc, size: int) -> bool:
@@ -154,8 +171,12 @@ def _has_groups(decoding: PrimFunc, size: int) -> bool:
     last = stores[0].indices[-1]
     divisions = [n for kind in (FloorDiv, FloorMod) for n in occurrences(stores[0].value, kind)]
     divisors = [n.b.value for n in divisions if isinstance(n.b, IntImm) and n.b.value > 0]
-    if not divisors or len(divisors) < len(divisions):
+    if len(divisors) < len(divisions):
         return False
+    if not divisors:  # each weight has an integer of its own
+        return size % _PART == 0 and any(
+            n.buffer.dtype.bits == _BYTE for n in occurrences(block.body, BufferLoad)
+        )
     if not all(last in set(occurrences(n.a, tir.Var)) for n in divisions):
         return False
     group = math.lcm(*divisors)

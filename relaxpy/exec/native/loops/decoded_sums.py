@@ -1,0 +1,184 @@
+"""Emits sums of products with packed elements, which are decoded in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise, product
+from math import prod
+from operator import add
+from typing import TypeAlias
+
+from relaxpy.dataclass import replace
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.tree import Run
+from relaxpy.exec.native.llvm.function import Type, Value
+from relaxpy.exec.native.loops.axes import Loops
+from relaxpy.exec.native.trees.repeated import RepeatedLoads, Table
+from relaxpy.exec.native.values.frame import value_type
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+
+Place: TypeAlias = Mapping[Var, Value]
+"""The values of variables in an iteration."""
+
+_CELLS = {1: 4, 2: 4, 4: 4, 8: 3}
+_FEWER_CELLS = {1: 2, 2: 2, 4: 1}
+"""How many columns of sums fit into the registers with so many rows, with AVX-512 and without."""
+_NEAR = 1024
+"""The elements of a row that the nearest cache has, together with those of the other rows."""
+_PERMUTATIONS = {16: "llvm.x86.avx512.permvar.sf.512", 8: "llvm.x86.avx2.permps"}
+"""The instruction that selects floats of a register by their numbers, by its lanes."""
+
+
+class DecodedSums:
+    """The sums of a run for some rows and columns at once, with the innermost loops as lanes.
+
+    An element is decoded once for the rows, and the other factor is read once for the columns.
+    """
+
+    def __init__(
+        self,
+        loops: Loops,
+        run: Run,
+        repeated: RepeatedLoads,
+        finish: Callable[[Run, Sequence[Value]], None],
+    ) -> None:
+        self._loops, self._run, self._repeated = loops, run, repeated
+        self._frame, self._function = loops.frame, loops.function
+        self._finish = finish
+
+    def emit(self) -> None:
+        """Emit the loops of the run."""
+        run, known = self._run, (self._repeated.rows, self._repeated.columns)
+        rest = tuple(a for a in run.axes if all(a is not b for b in known))
+        cells = _CELLS if self._function.module.has_avx512 else _FEWER_CELLS
+        most = max(cells)
+
+        def columns(rows: Sequence[Place]) -> None:
+            count = cells[min(n for n in cells if n >= len(rows))]
+            self._parts(
+                lambda *part: self._every(known[1], count, partial(self._sums, rows, *part))
+            )
+
+        self._loops.iterations(rest, lambda: self._every(known[0], most, columns))
+
+    def _every(self, axis: Axis | None, most: int, body: Callable[[Sequence[Place]], None]) -> None:
+        """`body` for all iterations of an axis, at most so many at once."""
+        if axis is None:
+            return body([{}])
+        extent, frame = axis.extent.constant, self._frame
+        steps = [most >> n for n in range(most.bit_length())]
+        if extent is not None and extent <= most:
+            steps = [max(extent, 1)]
+
+        def some(index: Value, count: int) -> None:
+            places = [index, *(index + n for n in range(1, count))]
+            with frame.level(), self._loops.opened(axis):
+                frame.settle(places)
+                body([{axis.var: place} for place in places])
+
+        cuts = self._loops.cuts(axis, steps)
+        for (low, high), step in zip(pairwise(cuts), steps, strict=False):
+            self._loops.stretches(low, high, step, (), partial(some, count=step))
+        return None
+
+    def _parts(self, body: Callable[[Run, Sequence[Axis]], None]) -> None:
+        """`body` for parts of the sums, of which all rows are near, and which add to the target."""
+        run, repeated, f = self._run, self._repeated, self._function
+        extents = [axis.extent.constant for axis in repeated.outer]
+        known = [n for n in extents if n is not None]
+        rows = None if repeated.rows is None else repeated.rows.extent.constant
+        if repeated.rows is None or rows == 1 or not known or len(known) < len(extents):
+            return body(run, repeated.outer)
+        [axis, *inner], [count, *_] = repeated.outer, known
+        size = max(1, _NEAR // (prod(known[1:]) * repeated.count))
+        start, stop = self._loops.bounds(axis)
+        if start != 0 or size >= count:
+            return body(run, repeated.outer)
+
+        def part(run: Run, low: PrimExpr, high: PrimExpr) -> None:
+            body(run, (Axis(axis.var, low, high), *inner))
+
+        def following(index: Value) -> None:
+            low, high = Var("lo", INT64), Var("hi", INT64)
+            end = f.intrinsic("smin", index + size, f.index(stop))
+            with self._frame.level({low: index, high: end}):
+                part(adding, low, high)
+
+        [member] = run.assignments
+        adding = replace(run, statements=(replace(member, initial=None),))
+        part(run, IntImm(INT64, 0), IntImm(INT64, size))
+        self._loops.stretches(size, stop, size, (), following)
+        return None
+
+    def _sums(
+        self, rows: Sequence[Place], run: Run, outer: Sequence[Axis], columns: Sequence[Place]
+    ) -> None:
+        """The sums of some rows and columns over the iterations of `outer`."""
+        frame, f, repeated = self._frame, self._function, self._repeated
+
+        def block(*sums: Value) -> Sequence[Value]:
+            for first in range(0, repeated.count, repeated.lanes):
+                stored, frame.stored = frame.stored, dict(frame.stored)
+                with frame.level(), frame.conditionally():
+                    for var, numbers in repeated.numbers.items():
+                        mine = numbers[first : first + repeated.lanes]
+                        frame.bind(var, f.constants(value_type(var.dtype), mine))
+                    decoded = [
+                        self._read(repeated.shared, column, first, repeated.tables)
+                        for column in columns
+                    ]
+                    if repeated.own is None:
+                        sums = tuple(map(add, decoded, sums))
+                    else:
+                        own = [self._read(repeated.own, row, first, {}) for row in rows]
+                        pairs = zip(product(own, decoded), sums, strict=True)
+                        sums = tuple(f.fma(weight, x, sum_) for (x, weight), sum_ in pairs)
+                frame.stored = stored
+            return sums
+
+        zeros = [f.const(Type("float", repeated.lanes), 0) for _ in product(rows, columns)]
+        totals = self._loops.nested(outer, block, zeros)
+        for (row, column), total in zip(product(rows, columns), totals, strict=True):
+            with frame.level({**row, **column}):
+                result = f.fold_lanes(total, lambda x, y: x + y)
+                frame.pin([result])
+                self._finish(run, [result])
+
+    def _read(
+        self, factor: PrimExpr, place: Place, first: int, tables: Mapping[Var, Table]
+    ) -> Value:
+        """The value of a factor in the lanes from `first` on."""
+        frame = self._frame
+        with frame.level(place):
+            for var, table in tables.items():
+                self._load(table.index, first)
+                frame.bind(var, self._entries(table))
+            self._load(factor, first)
+            value = frame.wide(frame.value(factor), self._repeated.lanes)
+        frame.pin([value])
+        return value
+
+    def _load(self, value: PrimExpr, first: int) -> None:
+        """Read what a value needs of memory."""
+        frame, repeated = self._frame, self._repeated
+        for load in dict.fromkeys(loads(value)):
+            offsets = repeated.offsets[load][first : first + repeated.lanes]
+            loaded = frame.load_offsets(load, offsets, repeated.inner)
+            frame.stored[load.buffer, load.indices] = frame.widened(loaded, load.buffer.dtype)
+
+    def _entries(self, table: Table) -> Value:
+        """The entries of a table, which are in one register if there is an instruction for that."""
+        frame, f, lanes = self._frame, self._function, self._repeated.lanes
+        count = len(table.entries)
+        if not f.module.has_avx512 or count > lanes:
+            return frame.value(table.value)
+        index = frame.wide(frame.value(table.index), lanes)
+        # The instruction reads as many bits as the number of lanes has, so entries are repeated.
+        entries = f.constants(Type("float"), table.entries * (lanes // count))
+        name = _PERMUTATIONS[lanes]
+        f.module.declare(name, entries.type, [entries.type, index.type])
+        result = f.new(entries.type, f"call {entries.type} @{name}({entries}, {index})")
+        frame.pin([result])
+        return result
