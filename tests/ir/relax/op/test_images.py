@@ -1,4 +1,4 @@
-"""Struct info of operators on images, what they refuse, and what is decided at run time."""
+"""Operators on images: attributes, and what is decided at run time."""
 
 from __future__ import annotations
 
@@ -10,88 +10,14 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax import op
 from relaxpy.script import ir as I, relax as R
 from tests.ir.relax.op.cases.images import resized
-from tests.ir.relax.op.test_rules import (
-    DEVICE,
-    OPEN,
-    UNKNOWN,
-    Infos,
-    M,
-    Made,
-    N,
-    check,
-    derive,
-    located,
-    refused,
-)
-from tests.ir.relax.sinfos import rank, shape, tensor
+from tests.ir.relax.op.test_rules import Made, N, derive
+from tests.ir.relax.sinfos import tensor
 
-resize2d, resize3d = op.image.resize2d, op.image.resize3d
+resize2d = op.image.resize2d
 X = tensor(2, 3, N, 5)
-CROP = {"coordinate_transformation_mode": "tf_crop_and_resize"}
-
-INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
-    (resize2d, (X, shape(7, M)), tensor(2, 3, 7, M)),
-    (resize2d, (X, rx.ShapeStructInfo(None, 2)), rank(4)),
-    (resize2d, (X, rx.ShapeStructInfo(None, -1)), rank(4)),
-    (resize2d, (rank(4), shape(7, 7)), rank(4)),
-    (resize2d, (OPEN, shape(7, 7)), rank(4)),
-    (resize2d, (UNKNOWN, shape(7, 7)), rank(4, "")),
-    (resize2d, (located(X, DEVICE), shape(7, 7)), located(tensor(2, 3, 7, 7), DEVICE)),
-    (lambda x: resize2d(x, 7), (X,), tensor(2, 3, 7, 7)),
-    (lambda x: resize2d(x, (7, N), out_dtype="float16"), (X,), tensor(2, 3, 7, N, dtype="float16")),
-    (lambda x: resize2d(x, (7, 8), layout="NHWC"), (X,), tensor(2, 7, 8, 5)),
-    (lambda x: resize2d(x, 7, layout="NCHW4c"), (tensor(1, 2, 3, N, 4),), tensor(1, 2, 7, 7, 4)),
-    (lambda x: resize2d(x, 7, 0.5, **CROP), (X,), tensor(2, 3, 7, 7)),
-    (lambda x: resize2d(x, 7, [0, 0, 1, 1], **CROP), (X,), tensor(2, 3, 7, 7)),
-    (resize3d, (tensor(1, 2, N, 4, 5), shape(6, 7, 8)), tensor(1, 2, 6, 7, 8)),
-    (lambda x: resize3d(x, 6, layout="NDHWC"), (rank(5),), rank(5)),
-    (op.grad.resize2d_backward, (tensor(2, 3, 7, 7), X), X),
-    (op.grad.resize3d_backward, (OPEN, rank(5)), rank(5)),
-]
-
-
-@pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
-    check(make, sinfos, expected)
-
-
-REFUSED: list[tuple[Made, Infos, str]] = [
-    (
-        resize2d,
-        (tensor(2, 3, 4), shape(7, 7)),
-        "data has rank 4 for layout 'NCHW', found R.Tensor(",
-    ),
-    (resize2d, (X, shape(7, 7, 7)), "size has 2 members, found R.Shape([7, 7, 7])"),
-    (lambda x: resize2d(x, (7, -1)), (X,), "size is 0 at least, found R.Shape([7, -1])"),
-    (
-        lambda x: resize2d(x, 7, layout="NCDHW"),
-        (X,),
-        "layout has the axes of 'NCHW', found 'NCDHW'",
-    ),
-    (lambda x: resize2d(x, 7, layout="HWC"), (X,), "layout has the axes of 'NCHW', found 'HWC'"),
-    (lambda x: resize2d(x, 7, layout="N?"), (X,), "layout has the axes of 'NCHW', found 'N?'"),
-    (
-        lambda x: resize2d(x, 7, layout="NCHW2w"),
-        (tensor(1, 1, 2, 2, 2),),
-        "layout has the axes of 'NCHW', found 'NCHW2w'",
-    ),
-    (lambda x: resize2d(x, 7, (0.0, 1.0)), (X,), "roi is one number or 4, found [0.0, 1.0]"),
-    (lambda x: resize2d(x, 7, **CROP), (X,), "'tf_crop_and_resize' needs a region"),
-    (resize3d, (X, shape(7, 7, 7)), "data has rank 5 for layout 'NCDHW'"),
-    (op.grad.resize2d_backward, (tensor(2, 3), X), "data has rank 4 for layout 'NCHW'"),
-]
-
-
-@pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -> None:
-    error = refused(make, sinfos, message)
-    if "needs a region" in message:
-        assert error.diagnostic.hint == "pass roi=[...] with 2 starts and 2 ends from 0 to 1"
 
 
 @pytest.mark.parametrize("name", ["method", "coordinate_transformation_mode", "rounding_method"])

@@ -1,4 +1,4 @@
-"""Struct info of quantisation and of parameters in another datatype, and what they refuse."""
+"""Quantisation and parameters in another datatype: what only the values decide."""
 
 from __future__ import annotations
 
@@ -8,92 +8,8 @@ import pytest
 import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.ir import assert_structural_equal
-from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.relax.transform import Gradient
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from tests.ir.relax.op.test_rules import (
-    DEVICE,
-    OPEN,
-    UNKNOWN,
-    Infos,
-    M,
-    Made,
-    N,
-    check,
-    located,
-    refused,
-)
-from tests.ir.relax.sinfos import rank, tensor
-
-SMALL, HALF = "float8_e5m2", "float16"
-ONE, ZERO = tensor(), tensor(dtype="int8")
-X = tensor(2, N)
-Q = tensor(2, N, dtype="uint8")
-UNSHAPED = rank(2, "int8")
-
-INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
-    (op.quantize, (X, ONE, ZERO), tensor(2, N, dtype="int8")),
-    (op.quantize, (tensor(), ONE, ZERO), ZERO),
-    (op.quantize, (X, tensor(N), tensor(1, dtype="uint8")), tensor(2, N, dtype="int8")),
-    (lambda *v: op.quantize(*v, axis=0), (X, tensor(2), ZERO), tensor(2, N, dtype="int8")),
-    (op.quantize, (X, tensor(M), ZERO), UNSHAPED),
-    (op.quantize, (X, rank(1), ZERO), tensor(2, N, dtype="int8")),
-    (op.quantize, (X, OPEN, ZERO), tensor(2, N, dtype="int8")),
-    (op.quantize, (rank(2), ONE, ZERO), UNSHAPED),
-    (op.quantize, (rank(2), tensor(3), ZERO), UNSHAPED),
-    (op.quantize, (OPEN, tensor(3), UNKNOWN), rank(-1, "int8")),
-    (op.quantize, (located(X, DEVICE), ONE, ZERO), located(tensor(2, N, dtype="int8"), DEVICE)),
-    (lambda *v: op.quantize(*v, out_dtype=SMALL), (X, ONE, ZERO), tensor(2, N, dtype=SMALL)),
-    (op.dequantize, (Q, ONE, ZERO), X),
-    (op.dequantize, (Q, tensor(N), tensor(N)), X),
-    (lambda *v: op.dequantize(*v, out_dtype=HALF), (Q, ONE, ZERO), tensor(2, N, dtype=HALF)),
-    (op.dequantize, (UNKNOWN, UNKNOWN, UNKNOWN), OPEN),
-    (op.wrap_param, (Q,), X),
-    (lambda x: op.wrap_param(x, "float16"), (OPEN,), rank(-1, "float16")),
-]
-
-
-@pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
-    check(make, sinfos, expected)
-
-
-REFUSED: list[tuple[Made, Infos, str]] = [
-    (op.quantize, (Q, ONE, ZERO), "relax.quantize: data holds floats, found R.Tensor((2, n)"),
-    (op.quantize, (X, ZERO, ZERO), "scale holds floats, found R.Tensor(()"),
-    (op.quantize, (X, ONE, tensor(dtype="bool")), "zero_point holds numbers, found R.Tensor(()"),
-    (op.quantize, (X, tensor(1, 2), ZERO), "scale is a scalar or a vector, found R.Tensor((1, 2)"),
-    (
-        lambda *v: op.quantize(*v, axis=0),
-        (X, tensor(3), ZERO),
-        "scale (3,) has one element for each index along axis 0 of data (2, n): 2, found 3",
-    ),
-    (
-        lambda *v: op.quantize(*v, axis=-2),
-        (X, ONE, tensor(3, dtype="int8")),
-        "zero_point (3,) has one element for each index along axis -2 of data (2, n): 2, found 3",
-    ),
-    (lambda *v: op.quantize(*v, axis=2), (X, tensor(N), ZERO), "axis 2 is out of range for rank 2"),
-    (
-        lambda *v: op.quantize(*v, out_dtype="int32"),
-        (X, ONE, ZERO),
-        "out_dtype is one of int8, uint8, int16, uint16, float8_e4m3fn, float8_e5m2, found int32",
-    ),
-    (op.dequantize, (tensor(dtype="bool"), ONE, ZERO), "data holds numbers, found R.Tensor(()"),
-    (
-        lambda *v: op.dequantize(*v, out_dtype="int8"),
-        (Q, ONE, ZERO),
-        "out_dtype is one of float16, bfloat16, float32, float64, found int8",
-    ),
-    (lambda *v: op.dequantize(*v, axis=1), (tensor(2), tensor(2), ZERO), "axis 1 is out of range"),
-]
-
-
-@pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -> None:
-    refused(make, sinfos, message)
 
 
 @I.ir_module

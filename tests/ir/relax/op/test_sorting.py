@@ -1,4 +1,4 @@
-"""Struct info of operators that order elements or add them up, and what they refuse."""
+"""Operators that order elements: long rows, NaN, short integers, and known boundaries."""
 
 from __future__ import annotations
 
@@ -16,103 +16,8 @@ from relaxpy.exec.compile import compile
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.tir import ops
 from tests.ir.relax.op.cases.case import Case
 from tests.ir.relax.op.test_kernels import program
-from tests.ir.relax.op.test_rules import OPEN, UNKNOWN, Infos, M, Made, N, check, refused
-from tests.ir.relax.sinfos import rank, tensor, tuple_of
-
-X = tensor(2, N)
-VECTOR = rank(1, "int64")
-LEAST = ops.minimum(N, ops.const(3, "int64"))
-INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
-    (op.sort, (X,), X),
-    (op.sort, (UNKNOWN,), UNKNOWN),
-    (op.argsort, (X,), tensor(2, N, dtype="int32")),
-    (lambda x: op.argsort(x, 0, True, "int64"), (rank(2),), rank(2, "int64")),
-    (lambda x: op.argsort(x, dtype=""), (X,), X),
-    (lambda x: op.topk(x, 3, 0), (X,), tuple_of(X, tensor(2, N, dtype="int32"))),
-    (lambda x: op.topk(x, 1, 0, "values"), (X,), tensor(1, N)),
-    (lambda x: op.topk(x, 3, 1, "values"), (X,), tensor(2, LEAST)),
-    (lambda x: op.topk(x, 0, 1, "indices", dtype="int64"), (X,), tensor(2, N, dtype="int64")),
-    (lambda x: op.topk(x, 3, 1, "values"), (rank(2),), rank(2)),
-    (op.median, (X,), tensor()),
-    (lambda x: op.median(x, 1), (X,), tuple_of(tensor(2), tensor(2, dtype="int64"))),
-    (lambda x: op.median(x, [0], True), (rank(3),), tuple_of(rank(3), rank(3, "int64"))),
-    (lambda x: op.median(x, [0, -1], True), (tensor(2, 3, N),), tensor(1, 3, 1)),
-    (lambda x: op.median(x, 5), (OPEN,), tuple_of(OPEN, rx.TensorStructInfo(dtype="int64"))),
-    (op.bucketize, (X, tensor(M)), tensor(2, N, dtype="int64")),
-    (lambda x, b: op.bucketize(x, b, True), (UNKNOWN, OPEN), rx.TensorStructInfo(None, "int32")),
-    (op.unique, (X,), rank(1)),
-    (op.unique, (tensor(),), tensor(1)),
-    (
-        lambda x: op.unique(x, True, True),
-        (tensor(),),
-        tuple_of(tensor(1), tensor(1, dtype="int64")),
-    ),
-    (lambda x: op.unique(x, axis=0), (X,), rank(2)),
-    (lambda x: op.unique(x, True, True, False, True), (X,), tuple_of(rank(1), VECTOR, VECTOR)),
-    (op.nonzero, (X,), rank(2, "int64")),
-    (
-        op.multinomial_from_uniform,
-        (tensor(2, 3), tensor(N, 1), tensor(N, 1, dtype="int64")),
-        tensor(N, 1, dtype="int64"),
-    ),
-    (op.multinomial_from_uniform, (X, tensor(N, 1), rank(2, "int64")), rank(2, "int64")),
-    (op.multinomial_from_uniform, (OPEN, OPEN, UNKNOWN), rx.TensorStructInfo(dtype="int64")),
-    (lambda x: op.cumsum(x, 1), (X,), X),
-    (op.cumsum, (X,), tensor(2 * N)),
-    (lambda x: op.cumprod(x, dtype="float64"), (rank(3),), rank(1, "float64")),
-    (lambda x: op.cumprod(x, 5), (OPEN,), OPEN),
-]
-
-
-@pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
-    check(make, sinfos, expected)
-
-
-ROWS, BITS = tensor(N, 1), tensor(2, dtype="bool")
-
-
-def recurrence(factors: rx.Expr, terms: rx.Expr) -> rx.Expr:
-    return op.grad.linear_recurrence(factors, terms, 0)
-
-
-REFUSED: list[tuple[Made, Infos, str]] = [
-    (lambda x: op.sort(x, 2), (X,), "axis 2 is out of range for rank 2"),
-    (op.sort, (tensor(),), "axis -1 is out of range for rank 0"),
-    (lambda x: op.argsort(x, -3), (rank(2),), "axis -3 is out of range for rank 2"),
-    (recurrence, (X, tensor(2)), "factors and terms have one rank, found 2 and 1"),
-    (recurrence, (tensor(2, 3), tensor(2, 4)), "factors (2, 3) and terms (2, 4) have one shape"),
-    (recurrence, (tensor(2, dtype="int32"), tensor(2, dtype="int32")), "factors holds floats"),
-    (recurrence, (tensor(2, 3), tensor(2, 3, dtype="float16")), "float32 and float16"),
-    (lambda a, b: op.grad.linear_recurrence(a, b, 2), (X, X), "axis 2 is out of range for rank 2"),
-    (lambda x: op.topk(x, 1, 2), (X,), "axis 2 is out of range for rank 2"),
-    (lambda x: op.median(x, 2), (X,), "axis 2 is out of range for rank 2"),
-    (lambda x: op.median(x, [0, -2]), (X,), "axis -2 occurs twice"),
-    (lambda x: op.median(x, []), (X,), "axis is None or has one axis at least"),
-    (op.bucketize, (X, X), "boundaries is a vector, found R.Tensor((2, n)"),
-    (lambda x: op.unique(x, axis=2), (X,), "axis 2 is out of range for rank 2"),
-    (op.multinomial_from_uniform, (ROWS, ROWS, ROWS), "sample_indices holds integers"),
-    (op.multinomial_from_uniform, (tensor(3), ROWS, UNKNOWN), "prob has rank 2"),
-    (op.multinomial_from_uniform, (X, tensor(N, 2), UNKNOWN), "uniform_sample has one column"),
-    (
-        op.multinomial_from_uniform,
-        (X, tensor(2, 1), tensor(3, 1, dtype="int64")),
-        "have as many rows",
-    ),
-    (op.cumsum, (BITS,), 'data holds numbers, found R.Tensor((2,), dtype="bool")'),
-    (lambda x: op.cumprod(x, 2), (X,), "axis 2 is out of range for rank 2"),
-]
-
-
-@pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -> None:
-    refused(make, sinfos, message)
-
 
 HOLES = [3.0, np.nan, 1.0, 3.0, np.nan, -2.0, 0.0, 0.5, 0.25]
 ASCENDING = [-2.0, 0.0, 0.25, 0.5, 1.0, 3.0, 3.0, np.nan, np.nan]
