@@ -1,7 +1,9 @@
 """Rows of parametrised tests."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -11,13 +13,19 @@ from tests.fuzz.seed import SEED
 T = TypeVar("T")
 
 
-def by_rule(tables: Iterable[tuple[pytest.MarkDecorator, Iterable[tuple[Any, ...]]]]) -> list[Any]:
-    """A row for each case of each mark `rule`, named after its first rule and its number there."""
-    return [
-        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{number}")
-        for mark, cases in tables
-        for number, case in enumerate(cases)
-    ]
+def by_rule(table: str) -> list[Any]:
+    """The cases of a table, each named after its first rule and its number there.
+
+    A line is `RULES: case`; lines that begin with a space continue the one before.
+    """
+    cases: list[Any] = []
+    numbers: Counter[str] = Counter()
+    for line in re.sub(r"\n +", " ", table).strip().splitlines():
+        rules, _, case = line.partition(": ")
+        first = rules.split()[0]
+        cases.append(pytest.param(case, id=f"{first}-{numbers[first]}"))
+        numbers[first] += 1
+    return cases
 
 
 def draw(config: pytest.Config, rows: Sequence[T], group: Callable[[T], str]) -> list[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -25,6 +26,7 @@ from relaxpy.ir.relax.nodes.static_type import (
 )
 from relaxpy.ir.relax.relations.erase import erase_to_well_defined
 from relaxpy.ir.relax.relations.static_types import find_glb, find_lub, is_subtype, require_subtype
+from tests.ir.relax.op.notation import evaluate
 from tests.ir.relax.sinfos import (
     FIRST,
     K,
@@ -32,7 +34,6 @@ from tests.ir.relax.sinfos import (
     N,
     Object,
     S,
-    T,
     by_var,
     func,
     packed,
@@ -50,50 +51,27 @@ def erased(sinfo: rx.StructInfo) -> rx.StructInfo:
     return erase_to_well_defined(sinfo, {S}, {N})
 
 
-ERASED: list[tuple[pytest.MarkDecorator, list[tuple[rx.StructInfo, rx.StructInfo]]]] = [
-    (pytest.mark.rule("ERA-2"), [(by_var(T), rank(2))]),
-    (
-        pytest.mark.rule("ERA-3"),
-        [(tensor(N, M), rank(2)), (tensor(N, M * 2, dtype="int64"), rank(2, "int64"))],
-    ),
-    (pytest.mark.rule("ERA-4"), [(shape(N, N + M), rx.ShapeStructInfo(None, 2))]),
-    (pytest.mark.rule("ERA-5"), [(prim(M), prim()), (prim(N + M), prim())]),
-    (
-        pytest.mark.rule("ERA-6"),
-        [
-            (
-                tuple_of(tensor(N), tensor(M), shape(M)),
-                tuple_of(tensor(N), rank(1), rx.ShapeStructInfo(None, 1)),
-            )
-        ],
-    ),
-    (
-        pytest.mark.rule("ERA-7"),
-        [
-            (
-                tuple_of(func(tensor(M), ret=tensor(M)), tensor(M)),
-                tuple_of(func(tensor(M), ret=tensor(M)), rank(1)),
-            ),
-            (func(tensor(M), ret=tensor(M, K)), func(tensor(M), ret=rank(2))),
-            (func(tensor(M * 2), ret=Object), func(rank(1), ret=Object)),
-        ],
-    ),
-    (
-        pytest.mark.rule("RES-29"),
-        [
-            (
-                func(tensor(M * 2), tensor(M), ret=Object),
-                func(tensor(M * 2), tensor(M), ret=Object),
-            ),
-            (func(tensor(K * 2), ret=Object, pure=False), func(rank(1), ret=Object, pure=False)),
-        ],
-    ),
-    (pytest.mark.rule("ERA-9"), [(func(ret=tensor(M), pure=False), func(ret=rank(1), pure=False))]),
-]
+ERASED = """
+ERA-2: f32.by(t) -> f32[2]
+ERA-3: f32(n, m) -> f32[2]
+ERA-3: i64(n, m * 2) -> i64[2]
+ERA-4: shape(n, n + m) -> shape[2]
+ERA-5: prim(m) -> prim("int64")
+ERA-5: prim(n + m) -> prim("int64")
+ERA-6: tup(f32(n), f32(m), shape(m)) -> tup(f32(n), f32[1], shape[1])
+ERA-7: tup(func(f32(m), ret=f32(m)), f32(m)) -> tup(func(f32(m), ret=f32(m)), f32[1])
+ERA-7: func(f32(m), ret=f32(m, k)) -> func(f32(m), ret=f32[2])
+ERA-7: func(f32(m * 2), ret=obj) -> func(f32[1], ret=obj)
+RES-29: func(f32(m * 2), f32(m), ret=obj) -> func(f32(m * 2), f32(m), ret=obj)
+RES-29: func(f32(k * 2), ret=obj, pure=False) -> func(f32[1], ret=obj, pure=False)
+ERA-9: func(ret=f32(m), pure=False) -> func(ret=f32[1], pure=False)
+"""
 
 
-@pytest.mark.parametrize(("sinfo", "expected"), by_rule(ERASED))
-def test_erasing(sinfo: rx.StructInfo, expected: rx.StructInfo) -> None:
+@pytest.mark.rule("ERA-2", "ERA-3", "ERA-4", "ERA-5", "ERA-6", "ERA-7", "RES-29", "ERA-9")
+@pytest.mark.parametrize("row", by_rule(ERASED))
+def test_erasing(row: str) -> None:
+    sinfo, expected = evaluate(f"({row.replace(' -> ', ', ')})")
     assert erased(sinfo) == expected
 
 
@@ -187,108 +165,63 @@ def fn(*args: AnyType, ret: AnyType, pure: bool = True) -> FuncType:
 
 
 TOP = ObjectType()
-SUBTYPES: list[tuple[pytest.MarkDecorator, list[tuple[AnyType, AnyType, bool]]]] = [
-    (pytest.mark.rule("TYP-7"), [(F32, TOP, True), (TOP, F32, False), (F32, F32, True)]),
-    (
-        pytest.mark.rule("TYP-8"),
-        [
-            (F32, DynTensorType(2, VOID), True),
-            (F32, DynTensorType(-1), True),
-            (F32, OPEN, True),
-            (OPEN, F32, False),
-            (F32, I64, False),
-            (DynTensorType(1), F32, False),
-        ],
-    ),
-    (
-        pytest.mark.rule("TYP-9"),
-        [
-            (ShapeType(2), ShapeType(), True),
-            (ShapeType(), ShapeType(2), False),
-            (ShapeType(1), ShapeType(2), False),
-        ],
-    ),
-    (
-        pytest.mark.rule("RES-78"),
-        [(ShapeType(2), ShapeType(), True), (ShapeType(2), ShapeType(3), False)],
-    ),
-    (
-        pytest.mark.rule("TYP-10"),
-        [
-            (TupleType((F32, F32)), TupleType((TOP, OPEN)), True),
-            (TupleType((F32,)), TupleType((F32, F32)), False),
-            (TupleType((TOP,)), TupleType((F32,)), False),
-        ],
-    ),
-    (
-        pytest.mark.rule("TYP-11"),
-        [
-            (fn(OPEN, ret=F32), fn(F32, ret=OPEN), True),
-            (fn(F32, ret=F32), fn(OPEN, ret=F32), False),
-            (fn(ret=OPEN), fn(ret=F32), False),
-            (fn(ret=F32), fn(ret=F32, pure=False), True),
-            (fn(ret=F32, pure=False), fn(ret=F32), False),
-            (fn(ret=F32), fn(F32, ret=F32), False),
-        ],
-    ),
-    (
-        pytest.mark.rule("TYP-12"),
-        [
-            (PackedFuncType(), PackedFuncType(), True),
-            (PackedFuncType(), TOP, True),
-            (PackedFuncType(), fn(ret=TOP), False),
-            (fn(ret=TOP), PackedFuncType(), False),
-        ],
-    ),
-]
+SUBTYPES = """
+TYP-7: F32 <: TOP
+TYP-7: TOP !: F32
+TYP-7: F32 <: F32
+TYP-8: F32 <: DynTensorType(2, VOID)
+TYP-8: F32 <: DynTensorType(-1)
+TYP-8: F32 <: OPEN
+TYP-8: OPEN !: F32
+TYP-8: F32 !: I64
+TYP-8: DynTensorType(1) !: F32
+TYP-9 RES-78: ShapeType(2) <: ShapeType()
+TYP-9: ShapeType() !: ShapeType(2)
+TYP-9: ShapeType(1) !: ShapeType(2)
+RES-78: ShapeType(2) !: ShapeType(3)
+TYP-10: TupleType((F32, F32)) <: TupleType((TOP, OPEN))
+TYP-10: TupleType((F32,)) !: TupleType((F32, F32))
+TYP-10: TupleType((TOP,)) !: TupleType((F32,))
+TYP-11: fn(OPEN, ret=F32) <: fn(F32, ret=OPEN)
+TYP-11: fn(F32, ret=F32) !: fn(OPEN, ret=F32)
+TYP-11: fn(ret=OPEN) !: fn(ret=F32)
+TYP-11: fn(ret=F32) <: fn(ret=F32, pure=False)
+TYP-11: fn(ret=F32, pure=False) !: fn(ret=F32)
+TYP-11: fn(ret=F32) !: fn(F32, ret=F32)
+TYP-12: PackedFuncType() <: PackedFuncType()
+TYP-12: PackedFuncType() <: TOP
+TYP-12: PackedFuncType() !: fn(ret=TOP)
+TYP-12: fn(ret=TOP) !: PackedFuncType()
+"""
 
 
-@pytest.mark.parametrize(("sub", "base", "holds"), by_rule(SUBTYPES))
-def test_subtyping(sub: AnyType, base: AnyType, holds: bool) -> None:
-    assert is_subtype(sub, base) is holds
+@pytest.mark.rule("TYP-7", "TYP-8", "TYP-9", "RES-78", "TYP-10", "TYP-11", "TYP-12")
+@pytest.mark.parametrize("row", by_rule(SUBTYPES))
+def test_subtyping(row: str) -> None:
+    sub, sign, base = re.split(" ([<!]:) ", row)
+    assert is_subtype(eval(sub), eval(base)) is (sign == "<:")
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "lub", "glb"),
-    [
-        pytest.param(
-            F32, I64, DynTensorType(2, VOID), None, marks=pytest.mark.rule("TYP-13", "TYP-15")
-        ),
-        pytest.param(
-            F32, DynTensorType(1), DynTensorType(-1), None, marks=pytest.mark.rule("TYP-13")
-        ),
-        pytest.param(F32, OPEN, OPEN, F32, marks=pytest.mark.rule("TYP-15", "RES-6")),
-        pytest.param(
-            ShapeType(1), ShapeType(2), ShapeType(), None, marks=pytest.mark.rule("TYP-13")
-        ),
-        pytest.param(F32, ShapeType(2), TOP, None, marks=pytest.mark.rule("TYP-13")),
-        pytest.param(TupleType((F32,)), TupleType(()), TOP, None, marks=pytest.mark.rule("TYP-13")),
-        pytest.param(F32, TOP, TOP, F32, marks=pytest.mark.rule("TYP-15")),
-        pytest.param(fn(ret=F32), fn(F32, ret=F32), TOP, None, marks=pytest.mark.rule("TYP-13")),
-        pytest.param(
-            fn(OPEN, ret=F32),
-            fn(F32, ret=OPEN, pure=False),
-            fn(F32, ret=OPEN, pure=False),
-            fn(OPEN, ret=F32),
-            marks=pytest.mark.rule("TYP-14", "TYP-16"),
-        ),
-        pytest.param(
-            fn(F32, ret=F32),
-            fn(I64, ret=F32),
-            TOP,
-            fn(DynTensorType(2, VOID), ret=F32),
-            marks=pytest.mark.rule("TYP-14", "TYP-16"),
-        ),
-        pytest.param(
-            fn(ret=F32),
-            fn(ret=I64),
-            fn(ret=DynTensorType(2, VOID)),
-            None,
-            marks=pytest.mark.rule("TYP-16"),
-        ),
-    ],
-)
-def test_bounds_of_types(a: AnyType, b: AnyType, lub: AnyType, glb: AnyType | None) -> None:
+BOUNDS = """
+TYP-13 TYP-15: F32, I64 -> DynTensorType(2, VOID), None
+TYP-13: F32, DynTensorType(1) -> DynTensorType(-1), None
+TYP-15 RES-6: F32, OPEN -> OPEN, F32
+TYP-13: ShapeType(1), ShapeType(2) -> ShapeType(), None
+TYP-13: F32, ShapeType(2) -> TOP, None
+TYP-13: TupleType((F32,)), TupleType(()) -> TOP, None
+TYP-15: F32, TOP -> TOP, F32
+TYP-13: fn(ret=F32), fn(F32, ret=F32) -> TOP, None
+TYP-14 TYP-16: fn(OPEN, ret=F32), fn(F32, ret=OPEN, pure=False) -> fn(F32, ret=OPEN,
+    pure=False), fn(OPEN, ret=F32)
+TYP-14 TYP-16: fn(F32, ret=F32), fn(I64, ret=F32) -> TOP, fn(DynTensorType(2, VOID), ret=F32)
+TYP-16: fn(ret=F32), fn(ret=I64) -> fn(ret=DynTensorType(2, VOID)), None
+"""
+
+
+@pytest.mark.rule("TYP-13", "TYP-15", "RES-6", "TYP-14", "TYP-16")
+@pytest.mark.parametrize("row", by_rule(BOUNDS))
+def test_bounds_of_types(row: str) -> None:
+    a, b, lub, glb = eval(row.replace(" -> ", ", "))
     assert (find_lub(a, b), find_lub(b, a)) == (lub, lub)
     assert (find_glb(a, b), find_glb(b, a)) == (glb, glb)
 

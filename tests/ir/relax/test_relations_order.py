@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.relations import struct_info_glb, struct_info_lca
+from relaxpy.ir.relax.relations import explain_incompatibility, struct_info_glb, struct_info_lca
 from relaxpy.ir.relax.relations.compatibility import (
     BaseCheckResult,
     Compatibility,
@@ -17,171 +19,139 @@ from relaxpy.ir.relax.relations.compatibility import (
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, free_shape_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import relax as R
-from tests.ir.relax.sinfos import (
-    FIRST,
-    N_BY_4,
-    K,
-    M,
-    N,
-    Object,
-    S,
-    T,
-    by_var,
-    func,
-    packed,
-    prim,
-    rank,
-    ranked,
-    shape,
-    tensor,
-    tuple_of,
-)
+from tests.ir.relax.op.notation import evaluate
+from tests.ir.relax.sinfos import FIRST, M, N, Object, func, packed, rank, shape, tensor
 from tests.rows import by_rule
 
-UNKNOWN_SHAPE = rx.ShapeStructInfo(None, -1)
-ANY_RANK, ANY_TENSOR = rank(-1), rank(-1, "")
-EMPTY, DEFAULT = packed(), packed(rx.DEFAULT_DERIVE)
+NO, MAYBE, YES = Compatibility
+
+RELATED = """
+SUB-5: f32(n, 4) <: f32[...]
+SUB-5: f32(n) !: i64[...]
+SUB-6 CMP-11: f32(n) <: void(n)
+SUB-6 CMP-11: void(n) !: f32(n)
+SUB-6: f32(n) !: i64(n)
+SUB-7: f32(n, 4) <: f32[2]
+SUB-7: f32[2] ?: f32(n, 4)
+SUB-8: f32(n * 2) <: f32(n + n)
+SUB-8: f32(n) ?: f32(m)
+SUB-8 CMP-3: f32(2) !: f32(3)
+SUB-8 CMP-14: f32.by(s) <: f32.by(s)
+SUB-8: f32.by(t) ?: f32.by(s)
+SUB-8 CMP-14: f32.by(n_by_4) <: f32(n, 4)
+SUB-8 RES-73: f32.by(s, 2) <: f32.by(s)
+SUB-8: f32.by(s) !: f32.by(s, 2)
+RES-73: f32[...] ?: f32.by(s)
+SUB-9: f32(n) <: void[...]
+SUB-9: f32[...] <: void[...]
+SUB-9: void[2] <: void[...]
+SUB-9: void[...] !: f32[...]
+SUB-10 CMP-8: shape(n) <: shape[...]
+SUB-10: shape[...] !: shape(n)
+SUB-11: shape(n, m) <: shape[2]
+SUB-11: shape[2] ?: shape(n, m)
+SUB-12: shape(n + 1) <: shape(1 + n)
+SUB-12 CMP-1: shape(n) ?: shape(m)
+SUB-12: shape(2) !: shape(3)
+SUB-13 CMP-16: prim(n) <: prim("int64")
+SUB-13 CMP-16: prim("int64") ?: prim(n)
+SUB-13: prim(n * 2) <: prim(n + n)
+SUB-13 CMP-16: prim(1) !: prim(2)
+SUB-13: prim("int64") !: prim("int32")
+SUB-14: tup(f32(n), shape(n)) <: tup(f32[1], obj)
+SUB-14: tup(f32(n)) !: tup(f32[2])
+SUB-14 CMP-6: tup(obj) !: tup()
+SUB-4 CMP-5: shape(n) !: f32(n)
+SUB-4: prim("int64") !: shape(2)
+SUB-4: tup() !: packed()
+SUB-15: func(f32[1], ret=f32(4)) <: func(f32(3), ret=f32[1])
+SUB-15: func(f32(3), ret=f32[1]) ?: func(f32[1], ret=f32[1])
+SUB-15: func(ret=f32[1]) ?: func(ret=f32(3))
+SUB-15 CMP-19: func(ret=obj) !: func(obj, ret=obj)
+SUB-16 CMP-22: func(ret=obj) <: func(ret=obj, pure=False)
+SUB-16 CMP-22: func(ret=obj, pure=False) !: func(ret=obj)
+SUB-17 RES-10: packed(DEFAULT) <: packed()
+SUB-17 RES-10: packed() ?: packed(DEFAULT)
+SUB-17: packed(DEFAULT) <: packed(DEFAULT)
+SUB-17: packed(FIRST) ?: packed(DEFAULT)
+SUB-17 CMP-22: packed() !: packed(pure=True)
+SUB-18 CMP-17: func(ret=obj) !: packed()
+SUB-18: packed() !: func(ret=obj)
+RES-13: func(f32(n), ret=f32(n * 2)) <: func(f32(m), ret=f32(m + m))
+RES-13: func(f32(n), ret=f32(n)) !: func(f32(m), ret=f32(m + 1))
+RES-13: func(f32(n), ret=f32(n)) <: func(f32(2), ret=f32(2))
+RES-13: func(f32(2), ret=f32(2)) ?: func(f32(n), ret=f32(n))
+RES-72: func(func(f32(2), ret=obj), ret=obj) <: func(func(f32(n), ret=obj), ret=obj)
+RES-72: func(func(f32(n), ret=obj), ret=obj) ?: func(func(f32(3), ret=obj), ret=obj)
+CMP-1: shape(n * m) <: shape(n * m)
+CMP-3: f32(2) !: f32(2, 2)
+CMP-3: f32(2) <: f32(2)
+CMP-4: f32(n) <: obj
+CMP-4: packed() <: obj
+CMP-4: prim("int64") <: obj
+CMP-5: obj !: f32(n)
+CMP-5: prim(n) !: shape(n)
+CMP-6: tup() <: tup()
+CMP-7: tup(f32(n), shape(2)) !: tup(f32(m), shape(3))
+CMP-7: tup(f32(n), shape(2)) ?: tup(f32(m), shape(2))
+CMP-7: tup(f32(n), shape(2)) <: tup(f32[1], shape(2))
+CMP-8: shape[...] <: shape[...]
+CMP-8: shape[...] !: shape[1]
+CMP-8: shape(n) !: shape[2]
+CMP-9: shape(n) <: shape[1]
+CMP-9: shape[1] ?: shape(n)
+CMP-9: shape[2] !: shape(n)
+CMP-10: shape(n, 2) !: shape(m, 3)
+CMP-10: shape(n, n + n) <: shape(n, n * 2)
+CMP-10: shape(n, 2) ?: shape(m, 2)
+CMP-10: shape(n) !: shape(n + 1)
+CMP-11: i64(n) !: f32(n)
+CMP-12: f32[2] <: f32[...]
+CMP-12: f32[...] !: f32[2]
+CMP-12: f32[1] !: f32[2]
+CMP-13: f32(n) <: f32[1]
+CMP-13: f32[1] ?: f32(n)
+CMP-14: f32(n, 4) <: f32.by(n_by_4)
+CMP-14: f32(n, 5) !: f32.by(n_by_4)
+CMP-14: f32.by(t) ?: f32(n, 4)
+CMP-14: f32(n) ?: f32.by(s)
+CMP-14: f32(n) !: f32.by(t)
+CMP-15: f32(n, 2) !: f32(m, 3)
+CMP-15: f32(n, 2) ?: f32(m, 2)
+CMP-15: f32(2 * n) <: f32(n + n)
+CMP-16: prim("int64") !: prim("bool")
+CMP-16: prim(n) ?: prim(m)
+CMP-16: prim(n + n) <: prim(n * 2)
+CMP-17: packed() !: func(ret=obj, pure=False)
+CMP-18: packed(FIRST) <: packed(FIRST)
+CMP-18 RES-11: packed(FIRST) <: packed()
+CMP-18: packed() ?: packed(FIRST)
+CMP-20: func(f32(n), ret=f32(n)) <: func(f32(4), ret=f32(4))
+CMP-20: func(f32(n), ret=f32(n)) !: func(f32(4), ret=f32(5))
+CMP-20: func(f32(n), ret=f32(n)) ?: func(f32(k), ret=f32(m))
+CMP-21: func(f32[1], ret=obj) <: func(f32(n), ret=obj)
+CMP-21: func(f32(2), ret=obj) ?: func(f32[1], ret=obj)
+CMP-21: func(f32(2), f32(2), ret=obj) !: func(f32[1], f32(3), ret=obj)
+CMP-21: func(f32[2], ret=f32(n)) ?: func(f32[2], ret=f32(m))
+RES-17: func(f32(n), f32(n), ret=obj) !: func(f32(2), f32(3), ret=obj)
+"""
 
 
-Pair = tuple[rx.StructInfo, rx.StructInfo, bool]
-Triple = tuple[rx.StructInfo, rx.StructInfo, rx.StructInfo | None]
-
-ORDER: list[tuple[pytest.MarkDecorator, list[Pair]]] = [
-    (
-        pytest.mark.rule("SUB-5"),
-        [(tensor(N, 4), ANY_RANK, True), (tensor(N), rank(-1, "int64"), False)],
-    ),
-    (
-        pytest.mark.rule("SUB-6"),
-        [
-            (tensor(N), tensor(N, dtype=""), True),
-            (tensor(N, dtype=""), tensor(N), False),
-            (tensor(N), tensor(N, dtype="int64"), False),
-        ],
-    ),
-    (pytest.mark.rule("SUB-7"), [(tensor(N, 4), rank(2), True), (rank(2), tensor(N, 4), False)]),
-    (
-        pytest.mark.rule("SUB-8"),
-        [
-            (tensor(N * 2), tensor(N + N), True),
-            (tensor(N), tensor(M), False),
-            (tensor(2), tensor(3), False),
-            (by_var(S), by_var(S), True),
-            (by_var(T), by_var(S), False),
-            (by_var(N_BY_4), tensor(N, 4), True),
-            (by_var(S, ndim=2), by_var(S, ndim=-1), True),
-            (by_var(S, ndim=-1), by_var(S, ndim=2), False),
-        ],
-    ),
-    (
-        pytest.mark.rule("RES-73"),
-        [(by_var(S, ndim=2), by_var(S, ndim=-1), True), (ANY_RANK, by_var(S), False)],
-    ),
-    (
-        pytest.mark.rule("SUB-9"),
-        [
-            (tensor(N), ANY_TENSOR, True),
-            (rank(-1), ANY_TENSOR, True),
-            (rank(2, ""), ANY_TENSOR, True),
-            (ANY_TENSOR, rank(-1), False),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-10"),
-        [(shape(N), UNKNOWN_SHAPE, True), (UNKNOWN_SHAPE, shape(N), False)],
-    ),
-    (pytest.mark.rule("SUB-11"), [(shape(N, M), ranked(2), True), (ranked(2), shape(N, M), False)]),
-    (
-        pytest.mark.rule("SUB-12"),
-        [
-            (shape(N + 1), shape(1 + N), True),
-            (shape(N), shape(M), False),
-            (shape(2), shape(3), False),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-13"),
-        [
-            (prim(N), prim(), True),
-            (prim(), prim(N), False),
-            (prim(N * 2), prim(N + N), True),
-            (prim(1), prim(2), False),
-            (prim(), prim(dtype="int32"), False),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-14"),
-        [
-            (tuple_of(tensor(N), shape(N)), tuple_of(rank(1), Object), True),
-            (tuple_of(tensor(N)), tuple_of(rank(2)), False),
-            (tuple_of(Object), tuple_of(), False),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-4"),
-        [(shape(N), tensor(N), False), (prim(), shape(2), False), (tuple_of(), EMPTY, False)],
-    ),
-    (
-        pytest.mark.rule("SUB-15"),
-        [
-            (func(rank(1), ret=tensor(4)), func(tensor(3), ret=rank(1)), True),
-            (func(tensor(3), ret=rank(1)), func(rank(1), ret=rank(1)), False),
-            (func(ret=rank(1)), func(ret=tensor(3)), False),
-            (func(ret=Object), func(Object, ret=Object), False),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-16"),
-        [
-            (func(ret=Object), func(ret=Object, pure=False), True),
-            (func(ret=Object, pure=False), func(ret=Object), False),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-17"),
-        [
-            (DEFAULT, EMPTY, True),
-            (EMPTY, DEFAULT, False),
-            (DEFAULT, DEFAULT, True),
-            (packed(FIRST), DEFAULT, False),
-            (packed(pure=False), packed(pure=True), False),
-        ],
-    ),
-    (pytest.mark.rule("RES-10"), [(DEFAULT, EMPTY, True), (EMPTY, DEFAULT, False)]),
-    (
-        pytest.mark.rule("SUB-18"),
-        [(func(ret=Object), EMPTY, False), (EMPTY, func(ret=Object), False)],
-    ),
-    (
-        pytest.mark.rule("RES-13"),
-        [
-            (func(tensor(N), ret=tensor(N * 2)), func(tensor(M), ret=tensor(M + M)), True),
-            (func(tensor(N), ret=tensor(N)), func(tensor(M), ret=tensor(M + 1)), False),
-            (func(tensor(N), ret=tensor(N)), func(tensor(2), ret=tensor(2)), True),
-            (func(tensor(2), ret=tensor(2)), func(tensor(N), ret=tensor(N)), False),
-        ],
-    ),
-    (
-        pytest.mark.rule("RES-72"),
-        [
-            (
-                func(func(tensor(2), ret=Object), ret=Object),
-                func(func(tensor(N), ret=Object), ret=Object),
-                True,
-            ),
-            (
-                func(func(tensor(N), ret=Object), ret=Object),
-                func(func(tensor(3), ret=Object), ret=Object),
-                False,
-            ),
-        ],
-    ),
-]
-
-
-@pytest.mark.parametrize(("low", "high", "holds"), by_rule(ORDER))
-def test_below(low: rx.StructInfo, high: rx.StructInfo, holds: bool) -> None:
-    assert is_base_of(high, low) is holds
+@pytest.mark.rule("SUB-5", "SUB-6", "CMP-11", "SUB-7", "SUB-8", "CMP-3", "CMP-14", "RES-73")
+@pytest.mark.rule("SUB-9", "SUB-10", "CMP-8", "SUB-11", "SUB-12", "CMP-1", "SUB-13", "CMP-16")
+@pytest.mark.rule("SUB-14", "CMP-6", "SUB-4", "CMP-5", "SUB-15", "CMP-19", "SUB-16", "CMP-22")
+@pytest.mark.rule("SUB-17", "RES-10", "SUB-18", "CMP-17", "RES-13", "RES-72", "CMP-4", "CMP-7")
+@pytest.mark.rule("CMP-9", "CMP-10", "CMP-12", "CMP-13", "CMP-15", "CMP-18", "RES-11", "CMP-20")
+@pytest.mark.rule("CMP-21", "RES-17")
+@pytest.mark.parametrize("row", by_rule(RELATED))
+def test_relations(row: str) -> None:
+    """`a <: b` where a is compatible with b and below it, `a ?: b` where it may be, `a !: b`."""
+    low, sign, high = re.split(r" ([<?!]:) ", row)
+    value, expected = evaluate(f"({low}, {high})")
+    answer = check_compatibility(value, expected)
+    assert answer is {"<:": YES, "?:": MAYBE, "!:": NO}[sign]
+    assert is_base_of(expected, value) is (answer is YES)
+    assert (explain_incompatibility(value, expected) is None) is (answer is YES)
 
 
 @pytest.mark.rule("SC-16")
@@ -242,217 +212,100 @@ def test_annotations_have_bounds_as_struct_infos_do() -> None:
             function(one, 3)
 
 
-LUBS: list[tuple[pytest.MarkDecorator, list[Triple]]] = [
-    (
-        pytest.mark.rule("SUB-21"),
-        [
-            (tensor(N), rank(1), rank(1)),
-            (tensor(N), Object, Object),
-            (by_var(S), by_var(S), by_var(S)),
-        ],
-    ),
-    (pytest.mark.rule("RES-1"), [(Object, tensor(N), Object)]),
-    (pytest.mark.rule("RES-4"), [(by_var(S), by_var(S, "int64"), by_var(S, ""))]),
-    (
-        pytest.mark.rule("SUB-22"),
-        [(tensor(N), shape(N), Object), (prim(), EMPTY, Object), (tuple_of(), shape(), Object)],
-    ),
-    (
-        pytest.mark.rule("SUB-23"),
-        [
-            (tensor(N), tensor(N, M), rank(-1)),
-            (rank(2), rank(2, "int64"), rank(2, "")),
-            (rank(1), rank(2, "int64"), ANY_TENSOR),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-24"),
-        [
-            (tensor(N * 2), tensor(N + N, dtype="int64"), tensor(N * 2, dtype="")),
-            (tensor(N), tensor(M), rank(1)),
-            (tensor(2), tensor(3), rank(1)),
-        ],
-    ),
-    (pytest.mark.rule("RES-3"), [(tensor(N), tensor(N, dtype="int64"), tensor(N, dtype=""))]),
-    (
-        pytest.mark.rule("SUB-25"),
-        [
-            (shape(N, 2), shape(N, 3), ranked(2)),
-            (shape(N), shape(N, M), UNKNOWN_SHAPE),
-            (shape(N), ranked(1), ranked(1)),
-        ],
-    ),
-    (
-        pytest.mark.rule("RES-2"),
-        [(shape(N), shape(M), ranked(1)), (ranked(2), shape(N, M), ranked(2))],
-    ),
-    (
-        pytest.mark.rule("SUB-26"),
-        [
-            (prim(1), prim(2), prim()),
-            (prim(N), prim(N), prim(N)),
-            (prim(), prim(dtype="int32"), Object),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-27"),
-        [
-            (
-                tuple_of(tensor(2), shape(N)),
-                tuple_of(tensor(3), shape(N)),
-                tuple_of(rank(1), shape(N)),
-            ),
-            (tuple_of(Object), tuple_of(), Object),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-28"),
-        [
-            (
-                func(rank(1), ret=tensor(2)),
-                func(tensor(4), ret=tensor(3)),
-                func(tensor(4), ret=rank(1)),
-            ),
-            (func(ret=Object), func(Object, ret=Object), Object),
-            (func(tensor(2), ret=Object), func(tensor(3), ret=Object), Object),
-            (
-                func(tensor(N), ret=tensor(N + 1)),
-                func(tensor(M), ret=tensor(M + 2)),
-                func(tensor(K), ret=rank(1)),
-            ),
-        ],
-    ),
-    (
-        pytest.mark.rule("RES-5"),
-        [
-            (
-                func(rank(1), ret=rank(2)),
-                func(tensor(4), ret=rank(1)),
-                func(tensor(4), ret=rank(-1)),
-            ),
-            (func(rank(1), ret=Object), func(rank(2), ret=Object), Object),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-29"),
-        [
-            (packed(FIRST), packed(FIRST), packed(FIRST)),
-            (packed(FIRST), DEFAULT, EMPTY),
-            (EMPTY, func(ret=Object), Object),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-30"),
-        [
-            (func(ret=shape(1)), func(ret=shape(2), pure=False), func(ret=ranked(1), pure=False)),
-            (func(ret=shape(1)), func(ret=shape(2)), func(ret=ranked(1))),
-            (packed(FIRST, True), packed(rx.DEFAULT_DERIVE, True), packed(rx.EMPTY_DERIVE, True)),
-        ],
-    ),
-    (
-        pytest.mark.rule("RES-8"),
-        [(func(ret=Object), func(ret=Object, pure=False), func(ret=Object, pure=False))],
-    ),
-]
+LUBS = """
+SUB-21: f32(n) | f32[1] = f32[1]
+SUB-21: f32(n) | obj = obj
+SUB-21: f32.by(s) | f32.by(s) = f32.by(s)
+RES-1: obj | f32(n) = obj
+RES-4: f32.by(s) | i64.by(s) = void.by(s)
+SUB-22: f32(n) | shape(n) = obj
+SUB-22: prim("int64") | packed() = obj
+SUB-22: tup() | shape() = obj
+SUB-23: f32(n) | f32(n, m) = f32[...]
+SUB-23: f32[2] | i64[2] = void[2]
+SUB-23: f32[1] | i64[2] = void[...]
+SUB-24: f32(n * 2) | i64(n + n) = void(n * 2)
+SUB-24: f32(n) | f32(m) = f32[1]
+SUB-24: f32(2) | f32(3) = f32[1]
+RES-3: f32(n) | i64(n) = void(n)
+SUB-25: shape(n, 2) | shape(n, 3) = shape[2]
+SUB-25: shape(n) | shape(n, m) = shape[...]
+SUB-25: shape(n) | shape[1] = shape[1]
+RES-2: shape(n) | shape(m) = shape[1]
+RES-2: shape[2] | shape(n, m) = shape[2]
+SUB-26: prim(1) | prim(2) = prim("int64")
+SUB-26: prim(n) | prim(n) = prim(n)
+SUB-26: prim("int64") | prim("int32") = obj
+SUB-27: tup(f32(2), shape(n)) | tup(f32(3), shape(n)) = tup(f32[1], shape(n))
+SUB-27: tup(obj) | tup() = obj
+SUB-28: func(f32[1], ret=f32(2)) | func(f32(4), ret=f32(3)) = func(f32(4), ret=f32[1])
+SUB-28: func(ret=obj) | func(obj, ret=obj) = obj
+SUB-28: func(f32(2), ret=obj) | func(f32(3), ret=obj) = obj
+SUB-28: func(f32(n), ret=f32(n + 1)) | func(f32(m), ret=f32(m + 2)) = func(f32(k), ret=f32[1])
+RES-5: func(f32[1], ret=f32[2]) | func(f32(4), ret=f32[1]) = func(f32(4), ret=f32[...])
+RES-5: func(f32[1], ret=obj) | func(f32[2], ret=obj) = obj
+SUB-29: packed(FIRST) | packed(FIRST) = packed(FIRST)
+SUB-29: packed(FIRST) | packed(DEFAULT) = packed()
+SUB-29: packed() | func(ret=obj) = obj
+SUB-30: func(ret=shape(1)) | func(ret=shape(2), pure=False) = func(ret=shape[1], pure=False)
+SUB-30: func(ret=shape(1)) | func(ret=shape(2)) = func(ret=shape[1])
+SUB-30: packed(FIRST, True) | packed(DEFAULT, True) = packed(pure=True)
+RES-8: func(ret=obj) | func(ret=obj, pure=False) = func(ret=obj, pure=False)
+"""
 
 
-@pytest.mark.parametrize(("a", "b", "expected"), by_rule(LUBS))
-def test_least_upper_bound(a: rx.StructInfo, b: rx.StructInfo, expected: rx.StructInfo) -> None:
+@pytest.mark.rule("SUB-21", "RES-1", "RES-4", "SUB-22", "SUB-23", "SUB-24", "RES-3", "SUB-25")
+@pytest.mark.rule("RES-2", "SUB-26", "SUB-27", "SUB-28", "RES-5", "SUB-29", "SUB-30", "RES-8")
+@pytest.mark.parametrize("row", by_rule(LUBS))
+def test_least_upper_bound(row: str) -> None:
+    a, b, expected = evaluate(f"({re.sub(r' [|=] ', ', ', row)})")
     for found in (struct_info_lca(a, b), struct_info_lca(b, a)):
         assert is_base_of(found, expected), f"{found} is not above {expected}"
         assert is_base_of(expected, found), f"{found} is not below {expected}"
 
 
-GLBS: list[tuple[pytest.MarkDecorator, list[Triple]]] = [
-    (
-        pytest.mark.rule("SUB-32"),
-        [(tensor(N), Object, tensor(N)), (tensor(N), shape(N), None), (prim(), EMPTY, None)],
-    ),
-    (
-        pytest.mark.rule("SUB-33"),
-        [
-            (rank(-1, "int64"), rank(2, ""), rank(2, "int64")),
-            (rank(2, ""), tensor(N, M), tensor(N, M)),
-            (by_var(S), rank(2), by_var(S, ndim=2)),
-            (rank(1), rank(2), None),
-            (rank(1), rank(1, "int64"), None),
-            (tensor(N), tensor(M), None),
-            (tensor(N, M), rank(1, ""), None),
-        ],
-    ),
-    (
-        pytest.mark.rule("RES-6"),
-        [(rank(2, ""), rank(2, "int64"), rank(2, "int64")), (rank(1), rank(2), None)],
-    ),
-    (
-        pytest.mark.rule("SUB-34"),
-        [
-            (shape(N), ranked(1), shape(N)),
-            (UNKNOWN_SHAPE, ranked(1), ranked(1)),
-            (ranked(1), ranked(2), None),
-            (shape(N), shape(M), None),
-            (prim(N), prim(), prim(N)),
-            (prim(1), prim(2), None),
-            (prim(), prim(dtype="bool"), None),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-35"),
-        [
-            (
-                tuple_of(tensor(2), Object),
-                tuple_of(rank(1), shape(N)),
-                tuple_of(tensor(2), shape(N)),
-            ),
-            (tuple_of(rank(1)), tuple_of(rank(2)), None),
-            (tuple_of(Object), tuple_of(), None),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-36"),
-        [
-            (func(rank(1), ret=Object), func(rank(2), ret=rank(1)), func(rank(-1), ret=rank(1))),
-            (func(ret=Object), func(Object, ret=Object), None),
-            (func(ret=rank(1)), func(ret=rank(2)), None),
-            (func(tensor(N), ret=tensor(N)), func(rank(2), ret=Object), None),
-            (
-                func(tensor(N), ret=rank(1)),
-                func(tensor(2), ret=tensor(5)),
-                func(rank(1), ret=tensor(5)),
-            ),
-        ],
-    ),
-    (
-        pytest.mark.rule("SUB-37"),
-        [
-            (func(ret=Object), func(ret=shape(), pure=False), func(ret=shape())),
-            (
-                func(ret=rank(1), pure=False),
-                func(ret=Object, pure=False),
-                func(ret=rank(1), pure=False),
-            ),
-        ],
-    ),
-    (
-        pytest.mark.rule("RES-7"),
-        [(func(ret=Object), func(ret=Object, pure=False), func(ret=Object))],
-    ),
-    (
-        pytest.mark.rule("SUB-38"),
-        [
-            (EMPTY, packed(FIRST), packed(FIRST)),
-            (packed(FIRST, True), EMPTY, packed(FIRST, True)),
-            (packed(FIRST), DEFAULT, None),
-            (EMPTY, func(ret=Object), None),
-        ],
-    ),
-]
+GLBS = """
+SUB-32: f32(n) & obj = f32(n)
+SUB-32: f32(n) & shape(n) = None
+SUB-32: prim("int64") & packed() = None
+SUB-33: i64[...] & void[2] = i64[2]
+SUB-33: void[2] & f32(n, m) = f32(n, m)
+SUB-33: f32.by(s) & f32[2] = f32.by(s, 2)
+SUB-33 RES-6: f32[1] & f32[2] = None
+SUB-33: f32[1] & i64[1] = None
+SUB-33: f32(n) & f32(m) = None
+SUB-33: f32(n, m) & void[1] = None
+RES-6: void[2] & i64[2] = i64[2]
+SUB-34: shape(n) & shape[1] = shape(n)
+SUB-34: shape[...] & shape[1] = shape[1]
+SUB-34: shape[1] & shape[2] = None
+SUB-34: shape(n) & shape(m) = None
+SUB-34: prim(n) & prim("int64") = prim(n)
+SUB-34: prim(1) & prim(2) = None
+SUB-34: prim("int64") & prim("bool") = None
+SUB-35: tup(f32(2), obj) & tup(f32[1], shape(n)) = tup(f32(2), shape(n))
+SUB-35: tup(f32[1]) & tup(f32[2]) = None
+SUB-35: tup(obj) & tup() = None
+SUB-36: func(f32[1], ret=obj) & func(f32[2], ret=f32[1]) = func(f32[...], ret=f32[1])
+SUB-36: func(ret=obj) & func(obj, ret=obj) = None
+SUB-36: func(ret=f32[1]) & func(ret=f32[2]) = None
+SUB-36: func(f32(n), ret=f32(n)) & func(f32[2], ret=obj) = None
+SUB-36: func(f32(n), ret=f32[1]) & func(f32(2), ret=f32(5)) = func(f32[1], ret=f32(5))
+SUB-37: func(ret=obj) & func(ret=shape(), pure=False) = func(ret=shape())
+SUB-37: func(ret=f32[1], pure=False) & func(ret=obj, pure=False) = func(ret=f32[1], pure=False)
+RES-7: func(ret=obj) & func(ret=obj, pure=False) = func(ret=obj)
+SUB-38: packed() & packed(FIRST) = packed(FIRST)
+SUB-38: packed(FIRST, True) & packed() = packed(FIRST, True)
+SUB-38: packed(FIRST) & packed(DEFAULT) = None
+SUB-38: packed() & func(ret=obj) = None
+"""
 
 
-@pytest.mark.parametrize(("a", "b", "expected"), by_rule(GLBS))
-def test_greatest_lower_bound(
-    a: rx.StructInfo, b: rx.StructInfo, expected: rx.StructInfo | None
-) -> None:
+@pytest.mark.rule("SUB-32", "SUB-33", "RES-6", "SUB-34", "SUB-35", "SUB-36", "SUB-37", "RES-7")
+@pytest.mark.rule("SUB-38")
+@pytest.mark.parametrize("row", by_rule(GLBS))
+def test_greatest_lower_bound(row: str) -> None:
+    a, b, expected = evaluate(f"({re.sub(r' [&=] ', ', ', row)})")
     for found in (struct_info_glb(a, b), struct_info_glb(b, a)):
         if found is None or expected is None:
             assert found is expected, f"{found} is not {expected}"

@@ -19,7 +19,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.relax import op
-from tests.ir.relax.sinfos import Object, func, tuple_of
+from tests.ir.relax.sinfos import FIRST, N_BY_4, K, M, N, Object, S, T, func, packed, tuple_of
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Tensors:
     def __getitem__(self, ndim: Any) -> rx.TensorStructInfo:
         return rx.TensorStructInfo(None, self.dtype, ndim=-1 if ndim is ... else ndim)
 
-    def by(self, shape: rx.Var) -> rx.TensorStructInfo:
-        return rx.TensorStructInfo(shape, self.dtype)
+    def by(self, shape: rx.Var, ndim: int | None = None) -> rx.TensorStructInfo:
+        return rx.TensorStructInfo(shape, self.dtype, ndim=ndim)
 
 
 class Shapes:
@@ -71,10 +71,15 @@ DTYPES = {"b": "bool", "void": "", "bf16": "bfloat16", "f8": "float8_e5m2"} | {
     if letter != "f" or bits > 8
 }
 NAMES: dict[str, object] = {
-    **{name: tir.Var(name, "int64") for name in "nmkchw"},
+    "n": N,
+    "m": M,
+    "k": K,
+    **{name: tir.Var(name, "int64") for name in "chw"},
     **{name: Tensors(DataType(dtype)) for name, dtype in DTYPES.items()},
     **{f"s{k}": rx.Var("s", rx.ShapeStructInfo(ndim=k)) for k in (2, 4)},
-    "s": rx.Var("s", rx.ShapeStructInfo()),
+    "s": S,
+    "t": T,
+    "n_by_4": N_BY_4,
     "listed": rx.Var("listed", rx.ShapeStructInfo((2, 3))),
     "shape": Shapes(),
     "prim": prim,
@@ -87,6 +92,10 @@ NAMES: dict[str, object] = {
     "sinfo": Declared,
     "inf": float("inf"),
     "nan": float("nan"),
+    "packed": packed,
+    "FIRST": FIRST,
+    "EMPTY": rx.EMPTY_DERIVE,
+    "DEFAULT": rx.DEFAULT_DERIVE,
     "T": SimpleNamespace(min=ops.minimum, max=ops.maximum),
 }
 
