@@ -20,6 +20,7 @@ root_doc = "index"
 suppress_warnings = ["ref.python"]  # annotations name classes that several modules have
 default_role = "code"
 myst_heading_anchors = 6
+myst_enable_extensions = ["html_image"]
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 python_use_unqualified_type_names = True

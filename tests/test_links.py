@@ -36,7 +36,9 @@ def anchors(text: str) -> set[str]:
 
 def broken(document: Path, text: str) -> Iterator[str]:
     """The links of a document that lead nowhere."""
-    for link in re.findall(r"(?<!\\)\]\(([^)\s]*)\)", prose(text)):
+    text = prose(text)
+    links = re.findall(r"(?<!\\)\]\(([^)\s]*)\)", text) + re.findall(r'<img src="([^"]*)"', text)
+    for link in links:
         path, _, anchor = link.partition("#")
         if re.match(r"https?://", link):
             continue
@@ -55,10 +57,10 @@ def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
     (tmp_path / "other.md").write_text("# One\n\n## A `b`, c\n\n## One\n", encoding="utf-8")
     text = (
         "# Here\n[a](other.md) [b](#here) [c](other.md#a-b-c) [d](other.md#one-1) `[e](code)`\n"
-        "[f](none.md) [g](#there) [h](other.md#two) ![i](none.svg)\n"
+        '[f](none.md) [g](#there) [h](other.md#two) ![i](none.svg) <img src="gone.svg">\n'
         "```\n# F\n[j](code)\n```\n[k](#f)\n"
     )
-    lost = ["none.md", "#there", "other.md#two", "none.svg", "#f"]
+    lost = ["none.md", "#there", "other.md#two", "none.svg", "#f", "gone.svg"]
     page = tmp_path / "page.md"
     page.write_text(text, encoding="utf-8")
     assert list(broken(page, text)) == lost

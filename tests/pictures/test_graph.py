@@ -286,12 +286,17 @@ def test_a_file_of_another_kind_is_refused(path: object) -> None:
         Model.graph().save(path)  # type: ignore[arg-type]
 
 
-def test_the_picture_of_the_page_is_that_of_its_program(request: pytest.FixtureRequest) -> None:
-    page = (ROOT / "docs" / "pictures.md").read_text("utf-8")
-    program = page.partition("@I.ir_module\n")[2].partition("\n\n\npicture")[0]
+@pytest.mark.parametrize(
+    ("document", "picture"), [("docs/pictures.md", "model.svg"), ("README.md", "readme.svg")]
+)
+def test_the_picture_of_a_page_is_that_of_its_program(
+    document: str, picture: str, request: pytest.FixtureRequest
+) -> None:
+    page = (ROOT / document).read_text("utf-8")
+    program = page.partition("@I.ir_module\n")[2].partition("\n\n\n")[0]
     drawn = from_source(f"@I.ir_module\n{program}", filename="model.py").graph()
     update = bool(request.config.getoption("--update-golden"))
-    assert_golden(drawn.to_svg(), ROOT / "docs" / "images" / "model.svg", update=update)
+    assert_golden(drawn.to_svg(), ROOT / "docs" / "images" / picture, update=update)
 
 
 NAMES = [
