@@ -38,7 +38,8 @@ class Member(distributed.Workers):
         return everything if self.rank == 0 else None
 
     def combined(self, x: Any, how: str) -> Any:
-        return getattr(self.collected(x), METHODS.get(how, how))(axis=0)
+        total = getattr(self.collected(x), METHODS.get(how, how))(axis=0)
+        return np.asarray(total, x.dtype)
 
     def combined_on_first(self, x: Any) -> Any:
         total = self.combined(x, "sum")
@@ -48,7 +49,7 @@ class Member(distributed.Workers):
         return self.combined(parts, "sum")[self.rank]
 
     def of_first(self, x: Any) -> Any:
-        return self.collected(x)[0]
+        return self.collected(x)[0, ...]
 
     def part_of_first(self, parts: Any) -> Any:
         return self.of_first(parts)[self.rank]

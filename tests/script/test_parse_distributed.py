@@ -319,20 +319,32 @@ def test_a_spread_literal_fits_its_struct_info() -> None:
             R.dist.const([1, 2], sinfo)
 
 
+def spread_function(text: str, placement: str) -> relax.Function:
+    func = from_source(
+        "@R.function\n"
+        f'def f(x: R.DTensor((4,), "float32", mesh, "{placement}")) -> R.Object:\n'
+        "    y = x\n"
+        f"    return {text}\n",
+        {"R": R, "mesh": MESH_OF_ONE},
+    )
+    assert isinstance(func, relax.Function)
+    return func
+
+
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(
-    "text", ["R.flip(x, 0)", "R.cumsum(x, 0)", "R.nn.dropout(x)", "R.concat((x, x))"]
-)
-def test_other_operators_refuse_spread_tensors(text: str) -> None:
-    with pytest.raises(StructInfoError, match=r"<string>:4:\d+: relax.*DTensor") as caught:
-        from_source(
-            "@R.function\n"
-            'def f(x: R.DTensor((4,), "float32", mesh, "R")) -> R.Object:\n'
-            "    y = x\n"
-            f"    return {text}\n",
-            {"R": R, "mesh": MESH_OF_ONE},
-        )
-    assert "hint: call a kernel" in str(caught.value) or "concat" in text
+@pytest.mark.parametrize("text", ["R.flip(x, 0)", "R.cumsum(x, 0)", "R.nn.dropout(x)"])
+def test_other_operators_take_whole_tensors_only(text: str) -> None:
+    assert relax.analysis.well_formed(spread_function(text, "R"))
+    message = r"<string>:4:\d+: relax.*DTensor.* has to be whole on every device"
+    with pytest.raises(StructInfoError, match=message) as caught:
+        spread_function(text, "S[0]")
+    assert "R.dist.redistribute" in str(caught.value)
+
+
+@pytest.mark.rule("DER-36")
+def test_operators_on_tuples_refuse_spread_tensors() -> None:
+    with pytest.raises(StructInfoError, match=r"<string>:4:\d+: relax.concat: .*DTensor"):
+        spread_function("R.concat((x, x))", "R")
 
 
 def test_the_range_of_consecutive_devices() -> None:

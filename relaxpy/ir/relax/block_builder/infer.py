@@ -9,6 +9,7 @@ from relaxpy.ir import hooks
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import infer_op_call
 from relaxpy.ir.relax.relations import (
     Compatibility,
@@ -213,6 +214,8 @@ def check_condition(cond: rx.Expr, ctx: Context) -> None:
         StructInfoError: it is not, or not known to be.
     """
     sinfo = ctx.sinfo_of(cond)
+    if isinstance(sinfo, DTensorStructInfo):
+        sinfo = sinfo.tensor_sinfo  # of rank 0, so every device has it
     if isinstance(sinfo, rx.TensorStructInfo) and sinfo.ndim == 0 and sinfo.dtype.is_bool:
         return
     expected = rx.TensorStructInfo((), "bool")  # type: ignore[arg-type]

@@ -217,6 +217,11 @@ class DTensorStructInfo(StructInfo):
         return self.device_mesh == other.device_mesh and self.placement == other.placement
 
     @property
+    def is_whole(self) -> bool:
+        """Whether every device has the whole tensor."""
+        return all(spec.kind == "replica" for spec in self.placement.dim_specs)
+
+    @property
     @override
     def node_count(self) -> int:
         return self.tensor_sinfo.node_count

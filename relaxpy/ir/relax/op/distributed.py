@@ -35,11 +35,23 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
-@register("relax.dist.annotate_sharding", pure=True, memory=Memory.SAME, gradient=identity_gradient)
+def _annotated(x: Array, device_mesh: object, placement: object) -> Array:
+    return x
+
+
+@register(
+    "relax.dist.annotate_sharding",
+    pure=True,
+    memory=Memory.SAME,
+    gradient=identity_gradient,
+    runtime=_annotated,
+)
 def annotate_sharding(
     input: TensorStructInfo, device_mesh: DeviceMesh, placement: Placement
 ) -> TensorStructInfo:
     """The tensor itself, which passes distribute over a mesh.
+
+    Without these passes every worker has all of it.
 
     Shapes:
         input   any whose rank has the axes that are split

@@ -12,7 +12,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rewrite, walk
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
-from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.expr import FloatImm, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion
@@ -32,17 +32,22 @@ class AxisGroups:
     """The axes of a kernel in groups: one is split only together with the others of its group.
 
     An axis is in a group with the variables that index it. It has to be whole if it is indexed in
-    another way, and so does a loop whose variable is used for something else than to index.
+    another way, and so does a loop whose variable is used for something else than to index, or that
+    stores to one element several times without a block that says how it reduces. An axis whose size
+    is a variable is split only if nothing else depends on that variable.
     """
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
         self._groups: Groups[Axis] = Groups()
         self._whole: list[Axis] = []
+        self._mentions: list[Var] = []
         self._buffers: dict[Buffer, None] = dict.fromkeys(func.buffer_map.values())
         self._reductions: list[tuple[Var, Block]] = []
         for node in walk(func.body):
             self._enter(node)
+        self._enter_stores(func.body, ())
+        self._enter_sizes()
         for buffer in self._buffers:
             if buffer.strides:
                 self._whole += [(buffer, axis) for axis in range(len(buffer.shape))]
@@ -84,8 +89,10 @@ class AxisGroups:
                     for node in walk(self.func.body)
                     if isinstance(node, BufferLoad) and node.buffer is store.buffer
                 ]
-                if store.buffer in self.func.buffer_map.values() and all(
-                    read is first for read in reads
+                if (
+                    store.buffer in self.func.buffer_map.values()
+                    and all(read is first for read in reads)
+                    and _starts_neutral(block, type(value))
                 ):
                     return store.buffer, _COMBINATIONS[type(value)]
         raise TransformError(
@@ -99,12 +106,14 @@ class AxisGroups:
         """The kernel on one shard, where the axes of each group are split into so many shards.
 
         Errors:
-            TransformError: a size is not a constant that the number divides.
+            TransformError: a size is neither a variable nor a constant that the number divides.
         """
 
         def part(axis: Axis, size: PrimExpr) -> PrimExpr:
             count = groups.get(self._groups.find(axis), 1)
             if count == 1:
+                return size
+            if isinstance(size, Var):
                 return size
             if not isinstance(size, IntImm) or size.value % count:
                 raise TransformError(
@@ -166,15 +175,61 @@ class AxisGroups:
             case MatchBufferRegion(source=source, buffer=buffer):
                 for one in (source.buffer, buffer):
                     self._whole += [(one, axis) for axis in range(len(one.shape))]
-            case For(min=start, extent=extent, loop_var=var):
+            case For(min=start, loop_var=var):
                 if not isinstance(start, IntImm) or start.value:
                     self._whole.append(var)
-                self._mentioned(extent)
             case IterVar() | Range() | Buffer():
                 pass
             case _:
                 for child in children(node):
                     self._mentioned(child)
+
+    def _enter_stores(self, node: Node, repeated: tuple[Var, ...]) -> None:
+        """Note the loops that store to one element several times; `repeated` are those outside."""
+        match node:
+            case For(loop_var=var):
+                repeated = (*repeated, var)
+            case Block(iter_vars=iter_vars):
+                reduced = {
+                    self._groups.find(iter_var.var)
+                    for iter_var in iter_vars
+                    if iter_var.iter_type == IterVarKind.CommReduce
+                }
+                repeated = tuple(v for v in repeated if self._groups.find(v) not in reduced)
+            case BufferStore(indices=indices):
+                stored = {self._groups.find(i) for i in indices if isinstance(i, Var)}
+                self._whole += [v for v in repeated if self._groups.find(v) not in stored]
+            case _:
+                pass
+        for child in children(node):
+            self._enter_stores(child, repeated)
+
+    def _enter_sizes(self) -> None:
+        """Note the axes whose size something else depends on."""
+        owners: dict[Var, set[Axis]] = {}
+        own: list[tuple[Axis, PrimExpr]] = [
+            ((b, k), size) for b in self._buffers for k, size in enumerate(b.shape)
+        ]
+        for node in walk(self.func.body):
+            match node:
+                case For(loop_var=var, extent=size) | IterVar(var=var, dom=Range(extent=size)):
+                    own.append((var, size))
+                case _:
+                    pass
+        for axis, size in own:
+            if isinstance(size, Var):
+                owners.setdefault(size, set()).add(self._groups.find(axis))
+        whole = set(self._mentions)
+        whole |= {
+            node
+            for _, size in own
+            if not isinstance(size, Var)
+            for node in walk(size)
+            if isinstance(node, Var)
+        }
+        for size, groups in owners.items():
+            if size in whole or len(groups) > 1 or size in self.func.params:
+                self._whole += groups
 
     def _access(self, buffer: Buffer, indices: Sequence[PrimExpr | None]) -> None:
         self._buffers.setdefault(buffer)
@@ -187,6 +242,16 @@ class AxisGroups:
     def _mentioned(self, node: Node) -> None:
         if isinstance(node, Var):
             self._whole.append(node)
+            self._mentions.append(node)
+
+
+def _starts_neutral(block: Block, combination: type[tir.BinaryOpExpr]) -> bool:
+    """Whether devices may start with the same value, which does not change the total."""
+    if combination in (tir.Max, tir.Min):
+        return True
+    start = block.init.value if isinstance(block.init, BufferStore) else None
+    neutral = 1 if combination is tir.Mul else 0
+    return isinstance(start, (IntImm, FloatImm)) and start.value == neutral
 
 
 def _is_point(dom: Range) -> bool:

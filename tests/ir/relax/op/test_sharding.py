@@ -220,8 +220,8 @@ REFUSED: list[tuple[Call, tuple[rx.StructInfo, ...], str, str | None]] = [
     (
         op.nn.dropout,
         (spread("S[0], R", 4),),
-        "relax.nn.dropout: data is a tensor, found R.DTensor",
-        "R.dist.call_tir",
+        "relax.nn.dropout: axis 0 of data R.DTensor",
+        "R.dist.redistribute",
     ),
 ]
 

@@ -264,15 +264,18 @@ def test_annotations_that_contradict_each_other() -> None:
 def test_a_tensor_that_no_annotation_reaches() -> None:
     @I.ir_module
     class Module:
-        I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+        I.module_global_infos(
+            {"mesh": [R.device_mesh((2,), I.Range(0, 2)), R.device_mesh((2, 1), I.Range(0, 2))]}
+        )
 
         @R.function
         def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
             a = R.dist.annotate_sharding(x, "mesh[0]", "S[0]")
-            b = R.exp(y)
-            return (a, b)
+            b = R.dist.annotate_sharding(x, "mesh[1]", "R, R")
+            c = R.exp(y)
+            return (a, b, c)
 
-    with pytest.raises(TransformError, match="nothing says on which devices y is"):
+    with pytest.raises(TransformError, match="nothing says on which of several meshes y is"):
         PropagateSharding()(Module)
 
 

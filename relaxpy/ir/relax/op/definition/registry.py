@@ -197,14 +197,16 @@ class OpDef:
             try:
                 args, named = self.signature.rule_arguments(call, ctx)
             except StructInfoTypeError:
-                if self.record.sharding is None or not _is_distributed(call, ctx):
+                if self.signature.is_variadic or not _is_distributed(call, ctx):
                     raise
                 return self._infer_distributed(self.record.sharding, call, ctx)
             sinfo = self.signature.function(*args, **named)
             sinfo = _inferred(sinfo, self.signature.function)
             return sinfo if call.sinfo_args else simplified_shapes(sinfo, ctx.sizes)
 
-    def _infer_distributed(self, rule: ShardingRule, call: rx.Call, ctx: Context) -> rx.StructInfo:
+    def _infer_distributed(
+        self, rule: ShardingRule | None, call: rx.Call, ctx: Context
+    ) -> rx.StructInfo:
         """The struct info of a call some operands of which are distributed."""
         whole = replace(ctx, closed=False)
         sinfos = [ctx.sinfo_of(arg) for arg in call.args]

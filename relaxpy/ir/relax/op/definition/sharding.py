@@ -14,8 +14,13 @@ from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError, StructInfoError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.relax.nodes import Call, StructInfo, TensorStructInfo, Var
-from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, Placement, PlacementSpec
+from relaxpy.ir.relax.nodes import Call, StructInfo, TensorStructInfo, TupleStructInfo, Var
+from relaxpy.ir.relax.nodes.distributed import (
+    DeviceMesh,
+    DTensorStructInfo,
+    Placement,
+    PlacementSpec,
+)
 from relaxpy.ir.te.topi.shapes import is_const, product
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
@@ -29,14 +34,15 @@ _HINT = "change how one of them is distributed by R.dist.redistribute"
 
 def infer_distributed(
     infer: Callable[[Call], StructInfo],
-    rule: ShardingRule,
+    rule: ShardingRule | None,
     call: Call,
     sinfos: Sequence[StructInfo],
     names: Sequence[str],
 ) -> StructInfo:
     """The struct info of a call on distributed tensors, by `infer` of one on whole tensors.
 
-    `sinfos` are those of the operands, and `names` are their parameters.
+    `sinfos` are those of the operands, and `names` are their parameters. Without a rule all
+    operands have to be whole on every device, and so is the result.
 
     Errors:
         StructInfoError: the operator does not take such tensors, only some of the tensors are
@@ -53,8 +59,6 @@ def infer_distributed(
     except RelaxpyError as error:
         error.about = originals.get(id(error.about), error.about)
         raise
-    if not isinstance(result, TensorStructInfo):
-        raise _refused(f"the result of distributed tensors is one tensor, found {result}")
     pairs = list(zip(names, sinfos, strict=True))
     placed = {
         k: _Operand(name, sinfo)
@@ -74,10 +78,23 @@ def infer_distributed(
             raise _refused(
                 f"the operands are on one mesh, found {first} and {operand}", about=operand.sinfo
             )
-    labels = rule(call, wholes, result)
+    labels: Sequence[Labels] = [()] * len(pairs)
+    if rule is not None and isinstance(result, TensorStructInfo):
+        labels = rule(call, wholes, result)
     for k, operand in placed.items():
         operand.enter(labels[k], result)
+    if rule is None or not isinstance(result, TensorStructInfo):
+        return _whole_on(first.sinfo.device_mesh, result)
     return _placed_alike([first, *others], result)
+
+
+def _whole_on(mesh: DeviceMesh, sinfo: StructInfo) -> StructInfo:
+    """What every device of a mesh has all of."""
+    if isinstance(sinfo, TupleStructInfo):
+        return TupleStructInfo(tuple(_whole_on(mesh, field) for field in sinfo.fields))
+    if not isinstance(sinfo, TensorStructInfo):
+        return sinfo
+    return DTensorStructInfo(sinfo, mesh, Placement((PlacementSpec.replica(),) * len(mesh.shape)))
 
 
 class _Operand:
@@ -91,7 +108,7 @@ class _Operand:
     def __str__(self) -> str:
         return f"{self.name} {self.sinfo}"
 
-    def enter(self, labels: Labels, result: TensorStructInfo) -> None:
+    def enter(self, labels: Labels, result: StructInfo) -> None:
         """Find out what is split.
 
         Errors:
@@ -110,9 +127,9 @@ class _Operand:
                     )
             self.labels.append(label)
 
-    def _stays_split(self, axis: int, label: int, result: TensorStructInfo) -> bool:
+    def _stays_split(self, axis: int, label: int, result: StructInfo) -> bool:
         """Whether the parts of an axis are those of the axis of the result."""
-        old, new = self.sinfo.tensor_sinfo.get_shape(), result.get_shape()
+        old, new = self.sinfo.tensor_sinfo.get_shape(), _dims(result)
         if label < 0 or old is None or new is None or prove_equal(old[axis], new[label]) is True:
             return True
         count = 1

@@ -19,6 +19,7 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.distributed.call_axes import whole
 from relaxpy.ir.relax.transform.distributed.placements import OF_PARTS
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -82,18 +83,14 @@ def _mentions_dtensor(sinfo: rx.StructInfo | None) -> bool:
     return isinstance(sinfo, DTensorStructInfo)
 
 
-def _whole(sinfo: rx.StructInfo) -> rx.StructInfo:
-    if isinstance(sinfo, rx.TupleStructInfo):
-        return rx.TupleStructInfo(tuple(map(_whole, sinfo.fields)))
-    return sinfo.tensor_sinfo if isinstance(sinfo, DTensorStructInfo) else sinfo
-
-
 def _part(sinfo: rx.StructInfo, call: rx.Expr) -> rx.StructInfo:
     """What a device has of a value."""
     if isinstance(sinfo, rx.TupleStructInfo):
         return rx.TupleStructInfo(tuple(_part(field, call) for field in sinfo.fields))
     if not isinstance(sinfo, DTensorStructInfo):
         return sinfo
+    if sinfo.is_whole:
+        return sinfo.tensor_sinfo
     dims = _dims_of_part(sinfo, call)
     return rx.TensorStructInfo(rx.ShapeExpr(tuple(dims)), sinfo.dtype, sinfo.tensor_sinfo.vdevice)
 
@@ -141,7 +138,7 @@ class _Lowering(BindingRewriter):
         for index, p in enumerate(func.params):
             sinfo = p.struct_info
             if sinfo is not None and _mentions_dtensor(sinfo):
-                sinfo = _whole(sinfo) if index < inputs else _part(sinfo, p)
+                sinfo = whole(sinfo) if index < inputs else _part(sinfo, p)
                 params.append(replace(p, struct_info=sinfo))
             else:
                 params.append(p)
@@ -173,29 +170,30 @@ class _Lowering(BindingRewriter):
         body = rx.SeqExpr((kind((*received, *first)), *later), body.body, span=body.span)
         return rebuild(func, params=tuple(params), body=body, ret_struct_info=None)
 
-    def _enter(self, var: rx.Var, value: rx.Expr, whole: rx.StructInfo) -> None:
+    def _enter(self, var: rx.Var, value: rx.Expr, sinfo: rx.StructInfo) -> None:
         """Note what a variable becomes that is bound to distributed tensors."""
-        if _mentions_dtensor(whole):
+        if _mentions_dtensor(sinfo):
             if isinstance(value, rx.Call):
-                _check_needs_parts_only(value, whole)
-            self._images[var] = part = replace(var, struct_info=_part(whole, value))
-            self._wholes[part] = whole
+                _check_needs_parts_only(value, sinfo)
+            self._images[var] = part = replace(var, struct_info=_part(sinfo, value))
+            self._wholes[part] = sinfo
 
     @override
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         value, var = binding.value, binding.var
         if isinstance(value, rx.TupleGetItem):
             return self._fields.get((value.tuple_value, value.index))
-        whole = None if var is None else self._wholes.get(var)
+        sinfo = None if var is None else self._wholes.get(var)
         if not isinstance(value, rx.Call):
-            return None
+            new = _without_placement(value)
+            return None if new is value else replace(binding, value=new)
         is_packed = isinstance(value.op, rx.ExternFunc)
-        if whole is None and not is_packed:
+        if sinfo is None and not is_packed:
             return None
         args = tuple(map(_without_placement, value.args))
         if any(new is not old for new, old in zip(args, value.args, strict=True)):
             value = rebuild(value, args=args)
-        result = (_packed_for_one_device if is_packed else _for_one_device)(value, whole)
+        result = (_packed_for_one_device if is_packed else _for_one_device)(value, sinfo)
         return None if result is binding.value else replace(binding, value=result)
 
 
@@ -207,7 +205,7 @@ def _without_placement(arg: rx.Expr) -> rx.Expr:
             same = all(n is old for n, old in zip(new, fields, strict=True))
             return arg if same else rebuild(arg, fields=new)
         case rx.Constant(struct_info=DTensorStructInfo() as sinfo):
-            return rx.Constant(arg.data, _whole(sinfo))
+            return rx.Constant(arg.data, whole(sinfo))
         case _:
             return arg
 
@@ -218,7 +216,7 @@ def _check_needs_parts_only(call: rx.Call, result: rx.StructInfo) -> None:
     if rule is None or not isinstance(result, DTensorStructInfo):
         return
     sinfos = [arg.struct_info for arg in call.args]
-    wholes = [_whole(sinfo) for sinfo in sinfos if sinfo is not None]
+    wholes = [whole(sinfo) for sinfo in sinfos if sinfo is not None]
     for sinfo, labels in zip(sinfos, rule(call, wholes, result.tensor_sinfo), strict=False):
         specs = sinfo.placement.dim_specs if isinstance(sinfo, DTensorStructInfo) else ()
         for spec in specs:
@@ -268,6 +266,9 @@ def _for_one_device(call: rx.Call, result: rx.StructInfo | None) -> rx.Call:
     if name == "relax.reshape" and isinstance(result, DTensorStructInfo):
         shape = rx.ShapeExpr(tuple(_dims_of_part(result, call)))
         return rebuild(call, args=(call.args[0], shape))
+    if any(map(_mentions_dtensor, call.sinfo_args)):
+        parts = tuple(_part(sinfo, call) for sinfo in call.sinfo_args)
+        return rx.Call(call.op, call.args, call.attrs, parts, span=call.span)
     return call
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container
 from typing import Final, TypeAlias
 
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.groups import Groups
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import (
     DeviceMesh,
@@ -17,10 +16,14 @@ from relaxpy.ir.relax.nodes.distributed import (
     Placement,
     PlacementSpec,
 )
-from relaxpy.ir.tir.analysis.axis_groups import AxisGroups
-from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.relax.transform.distributed.call_axes import (
+    CallAxes,
+    Label,
+    axes_of_call,
+    fields_of,
+    tensors_of,
+)
 from relaxpy.ir.tir.expr import IntImm
-from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 Field: TypeAlias = tuple[rx.Var, int]
 """A tensor that a variable is, or has as a field of a tuple."""
@@ -48,13 +51,15 @@ class Placements:
     """
 
     def __init__(self, func: rx.Function, mod: IRModule) -> None:
-        self._mod = mod
+        self.mod = mod
         self._axes: Groups[Axis] = Groups()
         self._tensors: Groups[Field] = Groups()
         self._split: dict[Axis, int | None] = {}
         self._unsplit: list[Axis] = []
         """Axes of results that are no axes of operands: operators do not compute parts of them."""
         self._meshes: dict[Field, DeviceMesh] = {}
+        self._only_mesh: DeviceMesh | None = None
+        """The mesh of tensors about which nothing is said, if there is one mesh."""
         bindings = [node for node in walk(func.body) if isinstance(node, rx.VarBinding)]
         self.annotations = [b for b in bindings if is_annotation(b.value)]
         if not self.annotations:
@@ -62,6 +67,13 @@ class Placements:
         for binding in bindings:
             if not is_annotation(binding.value):
                 self._join(binding.var, binding.value)
+        said = {binding.var: _said(binding.value) for binding in self.annotations}
+        meshes = {mesh for mesh, _ in said.values()}
+        if len(meshes) == 1:
+            [self._only_mesh] = meshes
+        self._annotated = {
+            var: {spec.axis for spec in placement.dim_specs} for var, (_, placement) in said.items()
+        }
         unsplit = {self._axes.find(axis) for axis in self._unsplit}
         for binding in self.annotations:
             self._annotate(binding, unsplit)
@@ -75,6 +87,13 @@ class Placements:
         """
         sinfo = var.struct_info
         if isinstance(sinfo, rx.TupleStructInfo):
+            if any(isinstance(field, rx.TupleStructInfo) for field in sinfo.fields):
+                raise TransformError(
+                    f"PropagateSharding: {var.name_hint} is a tuple in a tuple",
+                    span=var.span,
+                    hint="use one tuple with all tensors",
+                    about=var,
+                )
             fields = [
                 self._placed(var, index, field) if isinstance(field, rx.TensorStructInfo) else field
                 for index, field in enumerate(sinfo.fields)
@@ -84,32 +103,37 @@ class Placements:
 
     def mesh(self, var: rx.Var) -> DeviceMesh | None:
         """The mesh on which a tensor is, or the first one of a tuple."""
-        return self._meshes.get(self._tensors.find((var, 0)))
+        return self._meshes.get(self._tensors.find((var, 0))) or self._only_mesh
 
     def _placed(self, var: rx.Var, index: int, sinfo: rx.TensorStructInfo) -> DTensorStructInfo:
-        mesh = self._meshes.get(self._tensors.find((var, index)))
+        mesh = self._meshes.get(self._tensors.find((var, index))) or self._only_mesh
         if mesh is None:
             raise TransformError(
-                f"PropagateSharding: nothing says on which devices {var.name_hint} is, which is "
-                "not computed together with an annotated tensor",
+                f"PropagateSharding: nothing says on which of several meshes {var.name_hint} is, "
+                "which is not computed together with an annotated tensor",
                 span=var.span,
                 hint="annotate it by R.dist.annotate_sharding",
                 about=var,
             )
         specs = [PlacementSpec.replica()] * len(mesh.shape)
         dims = sinfo.get_shape()
-        for axis in range(max(sinfo.ndim, 0)):
-            along = self._split.get(self._axes.find((var, index, axis)))
+        own = self._annotated.get(var, ())
+        for axis in sorted(range(max(sinfo.ndim, 0)), key=lambda axis: axis not in own):
+            group = self._axes.find((var, index, axis))
+            along = self._split.get(group)
             size = None if dims is None else dims[axis]
             if along is None:
                 continue
-            if isinstance(size, IntImm) and size.value < max(2, mesh.shape[along]):
+            if isinstance(size, IntImm) and (size.value < 2 or size.value % mesh.shape[along]):
                 continue
             if specs[along].kind == "sharding":
+                if not own or group == self._axes.find((var, index, specs[along].axis)):
+                    continue
                 raise TransformError(
                     f"PropagateSharding: axes {specs[along].axis} and {axis} of {var.name_hint} "
                     f"would both be split along axis {along} of its mesh",
                     span=var.span,
+                    hint="annotate what is computed in between, too",
                     about=var,
                 )
             specs[along] = PlacementSpec.sharding(axis)
@@ -120,7 +144,7 @@ class Placements:
     def _join(self, var: rx.Var, value: rx.Expr) -> None:
         match value:
             case rx.Var():
-                for index in range(_count(var.struct_info)):
+                for index in range(len(fields_of(var.struct_info))):
                     self._same((var, index), (value, index), var.struct_info)
             case rx.TupleGetItem(tuple_value=rx.Var() as source, index=index):
                 self._same((var, 0), (source, index), var.struct_info)
@@ -128,15 +152,15 @@ class Placements:
                 for index, field in enumerate(fields):
                     if isinstance(field, rx.Var):
                         self._same((var, index), (field, 0), field.struct_info)
-            case rx.Call(op=Op() as op):
-                args = _tensors(value)
-                for index in range(_count(var.struct_info)):
-                    for arg in args:
-                        self._tensors.join((arg, 0), (var, index))
-                if op.name == "relax.call_tir":
-                    self._join_kernel(var, value)
-                elif op.record.sharding is not None:
-                    self._join_operator(var, value, op)
+            case rx.If(true_branch=yes, false_branch=no):
+                for branch in (yes.body, no.body):
+                    self._join(var, branch)
+            case rx.Call() if (axes := axes_of_call(value, var.struct_info, self.mod)) is not None:
+                for index in range(len(fields_of(var.struct_info))):
+                    for arg in tensors_of(value):
+                        if isinstance(arg, rx.Var):
+                            self._tensors.join((arg, 0), (var, index))
+                self._join_axes(var, axes)
             case _:
                 pass
 
@@ -147,57 +171,35 @@ class Placements:
         for axis in range(max(sinfo.ndim, 0) if isinstance(sinfo, rx.TensorStructInfo) else 0):
             self._axes.join((*other, axis), (*field, axis))
 
-    def _join_operator(self, var: rx.Var, call: rx.Call, op: Op) -> None:
-        result, rule = var.struct_info, op.record.sharding
-        if not isinstance(result, rx.TensorStructInfo) or rule is None:
-            return
-        sinfos = [arg.struct_info for arg in call.args]
-        if any(sinfo is None for sinfo in sinfos):
-            return
-        contracted: dict[int, Axis] = {}
-        labels_of = rule(call, [s for s in sinfos if s is not None], result)
-        computed = {label for labels in labels_of for label in labels}
-        axes = range(max(result.ndim, 0))
-        self._unsplit += [(var, 0, axis) for axis in axes if axis not in computed]
-        for arg, labels in zip(call.args, labels_of, strict=False):
-            sinfo = arg.struct_info
-            if not isinstance(arg, rx.Var) or not isinstance(sinfo, rx.TensorStructInfo):
-                continue
-            for axis, label in zip(range(max(sinfo.ndim, 0)), labels, strict=False):
-                if label is not None and label >= 0:
-                    self._axes.join((arg, 0, axis), (var, 0, label))
-                elif label is not None:
-                    self._axes.join(contracted.setdefault(label, (arg, 0, axis)), (arg, 0, axis))
-
-    def _join_kernel(self, var: rx.Var, call: rx.Call) -> None:
-        found = kernel_of(call, self._mod)
-        if found is None:
-            return
-        groups, buffers = found
-        first: dict[object, Axis] = {}
-        fields: list[tuple[Field | None, Buffer]] = [
-            ((arg, 0) if isinstance(arg, rx.Var) else None, buffer)
-            for arg, buffer in zip(kernel_inputs(call), buffers, strict=False)
-        ]
-        outputs = buffers[len(fields) :]
-        fields += [((var, index), buffer) for index, buffer in enumerate(outputs)]
-        for field, buffer in fields:
-            for axis in range(len(buffer.shape)):
-                group = groups.group(buffer, axis)
-                if field is not None and group is not None:
-                    here = (*field, axis)
-                    self._axes.join(first.setdefault(group, here), here)
+    def _join_axes(self, var: rx.Var, axes: CallAxes) -> None:
+        """Join the axes that have one label."""
+        first: dict[Label, Axis] = {}
+        fields = [((arg, 0), labels) for arg, labels in axes.operands if isinstance(arg, rx.Var)]
+        computed = {label for _, labels in axes.operands for label in labels}
+        for index, labels in enumerate(axes.results):
+            self._unsplit += [
+                (var, index, axis)
+                for axis in range(_rank(var, index))
+                if axis >= len(labels) or labels[axis] not in computed - {None}
+            ]
+        fields += [((var, index), labels) for index, labels in enumerate(axes.results)]
+        for (owner, index), labels in fields:
+            for axis, label in zip(range(_rank(owner, index)), labels, strict=False):
+                if label is not None:
+                    here = (owner, index, axis)
+                    self._axes.join(first.setdefault(label, here), here)
 
     # --- annotations
 
     def _annotate(self, binding: rx.VarBinding, unsplit: Container[Axis]) -> None:
         call, var = binding.value, binding.var
         assert isinstance(call, rx.Call)
-        mesh, placement = call.attrs["device_mesh"], call.attrs["placement"]
-        assert isinstance(mesh, DeviceMesh)
-        assert isinstance(placement, Placement)
+        mesh, placement = _said(call)
         if self._meshes.setdefault(self._tensors.find((var, 0)), mesh) != mesh:
             raise _contradiction(binding)
+        sinfo = var.struct_info
+        if isinstance(sinfo, rx.TensorStructInfo):
+            _require_equal_parts(binding, mesh, placement, sinfo)
         along = {s.axis: k for k, s in enumerate(placement.dim_specs) if s.kind == "sharding"}
         for axis in range(max(var.struct_info.ndim, 0)):  # type: ignore[union-attr]
             group = self._axes.find((var, 0, axis))
@@ -217,6 +219,40 @@ class Placements:
                         self._split.setdefault(group, k)
 
 
+def _said(annotation: rx.Expr) -> tuple[DeviceMesh, Placement]:
+    """The mesh and the placement of an annotation."""
+    assert isinstance(annotation, rx.Call)
+    mesh, placement = annotation.attrs["device_mesh"], annotation.attrs["placement"]
+    assert isinstance(mesh, DeviceMesh)
+    assert isinstance(placement, Placement)
+    return mesh, placement
+
+
+def _require_equal_parts(
+    binding: rx.VarBinding, mesh: DeviceMesh, placement: Placement, sinfo: rx.TensorStructInfo
+) -> None:
+    """Refuse to split an axis whose size is not a multiple of the number of parts.
+
+    Errors:
+        TransformError: there is such an axis.
+    """
+    counts: dict[int, int] = {}
+    for spec, size in zip(placement.dim_specs, mesh.shape, strict=True):
+        if spec.kind == "sharding":
+            counts[spec.axis] = counts.get(spec.axis, 1) * size
+    dims = sinfo.get_shape()
+    for axis, count in counts.items():
+        dim = None if dims is None else dims[axis]
+        if isinstance(dim, IntImm) and dim.value % count:
+            raise TransformError(
+                f"PropagateSharding: axis {axis} of {sinfo} cannot be divided in {count} equal "
+                "parts",
+                span=binding.value.span,
+                hint="pad the tensor, or split another axis",
+                about=binding.value,
+            )
+
+
 def _contradiction(binding: rx.VarBinding) -> TransformError:
     return TransformError(
         "PropagateSharding: the annotation contradicts another one",
@@ -230,34 +266,7 @@ def is_annotation(value: rx.Expr) -> bool:
     return rx.is_call_of(value, "relax.dist.annotate_sharding")
 
 
-def _count(sinfo: rx.StructInfo | None) -> int:
-    """How many tensors a variable is, or has as fields."""
-    return len(sinfo.fields) if isinstance(sinfo, rx.TupleStructInfo) else 1
-
-
-def _tensors(call: rx.Call) -> Iterator[rx.Var] | Sequence[rx.Var]:
-    """The variables among the operands of a call, also in tuples, that are tensors."""
-    operands = [
-        f for arg in call.args for f in (arg.fields if isinstance(arg, rx.Tuple) else (arg,))
-    ]
-    return [
-        arg
-        for arg in operands
-        if isinstance(arg, rx.Var) and isinstance(arg.struct_info, rx.TensorStructInfo)
-    ]
-
-
-def kernel_inputs(call: rx.Call) -> tuple[rx.Expr, ...]:
-    """The inputs of a call of a kernel."""
-    inputs = call.args[1]
-    return inputs.fields if isinstance(inputs, rx.Tuple) else (inputs,)
-
-
-def kernel_of(call: rx.Call, mod: IRModule) -> tuple[AxisGroups, list[Buffer]] | None:
-    """The axes of the kernel that a call names, and the buffers of its inputs and outputs."""
-    callee = call.args[0]
-    func = mod.find_function(callee.name_hint) if isinstance(callee, rx.GlobalVar) else None
-    if not isinstance(func, PrimFunc):
-        return None
-    buffers = [func.buffer_map[p] for p in func.params if p in func.buffer_map]
-    return AxisGroups(func), buffers
+def _rank(var: rx.Var, index: int) -> int:
+    """The rank of a tensor that a variable is, or has as a field."""
+    sinfo = fields_of(var.struct_info)[index]
+    return max(sinfo.ndim, 0) if isinstance(sinfo, rx.TensorStructInfo) else 0
