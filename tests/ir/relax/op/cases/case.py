@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax import nodes as rx, op
 
 Array = np.ndarray[Any, Any]
 
@@ -36,6 +37,46 @@ class Case:
     @property
     def name(self) -> str:
         return f"{self.operator.removeprefix('relax.')}-{self.label}"
+
+
+def case(
+    operator: str,
+    label: str,
+    inputs: tuple[Array, ...],
+    expected: Callable[..., Any],
+    *attrs: Any,
+    roundings: int = 8,
+    needs: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
+    literal: tuple[tuple[int, int], ...] = (),
+    smooth: bool = True,
+    **named: Any,
+) -> Case:
+    """The call of an operator on the inputs with these attributes, and a function of the inputs."""
+
+    def call(*v: rx.Expr) -> Any:
+        return attrgetter(operator)(op)(*v, *attrs, **named)
+
+    options = roundings, needs, only, literal, smooth
+    return Case(f"relax.{operator}", label, inputs, call, expected, *options)
+
+
+def same(
+    operator: str,
+    label: str,
+    inputs: tuple[Array, ...],
+    function: Callable[..., Any],
+    *attrs: Any,
+    **named: Any,
+) -> Case:
+    """A case whose value is that of a function of the inputs and of the same attributes."""
+    options = {k: v for k, v in named.items() if k in Case.__dataclass_fields__}
+    rest = {k: v for k, v in named.items() if k not in options}
+
+    def expected(*v: Array) -> Any:
+        return function(*v, *attrs, **rest)
+
+    return case(operator, label, inputs, expected, *attrs, **named)
 
 
 def floats(*shape: int, dtype: str = "float32", seed: int = 0) -> Array:

@@ -8,27 +8,17 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import Array, Case, floats, integers
+from tests.ir.relax.op.cases.case import Array, Case, case, floats, integers, same
 
 
 def cases() -> Iterator[Case]:
     x = integers(2, 3)
     nothing: tuple[Array, ...] = ()
-    yield Case(
-        "relax.zeros",
-        "shape",
-        nothing,
-        lambda: op.zeros((2, 3), "float32"),
-        lambda: np.zeros((2, 3)),
-    )
-    yield Case(
-        "relax.ones", "empty", nothing, lambda: op.ones((0, 3), "int64"), lambda: np.ones((0, 3))
-    )
-    yield Case("relax.zeros_like", "dtype", (x,), lambda v: op.zeros_like(v, "bool"), np.zeros_like)
-    yield Case("relax.ones_like", "dtype", (x,), op.ones_like, np.ones_like)
-    yield Case(
-        "relax.full", "number", nothing, lambda: op.full((2,), 2.5), lambda: np.full((2,), 2.5)
-    )
+    yield case("zeros", "shape", nothing, lambda: np.zeros((2, 3)), (2, 3), "float32")
+    yield case("ones", "empty", nothing, lambda: np.ones((0, 3)), (0, 3), "int64")
+    yield case("zeros_like", "dtype", (x,), np.zeros_like, "bool")
+    yield case("ones_like", "dtype", (x,), np.ones_like)
+    yield same("full", "number", nothing, np.full, (2,), 2.5)
     yield Case(
         "relax.full",
         "tensor",
@@ -37,18 +27,11 @@ def cases() -> Iterator[Case]:
         lambda v: np.full((2, 2), v).astype("int32"),
         needs=("rank",),
     )
-    yield Case(
-        "relax.full_like",
-        "number",
-        (x,),
-        lambda v: op.full_like(v, 7),
-        lambda v: np.full_like(v, 7),
-    )
-    yield Case(
-        "relax.full_like",
+    yield same("full_like", "number", (x,), np.full_like, 7)
+    yield case(
+        "full_like",
         "tensor",
         (floats(2, 3), np.float32(3.5).reshape(())),
-        op.full_like,
         np.full_like,
         needs=("rank",),
     )
@@ -69,36 +52,37 @@ def cases() -> Iterator[Case]:
             lambda b=bounds: np.arange(*b),
         )
     for n, m, k in ((3, None, 0), (3, 4, 1), (4, 2, -1), (0, 2, 0), (2, 3, 7)):
-        yield Case(
-            "relax.eye",
-            str((n, m, k)),
-            nothing,
-            lambda n=n, m=m, k=k: op.eye(n, m, k),
-            lambda n=n, m=m, k=k: np.eye(n, m, k),
-        )
-        yield Case(
-            "relax.eye_like",
+        yield same("eye", str((n, m, k)), nothing, np.eye, n, m, k)
+        yield case(
+            "eye_like",
             str((n, m, k)),
             (np.zeros((n, m or n), "float32"),),
-            lambda v, k=k: op.eye_like(v, k, "int32"),
             lambda v, k=k: np.eye(*v.shape, k),
+            k,
+            "int32",
         )
-    yield Case("relax.eye", "bool", nothing, lambda: op.eye(2, dtype="bool"), lambda: np.eye(2))
-    yield Case(
-        "relax.eye_like", "default", (floats(2, 2),), op.eye_like, lambda v: np.eye(*v.shape)
-    )
+    yield case("eye", "bool", nothing, lambda: np.eye(2), 2, dtype="bool")
+    yield case("eye_like", "default", (floats(2, 2),), lambda v: np.eye(*v.shape))
     for size, periodic in ((7, False), (8, True), (1, False), (1, True)):
-        yield Case(
-            "relax.hamming_window",
+        yield case(
+            "hamming_window",
             str((size, periodic)),
             nothing,
-            lambda n=size, p=periodic: op.hamming_window(n, p, 0.54, 0.46, "float32"),
             lambda n=size, p=periodic: np.hamming(n + p)[:n] if n > 1 else np.ones(1),
+            size,
+            periodic,
+            0.54,
+            0.46,
+            "float32",
         )
-    yield Case(
-        "relax.hamming_window",
+    yield case(
+        "hamming_window",
         "other coefficients",
         nothing,
-        lambda: op.hamming_window(6, False, 0.5, 0.25, "float64"),
         lambda: 0.5 - 0.25 * np.cos(2 * np.pi * np.arange(6) / 5),
+        6,
+        False,
+        0.5,
+        0.25,
+        "float64",
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import Case, floats
+from tests.ir.relax.op.cases.case import Case, case, floats
 
 
 def cases() -> Iterator[Case]:
     x = floats(2, 3)
     for name in ("start_checkpoint", "end_checkpoint"):
         yield Case(f"relax.grad.{name}", "matrix", (x,), getattr(op.grad, name), lambda v: v)
-    yield Case("relax.grad.no_grad", "matrix", (x,), op.grad.no_grad, lambda v: v, smooth=False)
+    yield case("grad.no_grad", "matrix", (x,), lambda v: v, smooth=False)

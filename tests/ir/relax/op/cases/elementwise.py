@@ -8,11 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.binary import BINARY
 from relaxpy.ir.relax.op.unary import UNARY
 from relaxpy.ir.tir import expr as tir
-from tests.ir.relax.op.cases.case import LARGE, ODD, SPECIAL, Array, Case, floats, integers
+from tests.ir.relax.op.cases.case import (
+    LARGE,
+    ODD,
+    SPECIAL,
+    Array,
+    Case,
+    case,
+    floats,
+    integers,
+    same,
+)
 
 COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 
@@ -163,43 +173,32 @@ def _binary() -> Iterator[Case]:
 def _elementwise() -> Iterator[Case]:
     x, y, z = floats(3, 4), floats(3, 4, seed=2), floats(3, 4, seed=5)
     chosen = np.random.default_rng(4).random((3, 4)) < 0.5
-    yield Case(
-        "relax.clip", "floats", (x,), lambda v: op.clip(v, -1.0, 0.5), lambda v: np.clip(v, -1, 0.5)
-    )
-    yield Case(
-        "relax.clip", "ints", (ODD,), lambda v: op.clip(v, -2, 4), lambda v: np.clip(v, -2, 4)
-    )
-    yield Case(
-        "relax.clip",
+    yield case("clip", "floats", (x,), lambda v: np.clip(v, -1, 0.5), -1.0, 0.5)
+    yield same("clip", "ints", (ODD,), np.clip, -2, 4)
+    yield case(
+        "clip",
         "wide bounds",
         (np.arange(3, dtype="uint8"),),
-        lambda v: op.clip(v, -5, 1000),
         lambda v: np.clip(v.astype("float64"), -5, 1000),
+        -5,
+        1000,
     )
-    yield Case("relax.ewise_fma", "floats", (x, y, z), op.ewise_fma, lambda a, b, c: a * b + c)
+    yield case("ewise_fma", "floats", (x, y, z), lambda a, b, c: a * b + c)
     truths = tuple(np.arange(8) & bit > 0 for bit in (1, 2, 4))
-    yield Case("relax.ewise_fma", "bool", truths, op.ewise_fma, lambda a, b, c: a * b + c)
-    yield Case("relax.where", "same", (chosen, x, y), op.where, np.where, needs=("dtype",))
+    yield case("ewise_fma", "bool", truths, lambda a, b, c: a * b + c)
+    yield case("where", "same", (chosen, x, y), np.where, needs=("dtype",))
     truths = x > y
     for label, one, other in (("Bool second", x, truths), ("Bool first", truths, y)):
-        yield Case(
-            "relax.where",
+        yield case(
+            "where",
             label,
             (chosen, one, other),
-            op.where,
             lambda c, p, q: np.where(c, p, q.astype(p.dtype)),
             needs=("dtype",),
         )
-    yield Case(
-        "relax.where", "broadcast", (chosen[:, :1], x, y[0]), op.where, np.where, needs=("dtype",)
-    )
-    yield Case(
-        "relax.where",
-        "scalars",
-        (chosen, x[0, :1], y[0, 0].reshape(())),
-        op.where,
-        np.where,
-        needs=("dtype",),
+    yield case("where", "broadcast", (chosen[:, :1], x, y[0]), np.where, needs=("dtype",))
+    yield case(
+        "where", "scalars", (chosen, x[0, :1], y[0, 0].reshape(())), np.where, needs=("dtype",)
     )
     targets: dict[str, Callable[[Array], Array]] = {
         "int32": np.trunc,

@@ -6,53 +6,38 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import Case, floats
+from tests.ir.relax.op.cases.case import Case, case, floats
 
 
 def cases() -> Iterator[Case]:
     yield from _dynamic_slices()
     x = floats(3, 4)
     places = np.array([[2, 0], [1, 1]], "int64")
-    yield Case("relax.take", "rows", (x, places), lambda v, i: op.take(v, i, 0), lambda v, i: v[i])
-    yield Case(
-        "relax.take",
-        "last axis",
-        (x, places.astype("int32")),
-        lambda v, i: op.take(v, i, -1),
-        lambda v, i: v[:, i],
-    )
-    yield Case("relax.take", "no axis", (x[0], places), op.take, lambda v, i: v[i], needs=("rank",))
-    yield Case("relax.take", "prim", (x,), lambda v: op.take(v, 2, 0), lambda v: v[2])
-    yield Case(
-        "relax.take",
-        "scalar",
-        (x, places[0, 0].reshape(())),
-        lambda v, i: op.take(v, i, 1),
-        lambda v, i: v[:, i],
-    )
+    yield case("take", "rows", (x, places), lambda v, i: v[i], 0)
+    yield case("take", "last axis", (x, places.astype("int32")), lambda v, i: v[:, i], -1)
+    yield case("take", "no axis", (x[0], places), lambda v, i: v[i], needs=("rank",))
+    yield case("take", "prim", (x,), lambda v: v[2], 2, 0)
+    yield case("take", "scalar", (x, places[0, 0].reshape(())), lambda v, i: v[:, i], 1)
     outside = np.array([-5, -1, 1, 3, 7], "int64")
     for mode in ("clip", "wrap"):
-        yield Case(
-            "relax.take",
-            mode,
-            (x, outside),
-            lambda v, i, m=mode: op.take(v, i, 0, m),
-            lambda v, i, m=mode: np.take(v, i, 0, mode=m),
+        yield case(
+            "take", mode, (x, outside), lambda v, i, m=mode: np.take(v, i, 0, mode=m), 0, mode
         )
-    yield Case(
-        "relax.take",
+    yield case(
+        "take",
         "nan",
         (x, outside),
-        lambda v, i: op.take(v, i, 0, "nan"),
         lambda v, i: np.stack([v[k] if 0 <= k < len(v) else np.full_like(v[0], np.nan) for k in i]),
+        0,
+        "nan",
     )
-    yield Case(
-        "relax.take",
+    yield case(
+        "take",
         "nothing of nothing",
         (x[:0], places[:0]),
-        lambda v, i: op.take(v, i, 0, "wrap"),
         lambda v, i: np.zeros((0, 2, 4)),
+        0,
+        "wrap",
         only=("shape",),
     )
     for label, (begin, end, step) in {
@@ -64,26 +49,28 @@ def cases() -> Iterator[Case]:
         "beyond": (4, 99, 1),
         "nothing": (5, 2, 1),
     }.items():
-        yield Case(
-            "relax.strided_slice",
+        yield case(
+            "strided_slice",
             label,
             (floats(2, 10),),
-            lambda v, b=begin, e=end, s=step: op.strided_slice(v, [1], [b], [e], [s]),
             lambda v, b=begin, e=end, s=step: v[:, b:e:s],
+            [1],
+            [begin],
+            [end],
+            [step],
         )
-    yield Case(
-        "relax.strided_slice",
-        "two axes",
-        (floats(4, 6),),
-        lambda v: op.strided_slice(v, [0, -1], [1, 2], [3, 6]),
-        lambda v: v[1:3, 2:6],
+    yield case(
+        "strided_slice", "two axes", (floats(4, 6),), lambda v: v[1:3, 2:6], [0, -1], [1, 2], [3, 6]
     )
-    yield Case(
-        "relax.strided_slice",
+    yield case(
+        "strided_slice",
         "inside",
         (floats(4, 6),),
-        lambda v: op.strided_slice(v, [0], [1], [3], assume_inbound=True),
         lambda v: np.take(v, [1, 2], 0),  # elsewhere it is not defined
+        [0],
+        [1],
+        [3],
+        assume_inbound=True,
     )
 
 
@@ -96,19 +83,17 @@ def _dynamic_slices() -> Iterator[Case]:
         ((3, 0), (1, 5), (1, 1)),
         ((0, 4), (0, -100), (1, -1)),
     ):
-        yield Case(
-            "relax.dynamic_strided_slice",
+        yield case(
+            "dynamic_strided_slice",
             f"{begin} to {end} by {strides}",
             (x, *(np.array(bound, "int64") for bound in (begin, end, strides))),
-            op.dynamic_strided_slice,
             lambda v, b, e, s: v[b[0] : e[0] : s[0], b[1] : e[1] : s[1]],
         )
     none = np.zeros(0, "int64")
-    yield Case(
-        "relax.dynamic_strided_slice",
+    yield case(
+        "dynamic_strided_slice",
         "scalar",
         (x[0, 0].reshape(()), none, none, none),
-        op.dynamic_strided_slice,
         lambda v, b, e, s: v,
         needs=("numbers",),
     )

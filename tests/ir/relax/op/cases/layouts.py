@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.ir.relax import op
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, floats, integers
+from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, case, floats, integers
 
 Map = Callable[..., tuple[Any, ...]]
 
@@ -46,40 +45,37 @@ def cases() -> Iterator[Case]:
     ]
     literal = ("one axis",)
     for label, data, function, shape in rows:
-        yield Case(
-            "relax.layout_transform",
+        yield case(
+            "layout_transform",
             label,
             (data,),
-            lambda v, f=function: op.layout_transform(v, f),
             lambda v, f=function, s=shape: _moved(v, f, s),
+            function,
             needs=("numbers",) if label in literal else (),
             only=("shape",),
         )
     for value in (1.5, -np.inf):
-        yield Case(
-            "relax.layout_transform",
+        yield case(
+            "layout_transform",
             f"padding of {value}",
             (x,),
-            lambda v, n=value: op.layout_transform(v, lambda i, j: (i, j // 4, j % 4), n, [1], [1]),
             lambda v, n=value: _moved(v, lambda i, j: (i, j // 4, j % 4), (3, 3, 4), n),
+            lambda i, j: (i, j // 4, j % 4),
+            value,
+            [1],
+            [1],
             only=("shape",),
             smooth=np.isfinite(value),
         )
-    yield Case(
-        "relax.layout_transform",
+    yield case(
+        "layout_transform",
         "an inverse",
         (x[0],),
-        lambda v: op.layout_transform(
-            v, IndexMap.from_func(lambda i: 9 - i, inverse_index_map=lambda i: 9 - i)
-        ),
         lambda v: v[::-1],
+        IndexMap.from_func(lambda i: 9 - i, inverse_index_map=lambda i: 9 - i),
         needs=("numbers",),
         only=("shape",),
     )
-    yield Case(
-        "relax.layout_transform",
-        "scalar",
-        (x[0, 0].reshape(()),),
-        lambda v: op.layout_transform(v, lambda: (0,)),
-        lambda v: v.reshape(1),
+    yield case(
+        "layout_transform", "scalar", (x[0, 0].reshape(()),), lambda v: v.reshape(1), lambda: (0,)
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import Case, floats, integers
+from tests.ir.relax.op.cases.case import Case, case, floats, integers
 
 
 def cases() -> Iterator[Case]:
@@ -31,21 +31,21 @@ def cases() -> Iterator[Case]:
             np.matmul,
         )
     narrow = floats(2, 3, dtype="float16"), floats(3, 2, dtype="float16", seed=2)
-    yield Case(
-        "relax.matmul",
+    yield case(
+        "matmul",
         "out_dtype",
         narrow,
-        lambda v, w: op.matmul(v, w, "float32"),
         lambda v, w: v.astype("float64") @ w.astype("float64"),  # factors are converted first
+        "float32",
     )
     truths = np.array([[True, False], [True, True]])
-    yield Case("relax.matmul", "bool", (truths, truths), op.matmul, np.matmul)
+    yield case("matmul", "bool", (truths, truths), np.matmul)
     mixed = (truths, floats(2, 3))  # of which the product holds Booleans
-    yield Case("relax.matmul", "bool and float", mixed, op.matmul, np.matmul, smooth=False)
-    yield Case("relax.matmul", "ints", (integers(2, 3), integers(3, 2)), op.matmul, np.matmul)
-    yield Case("relax.outer", "floats", (floats(3), floats(4, seed=1)), op.outer, np.outer)
-    yield Case("relax.outer", "ints", (integers(3), integers(2)), op.outer, np.outer)
-    yield Case("relax.outer", "empty", (floats(0), floats(4)), op.outer, np.outer)
+    yield case("matmul", "bool and float", mixed, np.matmul, smooth=False)
+    yield case("matmul", "ints", (integers(2, 3), integers(3, 2)), np.matmul)
+    yield case("outer", "floats", (floats(3), floats(4, seed=1)), np.outer)
+    yield case("outer", "ints", (integers(3), integers(2)), np.outer)
+    yield case("outer", "empty", (floats(0), floats(4)), np.outer)
     yield from _sums_of_products()
 
 

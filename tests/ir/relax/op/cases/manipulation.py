@@ -9,92 +9,60 @@ from itertools import pairwise
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op
-from tests.ir.relax.op.cases.case import Case, floats
+from tests.ir.relax.op.cases.case import Case, case, floats, same
 
 
 def cases() -> Iterator[Case]:
     x = floats(2, 3, 4)
     matrix = floats(3, 4)
     single = floats(1, 3, 1)
-    yield Case(
-        "relax.broadcast_to",
-        "rows",
-        (matrix,),
-        lambda v: op.broadcast_to(v, (2, 3, 4)),
-        lambda v: np.broadcast_to(v, (2, 3, 4)),
-        needs=("numbers",),
-    )
-    yield Case(
-        "relax.broadcast_to",
-        "ones",
-        (single,),
-        lambda v: op.broadcast_to(v, (2, 3, 2)),
-        lambda v: np.broadcast_to(v, (2, 3, 2)),
-        needs=("numbers",),
-    )
+    yield same("broadcast_to", "rows", (matrix,), np.broadcast_to, (2, 3, 4), needs=("numbers",))
+    yield same("broadcast_to", "ones", (single,), np.broadcast_to, (2, 3, 2), needs=("numbers",))
     for shape in ((6, 4), (-1, 4), (0, -1), (24,), (1, 2, 3, 4, 1)):
-        yield Case(
-            "relax.reshape",
+        yield case(
+            "reshape",
             str(shape),
             (x,),
-            lambda v, s=shape: op.reshape(v, s),
             lambda v, s=shape: v.reshape((2, 12) if s == (0, -1) else s),
+            shape,
             needs=("numbers", "shape") if 0 in shape else ("numbers",),
         )
-    yield Case(
-        "relax.reshape",
-        "scalar",
-        (x[:1, :1, 0],),
-        lambda v: op.reshape(v, ()),
-        lambda v: v.reshape(()),
-        needs=("numbers",),
+    yield case(
+        "reshape", "scalar", (x[:1, :1, 0],), lambda v: v.reshape(()), (), needs=("numbers",)
     )
-    yield Case(
-        "relax.reshape",
+    yield case(
+        "reshape",
         "empty",
         (x[:0],),
-        lambda v: op.reshape(v, rx.ShapeExpr((0, 5))),
         lambda v: v.reshape((0, 5)),
+        rx.ShapeExpr((0, 5)),
         needs=("numbers",),
     )
-    yield Case("relax.flatten", "cube", (x,), op.flatten, np.ravel)
-    yield Case("relax.flatten", "scalar", (x[0, 0, 0].reshape(()),), op.flatten, np.ravel)
+    yield case("flatten", "cube", (x,), np.ravel)
+    yield case("flatten", "scalar", (x[0, 0, 0].reshape(()),), np.ravel)
     for label, batch in {"cube": x, "matrix": matrix, "empty": x[:, :0]}.items():
-        yield Case(
-            "relax.nn.batch_flatten",
+        yield case(
+            "nn.batch_flatten",
             label,
             (batch,),
-            op.nn.batch_flatten,
             lambda v: v.reshape(v.shape[0], math.prod(v.shape[1:])),
         )
-        yield Case("relax.size", label, (batch,), op.size, np.size)
-    yield Case("relax.size", "scalar", (x[0, 0, 0].reshape(()),), op.size, np.size)
+        yield case("size", label, (batch,), np.size)
+    yield case("size", "scalar", (x[0, 0, 0].reshape(()),), np.size)
     for axis in (0, -1, [0, 2], [-1, 1]):
-        yield Case(
-            "relax.expand_dims",
-            str(axis),
-            (matrix,),
-            lambda v, a=axis: op.expand_dims(v, a),
-            lambda v, a=axis: np.expand_dims(v, a),
-        )
+        yield same("expand_dims", str(axis), (matrix,), np.expand_dims, axis)
     for axis in (0, -1, [0, 2]):
-        yield Case(
-            "relax.squeeze",
+        yield case(
+            "squeeze",
             str(axis),
             (single,),
-            lambda v, a=axis: op.squeeze(v, a),
             lambda v, a=axis: np.squeeze(v, tuple(a) if isinstance(a, list) else a),
+            axis,
             needs=("numbers",),
         )
-    yield Case("relax.squeeze", "all", (single,), op.squeeze, np.squeeze, needs=("numbers",))
+    yield case("squeeze", "all", (single,), np.squeeze, needs=("numbers",))
     for axes in (None, (1, 2, 0), (0, -1, 1), (0, 1, 2)):
-        yield Case(
-            "relax.permute_dims",
-            str(axes),
-            (x,),
-            lambda v, a=axes: op.permute_dims(v, a),
-            lambda v, a=axes: np.transpose(v, a),
-        )
+        yield same("permute_dims", str(axes), (x,), np.transpose, axes)
     other = floats(2, 5, 4, seed=7)
     yield Case(
         "relax.concat",
@@ -128,48 +96,45 @@ def cases() -> Iterator[Case]:
         )
     long = floats(2, 10)
     for cuts in ([3, 7], [0, 4], [4, 2], [12]):
-        yield Case(
-            "relax.split",
+        yield case(
+            "split",
             str(cuts),
             (long,),
-            lambda v, c=cuts: op.split(v, c, 1),
             lambda v, c=cuts: tuple(
-                v[:, b:e] for b, e in zip([0, *c], [*c, v.shape[1]], strict=True)
+                (v[:, b:e] for b, e in zip([0, *c], [*c, v.shape[1]], strict=True))
             ),
+            cuts,
+            1,
             needs=("numbers",),
         )
-    yield Case(
-        "relax.split",
+    yield case(
+        "split",
         "a cut in front of the axis",
         (long,),
-        lambda v: op.split(v, [-3, 4], 1),
         lambda v: (v[:, :0], v[:, :4], v[:, 4:]),
+        [-3, 4],
+        1,
         needs=("numbers",),
     )
     for parts, bounds in ((5, (0, 2, 4, 6, 8, 10)), (3, (0, 4, 8, 10)), (4, (0, 3, 6, 9, 10))):
-        yield Case(
-            "relax.split",
+        yield case(
+            "split",
             f"{parts} parts",
             (long,),
-            lambda v, p=parts: op.split(v, p, -1),
-            lambda v, b=bounds: tuple(v[:, i:j] for i, j in pairwise(b)),
+            lambda v, b=bounds: tuple((v[:, i:j] for i, j in pairwise(b))),
+            parts,
+            -1,
             needs=("numbers",),
             only=("shape",),
         )
-    yield Case(
-        "relax.split",
+    yield case(
+        "split",
         "more parts than elements",
         (long[:, :5],),
-        lambda v: op.split(v, 4, 1),
         lambda v: (v[:, :2], v[:, 2:4], v[:, 4:], v[:, :0]),
+        4,
+        1,
         needs=("numbers",),
         only=("shape",),
     )
-    yield Case(
-        "relax.split",
-        "one part",
-        (long,),
-        lambda v: op.split(v, 1, 1),
-        lambda v: v,
-        needs=("numbers",),
-    )
+    yield case("split", "one part", (long,), lambda v: v, 1, 1, needs=("numbers",))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import ODD, SPECIAL, Array, Case, floats, slopes
+from tests.ir.relax.op.cases.case import ODD, SPECIAL, Array, Case, case, floats, same, slopes
 
 
 def _erf(x: Array) -> Array:
@@ -34,93 +34,68 @@ def _layer_norm(x: Array, gamma: Array, beta: Array, axes: tuple[int, ...]) -> A
 
 def cases() -> Iterator[Case]:
     x = floats(3, 4)
-    yield Case("relax.nn.relu", "floats", (x,), op.nn.relu, lambda v: np.maximum(v, 0))
-    yield Case("relax.nn.relu", "special", (SPECIAL,), op.nn.relu, lambda v: np.maximum(v, 0))
-    yield Case("relax.nn.relu", "ints", (ODD,), op.nn.relu, lambda v: np.maximum(v, 0))
-    yield Case(
-        "relax.nn.leakyrelu",
-        "floats",
-        (x,),
-        lambda v: op.nn.leakyrelu(v, 0.1),
-        lambda v: np.where(v > 0, v, v * 0.1),
-    )
-    yield Case(
-        "relax.nn.gelu", "floats", (x,), op.nn.gelu, lambda v: v * (1 + _erf(v / math.sqrt(2))) / 2
-    )
+    yield case("nn.relu", "floats", (x,), lambda v: np.maximum(v, 0))
+    yield case("nn.relu", "special", (SPECIAL,), lambda v: np.maximum(v, 0))
+    yield case("nn.relu", "ints", (ODD,), lambda v: np.maximum(v, 0))
+    yield case("nn.leakyrelu", "floats", (x,), lambda v: np.where(v > 0, v, v * 0.1), 0.1)
+    yield case("nn.gelu", "floats", (x,), lambda v: v * (1 + _erf(v / math.sqrt(2))) / 2)
     inner = lambda v: math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)  # noqa: E731
-    yield Case(
-        "relax.nn.gelu_tanh",
-        "floats",
-        (x,),
-        op.nn.gelu_tanh,
-        lambda v: v * (1 + np.tanh(inner(v))) / 2,
-    )
-    yield Case("relax.nn.silu", "floats", (x,), op.nn.silu, lambda v: v / (1 + np.exp(-v)))
+    yield case("nn.gelu_tanh", "floats", (x,), lambda v: v * (1 + np.tanh(inner(v))) / 2)
+    yield case("nn.silu", "floats", (x,), lambda v: v / (1 + np.exp(-v)))
     for axis in (-1, 0):
-        yield Case(
-            "relax.nn.softmax",
-            str(axis),
-            (x * 40,),
-            lambda v, a=axis: op.nn.softmax(v, a),
-            lambda v, a=axis: _softmax(v, a),
-        )
-        yield Case(
-            "relax.nn.log_softmax",
-            str(axis),
-            (x * 40,),
-            lambda v, a=axis: op.nn.log_softmax(v, a),
-            lambda v, a=axis: _log_softmax(v, a),
-        )
+        yield same("nn.softmax", str(axis), (x * 40,), _softmax, axis)
+        yield same("nn.log_softmax", str(axis), (x * 40,), _log_softmax, axis)
     gamma, beta = floats(4, seed=8), floats(4, seed=9)
-    yield Case(
-        "relax.nn.layer_norm",
+    yield case(
+        "nn.layer_norm",
         "last",
         (x, gamma, beta),
-        lambda *v: op.nn.layer_norm(*v, axes=-1),
         lambda v, g, b: _layer_norm(v, g, b, (-1,)),
+        axes=-1,
     )
-    yield Case(
-        "relax.nn.layer_norm",
+    yield case(
+        "nn.layer_norm",
         "far from zero",
         (x + 1000, gamma, beta),
-        lambda *v: op.nn.layer_norm(*v, axes=[1]),
         lambda v, g, b: _layer_norm(v, g, b, (1,)),
+        axes=[1],
         smooth=False,  # differences lose what is small beside 1000
     )
-    yield Case(
-        "relax.nn.layer_norm",
+    yield case(
+        "nn.layer_norm",
         "two axes",
         (floats(2, 3, 4), floats(3, 4, seed=8), floats(3, 4)),
-        lambda *v: op.nn.layer_norm(*v, axes=[1, 2]),
         lambda v, g, b: _layer_norm(v, g, b, (1, 2)),
+        axes=[1, 2],
     )
-    yield Case(
-        "relax.nn.layer_norm",
+    yield case(
+        "nn.layer_norm",
         "axes not in order",
         (floats(2, 3, 4), floats(4, 2, seed=8), floats(4, 2)),
-        lambda *v: op.nn.layer_norm(*v, axes=[2, 0]),
         lambda v, g, b: _layer_norm(v, g.T[:, None], b.T[:, None], (0, 2)),
+        axes=[2, 0],
     )
-    yield Case(
-        "relax.nn.rms_norm",
+    yield case(
+        "nn.rms_norm",
         "axes not in order",
         (floats(2, 3, 4), floats(4, 2, 3, seed=8)),
-        lambda *v: op.nn.rms_norm(*v, axes=[-1, 0, 1]),
-        lambda v, w: v / np.sqrt((v * v).mean() + 1e-5) * w.transpose(1, 2, 0),
+        lambda v, w: v / np.sqrt((v * v).mean() + 1e-05) * w.transpose(1, 2, 0),
+        axes=[-1, 0, 1],
     )
-    yield Case(
-        "relax.nn.layer_norm",
+    yield case(
+        "nn.layer_norm",
         "plain",
         (x, gamma, beta),
-        lambda *v: op.nn.layer_norm(*v, axes=[-1], center=False, scale=False),
         lambda v, g, b: _layer_norm(v, np.float64(1), np.float64(0), (-1,)),
+        axes=[-1],
+        center=False,
+        scale=False,
     )
-    yield Case(
-        "relax.nn.rms_norm",
+    yield case(
+        "nn.rms_norm",
         "last",
         (x, gamma),
-        op.nn.rms_norm,
-        lambda v, w: v / np.sqrt((v * v).mean(-1, keepdims=True) + 1e-5) * w,
+        lambda v, w: v / np.sqrt((v * v).mean(-1, keepdims=True) + 1e-05) * w,
     )
     yield from _more_activations()
     yield from _moments()
@@ -132,38 +107,33 @@ def cases() -> Iterator[Case]:
 def _more_activations() -> Iterator[Case]:
     x = floats(2, 3, 4)
     scale, slope = 1.0507009873554805, 1.6732632423543773
-    yield Case(
-        "relax.nn.selu",
-        "floats",
-        (x,),
-        op.nn.selu,
-        lambda v: scale * np.where(v > 0, v, slope * (np.exp(v) - 1)),
+    yield case(
+        "nn.selu", "floats", (x,), lambda v: scale * np.where(v > 0, v, slope * (np.exp(v) - 1))
     )
-    yield Case(
-        "relax.nn.selu",
+    yield case(
+        "nn.selu",
         "special",
         (SPECIAL,),
-        op.nn.selu,
         lambda v: scale * np.where(v <= 0, slope * np.expm1(np.minimum(v, 0)), v),
     )
-    yield Case(
-        "relax.nn.selu",
+    yield case(
+        "nn.selu",
         "almost 0",
-        (np.array([-1e-7, -3e-6, 2e-6, -7e-9], "float32"),),
-        op.nn.selu,
+        (np.array([-1e-07, -3e-06, 2e-06, -7e-09], "float32"),),
         lambda v: scale * np.where(v <= 0, slope * np.expm1(v), v),
         smooth=False,
     )
     for beta, threshold in ((1.0, 20.0), (2.5, 1.0)):
-        yield Case(
-            "relax.nn.softplus",
+        yield case(
+            "nn.softplus",
             f"{beta} {threshold}",
             (x,),
-            lambda v, b=beta, t=threshold: op.nn.softplus(v, b, t),
             lambda v, b=beta, t=threshold: np.where(v * b > t, v, np.log1p(np.exp(v * b)) / b),
+            beta,
+            threshold,
         )
     large = np.array([-200, -50, 0, 50, 200], "float32")
-    yield Case("relax.nn.softplus", "large", (large,), op.nn.softplus, lambda v: np.logaddexp(v, 0))
+    yield case("nn.softplus", "large", (large,), lambda v: np.logaddexp(v, 0))
     slopes = floats(3, seed=4)
     for axis, alpha in (
         (1, slopes),
@@ -173,20 +143,14 @@ def _more_activations() -> Iterator[Case]:
     ):
         shape = [1, 1, 1]
         shape[axis] = alpha.size
-        yield Case(
-            "relax.nn.prelu",
+        yield case(
+            "nn.prelu",
             f"axis {axis} {alpha.size} slopes",
             (x, alpha),
-            lambda v, a, k=axis: op.nn.prelu(v, a, k),
             lambda v, a, s=tuple(shape): np.where(v > 0, v, v * a.reshape(s)),
+            axis,
         )
-    yield Case(
-        "relax.nn.dropout",
-        "nothing is dropped",
-        (x,),
-        op.nn.dropout,
-        lambda v: (v, np.ones_like(v)),
-    )
+    yield case("nn.dropout", "nothing is dropped", (x,), lambda v: (v, np.ones_like(v)))
 
 
 def _moments() -> Iterator[Case]:
@@ -208,21 +172,25 @@ def _moments() -> Iterator[Case]:
 
     for training in (False, True):
         for center, scale in ((True, True), (False, True), (True, False)):
-            yield Case(
-                "relax.nn.batch_norm",
+            yield case(
+                "nn.batch_norm",
                 f"training {training} center {center} scale {scale}",
                 (x, *channels, *moving),
-                lambda *v, t=training, c=center, s=scale: op.nn.batch_norm(
-                    *v, axis=1, epsilon=1e-3, center=c, scale=s, momentum=0.2, training=t
-                ),
                 lambda *v, t=training, c=center, s=scale: batch(*v, t, c, s),
+                axis=1,
+                epsilon=0.001,
+                center=center,
+                scale=scale,
+                momentum=0.2,
+                training=training,
             )
-    yield Case(
-        "relax.nn.batch_norm",
+    yield case(
+        "nn.batch_norm",
         "half, last axis",
         tuple(y.astype("float16") for y in (x[:, :, 0], *channels, *moving)),
-        lambda *v: op.nn.batch_norm(*v, axis=-1, training=False),
-        lambda v, g, b, m, s: ((v - m) / np.sqrt(s + 1e-5) * g + b, m, s),
+        lambda v, g, b, m, s: ((v - m) / np.sqrt(s + 1e-05) * g + b, m, s),
+        axis=-1,
+        training=False,
     )
 
     def normal(v: Array, axes: tuple[int, ...]) -> Array:
@@ -231,35 +199,42 @@ def _moments() -> Iterator[Case]:
 
     column = (slice(None), None)
     for center, scale in ((True, True), (False, False)):
-        yield Case(
-            "relax.nn.instance_norm",
+        yield case(
+            "nn.instance_norm",
             f"center {center} scale {scale}",
             (x, *channels),
-            lambda *v, c=center, s=scale: op.nn.instance_norm(*v, 1, [2], center=c, scale=s),
             lambda v, g, b, c=center, s=scale: (
                 normal(v, (2,)) * (g[column] if s else 1) + (b[column] if c else 0)
             ),
+            1,
+            [2],
+            center=center,
+            scale=scale,
         )
         for groups in (1, 2, 4):
-            yield Case(
-                "relax.nn.group_norm",
+            yield case(
+                "nn.group_norm",
                 f"{groups} groups center {center} scale {scale}",
                 (x, *channels),
-                lambda *v, n=groups, c=center, s=scale: op.nn.group_norm(
-                    *v, n, 1, [2], center=c, scale=s
-                ),
                 lambda v, g, b, n=groups, c=center, s=scale: (
                     normal(v.reshape(2, n, 4 // n, 3), (2, 3)).reshape(v.shape)
                     * (g[column] if s else 1)
                     + (b[column] if c else 0)
                 ),
+                groups,
+                1,
+                [2],
+                center=center,
+                scale=scale,
             )
-    yield Case(
-        "relax.nn.group_norm",
+    yield case(
+        "nn.group_norm",
         "channels last",
         (x.transpose(0, 2, 1).copy(), *channels),
-        lambda *v: op.nn.group_norm(*v, 2, -1, [1]),
         lambda v, g, b: normal(v.reshape(2, 3, 2, 2), (1, 3)).reshape(v.shape) * g + b,
+        2,
+        -1,
+        [1],
     )
 
 
@@ -282,11 +257,10 @@ def _nll(
 def _losses() -> Iterator[Case]:
     logits, labels = floats(3, 4), np.abs(floats(3, 4, seed=1))
     for label, given in (("matrix", (logits, labels)), ("vector", (logits[0], labels[0]))):
-        yield Case(
-            "relax.nn.cross_entropy_with_logits",
+        yield case(
+            "nn.cross_entropy_with_logits",
             label,
             given,
-            op.nn.cross_entropy_with_logits,
             lambda p, y: -(p * y).sum() / (len(p) if p.ndim > 1 else 1),
         )
     weights = np.abs(floats(4, seed=3))
@@ -296,23 +270,23 @@ def _losses() -> Iterator[Case]:
         "images": (images, np.array([[[0, 1], [3, 2]], [[1, 1], [0, 3]]], "int32")),
         "vector": (logits[0], np.array(2, "int64")),
     }
-    yield Case(
-        "relax.nn.nll_loss",
+    yield case(
+        "nn.nll_loss",
         "unsigned targets and the default index",
         (logits, np.array([1, 3, 1], "uint8"), weights),
-        op.nn.nll_loss,
         lambda p, t, w: _nll(p, t, w, "mean", -100),
     )
     for label, (p, t) in cases.items():
         for reduction in ("none", "sum", "mean"):
             for weighted in (False, True):
                 operands = (p, t, weights) if weighted else (p, t)
-                yield Case(
-                    "relax.nn.nll_loss",
-                    f"{label} {reduction}{' weighted' if weighted else ''}",
+                yield case(
+                    "nn.nll_loss",
+                    f"{label} {reduction}{(' weighted' if weighted else '')}",
                     operands,
-                    lambda *v, r=reduction: op.nn.nll_loss(*v, reduction=r, ignore_index=1),
                     lambda p, t, w=None, r=reduction: _nll(p, t, w, r, 1),
+                    reduction=reduction,
+                    ignore_index=1,
                 )
 
         def slope(g: Array, p: Array, t: Array, w: Array, r: str) -> Array:
@@ -325,12 +299,13 @@ def _losses() -> Iterator[Case]:
 
         for reduction in ("none", "mean"):
             shape = t.shape if reduction == "none" else ()
-            yield Case(
-                "relax.grad.nll_loss_backward",
+            yield case(
+                "grad.nll_loss_backward",
                 f"{label} {reduction}",
                 (np.asarray(floats(*shape, seed=9), "float32"), p, t, weights),
-                lambda *v, r=reduction: op.grad.nll_loss_backward(*v, reduction=r, ignore_index=1),
                 lambda g, p, t, w, r=reduction: slope(g, p, t, w, r),
+                reduction=reduction,
+                ignore_index=1,
                 only=("values", "shape"),
             )
 
@@ -402,14 +377,7 @@ def _attention() -> Iterator[Case]:
         )
     large = np.full((1, 2, 1, 40), 60, "float16")  # its products with itself exceed float16
     values = floats(1, 2, 1, 3, dtype="float16")
-    yield Case(
-        "relax.nn.attention",
-        "large halves",
-        (large, large, values),
-        op.nn.attention,
-        _attended,
-        smooth=False,
-    )
+    yield case("nn.attention", "large halves", (large, large, values), _attended, smooth=False)
     for label, shape in (("whole", (1, 2, 2, 3)), ("broadcast", (1, 1, 2, 3))):
         for name in ("attention", "attention_bias"):
             yield Case(

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, floats, integers
+from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, case, floats, integers, same
 
 #: NumPy's names of the modes.
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
@@ -39,67 +38,47 @@ def cases() -> Iterator[Case]:
     )
     for mode in ("constant", *_MODES):
         for chosen in (*widths, (0,) * 6):
-            yield Case(
-                "relax.nn.pad",
-                f"{mode} {chosen}",
-                (x,),
-                lambda v, w=chosen, m=mode: op.nn.pad(v, w, m),
-                lambda v, w=chosen, m=mode: _padded(v, w, m),
-            )
-        yield Case(
-            "relax.nn.pad",
-            f"{mode} of integers",
-            (integers(4, dtype="int8"),),
-            lambda v, m=mode: op.nn.pad(v, (2, 1), m, 7),
-            lambda v, m=mode: _padded(v, (2, 1), m, 7),
+            yield same("nn.pad", f"{mode} {chosen}", (x,), _padded, chosen, mode)
+        yield same(
+            "nn.pad", f"{mode} of integers", (integers(4, dtype="int8"),), _padded, (2, 1), mode, 7
         )
-        yield Case(
-            "relax.nn.pad",
-            f"{mode} of Booleans",
-            (x[0] > 0,),
-            lambda v, m=mode: op.nn.pad(v, (1, 0, 0, 2), m, 1),
-            lambda v, m=mode: _padded(v, (1, 0, 0, 2), m, 1),
-        )
-        yield Case(
-            "relax.nn.pad",
+        yield same("nn.pad", f"{mode} of Booleans", (x[0] > 0,), _padded, (1, 0, 0, 2), mode, 1)
+        yield same(
+            "nn.pad",
             f"{mode} of special numbers",
             (SPECIAL.astype("float16"),),
-            lambda v, m=mode: op.nn.pad(v, (3, 2), m, 0.5),
-            lambda v, m=mode: _padded(v, (3, 2), m, 0.5),
+            _padded,
+            (3, 2),
+            mode,
+            0.5,
         )
-        yield Case(
-            "relax.nn.pad",
-            f"{mode} of an empty tensor",
-            (x[:0],),
-            lambda v, m=mode: op.nn.pad(v, (0, 0, 1, 1, 0, 0), m),
-            lambda v, m=mode: _padded(v, (0, 0, 1, 1, 0, 0), m),
+        yield same(
+            "nn.pad", f"{mode} of an empty tensor", (x[:0],), _padded, (0, 0, 1, 1, 0, 0), mode
         )
     for value in (1.5, np.inf, np.nan):
-        yield Case(
-            "relax.nn.pad",
+        yield same(
+            "nn.pad",
             f"by {value}",
             (x,),
-            lambda v, n=value: op.nn.pad(v, (0, 1, 1, 0, 2, 0), "constant", n),
-            lambda v, n=value: _padded(v, (0, 1, 1, 0, 2, 0), "constant", n),
+            _padded,
+            (0, 1, 1, 0, 2, 0),
+            "constant",
+            value,
             smooth=np.isfinite(value),
         )
-    yield Case(
-        "relax.nn.pad",
+    yield case(
+        "nn.pad",
         "elements for none",
         (x[:, :0],),
-        lambda v: op.nn.pad(v, (0, 0, 1, 1, -4, 2), "constant", 3),
         lambda v: np.full((2, 2, 3), 3.0),
+        (0, 0, 1, 1, -4, 2),
+        "constant",
+        3,
         needs=("numbers",),
         only=("shape",),
     )
-    yield Case("relax.nn.pad", "scalar", (x[0, 0, 0],), lambda v: op.nn.pad(v, ()), np.copy)
-    yield Case(
-        "relax.nn.pad",
-        "more than the axis",
-        (x,),
-        lambda v: op.nn.pad(v, (0, 0, 4, 9, 0, 0), "replicate"),
-        lambda v: _padded(v, (0, 0, 4, 9, 0, 0), "replicate"),
-    )
+    yield case("nn.pad", "scalar", (x[0, 0, 0],), np.copy, ())
+    yield same("nn.pad", "more than the axis", (x,), _padded, (0, 0, 4, 9, 0, 0), "replicate")
     yield from _shuffled()
 
 
@@ -115,27 +94,15 @@ def _blocks(x: Array, r: int) -> Array:
 
 def _shuffled() -> Iterator[Case]:
     for shape, r in (((2, 4, 2, 3), 2), ((9, 1, 2), 3), ((1, 2, 4, 3, 1), 2), ((2, 3, 2), 1)):
-        yield Case(
-            "relax.nn.pixel_shuffle",
-            f"{shape} by {r}",
-            (floats(*shape),),
-            lambda v, r=r: op.nn.pixel_shuffle(v, r),
-            lambda v, r=r: _blocks(v, r),
-            needs=("numbers",),
+        yield same(
+            "nn.pixel_shuffle", f"{shape} by {r}", (floats(*shape),), _blocks, r, needs=("numbers",)
         )
-    yield Case(
-        "relax.nn.pixel_shuffle",
+    yield same(
+        "nn.pixel_shuffle",
         "integers",
         (integers(4, 2, 2, dtype="uint8", low=0),),
-        lambda v: op.nn.pixel_shuffle(v, 2),
-        lambda v: _blocks(v, 2),
+        _blocks,
+        2,
         needs=("numbers",),
     )
-    yield Case(
-        "relax.nn.pixel_shuffle",
-        "empty",
-        (floats(4, 0, 2),),
-        lambda v: op.nn.pixel_shuffle(v, 2),
-        lambda v: _blocks(v, 2),
-        needs=("numbers",),
-    )
+    yield same("nn.pixel_shuffle", "empty", (floats(4, 0, 2),), _blocks, 2, needs=("numbers",))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, floats, integers
+from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, case, floats, integers
 
 RANGES = {
     "int8": (-128, 127),
@@ -51,8 +51,8 @@ def cases() -> Iterator[Case]:
     yield from _dequantized()
     x = floats(3, 4)
     for label, value in (("ints", integers(3, 4)), ("float16", x.astype("float16"))):
-        yield Case("relax.wrap_param", label, (value,), op.wrap_param, lambda v: v)
-    yield Case("relax.wrap_param", "to int8", (x,), lambda v: op.wrap_param(v, "int8"), np.trunc)
+        yield case("wrap_param", label, (value,), lambda v: v)
+    yield case("wrap_param", "to int8", (x,), np.trunc, "int8")
 
 
 def _quantized() -> Iterator[Case]:

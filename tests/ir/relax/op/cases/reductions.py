@@ -9,7 +9,7 @@ import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.op.statistical import REDUCTIONS
-from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, floats, integers
+from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, case, floats, integers, same
 
 
 def _mean(x: Array, axis: Any = None, keepdims: bool = False) -> Any:
@@ -145,12 +145,8 @@ def _medians() -> Iterator[Case]:
     x, tied = floats(2, 3, 4), np.array([[1, 3, 3, 1], [2, 0, 0, 0]], "float32")
     for axis in (None, 0, (1,), (-1, 0), (0, 1, 2)):
         for keep in (False, True):
-            yield Case(
-                "relax.median",
-                f"axis {axis}{' kept' if keep else ''}",
-                (x,),
-                lambda v, a=axis, k=keep: op.median(v, a, k),
-                lambda v, a=axis, k=keep: _median(v, a, k),
+            yield same(
+                "median", f"axis {axis}{(' kept' if keep else '')}", (x,), _median, axis, keep
             )
     for label, values in {
         "nan": SPECIAL,
@@ -160,14 +156,7 @@ def _medians() -> Iterator[Case]:
         "scalar": tied[0, 0].reshape(()),
     }.items():
         axis = 1 if label == "tied" else None if label == "scalar" else 0
-        yield Case(
-            "relax.median",
-            label,
-            (values,),
-            lambda v, a=axis: op.median(v, a),
-            lambda v, a=axis: _median(v, a),
-            smooth=label != "tied",
-        )
+        yield same("median", label, (values,), _median, axis, smooth=label != "tied")
 
 
 def _collapsed() -> Iterator[Case]:
@@ -180,19 +169,11 @@ def _collapsed() -> Iterator[Case]:
         ((), np.sum),
     )
     for shape, function in table:
-        yield Case(
-            "relax.collapse_sum_to",
-            str(shape),
-            (x,),
-            lambda v, s=shape: op.collapse_sum_to(v, s),
-            function,
-            needs=("numbers",),
-        )
-        yield Case(
-            "relax.collapse_sum_like",
+        yield case("collapse_sum_to", str(shape), (x,), function, shape, needs=("numbers",))
+        yield case(
+            "collapse_sum_like",
             str(shape),
             (x, np.zeros(shape, "float32")),
-            op.collapse_sum_like,
             lambda v, target, f=function: f(v),
             only=("shape",),
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
-from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, floats, integers
+from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, case, floats, integers, same
 
 
 def cases() -> Iterator[Case]:
@@ -24,65 +24,25 @@ def _repeated() -> Iterator[Case]:
     x = floats(2, 3, 4)
     for axis in (None, 0, 1, -1):
         for count in (0, 1, 3):
-            yield Case(
-                "relax.repeat",
-                f"{count} along {axis}",
-                (x,),
-                lambda v, n=count, a=axis: op.repeat(v, n, a),
-                lambda v, n=count, a=axis: np.repeat(v, n, a),
-            )
-    yield Case(
-        "relax.repeat", "ints", (integers(4),), lambda v: op.repeat(v, 2), lambda v: v.repeat(2)
-    )
-    yield Case(
-        "relax.repeat", "empty", (x[:0],), lambda v: op.repeat(v, 2, 0), lambda v: v.repeat(2, 0)
-    )
+            yield same("repeat", f"{count} along {axis}", (x,), np.repeat, count, axis)
+    yield case("repeat", "ints", (integers(4),), lambda v: v.repeat(2), 2)
+    yield case("repeat", "empty", (x[:0],), lambda v: v.repeat(2, 0), 2, 0)
     for reps in ((2,), (1, 2), (2, 1, 3), (3, 2, 1, 2), (), (0, 1), (1, 1, 1, 1, 2)):
-        yield Case(
-            "relax.tile",
-            str(reps),
-            (x,),
-            lambda v, r=reps: op.tile(v, r),
-            lambda v, r=reps: np.tile(v, r),
-        )
-    yield Case(
-        "relax.tile",
-        "scalar",
-        (np.float32(2).reshape(()),),
-        lambda v: op.tile(v, (2, 2)),
-        lambda v: np.tile(v, (2, 2)),
-    )
-    yield Case(
-        "relax.tile",
-        "empty",
-        (x[:, :0],),
-        lambda v: op.tile(v, (2, 2)),
-        lambda v: np.tile(v, (2, 2)),
-    )
-    yield Case("relax.tile", "bool", (x[0] > 0,), lambda v: op.tile(v, 2), lambda v: np.tile(v, 2))
+        yield same("tile", str(reps), (x,), np.tile, reps)
+    yield same("tile", "scalar", (np.float32(2).reshape(()),), np.tile, (2, 2))
+    yield same("tile", "empty", (x[:, :0],), np.tile, (2, 2))
+    yield same("tile", "bool", (x[0] > 0,), np.tile, 2)
 
 
 def _moved() -> Iterator[Case]:
     x = floats(3, 5)
     for axis in (0, 1, -1):
-        yield Case(
-            "relax.flip",
-            str(axis),
-            (x,),
-            lambda v, a=axis: op.flip(v, a),
-            lambda v, a=axis: np.flip(v, a),
-        )
-    yield Case("relax.flip", "empty", (x[:0],), lambda v: op.flip(v, 0), lambda v: v)
+        yield same("flip", str(axis), (x,), np.flip, axis)
+    yield case("flip", "empty", (x[:0],), lambda v: v, 0)
     for shift, axis in ((2, None), (-7, None), (1, 0), (-1, -1), (12, 1), ((1, 2), (0, 1))):
-        yield Case(
-            "relax.roll",
-            f"{shift} along {axis}",
-            (x,),
-            lambda v, s=shift, a=axis: op.roll(v, s, a),
-            lambda v, s=shift, a=axis: np.roll(v, s, a),
-        )
-    yield Case("relax.roll", "empty", (x[:0],), lambda v: op.roll(v, 2, 0), lambda v: v)
-    yield Case("relax.roll", "vector", (x[0],), lambda v: op.roll(v, 2), lambda v: np.roll(v, 2))
+        yield same("roll", f"{shift} along {axis}", (x,), np.roll, shift, axis)
+    yield case("roll", "empty", (x[:0],), lambda v: v, 2, 0)
+    yield same("roll", "vector", (x[0],), np.roll, 2)
 
 
 def _grids() -> Iterator[Case]:
@@ -103,25 +63,24 @@ def _grids() -> Iterator[Case]:
         return np.where(places, on, off)
 
     for axis in (-1, 0, 1):
-        yield Case(
-            "relax.one_hot",
+        yield case(
+            "one_hot",
             f"axis {axis}",
             (indices,),
-            lambda v, a=axis: op.one_hot(
-                v,
-                rx.PrimValue(tir.FloatImm("float32", 5.0)),
-                rx.PrimValue(tir.FloatImm("float32", -1.0)),
-                4,
-                a,
-            ),
             lambda v, a=axis: expected(v, a, 5.0, -1.0),
+            rx.PrimValue(tir.FloatImm("float32", 5.0)),
+            rx.PrimValue(tir.FloatImm("float32", -1.0)),
+            4,
+            axis,
         )
-    yield Case(
-        "relax.one_hot",
+    yield case(
+        "one_hot",
         "ints",
         (indices.astype("uint8"),),
-        lambda v: op.one_hot(v, rx.PrimValue(1), rx.PrimValue(0), 4),
         lambda v: expected(v, -1, 1, 0),
+        rx.PrimValue(1),
+        rx.PrimValue(0),
+        4,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import Array, Case, floats, integers
+from tests.ir.relax.op.cases.case import Array, Case, case, floats, integers, same
 
 UFUNCS: dict[str, Callable[[Any, Any], Any]] = {
     "update": lambda old, new: new,
@@ -35,50 +35,36 @@ def _gathered() -> Iterator[Case]:
     rows = np.array([[2, 0, 1, 1], [0, 0, 2, 1]], "int64")
     columns = np.array([[3], [0], [3]], "int32")
     for axis, indices in ((0, rows), (-1, columns), (1, columns.astype("uint8"))):
-        yield Case(
-            "relax.gather_elements",
+        yield case(
+            "gather_elements",
             f"axis {axis} {indices.dtype}",
             (x, indices),
-            lambda v, i, a=axis: op.gather_elements(v, i, a),
             lambda v, i, a=axis: np.take_along_axis(
                 v[:, : i.shape[1]] if a == 0 else v, i.astype("int64"), a
             ),
+            axis,
         )
-    yield Case(
-        "relax.gather_elements",
-        "empty",
-        (x, rows[:0]),
-        op.gather_elements,
-        lambda v, i: np.zeros(i.shape),
-    )
-    yield Case(
-        "relax.gather_nd",
+    yield case("gather_elements", "empty", (x, rows[:0]), lambda v, i: np.zeros(i.shape))
+    yield case(
+        "gather_nd",
         "elements",
         (x, np.array([[0, 1], [2, 3], [2, 3]], "int64")),
-        op.gather_nd,
         lambda v, i: v[i[:, 0], i[:, 1]],
         needs=("numbers",),
     )
-    yield Case(
-        "relax.gather_nd",
-        "rows",
-        (x, np.array([[[2], [0]]], "int32")),
-        op.gather_nd,
-        lambda v, i: v[i[..., 0]],
-    )
+    yield case("gather_nd", "rows", (x, np.array([[[2], [0]]], "int32")), lambda v, i: v[i[..., 0]])
     cube = floats(2, 3, 2)
-    yield Case(
-        "relax.gather_nd",
+    yield case(
+        "gather_nd",
         "batch",
         (cube, np.array([[[2], [0]], [[1], [1]]], "int64")),
-        lambda v, i: op.gather_nd(v, i, batch_dims=1),
         lambda v, i: np.stack([v[b][i[b, :, 0]] for b in range(len(v))]),
+        batch_dims=1,
     )
-    yield Case(
-        "relax.gather_nd",
+    yield case(
+        "gather_nd",
         "one position",
         (x, np.array([2, 3], "int64")),
-        op.gather_nd,
         lambda v, i: v[tuple(i)],
         needs=("numbers",),
     )
@@ -168,28 +154,29 @@ def _scattered() -> Iterator[Case]:
     across = np.array([[2, 0], [1, 1]], "int64")
     for reduction in (*UFUNCS, "mean"):
         for label, indices in (("unique", unique), ("repeated", repeated)):
-            yield Case(
-                "relax.scatter_elements",
+            yield case(
+                "scatter_elements",
                 f"{reduction} {label}",
                 (x, indices, updates),
-                lambda v, i, u, r=reduction: op.scatter_elements(v, i, u, reduction=r),
                 lambda v, i, u, r=reduction: _scatter(v, i, u, 0, r),
+                reduction=reduction,
                 smooth=label == "unique" or reduction not in AMBIGUOUS,
             )
-    yield Case(
-        "relax.scatter_elements",
+    yield case(
+        "scatter_elements",
         "last axis",
         (x, across, updates[:2, :2]),
-        lambda v, i, u: op.scatter_elements(v, i, u, axis=-1, reduction="add"),
         lambda v, i, u: _scatter(v, i, u, -1, "add"),
+        axis=-1,
+        reduction="add",
     )
     truths, marks = np.eye(4, 3) > 0, np.ones((3, 3), "bool")
-    yield Case(
-        "relax.scatter_elements",
+    yield case(
+        "scatter_elements",
         "Booleans",
         (truths, repeated, marks),
-        lambda v, i, u: op.scatter_elements(v, i, u, reduction="add"),
         lambda v, i, u: _scatter(v, i, u, 0, "add"),
+        reduction="add",
     )
     yield Case(
         "relax.index_put",
@@ -200,20 +187,14 @@ def _scattered() -> Iterator[Case]:
         only=("dtype", "shape"),
     )
     for reduction in ("add", "mean", "max"):
-        yield Case(
-            "relax.scatter_elements",
+        yield case(
+            "scatter_elements",
             f"ints {reduction}",
             (integers(4, 3), repeated, integers(3, 3, low=0)),
-            lambda v, i, u, r=reduction: op.scatter_elements(v, i, u, reduction=r),
             lambda v, i, u, r=reduction: _scatter(v, i, u, 0, r),
+            reduction=reduction,
         )
-    yield Case(
-        "relax.scatter_elements",
-        "nothing",
-        (x, unique[:0], updates[:0]),
-        op.scatter_elements,
-        lambda v, i, u: v,
-    )
+    yield case("scatter_elements", "nothing", (x, unique[:0], updates[:0]), lambda v, i, u: v)
 
 
 def _scatter_nd(data: Array, indices: Array, updates: Array, reduction: str) -> Array:
@@ -234,20 +215,20 @@ def _positions() -> Iterator[Case]:
     rows = np.array([[[2], [0]]], "int64")
     for reduction in UFUNCS:
         for label, indices, shape in (("elements", elements, (3,)), ("rows", rows, (1, 2, 4))):
-            yield Case(
-                "relax.scatter_nd",
+            yield same(
+                "scatter_nd",
                 f"{reduction} {label}",
                 (x, indices, floats(*shape, seed=2)),
-                lambda v, i, u, r=reduction: op.scatter_nd(v, i, u, r),
-                lambda v, i, u, r=reduction: _scatter_nd(v, i, u, r),
+                _scatter_nd,
+                reduction,
                 needs=("numbers",) if label == "elements" else (),
             )
-    yield Case(
-        "relax.scatter_nd",
+    yield same(
+        "scatter_nd",
         "added twice",
         (x, np.array([[1], [1]], "int64"), floats(2, 4, seed=2)),
-        lambda v, i, u: op.scatter_nd(v, i, u, "add"),
-        lambda v, i, u: _scatter_nd(v, i, u, "add"),
+        _scatter_nd,
+        "add",
     )
 
 
@@ -290,19 +271,18 @@ def _taken() -> Iterator[Case]:
             np.add.at(out, tuple(places), g)
             return out
 
-        yield Case(
-            "relax.grad.take_backward",
+        yield case(
+            "grad.take_backward",
             f"axis {axis}",
             (floats(*shape, seed=3), x, indices),
-            lambda g, v, i, a=axis: op.grad.take_backward(g, v, i, axis=a),
             expected,
+            axis=axis,
             only=("shape",),
         )
-    yield Case(
-        "relax.grad.take_backward",
+    yield case(
+        "grad.take_backward",
         "no axis",
         (floats(2, 2, seed=3), x[0], indices),
-        op.grad.take_backward,
         lambda g, v, i: np.bincount(i.ravel(), g.ravel(), minlength=4),
         only=("shape",),
     )

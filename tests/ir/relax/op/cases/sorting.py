@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, floats, integers
+from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, case, floats, integers, same
 
 
 def cases() -> Iterator[Case]:
@@ -59,27 +59,16 @@ def _ordered() -> Iterator[Case]:
             "half": (x.astype("float16"), 1),
             "empty": (x[:, :0], 1),
         }.items():
-            yield Case(
-                "relax.sort",
+            yield case(
+                "sort",
                 f"{label} {way}",
                 (y,),
-                lambda v, a=axis, d=descending: op.sort(v, a, d),
                 lambda v, a=axis, d=descending: np.take_along_axis(v, _order(v, a, d), a),
+                axis,
+                descending,
             )
-            yield Case(
-                "relax.argsort",
-                f"{label} {way}",
-                (y,),
-                lambda v, a=axis, d=descending: op.argsort(v, a, d),
-                lambda v, a=axis, d=descending: _order(v, a, d),
-            )
-    yield Case(
-        "relax.argsort",
-        "dtype",
-        (x,),
-        lambda v: op.argsort(v, dtype="float32"),
-        lambda v: _order(v, -1, False),
-    )
+            yield same("argsort", f"{label} {way}", (y,), _order, axis, descending)
+    yield case("argsort", "dtype", (x,), lambda v: _order(v, -1, False), dtype="float32")
 
 
 def _top() -> Iterator[Case]:
@@ -88,12 +77,15 @@ def _top() -> Iterator[Case]:
     holes = np.where(ties == 1, np.nan, ties).astype("float32")
     for label, v in (("ties", ties), ("NaN", holes)):
         for largest in (False, True):
-            yield Case(
-                "relax.topk",
+            yield case(
+                "topk",
                 f"few {label} {largest}",
                 (v,),
-                lambda v, m=largest: op.topk(v, 3, 0, "indices", m),
                 lambda v, m=largest: _order(v, 0, m)[:3],
+                3,
+                0,
+                "indices",
+                largest,
             )
     for k, axis, largest in ((2, -1, True), (1, 0, False), (9, 1, True), (0, 1, False)):
 
@@ -105,16 +97,19 @@ def _top() -> Iterator[Case]:
             return np.take_along_axis(v, places(v), axis)
 
         for kind in ("both", "values", "indices"):
-            yield Case(
-                "relax.topk",
+            yield case(
+                "topk",
                 f"{kind} {k} {axis} {largest}",
                 (x,),
-                lambda v, k=k, a=axis, r=kind, m=largest: op.topk(v, k, a, r, m),
                 {
                     "both": lambda v, f=values, p=places: (f(v), p(v)),
                     "values": values,
                     "indices": places,
                 }[kind],
+                k,
+                axis,
+                kind,
+                largest,
             )
 
 
@@ -122,45 +117,41 @@ def _looked_up() -> Iterator[Case]:
     x, boundaries = floats(3, 4), np.array([-1, 0, 0, 1.5], "float32")
     for right in (False, True):
         for out_int32 in (False, True):
-            yield Case(
-                "relax.bucketize",
+            yield case(
+                "bucketize",
                 f"right {right} int32 {out_int32}",
                 (np.concatenate([x, boundaries[None]]), boundaries),
-                lambda v, b, r=right, o=out_int32: op.bucketize(v, b, o, r),
                 lambda v, b, r=right: np.searchsorted(b, v, "right" if r else "left"),
+                out_int32,
+                right,
                 smooth=False,  # on the boundaries
             )
     repeated = integers(3, 4, low=0, high=4)
-    yield Case("relax.unique", "ints", (repeated,), op.unique, np.unique)
-    yield Case("relax.unique", "scalar", (repeated[0, 0].reshape(()),), op.unique, np.unique)
-    yield Case(
-        "relax.unique",
+    yield case("unique", "ints", (repeated,), np.unique)
+    yield case("unique", "scalar", (repeated[0, 0].reshape(()),), np.unique)
+    yield case(
+        "unique",
         "all",
         (repeated,),
-        lambda v: op.unique(v, True, True, True, True),
         lambda v: (
             np.unique(v),
             np.array([list(v.ravel()).index(n) for n in np.unique(v)]),
             np.searchsorted(np.unique(v), v.ravel()),
             np.array([(v == n).sum() for n in np.unique(v)]),
         ),
+        True,
+        True,
+        True,
+        True,
     )
-    yield Case(
-        "relax.unique",
-        "rows",
-        (repeated[[0, 1, 0]],),
-        lambda v: op.unique(v, return_counts=True, axis=0),
-        lambda v: np.unique(v, return_counts=True, axis=0),
-    )
+    yield same("unique", "rows", (repeated[[0, 1, 0]],), np.unique, return_counts=True, axis=0)
     sparse = np.array([[0, 1.5, 0], [-2, 0, np.nan]], "float32")
     for label, y in {
         "matrix": sparse,
         "bool": sparse > 0,
         "scalar": sparse[0, 1].reshape(()),
     }.items():
-        yield Case(
-            "relax.nonzero", label, (y,), op.nonzero, lambda v: np.argwhere(np.atleast_1d(v) != 0).T
-        )
+        yield case("nonzero", label, (y,), lambda v: np.argwhere(np.atleast_1d(v) != 0).T)
     prob = np.array([[0.2, 0.3, 0.5], [0.9, 0.1, 0.0]], "float32")
     sample = np.array([[0.1], [0.4], [0.99], [0.95], [0.0]], "float32")
     rows = np.array([[0], [0], [0], [1], [1]], "int64")
@@ -172,13 +163,7 @@ def _looked_up() -> Iterator[Case]:
         ]
         return np.array(found)[:, None]
 
-    yield Case(
-        "relax.multinomial_from_uniform",
-        "rows",
-        (prob, sample, rows),
-        op.multinomial_from_uniform,
-        sampled,
-    )
+    yield case("multinomial_from_uniform", "rows", (prob, sample, rows), sampled)
 
 
 def _exclusive(function: Any, start: int) -> Any:
@@ -240,12 +225,13 @@ def _running() -> Iterator[Case]:
                     out[:, k] += g[:, j] * v[:, others].prod(1)
             return out
 
-        yield Case(
-            "relax.grad.cumprod_backward",
+        yield case(
+            "grad.cumprod_backward",
             f"exclusive {exclusive}",
             (floats(3, 4, seed=1), zeros),
-            lambda g, v, e=exclusive: op.grad.cumprod_backward(g, v, 1, e),
             slopes,
+            1,
+            exclusive,
             only=("values",),
         )
     yield from _recurrences()
@@ -270,21 +256,21 @@ def _recurrences() -> Iterator[Case]:
                 y = np.concatenate([np.zeros_like(y[:, :1]), y[:, :-1]], 1)
             return y
 
-        yield Case(
-            "relax.grad.linear_recurrence",
+        yield case(
+            "grad.linear_recurrence",
             f"transposed {transposed} exclusive {exclusive}",
             (factors, terms),
-            lambda a, b, t=transposed, e=exclusive: op.grad.linear_recurrence(
-                a, b, 1, transposed=t, exclusive=e
-            ),
             solution,
+            1,
+            transposed=transposed,
+            exclusive=exclusive,
             only=("values",),  # what is not read may be multiplied by 0
         )
-    yield Case(
-        "relax.grad.linear_recurrence",
+    yield case(
+        "grad.linear_recurrence",
         "first axis of halves",
         (floats(5, 2, dtype="float16"), floats(5, 2, dtype="float16", seed=3)),
-        lambda a, b: op.grad.linear_recurrence(a, b, -2),
         lambda a, b: solution(a.T, b.T, t=False, e=False).T,
+        -2,
         only=("values",),
     )
