@@ -43,3 +43,12 @@ def draw(config: pytest.Config, rows: Sequence[T], group: Callable[[T], str]) ->
         count = -(-len(numbers) // 10)
         chosen.update(random.Random(f"{SEED} {name}").sample(numbers, count))
     return [row for number, row in enumerate(rows) if number in chosen]
+
+
+def sections(text: str) -> dict[str, str]:
+    """The texts of a table by their names, each in the line `--- name` before its text."""
+    found = {}
+    for section in re.split(r"^--- ", text, flags=re.MULTILINE)[1:]:
+        name, _, body = section.partition("\n")
+        found[name] = body
+    return found

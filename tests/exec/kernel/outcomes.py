@@ -1,5 +1,6 @@
 """Kernels, their arguments, and the outcome of a call: an error or the arguments that change."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,23 @@ class Program:
     text: str
     args: Callable[[], list[Any]]
     expected: str | dict[int, Any]
+
+
+def written(name: str, text: str) -> Program:
+    """A kernel that says in comments after it what it is called with, and its outcome.
+
+    `# args: 1, np.zeros((0,), "bool")`, and `# error: PATTERN` or `# result: {1: [True]}`; long
+    comments go on in lines that begin with more spaces.
+    """
+    code, *comments = re.split(r"^# (?=\w+: )", text.replace("\n#   ", " "), flags=re.MULTILINE)
+    told = dict(line.strip().split(": ", 1) for line in comments)
+    args = told.get("args", "")
+    return Program(
+        name,
+        f"@T.prim_func\n{code}",
+        lambda: eval(f"[{args}]"),
+        told["error"] if "error" in told else eval(told.get("result", "{}")),
+    )
 
 
 def run(program: Program, target: str) -> None:
