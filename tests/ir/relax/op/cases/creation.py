@@ -53,36 +53,27 @@ def cases() -> Iterator[Case]:
         )
     for n, m, k in ((3, None, 0), (3, 4, 1), (4, 2, -1), (0, 2, 0), (2, 3, 7)):
         yield same("eye", str((n, m, k)), nothing, np.eye, n, m, k)
-        yield case(
-            "eye_like",
+        yield Case(
+            "relax.eye_like",
             str((n, m, k)),
             (np.zeros((n, m or n), "float32"),),
+            lambda v, k=k: op.eye_like(v, k, "int32"),
             lambda v, k=k: np.eye(*v.shape, k),
-            k,
-            "int32",
         )
     yield case("eye", "bool", nothing, lambda: np.eye(2), 2, dtype="bool")
     yield case("eye_like", "default", (floats(2, 2),), lambda v: np.eye(*v.shape))
     for size, periodic in ((7, False), (8, True), (1, False), (1, True)):
-        yield case(
-            "hamming_window",
+        yield Case(
+            "relax.hamming_window",
             str((size, periodic)),
             nothing,
+            lambda n=size, p=periodic: op.hamming_window(n, p, 0.54, 0.46, "float32"),
             lambda n=size, p=periodic: np.hamming(n + p)[:n] if n > 1 else np.ones(1),
-            size,
-            periodic,
-            0.54,
-            0.46,
-            "float32",
         )
-    yield case(
-        "hamming_window",
+    yield Case(
+        "relax.hamming_window",
         "other coefficients",
         nothing,
+        lambda: op.hamming_window(6, False, 0.5, 0.25, "float64"),
         lambda: 0.5 - 0.25 * np.cos(2 * np.pi * np.arange(6) / 5),
-        6,
-        False,
-        0.5,
-        0.25,
-        "float64",
     )

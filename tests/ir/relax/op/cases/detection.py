@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import Array, Case, same
+from tests.ir.relax.op.cases.case import Array, Case
 
 
 def _area(top: float, left: float, bottom: float, right: float) -> float:
@@ -84,14 +84,12 @@ def cases() -> Iterator[Case]:
                 lambda b, s, v=limits, f=form: suppressed(b, s, *v, f),
                 smooth=form == "onnx",  # selected scores are not
             )
-    yield same(
-        "vision.all_class_non_max_suppression",
+    yield Case(
+        "relax.vision.all_class_non_max_suppression",
         "nothing",
         (boxes[:, :0], scores[..., :0]),
-        suppressed,
-        3,
-        0.5,
-        0.0,
+        lambda b, s: op.vision.all_class_non_max_suppression(b, s, 3, 0.5, 0.0),
+        lambda b, s: suppressed(b, s, 3, 0.5, 0.0),
     )
     yield from _counted()
     yield from _moved()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.op.binary import BINARY
 from relaxpy.ir.relax.op.unary import UNARY
 from relaxpy.ir.tir import expr as tir
@@ -175,13 +175,12 @@ def _elementwise() -> Iterator[Case]:
     chosen = np.random.default_rng(4).random((3, 4)) < 0.5
     yield case("clip", "floats", (x,), lambda v: np.clip(v, -1, 0.5), -1.0, 0.5)
     yield same("clip", "ints", (ODD,), np.clip, -2, 4)
-    yield case(
-        "clip",
+    yield Case(
+        "relax.clip",
         "wide bounds",
         (np.arange(3, dtype="uint8"),),
+        lambda v: op.clip(v, -5, 1000),
         lambda v: np.clip(v.astype("float64"), -5, 1000),
-        -5,
-        1000,
     )
     yield case("ewise_fma", "floats", (x, y, z), lambda a, b, c: a * b + c)
     truths = tuple(np.arange(8) & bit > 0 for bit in (1, 2, 4))

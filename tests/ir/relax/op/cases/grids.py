@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import Array, Case, case, floats, slopes
+from tests.ir.relax.op.cases.case import Array, Case, floats, slopes
 
 
 def _reflected(index: int, low: float, high: float) -> int:
@@ -139,12 +139,11 @@ def cases() -> Iterator[Case]:
     maps = floats(2, 2, 3)
     for corners in (True, False):
         for height, width in ((3, 4), (1, 2)):
-            yield case(
-                "image.affine_grid",
-                f"{height}x{width}{(' corners' if corners else '')}",
+            yield Case(
+                "relax.image.affine_grid",
+                f"{height}x{width}{' corners' if corners else ''}",
                 (maps,),
+                lambda m, s=(height, width), k=corners: op.image.affine_grid(m, s, k),
                 lambda m, s=(height, width), k=corners: affine(m, *s, corners=k),
-                (height, width),
-                corners,
                 literal=((0, 1), (0, 2)),
             )

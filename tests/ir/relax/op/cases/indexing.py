@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from relaxpy.ir.relax import op
 from tests.ir.relax.op.cases.case import Case, case, floats
 
 
@@ -23,21 +24,19 @@ def cases() -> Iterator[Case]:
         yield case(
             "take", mode, (x, outside), lambda v, i, m=mode: np.take(v, i, 0, mode=m), 0, mode
         )
-    yield case(
-        "take",
+    yield Case(
+        "relax.take",
         "nan",
         (x, outside),
+        lambda v, i: op.take(v, i, 0, "nan"),
         lambda v, i: np.stack([v[k] if 0 <= k < len(v) else np.full_like(v[0], np.nan) for k in i]),
-        0,
-        "nan",
     )
-    yield case(
-        "take",
+    yield Case(
+        "relax.take",
         "nothing of nothing",
         (x[:0], places[:0]),
+        lambda v, i: op.take(v, i, 0, "wrap"),
         lambda v, i: np.zeros((0, 2, 4)),
-        0,
-        "wrap",
         only=("shape",),
     )
     for label, (begin, end, step) in {
@@ -49,28 +48,22 @@ def cases() -> Iterator[Case]:
         "beyond": (4, 99, 1),
         "nothing": (5, 2, 1),
     }.items():
-        yield case(
-            "strided_slice",
+        yield Case(
+            "relax.strided_slice",
             label,
             (floats(2, 10),),
+            lambda v, b=begin, e=end, s=step: op.strided_slice(v, [1], [b], [e], [s]),
             lambda v, b=begin, e=end, s=step: v[:, b:e:s],
-            [1],
-            [begin],
-            [end],
-            [step],
         )
     yield case(
         "strided_slice", "two axes", (floats(4, 6),), lambda v: v[1:3, 2:6], [0, -1], [1, 2], [3, 6]
     )
-    yield case(
-        "strided_slice",
+    yield Case(
+        "relax.strided_slice",
         "inside",
         (floats(4, 6),),
+        lambda v: op.strided_slice(v, [0], [1], [3], assume_inbound=True),
         lambda v: np.take(v, [1, 2], 0),  # elsewhere it is not defined
-        [0],
-        [1],
-        [3],
-        assume_inbound=True,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.ir.relax import op
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, case, floats, integers
 
@@ -55,15 +56,12 @@ def cases() -> Iterator[Case]:
             only=("shape",),
         )
     for value in (1.5, -np.inf):
-        yield case(
-            "layout_transform",
+        yield Case(
+            "relax.layout_transform",
             f"padding of {value}",
             (x,),
+            lambda v, n=value: op.layout_transform(v, lambda i, j: (i, j // 4, j % 4), n, [1], [1]),
             lambda v, n=value: _moved(v, lambda i, j: (i, j // 4, j % 4), (3, 3, 4), n),
-            lambda i, j: (i, j // 4, j % 4),
-            value,
-            [1],
-            [1],
             only=("shape",),
             smooth=np.isfinite(value),
         )

@@ -96,44 +96,40 @@ def cases() -> Iterator[Case]:
         )
     long = floats(2, 10)
     for cuts in ([3, 7], [0, 4], [4, 2], [12]):
-        yield case(
-            "split",
+        yield Case(
+            "relax.split",
             str(cuts),
             (long,),
+            lambda v, c=cuts: op.split(v, c, 1),
             lambda v, c=cuts: tuple(
-                (v[:, b:e] for b, e in zip([0, *c], [*c, v.shape[1]], strict=True))
+                v[:, b:e] for b, e in zip([0, *c], [*c, v.shape[1]], strict=True)
             ),
-            cuts,
-            1,
             needs=("numbers",),
         )
-    yield case(
-        "split",
+    yield Case(
+        "relax.split",
         "a cut in front of the axis",
         (long,),
+        lambda v: op.split(v, [-3, 4], 1),
         lambda v: (v[:, :0], v[:, :4], v[:, 4:]),
-        [-3, 4],
-        1,
         needs=("numbers",),
     )
     for parts, bounds in ((5, (0, 2, 4, 6, 8, 10)), (3, (0, 4, 8, 10)), (4, (0, 3, 6, 9, 10))):
-        yield case(
-            "split",
+        yield Case(
+            "relax.split",
             f"{parts} parts",
             (long,),
-            lambda v, b=bounds: tuple((v[:, i:j] for i, j in pairwise(b))),
-            parts,
-            -1,
+            lambda v, p=parts: op.split(v, p, -1),
+            lambda v, b=bounds: tuple(v[:, i:j] for i, j in pairwise(b)),
             needs=("numbers",),
             only=("shape",),
         )
-    yield case(
-        "split",
+    yield Case(
+        "relax.split",
         "more parts than elements",
         (long[:, :5],),
+        lambda v: op.split(v, 4, 1),
         lambda v: (v[:, :2], v[:, 2:4], v[:, 4:], v[:, :0]),
-        4,
-        1,
         needs=("numbers",),
         only=("shape",),
     )

@@ -82,14 +82,12 @@ def cases() -> Iterator[Case]:
         lambda v, w: v / np.sqrt((v * v).mean() + 1e-05) * w.transpose(1, 2, 0),
         axes=[-1, 0, 1],
     )
-    yield case(
-        "nn.layer_norm",
+    yield Case(
+        "relax.nn.layer_norm",
         "plain",
         (x, gamma, beta),
+        lambda *v: op.nn.layer_norm(*v, axes=[-1], center=False, scale=False),
         lambda v, g, b: _layer_norm(v, np.float64(1), np.float64(0), (-1,)),
-        axes=[-1],
-        center=False,
-        scale=False,
     )
     yield case(
         "nn.rms_norm",
@@ -124,13 +122,12 @@ def _more_activations() -> Iterator[Case]:
         smooth=False,
     )
     for beta, threshold in ((1.0, 20.0), (2.5, 1.0)):
-        yield case(
-            "nn.softplus",
+        yield Case(
+            "relax.nn.softplus",
             f"{beta} {threshold}",
             (x,),
+            lambda v, b=beta, t=threshold: op.nn.softplus(v, b, t),
             lambda v, b=beta, t=threshold: np.where(v * b > t, v, np.log1p(np.exp(v * b)) / b),
-            beta,
-            threshold,
         )
     large = np.array([-200, -50, 0, 50, 200], "float32")
     yield case("nn.softplus", "large", (large,), lambda v: np.logaddexp(v, 0))
@@ -172,25 +169,21 @@ def _moments() -> Iterator[Case]:
 
     for training in (False, True):
         for center, scale in ((True, True), (False, True), (True, False)):
-            yield case(
-                "nn.batch_norm",
+            yield Case(
+                "relax.nn.batch_norm",
                 f"training {training} center {center} scale {scale}",
                 (x, *channels, *moving),
+                lambda *v, t=training, c=center, s=scale: op.nn.batch_norm(
+                    *v, axis=1, epsilon=1e-3, center=c, scale=s, momentum=0.2, training=t
+                ),
                 lambda *v, t=training, c=center, s=scale: batch(*v, t, c, s),
-                axis=1,
-                epsilon=0.001,
-                center=center,
-                scale=scale,
-                momentum=0.2,
-                training=training,
             )
-    yield case(
-        "nn.batch_norm",
+    yield Case(
+        "relax.nn.batch_norm",
         "half, last axis",
         tuple(y.astype("float16") for y in (x[:, :, 0], *channels, *moving)),
-        lambda v, g, b, m, s: ((v - m) / np.sqrt(s + 1e-05) * g + b, m, s),
-        axis=-1,
-        training=False,
+        lambda *v: op.nn.batch_norm(*v, axis=-1, training=False),
+        lambda v, g, b, m, s: ((v - m) / np.sqrt(s + 1e-5) * g + b, m, s),
     )
 
     def normal(v: Array, axes: tuple[int, ...]) -> Array:
@@ -199,42 +192,35 @@ def _moments() -> Iterator[Case]:
 
     column = (slice(None), None)
     for center, scale in ((True, True), (False, False)):
-        yield case(
-            "nn.instance_norm",
+        yield Case(
+            "relax.nn.instance_norm",
             f"center {center} scale {scale}",
             (x, *channels),
+            lambda *v, c=center, s=scale: op.nn.instance_norm(*v, 1, [2], center=c, scale=s),
             lambda v, g, b, c=center, s=scale: (
                 normal(v, (2,)) * (g[column] if s else 1) + (b[column] if c else 0)
             ),
-            1,
-            [2],
-            center=center,
-            scale=scale,
         )
         for groups in (1, 2, 4):
-            yield case(
-                "nn.group_norm",
+            yield Case(
+                "relax.nn.group_norm",
                 f"{groups} groups center {center} scale {scale}",
                 (x, *channels),
+                lambda *v, n=groups, c=center, s=scale: op.nn.group_norm(
+                    *v, n, 1, [2], center=c, scale=s
+                ),
                 lambda v, g, b, n=groups, c=center, s=scale: (
                     normal(v.reshape(2, n, 4 // n, 3), (2, 3)).reshape(v.shape)
                     * (g[column] if s else 1)
                     + (b[column] if c else 0)
                 ),
-                groups,
-                1,
-                [2],
-                center=center,
-                scale=scale,
             )
-    yield case(
-        "nn.group_norm",
+    yield Case(
+        "relax.nn.group_norm",
         "channels last",
         (x.transpose(0, 2, 1).copy(), *channels),
+        lambda *v: op.nn.group_norm(*v, 2, -1, [1]),
         lambda v, g, b: normal(v.reshape(2, 3, 2, 2), (1, 3)).reshape(v.shape) * g + b,
-        2,
-        -1,
-        [1],
     )
 
 
@@ -280,13 +266,12 @@ def _losses() -> Iterator[Case]:
         for reduction in ("none", "sum", "mean"):
             for weighted in (False, True):
                 operands = (p, t, weights) if weighted else (p, t)
-                yield case(
-                    "nn.nll_loss",
-                    f"{label} {reduction}{(' weighted' if weighted else '')}",
+                yield Case(
+                    "relax.nn.nll_loss",
+                    f"{label} {reduction}{' weighted' if weighted else ''}",
                     operands,
+                    lambda *v, r=reduction: op.nn.nll_loss(*v, reduction=r, ignore_index=1),
                     lambda p, t, w=None, r=reduction: _nll(p, t, w, r, 1),
-                    reduction=reduction,
-                    ignore_index=1,
                 )
 
         def slope(g: Array, p: Array, t: Array, w: Array, r: str) -> Array:
@@ -299,13 +284,12 @@ def _losses() -> Iterator[Case]:
 
         for reduction in ("none", "mean"):
             shape = t.shape if reduction == "none" else ()
-            yield case(
-                "grad.nll_loss_backward",
+            yield Case(
+                "relax.grad.nll_loss_backward",
                 f"{label} {reduction}",
                 (np.asarray(floats(*shape, seed=9), "float32"), p, t, weights),
+                lambda *v, r=reduction: op.grad.nll_loss_backward(*v, reduction=r, ignore_index=1),
                 lambda g, p, t, w, r=reduction: slope(g, p, t, w, r),
-                reduction=reduction,
-                ignore_index=1,
                 only=("values", "shape"),
             )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from relaxpy.ir.relax import op
 from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, case, floats, integers, same
 
 #: NumPy's names of the modes.
@@ -43,37 +44,31 @@ def cases() -> Iterator[Case]:
             "nn.pad", f"{mode} of integers", (integers(4, dtype="int8"),), _padded, (2, 1), mode, 7
         )
         yield same("nn.pad", f"{mode} of Booleans", (x[0] > 0,), _padded, (1, 0, 0, 2), mode, 1)
-        yield same(
-            "nn.pad",
+        yield Case(
+            "relax.nn.pad",
             f"{mode} of special numbers",
             (SPECIAL.astype("float16"),),
-            _padded,
-            (3, 2),
-            mode,
-            0.5,
+            lambda v, m=mode: op.nn.pad(v, (3, 2), m, 0.5),
+            lambda v, m=mode: _padded(v, (3, 2), m, 0.5),
         )
         yield same(
             "nn.pad", f"{mode} of an empty tensor", (x[:0],), _padded, (0, 0, 1, 1, 0, 0), mode
         )
     for value in (1.5, np.inf, np.nan):
-        yield same(
-            "nn.pad",
+        yield Case(
+            "relax.nn.pad",
             f"by {value}",
             (x,),
-            _padded,
-            (0, 1, 1, 0, 2, 0),
-            "constant",
-            value,
+            lambda v, n=value: op.nn.pad(v, (0, 1, 1, 0, 2, 0), "constant", n),
+            lambda v, n=value: _padded(v, (0, 1, 1, 0, 2, 0), "constant", n),
             smooth=np.isfinite(value),
         )
-    yield case(
-        "nn.pad",
+    yield Case(
+        "relax.nn.pad",
         "elements for none",
         (x[:, :0],),
+        lambda v: op.nn.pad(v, (0, 0, 1, 1, -4, 2), "constant", 3),
         lambda v: np.full((2, 2, 3), 3.0),
-        (0, 0, 1, 1, -4, 2),
-        "constant",
-        3,
         needs=("numbers",),
         only=("shape",),
     )

@@ -73,14 +73,12 @@ def _grids() -> Iterator[Case]:
             4,
             axis,
         )
-    yield case(
-        "one_hot",
+    yield Case(
+        "relax.one_hot",
         "ints",
         (indices.astype("uint8"),),
+        lambda v: op.one_hot(v, rx.PrimValue(1), rx.PrimValue(0), 4),
         lambda v: expected(v, -1, 1, 0),
-        rx.PrimValue(1),
-        rx.PrimValue(0),
-        4,
     )
 
 

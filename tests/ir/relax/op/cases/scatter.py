@@ -162,13 +162,12 @@ def _scattered() -> Iterator[Case]:
                 reduction=reduction,
                 smooth=label == "unique" or reduction not in AMBIGUOUS,
             )
-    yield case(
-        "scatter_elements",
+    yield Case(
+        "relax.scatter_elements",
         "last axis",
         (x, across, updates[:2, :2]),
+        lambda v, i, u: op.scatter_elements(v, i, u, axis=-1, reduction="add"),
         lambda v, i, u: _scatter(v, i, u, -1, "add"),
-        axis=-1,
-        reduction="add",
     )
     truths, marks = np.eye(4, 3) > 0, np.ones((3, 3), "bool")
     yield case(

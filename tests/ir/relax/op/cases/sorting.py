@@ -59,13 +59,12 @@ def _ordered() -> Iterator[Case]:
             "half": (x.astype("float16"), 1),
             "empty": (x[:, :0], 1),
         }.items():
-            yield case(
-                "sort",
+            yield Case(
+                "relax.sort",
                 f"{label} {way}",
                 (y,),
+                lambda v, a=axis, d=descending: op.sort(v, a, d),
                 lambda v, a=axis, d=descending: np.take_along_axis(v, _order(v, a, d), a),
-                axis,
-                descending,
             )
             yield same("argsort", f"{label} {way}", (y,), _order, axis, descending)
     yield case("argsort", "dtype", (x,), lambda v: _order(v, -1, False), dtype="float32")
@@ -77,15 +76,12 @@ def _top() -> Iterator[Case]:
     holes = np.where(ties == 1, np.nan, ties).astype("float32")
     for label, v in (("ties", ties), ("NaN", holes)):
         for largest in (False, True):
-            yield case(
-                "topk",
+            yield Case(
+                "relax.topk",
                 f"few {label} {largest}",
                 (v,),
+                lambda v, m=largest: op.topk(v, 3, 0, "indices", m),
                 lambda v, m=largest: _order(v, 0, m)[:3],
-                3,
-                0,
-                "indices",
-                largest,
             )
     for k, axis, largest in ((2, -1, True), (1, 0, False), (9, 1, True), (0, 1, False)):
 
@@ -97,19 +93,16 @@ def _top() -> Iterator[Case]:
             return np.take_along_axis(v, places(v), axis)
 
         for kind in ("both", "values", "indices"):
-            yield case(
-                "topk",
+            yield Case(
+                "relax.topk",
                 f"{kind} {k} {axis} {largest}",
                 (x,),
+                lambda v, k=k, a=axis, r=kind, m=largest: op.topk(v, k, a, r, m),
                 {
                     "both": lambda v, f=values, p=places: (f(v), p(v)),
                     "values": values,
                     "indices": places,
                 }[kind],
-                k,
-                axis,
-                kind,
-                largest,
             )
 
 
@@ -117,32 +110,28 @@ def _looked_up() -> Iterator[Case]:
     x, boundaries = floats(3, 4), np.array([-1, 0, 0, 1.5], "float32")
     for right in (False, True):
         for out_int32 in (False, True):
-            yield case(
-                "bucketize",
+            yield Case(
+                "relax.bucketize",
                 f"right {right} int32 {out_int32}",
                 (np.concatenate([x, boundaries[None]]), boundaries),
+                lambda v, b, r=right, o=out_int32: op.bucketize(v, b, o, r),
                 lambda v, b, r=right: np.searchsorted(b, v, "right" if r else "left"),
-                out_int32,
-                right,
                 smooth=False,  # on the boundaries
             )
     repeated = integers(3, 4, low=0, high=4)
     yield case("unique", "ints", (repeated,), np.unique)
     yield case("unique", "scalar", (repeated[0, 0].reshape(()),), np.unique)
-    yield case(
-        "unique",
+    yield Case(
+        "relax.unique",
         "all",
         (repeated,),
+        lambda v: op.unique(v, True, True, True, True),
         lambda v: (
             np.unique(v),
             np.array([list(v.ravel()).index(n) for n in np.unique(v)]),
             np.searchsorted(np.unique(v), v.ravel()),
             np.array([(v == n).sum() for n in np.unique(v)]),
         ),
-        True,
-        True,
-        True,
-        True,
     )
     yield same("unique", "rows", (repeated[[0, 1, 0]],), np.unique, return_counts=True, axis=0)
     sparse = np.array([[0, 1.5, 0], [-2, 0, np.nan]], "float32")
@@ -225,13 +214,12 @@ def _running() -> Iterator[Case]:
                     out[:, k] += g[:, j] * v[:, others].prod(1)
             return out
 
-        yield case(
-            "grad.cumprod_backward",
+        yield Case(
+            "relax.grad.cumprod_backward",
             f"exclusive {exclusive}",
             (floats(3, 4, seed=1), zeros),
+            lambda g, v, e=exclusive: op.grad.cumprod_backward(g, v, 1, e),
             slopes,
-            1,
-            exclusive,
             only=("values",),
         )
     yield from _recurrences()
