@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrained models demo test test-all fuzz check lint types mutants format docs clean
+.PHONY: help pretrained models demo test test-all fuzz check lint types mutants format notebooks docs clean
 
 help:
 	@echo "make demo    train the digits model and run it through relaxpy"
@@ -27,6 +27,7 @@ help:
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
 	@echo "make format  write the stub of operators, the pages docs/rules.md, docs/operators.md and"
 	@echo "             docs/passes.md, and a table of docs/differences.md; let ruff tidy the code"
+	@echo "make notebooks runs the notebooks and saves their outputs, which the tests compare"
 	@echo "make docs    build the site of documents in build/site"
 	@echo "make clean   remove the environment and all caches"
 
@@ -104,6 +105,9 @@ format: $(READY)
 	$(PY) tools/differences.py
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+notebooks: $(READY)
+	$(PY) -m pytest --quiet --update-golden tests/test_notebooks.py
 
 # Warnings are errors: links and anchors that do not exist, pages that nothing lists.
 docs: $(READY)

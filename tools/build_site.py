@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
 CACHE = ROOT / "build" / "site-cache"
-COPIED = ["CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "examples/llm/README.md"]
+NOTEBOOKS = [f"notebooks/{path.name}" for path in sorted((ROOT / "notebooks").glob("*.*"))]
+COPIED = ["CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "examples/llm/README.md", *NOTEBOOKS]
 MODULES = [
     "relaxpy",
     "relaxpy.ir",
