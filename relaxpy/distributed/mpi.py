@@ -6,6 +6,7 @@ that another worker has failed, or Ctrl-C.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ from functools import partial
 from threading import Lock
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from mpi4py import MPI as MPI
@@ -22,8 +24,8 @@ from typing_extensions import override
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.relax.op.workers import Array, Combination, Workers
 
-_FAILURE = 1
-"""The tag of messages of failures."""
+_FAILURE, _ENDED = 1, 2
+"""The tags of messages: of a failure, and of a worker that has ended after so many operators."""
 _LONGEST = 2000
 """The most bytes of such a message."""
 _GRACE = 1.0
@@ -88,7 +90,13 @@ class MpiWorkers(Workers):
     def __init__(self, comm: MPI.Comm, groups: int, timeout: float, check: bool) -> None:
         self.rank, self.size = comm.rank, comm.size
         self.timeout = timeout
+        self._checks = check
+        self._process = os.getpid()
         self._failure: str | None = None
+        self._begun = 0
+        """The collective operators that this worker has begun."""
+        self._ended: dict[int, int] = {}
+        """The operators after which other workers have ended."""
         self._kept: list[Any] = []
         self._some: dict[tuple[int, int], MpiWorkers] = {}
         self._lock = Lock()
@@ -97,7 +105,7 @@ class MpiWorkers(Workers):
         self._await(started, "start")
         self._news, started = comm.Idup()
         self._await(started, "start")
-        self._checks = check
+        _open.add(self)
         self._group: MpiWorkers | None = None
         if groups > 1:
             part = comm.Split(comm.rank // (comm.size // groups))
@@ -113,6 +121,7 @@ class MpiWorkers(Workers):
     def among(self, size: int, stride: int) -> Workers:
         found = self._some.get((size, stride))
         if found is None:
+            self._begun += 1
             everybody = self._comm.Ibarrier()  # the call after it waits without an end
             self._await(everybody, f"among ({size}, {stride})")
             block, place = divmod(self.rank, size * stride)
@@ -202,6 +211,16 @@ class MpiWorkers(Workers):
                 raise RuntimeCheckError(
                     f"{name}: these workers have failed before: {self._failure}"
                 )
+            if self._process != os.getpid() or MPI.Is_finalized():
+                raise RuntimeCheckError(
+                    f"{name}: "
+                    + (
+                        "MPI has been finalized"
+                        if MPI.Is_finalized()
+                        else "a process that a worker has forked is not a worker"
+                    )
+                )
+            self._begun += 1
             if self._checks:
                 self._compare(f"{name} of {x.dtype} {x.shape}")
             try:
@@ -300,36 +319,71 @@ class MpiWorkers(Workers):
             raise OtherWorkerError(
                 f"worker {status.source} failed: {text.decode(errors='replace')}"
             )
+        if news.Iprobe(MPI.ANY_SOURCE, _ENDED, status):
+            count = np.empty(1, np.int64)
+            news.Recv(count, status.source, _ENDED)
+            self._ended[status.source] = int(count[0])
+        for worker, completed in self._ended.items():
+            if completed < self._begun:
+                raise OtherWorkerError(f"worker {worker} has ended")
+
+    def tell_end(self) -> None:
+        """Tell the others that this worker ends, which may wait for it."""
+        news = self._news
+        if news is not None and self._process == os.getpid() and not MPI.Is_finalized():
+            count = np.array([self._begun], np.int64)
+            self._send(news, [count, MPI.INT64_T], _ENDED)
+
+    def _send(self, news: MPI.Comm, message: list[Any], tag: int) -> None:
+        """Send the last words of this worker to all others."""
+        others = (other for other in range(self.size) if other != self.rank)
+        sent = [news.Isend(message, other, tag) for other in others]
+        end = time.monotonic() + _GRACE
+        while not MPI.Request.Testall(sent) and time.monotonic() < end:
+            time.sleep(1e-3)
 
     @override
     def tell_failure(self, error: BaseException) -> None:
         if isinstance(error, OtherWorkerError) or self._news is None:
             return
+        if self._process != os.getpid() or MPI.Is_finalized():
+            return
         if self._failure is None:
             self._failure = f"{type(error).__name__}: {error}"
         text = f"{type(error).__name__}: {error}".encode()[:_LONGEST]
-        sent = [
-            self._news.Isend([text, MPI.BYTE], other, _FAILURE)
-            for other in range(self.size)
-            if other != self.rank
-        ]
-        end = time.monotonic() + _GRACE
-        while not MPI.Request.Testall(sent) and time.monotonic() < end:
-            time.sleep(1e-3)
+        self._send(self._news, [text, MPI.BYTE], _FAILURE)
+
+
+_open: WeakSet[MpiWorkers] = WeakSet()
+
+
+@atexit.register
+def _tell_end() -> None:
+    """Tell the other workers that this process ends, without waiting for them."""
+    for workers in list(_open):
+        workers.tell_end()
 
 
 class _EndOfAll:
-    """What an uncaught error does: it is printed, the other workers are told, and all end."""
+    """What an uncaught error does: it is printed, the other workers are told, and all end.
+
+    A session in which a user types programs goes on, and so does a worker that is alone.
+    """
 
     def __init__(self, before: Callable[..., object]) -> None:
         self.workers: MpiWorkers | None = None
         self._before = before
+        self._process = os.getpid()
 
     def __call__(
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
         self._before(kind, error, traceback)
         sys.stderr.flush()
+        if hasattr(sys, "ps1") or MPI.Is_finalized() or self._process != os.getpid():
+            return
+        if MPI.COMM_WORLD.size == 1:
+            return
         if self.workers is not None:
             self.workers.tell_failure(error)
         time.sleep(_GRACE)

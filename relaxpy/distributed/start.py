@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import Token
-from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.ir.relax.op.workers import Alone, Workers, chosen_workers
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
 CHECK = "RELAXPY_CHECK_WORKERS"
 TIME_LIMIT = 300.0
 
-_lock = Lock()
+_lock = threading.Lock()
 _started: list[Workers] = []
 
 
@@ -45,8 +48,11 @@ def started_workers() -> Workers:
 
 
 def _workers(comm: Any, groups: int, timeout: float, check: bool | None) -> MpiWorkers:
+    if not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise MisuseError(f"timeout is a positive number of seconds, found {timeout!r:.40}")
     try:
-        from relaxpy.distributed.mpi import MPI, MpiWorkers, end_with
+        with _limited(timeout):
+            from relaxpy.distributed.mpi import MPI, MpiWorkers, end_with
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "several processes communicate by the package mpi4py: pip install 'relaxpy[mpi]'",
@@ -65,13 +71,30 @@ def _workers(comm: Any, groups: int, timeout: float, check: bool | None) -> MpiW
             f"{comm.size} workers cannot be divided into {groups!r:.20} groups of one size",
             about=groups,
         )
-    if not timeout > 0:
-        raise MisuseError(f"timeout is a positive number of seconds, found {timeout!r:.40}")
     if check is None:
         check = os.environ.get(CHECK, "0") not in {"", "0"}
-    workers = MpiWorkers(comm, groups, timeout, check)
+    try:
+        workers = MpiWorkers(comm, groups, timeout, check)
+    except MPI.Exception as error:
+        raise RuntimeCheckError(
+            f"MPI cannot start these workers: {error}",
+            hint="with relaxpy.distributed.use(...): ... releases what they use",
+        ) from None
     end_with(workers)
     return workers
+
+
+@contextmanager
+def _limited(timeout: float) -> Iterator[None]:
+    """End this process if other workers do not start; MPI waits for them without a limit."""
+    is_limited = timeout < threading.TIMEOUT_MAX and "mpi4py.MPI" not in sys.modules
+    if is_limited:
+        faulthandler.dump_traceback_later(timeout, exit=True)
+    try:
+        yield
+    finally:
+        if is_limited:
+            faulthandler.cancel_dump_traceback_later()
 
 
 class Chosen:
@@ -80,9 +103,16 @@ class Chosen:
     def __init__(self, workers: Workers, is_owner: bool) -> None:
         self.workers = workers
         self._is_owner = is_owner
+        self._is_over = False
         self._token: Token[Workers | None] = chosen_workers.set(workers)
 
     def __enter__(self) -> Workers:
+        if self._is_over:
+            raise MisuseError(
+                "these workers have been used by a with already",
+                hint="call relaxpy.distributed.use again",
+                about=self,
+            )
         return self.workers
 
     def __exit__(
@@ -91,6 +121,7 @@ class Chosen:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._is_over = True
         chosen_workers.reset(self._token)
         if error is not None:
             self.workers.tell_failure(error)
@@ -116,7 +147,8 @@ def use(
 
     Errors:
         MisuseError (also TypeError, ValueError): `comm` is no communicator, or does not divide into
-            so many groups.
+            so many groups, or `timeout` is no positive number.
+        RuntimeCheckError: the other processes do not call it, too, or MPI has no more room.
         ModuleNotFoundError: mpi4py is not installed.
     """
     if isinstance(comm, Workers):

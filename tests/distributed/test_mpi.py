@@ -13,6 +13,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError
+from tests.distributed.team import Member, Team
 
 pytest.importorskip("mpi4py", exc_type=ImportError)
 
@@ -63,6 +64,9 @@ def test_a_block_of_a_llama_is_split_among_workers(mesh: tuple[str, ...]) -> Non
     ("way", "texts"),
     [
         ("uncaught", ["ValueError: this worker's own fault", "worker 1 failed: ValueError: this"]),
+        ("ends_early", ["worker 1 has ended", "return R.ccl.allreduce"]),
+        ("alone_at_start", ["worker 0 has waited 0.5 s in start for the other 1"]),
+        ("finalized", ["allreduce (sum): MPI has been finalized"]),
         ("too_late", ["worker 0 has waited 0.5 s in allreduce (sum) for the other 1"]),
         (
             "different",
@@ -110,6 +114,19 @@ def test_an_error_in_a_with_is_told_to_the_others() -> None:
     assert "worker 1 failed: ValueError: this worker's own fault" in done.stdout
 
 
+def test_workers_that_end_leave_the_others_to_finish() -> None:
+    done = run(2, "failures.py", "first_ends")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["7.0"]
+
+
+def test_a_forked_process_is_not_a_worker() -> None:
+    done = run(2, "failures.py", "forked")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("a process that a worker has forked is not a worker") == 2
+    assert done.stdout.count("parent 2.0") == 2
+
+
 def test_what_workers_use_is_released_after_a_with() -> None:
     done = run(2, "failures.py", "many_times")
     assert done.returncode == 0, done.stderr
@@ -130,6 +147,7 @@ def test_threads_have_communicators_of_their_own() -> None:
         ({"groups": 2}, "1 workers cannot be divided into 2 groups"),
         ({"groups": 0}, "into 0 groups"),
         ({"timeout": 0}, "timeout is a positive number of seconds, found 0"),
+        ({"timeout": "5"}, "timeout is a positive number of seconds, found '5'"),
     ],
 )
 def test_what_cannot_be_used_is_refused(options: dict[str, object], message: str) -> None:
@@ -138,6 +156,21 @@ def test_what_cannot_be_used_is_refused(options: dict[str, object], message: str
     assert done.returncode == 1
     assert message in done.stderr
     assert MisuseError.__name__ in done.stderr
+
+
+def test_a_choice_of_workers_is_used_by_one_with() -> None:
+    chosen = relaxpy.distributed.use(Member(Team(1), 0))
+    with chosen:
+        pass
+    with pytest.raises(MisuseError, match="used by a with already"), chosen:
+        pass
+
+
+def test_an_error_at_a_prompt_does_not_end_a_session() -> None:
+    lines = "import relaxpy\nchosen = relaxpy.distributed.use()\n1 / 0\nprint('goes', 'on')\n"
+    done = subprocess.run([sys.executable, "-i"], input=lines, capture_output=True, text=True)
+    assert "ZeroDivisionError" in done.stderr
+    assert "goes on" in done.stdout, done.stderr
 
 
 def test_a_program_of_one_worker_needs_no_mpi() -> None:

@@ -1,5 +1,6 @@
 """Workers that fail in one of several ways, which the first argument names."""
 
+import os
 import sys
 import threading
 import time
@@ -26,6 +27,10 @@ class Program:
         return R.ccl.allgather(x, 2)
 
     @R.function
+    def of_first(x: R.Tensor(("n",), "float32")):
+        return R.ccl.broadcast_from_worker0(x)
+
+    @R.function
     def of_three(x: R.Tensor(("n",), "float32")):
         return R.ccl.allgather(x, 3)
 
@@ -39,6 +44,50 @@ def uncaught():
     if RANK == 1:
         raise ValueError("this worker's own fault")
     PROGRAM["total"](X)
+
+
+def ends_early():
+    PROGRAM["total"](X)
+    if RANK == 1:
+        sys.exit()
+    PROGRAM["total"](X)
+
+
+def first_ends():
+    with relaxpy.distributed.use():
+        PROGRAM["total"](X)
+    relaxpy.distributed.use()
+    if RANK == 1:
+        time.sleep(2)
+    found = PROGRAM["of_first"](np.full(4, 7 - RANK, "float32"))
+    if RANK == 1:
+        print(found[0])
+
+
+def alone_at_start():
+    if RANK == 1:
+        time.sleep(2)
+    else:
+        relaxpy.distributed.use(timeout=0.5)
+
+
+def finalized():
+    PROGRAM["total"](X)
+    MPI.Finalize()
+    PROGRAM["total"](X)
+
+
+def forked():
+    PROGRAM["total"](X)
+    child = os.fork()
+    if child == 0:
+        try:
+            PROGRAM["total"](X)
+        except RuntimeCheckError as error:
+            print(error, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print("parent", PROGRAM["total"](X)[0], flush=True)
 
 
 def in_with():
