@@ -29,11 +29,14 @@ toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"relaxpy {version}"
+html_static_path = ["static"]
+html_css_files = ["narrow.css"]
 html_copy_source = html_show_sourcelink = False
 html_show_copyright = html_show_sphinx = False
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "navigation_depth": 3,
+    "collapse_navigation": True,
     "show_nav_level": 1,
     "show_prev_next": False,
     "secondary_sidebar_items": ["page-toc"],

@@ -1,4 +1,4 @@
-"""docs/passes.md has every pass, as the docstrings have it."""
+"""docs/passes.md and the pages of the site have every pass, as the docstrings have it."""
 
 import re
 import subprocess
@@ -13,6 +13,7 @@ from relaxpy.relax import training, transform
 from relaxpy.relax.distributed import transform as distributed
 from relaxpy.tir import transform as kernels
 from relaxpy.transform import PassContext, list_pipelines
+from tests.test_operators_page import assert_each_page_is_linked_and_listed
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "passes.md"
@@ -23,9 +24,9 @@ def test_the_page_of_passes_is_up_to_date() -> None:
     assert subprocess.run(tool, check=False, cwd=ROOT).returncode == 0, "run tools/passes.py"
 
 
-def test_the_page_has_a_row_and_details_for_each_pass() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    public = {
+def public() -> set[str]:
+    """The names of the public passes."""
+    return {
         cls.__name__
         for cls in (
             *vars(transform).values(),
@@ -36,13 +37,21 @@ def test_the_page_has_a_row_and_details_for_each_pass() -> None:
         if isinstance(cls, type) and issubclass(cls, Pass) and not issubclass(cls, FunctionalPass)
         if cls.__module__ not in (instrument.__name__, apply_pass.__name__)
     }
-    rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| \S", text, re.MULTILINE)
-    details = re.findall(r"^### (\w+)\n\n`(\w+)\(", text, re.MULTILINE)
-    assert {name for name, _ in rows} == {name for name, _ in details} == public
-    assert len(rows) == len(details) == len(public)
-    assert all(anchor == name.lower() for name, anchor in rows)
-    assert all(heading == name for heading, name in details)
+
+
+def test_the_page_has_a_row_for_each_pass_and_pipeline() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| `(\w+)` \| \S", text, re.MULTILINE)) == sorted(public())
     assert set(re.findall(r'^\| "(\w+)" \|', text, re.MULTILINE)) == set(list_pipelines())
+
+
+def test_each_pass_has_a_page_that_others_lead_to(tmp_path: Path) -> None:
+    tool = [sys.executable, str(ROOT / "tools" / "passes.py"), "--pages", str(tmp_path)]
+    subprocess.run(tool, check=True, cwd=ROOT)
+    for name in public():
+        text = (tmp_path / "passes" / f"{name}.md").read_text(encoding="utf-8")
+        assert text.startswith(f"# {name}\n\n`{name}(")
+    assert_each_page_is_linked_and_listed(tmp_path, "passes")
 
 
 def test_the_page_of_running_passes_has_each_option() -> None:

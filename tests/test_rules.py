@@ -75,6 +75,19 @@ def test_the_page_is_up_to_date() -> None:
     assert subprocess.run(tool, check=False, cwd=ROOT).returncode == 0, "run tools/rules.py"
 
 
+def test_the_pages_show_each_rule_with_its_programs(tmp_path: Path) -> None:
+    tool = [sys.executable, str(ROOT / "tools" / "rules.py"), "--pages", str(tmp_path)]
+    subprocess.run(tool, check=True, cwd=ROOT)
+    shown = {}
+    for page in (tmp_path / "rules").iterdir():
+        _, *entries = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        shown |= dict(entry.split("\n\n", 1) for entry in entries)
+    assert shown.keys() == RULES.keys()
+    for name in EXAMPLES:
+        for program in (RULES[name].good, RULES[name].bad):
+            assert f"```python\n{program}\n```\n" in shown[name]
+
+
 @pytest.mark.parametrize("spelling", ["WF-6a", "wf-6A", "[WF-6a]", " WF-6a\n"])
 def test_an_id_is_found_as_an_error_shows_it_and_in_any_case(spelling: str) -> None:
     assert relaxpy.explain(spelling).id == RULES["WF-6a"].id == "WF-6a"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -16,14 +17,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from docstrings import toctree
+
 from relaxpy.cli.passes import public_passes
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
 CACHE = ROOT / "build" / "site-cache"
+COPIED = ["LICENSE", "relaxpy/rules.toml"]
 NOTEBOOKS = [f"notebooks/{path.name}" for path in sorted((ROOT / "notebooks").glob("*.*"))]
-COPIED = ["CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "examples/llm/README.md", *NOTEBOOKS]
 MODULES = [
     "relaxpy",
     "relaxpy.ir",
@@ -62,7 +65,13 @@ def main() -> int:
     for folder in (SOURCE, SITE, CACHE):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", SOURCE / "docs")
-    for name in COPIED:
+    for tool in ("operators", "passes", "rules"):
+        command = [sys.executable, str(ROOT / "tools" / f"{tool}.py")]
+        subprocess.run([*command, "--pages", str(SOURCE / "docs")], check=True)
+    outside = [
+        page[3:] for _, _, pages in written_sections() for page in pages if page[:3] == "../"
+    ]
+    for name in dict.fromkeys([*COPIED, *NOTEBOOKS, *outside]):
         (SOURCE / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, SOURCE / name)
     pages = dict(api())
@@ -72,13 +81,13 @@ def main() -> int:
         write(name, text)
     for title, text, listed in sections:
         write(section_file(title), f"# {title}\n\n{text}\n{toctree(listed)}")
-    (SOURCE / "docs" / "README.md").unlink()
+    listing = SOURCE / "docs" / "README.md"
+    listing.write_text("---\norphan: true\n---\n" + listing.read_text("utf-8"), encoding="utf-8")
     index = (ROOT / "README.md").read_text(encoding="utf-8")
-    index = index.replace("](docs/README.md)", f"](docs/{section_file(sections[0][0])})")
     top = [f"docs/{section_file(title)}" for title, _, _ in sections]
     (SOURCE / "index.md").write_text(index + toctree(top), encoding="utf-8")
-    options = ["-c", str(ROOT / "docs"), "-b", "html", "-d", str(CACHE)]
-    return sphinx(["-q", "-W", "--keep-going", *options, *sys.argv[1:], str(SOURCE), str(SITE)])
+    options = ["-c", str(ROOT / "docs"), "-b", "html", "-d", str(CACHE), *sys.argv[1:]]
+    return sphinx(["-q", "-W", "--keep-going", *options, str(SOURCE), str(SITE)])
 
 
 def write(name: str, text: str) -> None:
@@ -88,11 +97,6 @@ def write(name: str, text: str) -> None:
         raise SystemExit(f"two pages are called docs/{name}")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
-
-
-def toctree(pages: list[str]) -> str:
-    """Return the directive that puts pages below the one that has it."""
-    return "\n```{toctree}\n:hidden:\n\n" + "\n".join(pages) + "\n```\n"
 
 
 def section_file(title: str) -> str:

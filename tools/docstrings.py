@@ -1,10 +1,12 @@
-"""From docstrings to Markdown: what the pages of operators and of passes have in common."""
+"""From docstrings to pages: what the tools that write documents have in common."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 SECTION = re.compile(r"^(Shapes|Units|Errors|Rule):$", re.MULTILINE)
 
@@ -81,3 +83,28 @@ def _inline(text: str) -> str:
         else:
             pieces[k] = re.sub(r"([\\*_|<>])", r"\\\1", piece)
     return "".join(pieces)
+
+
+def toctree(pages: list[str]) -> str:
+    """Return the directive that puts pages of the site below the one that has it."""
+    return "\n```{toctree}\n:hidden:\n\n" + "\n".join(pages) + "\n```\n"
+
+
+def written_or_checked(
+    page: Path, text: Callable[[], str], pages: Callable[[], Iterator[tuple[str, str]]]
+) -> int:
+    """Write the page of a tool; with `--check`, return whether it is outdated instead.
+
+    With `--pages FOLDER`, write the pages of the site.
+    """
+    match sys.argv[1:]:
+        case ["--check"]:
+            return int(not page.exists() or page.read_text(encoding="utf-8") != text())
+        case ["--pages", folder]:
+            for name, content in pages():
+                file = Path(folder) / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(content, encoding="utf-8")
+            return 0
+    page.write_text(text(), encoding="utf-8")
+    return 0

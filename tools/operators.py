@@ -1,7 +1,8 @@
-"""Write docs/operators.md: every operator with its signature, documentation and an example.
+"""Write docs/operators.md, a table of every operator, and the pages of the site about them.
 
 Everything comes from the registry; an example is the first row of the operator's tests, printed.
-`make format` runs it; a test compares the file with the registry.
+`make format` writes the table, which a test compares with the registry; `make docs` has a page for
+each family and each operator, and `--pages FOLDER` writes them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from relaxpy.ir.relax.op.definition.registry import OpDef, registered_ops
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from docstrings import entries, escaped, sections, sentence  # noqa: E402
+from docstrings import (  # noqa: E402
+    entries,
+    escaped,
+    sections,
+    sentence,
+    toctree,
+    written_or_checked,
+)
 
 from tests.ir.relax.op.cases import CASES, Case  # noqa: E402
 
@@ -31,8 +39,9 @@ PAGE = ROOT / "docs" / "operators.md"
 EXAMPLES = ROOT / "tools" / "operator_examples.toml"
 HEAD = """# Operators
 
-All operators of Relax, by family. The page is written by tools/operators.py from the registry;
-[how to add an operator](how-to/add-an-operator.md) explains the columns.
+All operators of Relax, by family, written by tools/operators.py from the registry. `help(R.add)`
+shows the documentation of one; the site that `make docs` builds has a page for each, with an
+example. [How to add an operator](how-to/add-an-operator.md) explains the columns.
 
 - **computed by**: a kernel, which is generated for the call; an implementation on NumPy arrays at
   run time; or the function that is called.
@@ -41,11 +50,8 @@ All operators of Relax, by family. The page is written by tools/operators.py fro
   follow it, or never.
 
 """
-IMPORTS = """The examples need these names:
-
-```python
-from relaxpy.script import ir as I, relax as R, tir as T
-```
+COLUMNS = """| operator | result | computed by | gradient | mixed precision |
+| --- | --- | --- | --- | --- |
 """
 POLICIES = {0: "always", 1: "follow", 2: "never"}
 
@@ -94,11 +100,6 @@ def gradient(record: OpRecord) -> str:
     return "0" if record.gradient is no_gradient else "yes"
 
 
-def anchor(operator: OpDef) -> str:
-    """Return the link to the details of an operator, as GitHub names headings."""
-    return name_in_text(operator).replace(".", "").lower()
-
-
 def example(operator: OpDef, cases: Sequence[Case], written: Sequence[str]) -> str | None:
     """Return a program that calls the operator, from one of its tests or from those `written`."""
     for case in cases:
@@ -133,16 +134,20 @@ def variables(case: Case, names: Sequence[str]) -> list[rx.Var]:
     ]
 
 
-def row(operator: OpDef) -> str:
-    """Return the row of an operator in the table of its family."""
-    record = operator.record
-    policy = POLICIES[record.precision_policy] if record.precision_policy is not None else ""
+def precision(record: OpRecord) -> str:
+    """Return the entry for the mixed precision of an operator."""
+    return POLICIES[record.precision_policy] if record.precision_policy is not None else ""
+
+
+def row(operator: OpDef, folder: str | None) -> str:
+    """Return the row of an operator in a table, with a link to its page in `folder`."""
+    record, name = operator.record, name_in_text(operator)
     cells = [
-        f"[{name_in_text(operator)}](#{anchor(operator)})",
-        escaped(sentence(operator.record.doc)),
+        f"`{name}`" if folder is None else f"[{name}]({folder}{name}.md)",
+        escaped(sentence(record.doc)),
         computed_by(record),
         gradient(record),
-        policy,
+        precision(record),
     ]
     return f"| {' | '.join(cells)} |\n"
 
@@ -150,18 +155,20 @@ def row(operator: OpDef) -> str:
 def details(operator: OpDef, program: str | None) -> Iterator[str]:
     """Yield the documentation of an operator, with an example."""
     record = operator.record
-    yield f"\n### {name_in_text(operator)}\n\n`{signature(operator)}`\n\n"
+    yield f"# {name_in_text(operator)}\n\n`{signature(operator)}`\n\n"
     parsed = sections(record.doc)
     yield f"{escaped(parsed.pop(''))}\n"
     facts = [
+        f"computed by: {computed_by(record)}",
+        f"gradient: {gradient(record)}",
+        *([f"mixed precision: {policy}"] if (policy := precision(record)) else []),
         *(["impure"] if not record.pure else []),
         *(["commutative"] if record.commutative else []),
         *([f"`{record.sign}` in Python"] if record.sign else []),
         *(["its shape depends on elements of operands"] if record.data_dependent else []),
     ]
-    if facts:
-        listed = "; ".join(facts)
-        yield f"\n{listed[0].upper()}{listed[1:]}.\n"
+    listed = "; ".join(facts)
+    yield f"\n{listed[0].upper()}{listed[1:]}.\n"
     for name, text in parsed.items():
         yield f"\n{name}:\n\n"
         if name == "Rule":
@@ -180,35 +187,41 @@ def title(module: str) -> str:
     return (sys.modules[module].__doc__ or module).strip().partition("\n")[0].rstrip(".")
 
 
-def page() -> str:
-    """Return the text of the page."""
+def families() -> list[tuple[str, list[OpDef]]]:
+    """Return the modules of operators, each with its operators."""
     ops = [op for op in registered_ops().values() if op.record.is_of_relaxpy]
     ops.sort(key=lambda op: (op.__module__, op.name))
-    families = [(m, list(members)) for m, members in groupby(ops, key=lambda op: op.__module__)]
-    cases: dict[str, list[Case]] = {}
-    for case in CASES:
-        cases.setdefault(case.operator, []).append(case)
+    return [(m, list(members)) for m, members in groupby(ops, key=lambda op: op.__module__)]
+
+
+def page(*, linked: bool = False) -> str:
+    """Return the text of the page of all operators."""
     out = [HEAD]
-    for module, members in families:
-        out.append(f"## {title(module)}\n\n")
-        out.append("| operator | result | computed by | gradient | mixed precision |\n")
-        out.append("| --- | --- | --- | --- | --- |\n")
-        out += map(row, members)
-        out.append("\n")
-    out.append(f"## Details\n\n{IMPORTS}")
-    written = tomllib.loads(EXAMPLES.read_text(encoding="utf-8"))["programs"]
-    for operator in ops:
-        out += details(operator, example(operator, cases.get(operator.name, []), written))
+    for module, members in families():
+        rows = "".join(row(operator, "operators/" if linked else None) for operator in members)
+        out.append(f"## {title(module)}\n\n{COLUMNS}{rows}\n")
+    out[-1] = out[-1][:-1]
     return "".join(out)
 
 
-def main() -> int:
-    """Write the page; with `--check`, return whether it is outdated instead."""
-    if "--check" not in sys.argv:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page())
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each page of the site about operators."""
+    cases: dict[str, list[Case]] = {}
+    for case in CASES:
+        cases.setdefault(case.operator, []).append(case)
+    written = tomllib.loads(EXAMPLES.read_text(encoding="utf-8"))["programs"]
+    listed = []
+    for module, members in families():
+        family = module.removeprefix("relaxpy.ir.relax.op.")
+        listed.append(f"operators/{family}.md")
+        rows = "".join(row(operator, "") for operator in members)
+        names = [f"{name_in_text(operator)}.md" for operator in members]
+        yield listed[-1], f"# {title(module)}\n\n{COLUMNS}{rows}{toctree(names)}"
+        for operator, name in zip(members, names, strict=True):
+            program = example(operator, cases.get(operator.name, []), written)
+            yield f"operators/{name}", "".join(details(operator, program))
+    yield "operators.md", page(linked=True) + toctree(listed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(written_or_checked(PAGE, page, pages))

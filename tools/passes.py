@@ -1,7 +1,8 @@
-"""Write docs/passes.md: every pass with its options, documentation and an example.
+"""Write docs/passes.md, a table of every pass, and the pages of the site about them.
 
 The examples are the files of examples/passes, all else comes from the docstrings. `make format`
-runs it; a test compares the page with them.
+writes the table, which a test compares with them; `make docs` has a page for each purpose and each
+pass, and `--pages FOLDER` writes them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from docstrings import entries, escaped, sections, sentence
+from docstrings import entries, escaped, sections, sentence, toctree, written_or_checked
 
 from relaxpy.cli.passes import example, public_passes, signature
 from relaxpy.ir.pass_infra.passes import Pass
@@ -21,8 +22,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "passes.md"
 HEAD = """# Passes
 
-All passes over Relax programs and their kernels, by their purpose. The page is written by
-tools/passes.py from their docstrings and the files of examples/passes;
+All passes over Relax programs and their kernels, by their purpose, written by tools/passes.py from
+their docstrings. `relaxpy passes NAME` shows the options, the documentation and an example of one,
+and so does its page of the site that `make docs` builds;
 [running passes](running-passes.md) shows how to run, watch and compare them, and
 [how to add a pass](how-to/add-a-pass.md) how to write one. The names are those of TVM's
 `tvm.relax.transform`, `tvm.relax.training`, `tvm.relax.distributed.transform` and
@@ -33,10 +35,11 @@ of `CanonicalizeBindings`, and `SimplifyNormInference` of `DecomposeOpsForInfere
 """
 PIPELINES_HEAD = """## Pipelines
 
-| `get_pipeline` | passes |
+| `get_pipeline(name)` | passes |
 | --- | --- |
 """
-EXAMPLES = """The examples show a module before and after the pass, as does `relaxpy passes NAME`.
+COLUMNS = """| pass | what it does |
+| --- | --- |
 """
 ROOMS = {
     "transform": "Normal form, kernels, and passes that leave every module as it is",
@@ -62,7 +65,7 @@ def room(cls: type[Pass]) -> str:
 def details(name: str, cls: type[Pass]) -> Iterator[str]:
     """Yield the documentation of a pass, with its example."""
     parsed = sections(cls.__doc__ or "")
-    yield f"\n### {name}\n\n`{signature(cls)}`\n\n{escaped(parsed[''])}\n"
+    yield f"# {name}\n\n`{signature(cls)}`\n\n{escaped(parsed[''])}\n"
     for heading in ("Rule", "Units"):
         if heading in parsed:
             yield f"\n{heading}: {escaped(parsed[heading])}\n"
@@ -80,30 +83,40 @@ def pipelines() -> Iterator[str]:
         yield f'| "{name}" | {escaped(sentence(create.__doc__ or ""))} |\n'
 
 
-def page() -> str:
-    """Return the text of the page."""
+def row(name: str, cls: type[Pass], folder: str | None) -> str:
+    """Return the row of a pass in a table, with a link to its page in `folder`."""
+    cell = f"`{name}`" if folder is None else f"[{name}]({folder}{name}.md)"
+    return f"| {cell} | {escaped(sentence(cls.__doc__ or ''))} |\n"
+
+
+def rooms() -> list[tuple[str, list[tuple[str, type[Pass]]]]]:
+    """Return the packages of passes, each with its passes by name."""
     order = list(ROOMS)
     known = sorted(public_passes().items(), key=lambda item: (order.index(room(item[1])), item[0]))
+    return [(package, list(m)) for package, m in groupby(known, key=lambda item: room(item[1]))]
+
+
+def page(*, linked: bool = False) -> str:
+    """Return the text of the page of all passes."""
     out = [HEAD]
-    for package, members in groupby(known, key=lambda item: room(item[1])):
-        out.append(f"## {ROOMS[package]}\n\n| pass | what it does |\n| --- | --- |\n")
+    for package, members in rooms():
+        rows = "".join(row(name, cls, "passes/" if linked else None) for name, cls in members)
+        out.append(f"## {ROOMS[package]}\n\n{COLUMNS}{rows}\n")
+    return "".join([*out, PIPELINES_HEAD, *pipelines()])
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each page of the site about passes."""
+    listed = []
+    for package, members in rooms():
+        listed.append(f"passes/{package}.md")
+        rows = "".join(row(name, cls, "") for name, cls in members)
+        names = [f"{name}.md" for name, _ in members]
+        yield listed[-1], f"# {ROOMS[package]}\n\n{COLUMNS}{rows}{toctree(names)}"
         for name, cls in members:
-            text = escaped(sentence(cls.__doc__ or ""))
-            out.append(f"| [{name}](#{name.lower()}) | {text} |\n")
-        out.append("\n")
-    out += [PIPELINES_HEAD, *pipelines(), f"\n## Details\n\n{EXAMPLES}"]
-    for name, cls in known:
-        out += details(name, cls)
-    return "".join(out)
-
-
-def main() -> int:
-    """Write the page; with `--check`, return whether it is outdated instead."""
-    if "--check" not in sys.argv:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page())
+            yield f"passes/{name}.md", "".join(details(name, cls))
+    yield "passes.md", page(linked=True) + toctree(listed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(written_or_checked(PAGE, page, pages))

@@ -1,7 +1,8 @@
-"""Write docs/rules.md: each rule with its sentence, the modules that cite it and its tests.
+"""Write docs/rules.md, a table of the families of rules, and the pages of the site about them.
 
-The sentences are in `relaxpy/rules.toml`; the rest is read off the source. `make format` runs it; a
-test compares the file with the source.
+The sentences and programs are in `relaxpy/rules.toml`; the modules that cite a rule and its tests
+are read off the source. `make format` writes the table, which a test compares with the rules; `make
+docs` has a page for each family, and `--pages FOLDER` writes them.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from relaxpy.rules import Rule, all_rules
+from docstrings import escaped, toctree, written_or_checked
+
+from relaxpy.rules import Family, Rule, all_rules
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "rules.md"
 HEAD = """# Rules
 
-Errors cite the rule that a program breaks, as in `[WF-6a]`. This page lists every rule in one
-sentence, with the modules of `relaxpy` that enforce it and the tests that name it.
-`relaxpy.explain("WF-6a")` shows the same sentence, and for some rules a program that breaks it.
+Errors cite the rule that a program breaks, as in `[WF-6a]`. `relaxpy.explain("WF-6a")`, or
+`relaxpy explain WF-6a`, shows its sentence, for some rules with a program that follows it and one
+that breaks it. [rules.toml](../relaxpy/rules.toml) has the sentences of all rules. The site that
+`make docs` builds has a page for each family, with the programs, the modules that enforce a rule,
+and its tests.
 The page is written by tools/rules.py.
 
-| family | subject |
-| --- | --- |
+| family | subject | rules | with programs |
+| --- | --- | --- | --- |
 """
 
 
@@ -65,40 +70,45 @@ def citations(rules: Mapping[str, Rule]) -> tuple[dict[str, list[str]], dict[str
 
 def entry(rule: Rule, modules: Sequence[str], tests: Sequence[str]) -> Iterator[str]:
     """Yield the lines of one rule."""
-    yield f"- **{rule.id}** {rule.sentence}\n"
+    yield f"\n## {rule.id}\n\n{escaped(rule.sentence)}\n"
+    programs = ("A program that follows it", rule.good), ("One that breaks it", rule.bad)
+    for heading, program in programs:
+        if program:
+            yield f"\n{heading}:\n\n```python\n{program}\n```\n"
     if modules:
-        yield f"  In {', '.join(f'`{name}`' for name in modules)}.\n"
-    if rule.bad:
-        yield f'  Example: `relaxpy.explain("{rule.id}")`.\n'
+        yield f"\nIn {', '.join(f'`relaxpy/{name}`' for name in modules)}.\n"
     if tests:
-        yield f"  Tests: {', '.join(f'`{name}`' for name in tests)}.\n"
+        yield f"\nTests: {', '.join(f'`tests/{name}`' for name in tests)}.\n"
 
 
-def page() -> str:
-    """Return the text of the page."""
-    rules = all_rules()
-    modules, tests = citations(rules)
-    families = [
-        (family, list(members))
-        for family, members in groupby(rules.values(), key=lambda rule: rule.family)
-    ]
+def families() -> list[tuple[Family, list[Rule]]]:
+    """Return the families, each with its rules."""
+    rules = all_rules().values()
+    return [(family, list(members)) for family, members in groupby(rules, key=lambda r: r.family)]
+
+
+def page(*, linked: bool = False) -> str:
+    """Return the text of the page of all families."""
     out = [HEAD]
-    for family, _ in families:
-        out.append(f"| [{family.name}](#{family.name.lower()}) | {family.title} |\n")
-    for family, members in families:
-        out.append(f"\n## {family.name}\n\n{family.intro}\n\n")
-        for rule in members:
-            out += entry(rule, modules.get(rule.id, ()), tests.get(rule.id, ()))
+    for family, members in families():
+        name = f"[{family.name}](rules/{family.name}.md)" if linked else f"`{family.name}`"
+        examples = sum(rule.bad is not None for rule in members)
+        out.append(f"| {name} | {family.title} | {len(members)} | {examples} |\n")
     return "".join(out)
 
 
-def main() -> int:
-    """Write the page; with `--check`, return whether it is outdated instead."""
-    if "--check" not in sys.argv:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    return int(PAGE.read_text(encoding="utf-8") != page())
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each page of the site about rules."""
+    modules, tests = citations(all_rules())
+    listed = []
+    for family, members in families():
+        listed.append(f"rules/{family.name}.md")
+        out = [f"# {family.name}: {family.title}\n\n{family.intro}\n"]
+        for rule in members:
+            out += entry(rule, modules.get(rule.id, ()), tests.get(rule.id, ()))
+        yield listed[-1], "".join(out)
+    yield "rules.md", page(linked=True) + toctree(listed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(written_or_checked(PAGE, page, pages))
