@@ -1,5 +1,6 @@
 """The links of the documents lead somewhere, and docs/README.md has every document."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -51,6 +52,13 @@ def broken(document: Path, text: str) -> Iterator[str]:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_lead_to_files_and_headings(name: str) -> None:
     assert list(broken(ROOT / name, (ROOT / name).read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.name)
+def test_links_of_notebooks_lead_to_files_and_headings(path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+    assert list(broken(path, "\n".join(texts))) == []
 
 
 def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def executed(notebook: NotebookNode) -> NotebookNode:
 
 
 def shown(notebook: NotebookNode) -> list[str]:
-    """The lines that outputs show as text, without colours, addresses and the outputs that vary."""
+    """The text of outputs, by line, without colours, addresses, paths of cells and what varies."""
     lines = []
     for cell in notebook.cells:
         if cell.cell_type != "code":
@@ -63,6 +63,7 @@ def shown(notebook: NotebookNode) -> list[str]:
         text = "".join(map(text_of, cell.outputs))
         text = re.sub(r"\x1b\[[\d;]*m", "", text)
         text = re.sub(r"\b0x[0-9a-f]{6,}", "0x...", text)
+        text = re.sub(r"\S*/ipykernel_\d+/\d+\.py", "<cell>", text)
         lines += text.splitlines()
     return lines
 
@@ -139,6 +140,10 @@ def test_other_outputs_are_found(saved: NotebookNode, fresh: NotebookNode) -> No
     [
         (book(printed("a\nb\n")), book(printed("a\n"), printed("b\n"))),
         (book(value("<f at 0x7f00aa000001>")), book(value("<f at 0x7f00aa0000ff>"))),
+        (
+            book(printed("/tmp/ipykernel_1/2.py:3:4: E")),
+            book(printed("/a/ipykernel_5/6.py:3:4: E")),
+        ),
         (book(failed("\x1b[31mE\x1b[0m: x")), book(failed("E: x"))),
         (book(value("p", **{"text/html": "a"})), book(value("p", **{"text/html": "b"}))),
         (book(printed("3 ms\n"), tags=(VARIES,)), book(printed("4 ms\n"), tags=(VARIES,))),
