@@ -9,6 +9,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax.transform import FoldConstant
 from relaxpy.script import ir as I, relax as R, tir as T
 from relaxpy.transform import PassContext
+from tests.ir.relax.texts import graph
 from tests.ir.relax.transform.before_after import check, stays
 
 TWO = np.array([1.0, 2.0], "float32")
@@ -70,22 +71,19 @@ def test_kernels_are_evaluated_everywhere_and_operators_in_dataflow_blocks_only(
     stays(FoldConstant(), KernelsAfter)
 
 
-@I.ir_module
-class Shapes:
-    @R.function
-    def main(x: R.Tensor((256,), "float32"), c: R.Tensor((2,), "int64")):
-        with R.dataflow():
-            a = R.multiply(c, c)
-            s: R.Shape(ndim=2) = R.tensor_to_shape(a)
-            b: R.Tensor(ndim=2, dtype="float32") = R.reshape(x, s)
-            t = R.shape([5, 4])
-            d = R.shape_to_tensor(t)
-            R.output(b, d)
-        return (b, d)
+SHAPES = graph("""
+def main(x: R.Tensor((256,), "float32"), c: R.Tensor((2,), "int64")):
+    a = R.multiply(c, c)
+    s: R.Shape(ndim=2) = R.tensor_to_shape(a)
+    b: R.Tensor(ndim=2, dtype="float32") = R.reshape(x, s)
+    t = R.shape([5, 4])
+    d = R.shape_to_tensor(t)
+    return (b, d)
+""")
 
 
 def test_shapes_are_evaluated() -> None:
-    after = FoldConstant()(bound(Shapes, c=np.array([4, 4])))
+    after = FoldConstant()(bound(SHAPES, c=np.array([4, 4])))
     [block] = after["main"].body.blocks
     [binding] = block.bindings
     assert isinstance(binding.value, rx.Call)
@@ -96,19 +94,16 @@ def test_shapes_are_evaluated() -> None:
     np.testing.assert_array_equal(other, [5, 4])
 
 
-@I.ir_module
-class Coarse:
-    @R.function
-    def main(data: R.Tensor((256,), "float32"), c: R.Tensor((1,), "float32")):
-        with R.dataflow():
-            a: R.Tensor(ndim=1, dtype="float32") = R.add(c, c)
-            b = R.multiply(a, c)
-            x = R.multiply(a, data)
-            s: R.Shape(ndim=2) = R.tensor_to_shape(R.const([16, 16], "int64"))
-            y = R.reshape(data, s)
-            z: R.Tensor(dtype="float32") = R.exp(y)
-            R.output(a, b, x, z)
-        return (a, b, x, z)
+COARSE = graph("""
+def main(data: R.Tensor((256,), "float32"), c: R.Tensor((1,), "float32")):
+    a: R.Tensor(ndim=1, dtype="float32") = R.add(c, c)
+    b = R.multiply(a, c)
+    x = R.multiply(a, data)
+    s: R.Shape(ndim=2) = R.tensor_to_shape(R.const([16, 16], "int64"))
+    y = R.reshape(data, s)
+    z: R.Tensor(dtype="float32") = R.exp(y)
+    return (a, b, x, z)
+""")
 
 
 @I.ir_module
@@ -126,7 +121,7 @@ class CoarseUse:
 
 @pytest.mark.rule("OPT-14")
 def test_what_is_known_of_a_constant_is_known_of_what_uses_it() -> None:
-    after = FoldConstant()(bound(Coarse, c=np.array([2.0], "float32")))
+    after = FoldConstant()(bound(COARSE, c=np.array([2.0], "float32")))
     ret = after["main"].struct_info.ret
     vector, matrix = (rx.TensorStructInfo(s, "float32") for s in ((256,), (16, 16)))
     one = rx.TensorStructInfo((1,), "float32")
@@ -146,15 +141,12 @@ def test_annotations_of_other_variables_and_results_stay() -> None:
     assert after["main"].ret_struct_info == rx.TensorStructInfo(dtype="float32")
 
 
-@I.ir_module
-class Large:
-    @R.function
-    def main():
-        with R.dataflow():
-            a = R.zeros((1024, 1024), "float32")
-            b = R.arange(0, 10, 1, "float32")
-            R.output(a, b)
-        return (a, b)
+LARGE = graph("""
+def main():
+    a = R.zeros((1024, 1024), "float32")
+    b = R.arange(0, 10, 1, "float32")
+    return (a, b)
+""")
 
 
 def folded_bytes(mod: IRModule) -> int:
@@ -163,26 +155,23 @@ def folded_bytes(mod: IRModule) -> int:
 
 
 def test_constants_do_not_become_large() -> None:
-    assert folded_bytes(FoldConstant()(Large)) == 40
+    assert folded_bytes(FoldConstant()(LARGE)) == 40
     with PassContext(config={"relax.FoldConstant.max_bytes": 1 << 22}):
-        assert folded_bytes(FoldConstant()(Large)) == 40 + (1 << 22)
+        assert folded_bytes(FoldConstant()(LARGE)) == 40 + (1 << 22)
     with PassContext(config={"relax.FoldConstant.max_bytes": 0}):
-        assert folded_bytes(FoldConstant()(Large)) == 0
+        assert folded_bytes(FoldConstant()(LARGE)) == 0
 
 
-@I.ir_module
-class Twice:
-    @R.function
-    def main(c: R.Tensor((2,), "float32")):
-        with R.dataflow():
-            a = R.add(c, c)
-            R.output(a)
-        return (a, a)
+TWICE = graph("""
+def main(c: R.Tensor((2,), "float32")):
+    a = R.add(c, c)
+    return (a, a)
+""")
 
 
 @pytest.mark.rule("OPT-11", "EV-2")
 def test_a_result_that_is_returned_twice_stays_one_tensor() -> None:
-    after = FoldConstant()(bound(Twice, c=TWO))
+    after = FoldConstant()(bound(TWICE, c=TWO))
     first, second = relaxpy.compile(after, target="numpy")["main"]()
     assert first is second
     np.testing.assert_array_equal(first, [2, 4])
@@ -211,26 +200,23 @@ def test_a_constant_that_is_changed_is_one_tensor() -> None:
     np.testing.assert_array_equal(result, [0, 0])
 
 
-@I.ir_module
-class Failing:
-    @R.function
-    def main(x: R.Tensor((2,), "int32")):
-        with R.dataflow():
-            a = R.floor_divide(R.const([1, 2], "int32"), R.const([0, 1], "int32"))
-            b = R.add(x, a)
-            R.output(b)
-        return b
+FAILING = graph("""
+def main(x: R.Tensor((2,), "int32")):
+    a = R.floor_divide(R.const([1, 2], "int32"), R.const([0, 1], "int32"))
+    b = R.add(x, a)
+    return b
+""")
 
 
 @pytest.mark.rule("OPT-7")
 def test_what_cannot_be_evaluated_stays() -> None:
-    after = FoldConstant()(Failing)
+    after = FoldConstant()(FAILING)
     calls = [n for n in relaxpy.ir.core.traverse.walk(after["main"]) if isinstance(n, rx.Call)]
     names = [call.op.name for call in calls]
     assert names in (["relax.add"], ["relax.floor_divide", "relax.add"])
     x = np.array([1, 1], "int32")
     outcomes = []
-    for mod in (Failing, after):
+    for mod in (FAILING, after):
         try:
             outcomes.append(relaxpy.compile(mod, target="numpy")["main"](x).tolist())
         except relaxpy.errors.RelaxpyError as error:

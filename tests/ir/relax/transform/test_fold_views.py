@@ -11,6 +11,7 @@ from relaxpy.ir import structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax import transform
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from tests.ir.relax.texts import graph
 
 
 def folded(mod: IRModule) -> IRModule:
@@ -41,114 +42,93 @@ def floats(*shape: int) -> np.ndarray:
 
 @pytest.mark.rule("OPT-1")
 def test_linear_does_not_copy_its_weight() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((3, 4), "float32")):
-            with R.dataflow():
-                y = R.linear(x, w)
-                R.output(y)
-            return y
+    model = graph("""
+    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((3, 4), "float32")):
+        y = R.linear(x, w)
+        return y
+    """)
 
-    assert kernels(folded(Model)) == ["transpose_matmul"]
-    check(Model, floats(2, 4), floats(3, 4))
-    ex = relaxpy.compile(Model, "numpy")
+    assert kernels(folded(model)) == ["transpose_matmul"]
+    check(model, floats(2, 4), floats(3, 4))
+    ex = relaxpy.compile(model, "numpy")
     assert [row.method for row in ex.report()] == ["contraction over k"]
     assert ".T" in ex.source
 
 
 @pytest.mark.rule("OPT-1")
 def test_views_of_views_are_one() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(x: R.Tensor((2, 3, 1), "float32"), w: R.Tensor((4, 2), "float32")):
-            with R.dataflow():
-                turned = R.permute_dims(x, (2, 1, 0))
-                flat = R.squeeze(turned, 0)
-                more = R.expand_dims(flat, 1)
-                wide = R.broadcast_to(more, (3, 4, 2))
-                y = R.add(wide, w)
-                R.output(y)
-            return y
+    model = graph("""
+    def main(x: R.Tensor((2, 3, 1), "float32"), w: R.Tensor((4, 2), "float32")):
+        turned = R.permute_dims(x, (2, 1, 0))
+        flat = R.squeeze(turned, 0)
+        more = R.expand_dims(flat, 1)
+        wide = R.broadcast_to(more, (3, 4, 2))
+        y = R.add(wide, w)
+        return y
+    """)
 
-    assert len(kernels(folded(Model))) == 1
-    check(Model, floats(2, 3, 1), floats(4, 2))
+    assert len(kernels(folded(model))) == 1
+    check(model, floats(2, 3, 1), floats(4, 2))
 
 
 @pytest.mark.rule("OPT-1")
 def test_reshapes_that_add_axes_of_size_1_are_views_and_others_are_not() -> None:
-    @I.ir_module
-    class Units:
-        @R.function
-        def main(x: R.Tensor(("n", 1, 4), "float32")):
-            n = T.int64()
-            with R.dataflow():
-                flat = R.reshape(x, (n, 4))
-                y = R.exp(flat)
-                R.output(y)
-            return y
+    units = graph("""
+    def main(x: R.Tensor(("n", 1, 4), "float32")):
+        n = T.int64()
+        flat = R.reshape(x, (n, 4))
+        y = R.exp(flat)
+        return y
+    """)
 
-    @I.ir_module
-    class Rows:
-        @R.function
-        def main(x: R.Tensor((6, 4), "float32")):
-            with R.dataflow():
-                flat = R.reshape(x, (3, 8))
-                y = R.exp(flat)
-                R.output(y)
-            return y
+    rows = graph("""
+    def main(x: R.Tensor((6, 4), "float32")):
+        flat = R.reshape(x, (3, 8))
+        y = R.exp(flat)
+        return y
+    """)
 
-    assert len(kernels(folded(Units))) == 1
-    assert len(kernels(folded(Rows))) == 2
-    check(Units, floats(2, 1, 4))
-    check(Rows, floats(6, 4))
+    assert len(kernels(folded(units))) == 1
+    assert len(kernels(folded(rows))) == 2
+    check(units, floats(2, 1, 4))
+    check(rows, floats(6, 4))
 
 
 @pytest.mark.rule("OPT-1")
 def test_what_is_filled_with_a_value_is_the_value() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(x: R.Tensor(("n", 4), "float32"), mask: R.Tensor((4,), "bool")):
-            n = T.int64()
-            with R.dataflow():
-                low = R.full((n, 4), R.const(-2.5, "float32"), "float32")
-                y = R.where(mask, x, low)
-                R.output(y)
-            return y
+    model = graph("""
+    def main(x: R.Tensor(("n", 4), "float32"), mask: R.Tensor((4,), "bool")):
+        n = T.int64()
+        low = R.full((n, 4), R.const(-2.5, "float32"), "float32")
+        y = R.where(mask, x, low)
+        return y
+    """)
 
-    after = folded(Model)
+    after = folded(model)
     (name,) = kernels(after)
     assert "-2.5" in after[name].script()
-    check(Model, floats(3, 4), np.array([True, False, True, False]))
+    check(model, floats(3, 4), np.array([True, False, True, False]))
 
 
 @pytest.mark.rule("OPT-1")
 def test_a_copy_that_is_read_twice_or_returned_stays() -> None:
-    @I.ir_module
-    class Twice:
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32")):
-            with R.dataflow():
-                turned = R.permute_dims(x)
-                y = R.nn.softmax(turned)
-                R.output(y)
-            return y
+    twice = graph("""
+    def main(x: R.Tensor((2, 3), "float32")):
+        turned = R.permute_dims(x)
+        y = R.nn.softmax(turned)
+        return y
+    """)
 
-    @I.ir_module
-    class Returned:
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32")):
-            with R.dataflow():
-                turned = R.permute_dims(x)
-                y = R.exp(turned)
-                R.output(turned, y)
-            return turned, y
+    returned = graph("""
+    def main(x: R.Tensor((2, 3), "float32")):
+        turned = R.permute_dims(x)
+        y = R.exp(turned)
+        return turned, y
+    """)
 
-    assert kernels(folded(Twice)) == ["transpose", "softmax"]
-    assert kernels(folded(Returned)) == ["transpose", "transpose_tir_exp"]
-    check(Twice, floats(2, 3))
+    assert kernels(folded(twice)) == ["transpose", "softmax"]
+    assert kernels(folded(returned)) == ["transpose", "transpose_tir_exp"]
+    check(twice, floats(2, 3))
 
 
 @pytest.mark.rule("OPT-2", "OPT-11")
@@ -222,22 +202,19 @@ def test_nothing_to_do_is_the_same_module() -> None:
 
 @pytest.mark.rule("OPT-1")
 def test_the_first_part_of_a_transposed_tensor_is_no_view_of_all_of_it() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(x: R.Tensor((6, 4), "float32")):
-            with R.dataflow():
-                transposed = R.permute_dims(x, [1, 0])
-                first = R.strided_slice(transposed, [0], [0], [2], [1])
-                rest = R.strided_slice(transposed, [0], [2], [4], [1])
-                y = R.multiply(first, R.exp(rest))
-                R.output(y)
-            return y
+    model = graph("""
+    def main(x: R.Tensor((6, 4), "float32")):
+        transposed = R.permute_dims(x, [1, 0])
+        first = R.strided_slice(transposed, [0], [0], [2], [1])
+        rest = R.strided_slice(transposed, [0], [2], [4], [1])
+        y = R.multiply(first, R.exp(rest))
+        return y
+    """)
 
-    check(Model, floats(6, 4))
+    check(model, floats(6, 4))
     x = floats(6, 4)
     for target in ("numpy", "native"):
-        found = relaxpy.compile(Model, target)["main"](x)
+        found = relaxpy.compile(model, target)["main"](x)
         np.testing.assert_allclose(found, x.T[:2] * np.exp(x.T[2:]), rtol=1e-5)
 
 

@@ -15,6 +15,7 @@ from relaxpy.relax import Call, TupleGetItem, Var, const
 from relaxpy.relax.transform import AnnotateTIROpPattern, FuseOps, LegalizeOps
 from relaxpy.script import ir as I, relax as R, tir as T
 from relaxpy.transform import PassContext
+from tests.ir.relax.texts import graph
 from tests.ir.relax.transform.before_after import leaves, stays
 
 Body = Callable[..., Any]
@@ -227,19 +228,16 @@ def test_a_softmax_takes_the_cast_after_it() -> None:
 
 
 def test_shape_variables_that_no_parameter_defines_are_passed() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(s: R.Shape(("n",))):
-            n = T.int64()
-            with R.dataflow():
-                a = R.full((n, n), R.const(2, "float32"), "float32")
-                b = R.triu(a, 1)
-                c = R.broadcast_to(b, (1, 1, n, n))
-                R.output(c)
-            return c
+    module = graph("""
+    def main(s: R.Shape(("n",))):
+        n = T.int64()
+        a = R.full((n, n), R.const(2, "float32"), "float32")
+        b = R.triu(a, 1)
+        c = R.broadcast_to(b, (1, 1, n, n))
+        return c
+    """)
 
-    before = AnnotateTIROpPattern()(LegalizeOps()(Module))
+    before = AnnotateTIROpPattern()(LegalizeOps()(module))
     after = FuseOps()(before)
     fused = after["fused_full_triu_broadcast_to"]
     assert [str(param.struct_info) for param in fused.params][-1] == "R.Shape([n])"
@@ -249,17 +247,14 @@ def test_shape_variables_that_no_parameter_defines_are_passed() -> None:
 
 
 def test_shape_variables_of_parameters_are_not_passed_again() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n", "m"), "float32")):
-            with R.dataflow():
-                a = R.exp(x)
-                b = R.tanh(a)
-                R.output(b)
-            return b
+    module = graph("""
+    def main(x: R.Tensor(("n", "m"), "float32")):
+        a = R.exp(x)
+        b = R.tanh(a)
+        return b
+    """)
 
-    after = FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(Module)))
+    after = FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(module)))
     assert len(after["fused_tir_exp_tir_tanh"].params) == 1
     x = array(2, 3)
     np.testing.assert_allclose(
@@ -268,18 +263,15 @@ def test_shape_variables_of_parameters_are_not_passed_again() -> None:
 
 
 def test_a_group_that_nothing_uses_is_removed() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor((4,), "float32")):
-            with R.dataflow():
-                a = R.exp(x)
-                b = R.tanh(a)
-                c = R.abs(x)
-                R.output(c)
-            return c
+    module = graph("""
+    def main(x: R.Tensor((4,), "float32")):
+        a = R.exp(x)
+        b = R.tanh(a)
+        c = R.abs(x)
+        return c
+    """)
 
-    after = FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(Module)))
+    after = FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(module)))
     (block,) = after["main"].body.blocks
     assert len(block.bindings) == 1
 
@@ -367,38 +359,32 @@ def test_mutations_stay_in_order() -> None:
 
 
 def test_a_cast_comes_before_what_uses_its_shape_variables() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor((4,), "float32"), y: R.Tensor(ndim=1, dtype="float32")):
-            with R.dataflow():
-                n = T.int64()
-                a = R.exp(x)
-                z = R.match_cast(y, R.Tensor((n,), "float32"))
-                b = R.zeros((n,), "float32")
-                c = R.add(R.sum(a), z)
-                d = R.add(c, b)
-                R.output(d)
-            return d
+    module = graph("""
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor(ndim=1, dtype="float32")):
+        n = T.int64()
+        a = R.exp(x)
+        z = R.match_cast(y, R.Tensor((n,), "float32"))
+        b = R.zeros((n,), "float32")
+        c = R.add(R.sum(a), z)
+        d = R.add(c, b)
+        return d
+    """)
 
-    before = AnnotateTIROpPattern()(LegalizeOps()(Module))
+    before = AnnotateTIROpPattern()(LegalizeOps()(module))
     after = FuseOps()(before)
     assert after is not before
     check(before, after, array(4), array(3))
 
 
 def test_items_of_tuple_parameters_and_aliases_stay_outside() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tuple(R.Tensor((2,), "float32"), R.Tensor((2,), "float32"))):
-            with R.dataflow():
-                x0 = x[0]
-                a = R.exp(x0)
-                b = R.tanh(a)
-                c = b
-                R.output(c)
-            return c
+    module = graph("""
+    def main(x: R.Tuple(R.Tensor((2,), "float32"), R.Tensor((2,), "float32"))):
+        x0 = x[0]
+        a = R.exp(x0)
+        b = R.tanh(a)
+        c = b
+        return c
+    """)
 
     @I.ir_module
     class Fused:
@@ -421,26 +407,23 @@ def test_items_of_tuple_parameters_and_aliases_stay_outside() -> None:
                 R.output(b)
             return b
 
-    before, after = (AnnotateTIROpPattern()(LegalizeOps()(mod)) for mod in (Module, Fused))
+    before, after = (AnnotateTIROpPattern()(LegalizeOps()(mod)) for mod in (module, Fused))
     check(before, after)
 
 
 def test_a_kernel_after_the_field_of_a_parameter_has_nothing_to_be_fused_with() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(
-            x: R.Tensor((4, 4), "float32"),
-            w: R.Tuple(R.Tensor((4, 4), "float16"), R.Tensor((4, 4), "float16")),
-        ):
-            with R.dataflow():
-                v = w[0]
-                a = R.astype(v, "float32")
-                b = R.matmul(x, a)
-                R.output(b)
-            return b
+    module = graph("""
+    def main(
+        x: R.Tensor((4, 4), "float32"),
+        w: R.Tuple(R.Tensor((4, 4), "float16"), R.Tensor((4, 4), "float16")),
+    ):
+        v = w[0]
+        a = R.astype(v, "float32")
+        b = R.matmul(x, a)
+        return b
+    """)
 
-    stays(FuseOps(), AnnotateTIROpPattern()(LegalizeOps()(Module)))
+    stays(FuseOps(), AnnotateTIROpPattern()(LegalizeOps()(module)))
 
 
 def test_kernels_without_a_pattern_and_level_0_leave_the_module() -> None:

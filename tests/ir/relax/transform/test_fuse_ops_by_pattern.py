@@ -19,6 +19,7 @@ from relaxpy.relax.transform import (
     PatternCheckContext,
 )
 from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import graph
 from tests.ir.relax.transform.before_after import check, leaves, stays
 
 MATMUL = is_op("relax.matmul")(wildcard(), wildcard())
@@ -28,17 +29,14 @@ A = np.random.default_rng(0).standard_normal((4, 4)).astype("float32")
 B = np.random.default_rng(1).standard_normal((4, 4)).astype("float32")
 
 
-@I.ir_module
-class Twice:
-    @R.function
-    def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
-        with R.dataflow():
-            a = R.matmul(x, w)
-            b = R.nn.relu(a)
-            c = R.matmul(b, w)
-            d = R.nn.relu(c)
-            R.output(d)
-        return d
+TWICE = graph("""
+def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+    a = R.matmul(x, w)
+    b = R.nn.relu(a)
+    c = R.matmul(b, w)
+    d = R.nn.relu(c)
+    return d
+""")
 
 
 @I.ir_module
@@ -66,26 +64,26 @@ class TwiceFused:
 
 def test_each_match_is_a_call_and_equal_matches_share_a_function() -> None:
     step = FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)])
-    check(step, Twice, TwiceFused, A, B)
+    check(step, TWICE, TwiceFused, A, B)
     assert_structural_equal(
-        FuseOpsByPattern([FusionPattern("mine.matmul_relu", MATMUL_RELU)])(Twice), TwiceFused
+        FuseOpsByPattern([FusionPattern("mine.matmul_relu", MATMUL_RELU)])(TWICE), TwiceFused
     )
 
 
 def test_patterns_are_tried_in_order() -> None:
     """What the first pattern matches is not available to the second."""
     both = [("mine.matmul_relu", MATMUL_RELU), ("mine.matmul", MATMUL)]
-    check(FuseOpsByPattern(both), Twice, TwiceFused)
-    other = FuseOpsByPattern(both[::-1])(Twice)
+    check(FuseOpsByPattern(both), TWICE, TwiceFused)
+    other = FuseOpsByPattern(both[::-1])(TWICE)
     names = {func.attrs.get("Composite") for func in other.functions_by_name.values()}
     assert names == {None, "mine.matmul"}
 
 
 def test_a_wildcard_does_not_take_the_match_before() -> None:
-    after = FuseOpsByPattern([("mine.relu", RELU), ("mine.matmul", MATMUL)])(Twice)
+    after = FuseOpsByPattern([("mine.relu", RELU), ("mine.matmul", MATMUL)])(TWICE)
     (block,) = after["main"].body.blocks
     assert len(block.bindings) == 4
-    same(Twice, after)
+    same(TWICE, after)
 
 
 def same(before: IRModule, after: IRModule) -> None:
@@ -98,18 +96,15 @@ def same(before: IRModule, after: IRModule) -> None:
             np.testing.assert_array_equal(left, right)
 
 
-@I.ir_module
-class Branches:
-    @R.function
-    def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
-        with R.dataflow():
-            a = R.matmul(x, w)
-            b = R.nn.relu(a)
-            c = R.exp(b)
-            d = R.exp(a)
-            e = R.add(c, d)
-            R.output(e)
-        return e
+BRANCHES = graph("""
+def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+    a = R.matmul(x, w)
+    b = R.nn.relu(a)
+    c = R.exp(b)
+    d = R.exp(a)
+    e = R.add(c, d)
+    return e
+""")
 
 
 def test_an_intermediate_that_others_use_is_a_second_result() -> None:
@@ -139,7 +134,7 @@ def test_an_intermediate_that_others_use_is_a_second_result() -> None:
                 R.output(a, b)
             return (b, a)
 
-    check(FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)]), Branches, After, A, B)
+    check(FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)]), BRANCHES, After, A, B)
 
 
 def test_a_match_that_others_separate_is_refused() -> None:
@@ -147,19 +142,19 @@ def test_a_match_that_others_separate_is_refused() -> None:
     product = is_op("relax.matmul")(wildcard(), wildcard())
     pattern = is_op("relax.add")(is_op("relax.exp")(is_op("relax.nn.relu")(product)), wildcard())
     partial = is_op("relax.add")(is_op("relax.exp")(wildcard()), is_op("relax.exp")(wildcard()))
-    same(Branches, FuseOpsByPattern([("mine.sum", partial)])(Branches))
+    same(BRANCHES, FuseOpsByPattern([("mine.sum", partial)])(BRANCHES))
     message = (
         "A cyclic dependency detected: a, b, c, e match a pattern and cannot be computed "
         "together, because d needs some of them"
     )
     with pytest.raises(TransformError, match=message) as caught:
-        FuseOpsByPattern([("mine.all", pattern)])(Branches)
+        FuseOpsByPattern([("mine.all", pattern)])(BRANCHES)
     assert caught.value.__notes__ == ["in pass FuseOpsByPattern"]
 
     def check(context: PatternCheckContext) -> bool:
         return False
 
-    stays(FuseOpsByPattern([("mine.all", pattern, {}, check)]), Branches)
+    stays(FuseOpsByPattern([("mine.all", pattern, {}, check)]), BRANCHES)
 
 
 def test_a_later_match_replaces_those_that_it_contains() -> None:
@@ -198,26 +193,23 @@ def test_a_later_match_replaces_those_that_it_contains() -> None:
 
 
 def test_matches_that_need_each_other_are_refused() -> None:
-    @I.ir_module
-    class Crossed:
-        @R.function
-        def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
-            with R.dataflow():
-                a = R.exp(x)
-                b = R.exp(y)
-                c = R.add(a, R.abs(b))
-                d = R.add(b, R.abs(a))
-                R.output(c, d)
-            return c, d
+    crossed = graph("""
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        a = R.exp(x)
+        b = R.exp(y)
+        c = R.add(a, R.abs(b))
+        d = R.add(b, R.abs(a))
+        return c, d
+    """)
 
     pattern = is_op("relax.add")(is_op("relax.exp")(wildcard()), wildcard())
     message = "a, b, c, d match a pattern and cannot be computed together, because .* needs some"
     with pytest.raises(TransformError, match=message):
-        FuseOpsByPattern([("mine.sum", pattern)])(Crossed)
+        FuseOpsByPattern([("mine.sum", pattern)])(crossed)
 
 
 def test_constants_are_bound_or_passed() -> None:
-    mod = BindParams("main", {"w": B})(Twice)
+    mod = BindParams("main", {"w": B})(TWICE)
     bound = FuseOpsByPattern([("mine.matmul", MATMUL)])(mod)
     passed = FuseOpsByPattern([("mine.matmul", MATMUL)], bind_constants=False)(mod)
     assert len(bound["fused_relax_matmul"].params) == 1
@@ -238,7 +230,7 @@ def test_a_check_sees_the_match_and_may_refuse_it() -> None:
         return len(seen) == 1
 
     named = {"lhs": lhs, "rhs": rhs, "root": root}
-    after = FuseOpsByPattern([("mine.matmul", root, named, check_match)])(Twice)
+    after = FuseOpsByPattern([("mine.matmul", root, named, check_match)])(TWICE)
     assert len(seen) == 2
     first = seen[0]
     assert [first.annotated_expr[name].name_hint for name in ("lhs", "rhs")] == ["x", "w"]
@@ -257,49 +249,43 @@ def test_further_attributes_come_from_the_match() -> None:
     pattern = FusionPattern(
         "mine.matmul", root, {"rhs": rhs}, None, lambda named: {"weight": named["rhs"].name_hint}
     )
-    after = FuseOpsByPattern([pattern])(Twice)
+    after = FuseOpsByPattern([pattern])(TWICE)
     weights = [func.attrs.get("weight") for func in after.functions_by_name.values()]
     assert list(filter(None, weights)) == ["w"]
 
 
 def test_fields_of_tuples() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor((4, 4), "float32"), y: R.Tensor((4, 4), "float32")):
-            with R.dataflow():
-                halves = R.split(x, 2, axis=1)
-                one = halves[0]
-                other = halves[1]
-                z = R.add(one, other)
-                R.output(z)
-            return z
+    module = graph("""
+    def main(x: R.Tensor((4, 4), "float32"), y: R.Tensor((4, 4), "float32")):
+        halves = R.split(x, 2, axis=1)
+        one = halves[0]
+        other = halves[1]
+        z = R.add(one, other)
+        return z
+    """)
 
     split = is_op("relax.split")(wildcard())
     add = is_op("relax.add")(is_tuple_get_item(split, 0), is_tuple_get_item(split, 1))
-    whole = FuseOpsByPattern([("mine.halves", add)])(Module)
+    whole = FuseOpsByPattern([("mine.halves", add)])(module)
     (block,) = whole["main"].body.blocks
     assert len(block.bindings) == 1
-    same(Module, whole)
-    same(Module, FuseOpsByPattern([("mine.split", split)])(Module))
+    same(module, whole)
+    same(module, FuseOpsByPattern([("mine.split", split)])(module))
 
 
 def test_symbolic_sizes() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("m", "k"), "float32")):
-            with R.dataflow():
-                a = R.matmul(x, w)
-                b = R.nn.relu(a)
-                R.output(b)
-            return b
+    module = graph("""
+    def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("m", "k"), "float32")):
+        a = R.matmul(x, w)
+        b = R.nn.relu(a)
+        return b
+    """)
 
     for codegen in (False, True):
         step = FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)], annotate_codegen=codegen)
-        after = step(Module)
-        assert after is not Module
-        same(Module, after)
+        after = step(module)
+        assert after is not module
+        same(module, after)
 
 
 def test_the_function_for_a_back_end_contains_the_composite_one() -> None:
@@ -333,8 +319,8 @@ def test_the_function_for_a_back_end_contains_the_composite_one() -> None:
             return y
 
     step = FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)], annotate_codegen=True)
-    check(step, Twice, After, A, B)
-    stays(step, step(Twice))
+    check(step, TWICE, After, A, B)
+    stays(step, step(TWICE))
 
 
 def test_only_entry_functions_are_searched() -> None:
@@ -363,9 +349,9 @@ def test_only_entry_functions_are_searched() -> None:
 
 def test_nothing_to_do_is_the_module_itself() -> None:
     for codegen in (False, True):
-        stays(FuseOpsByPattern([], annotate_codegen=codegen), Twice)
-        stays(FuseOpsByPattern([("mine.exp", is_op("relax.exp")(wildcard()))]), Twice)
-    stays(MergeCompositeFunctions(), Twice)
+        stays(FuseOpsByPattern([], annotate_codegen=codegen), TWICE)
+        stays(FuseOpsByPattern([("mine.exp", is_op("relax.exp")(wildcard()))]), TWICE)
+    stays(MergeCompositeFunctions(), TWICE)
 
 
 @pytest.mark.parametrize("patterns", [3, [3], [("name",)], "abc"])
@@ -376,7 +362,7 @@ def test_patterns_are_checked(patterns: Any) -> None:
 
 def test_a_pattern_without_a_back_end_is_refused() -> None:
     with pytest.raises(TransformError, match="pattern 'matmul' names no back end"):
-        FuseOpsByPattern([("matmul", MATMUL)], annotate_codegen=True)(Twice)
+        FuseOpsByPattern([("matmul", MATMUL)], annotate_codegen=True)(TWICE)
 
 
 def test_neighbours_for_one_back_end_are_merged() -> None:
@@ -417,12 +403,12 @@ def test_calls_that_another_computation_separates_are_not_merged() -> None:
     patterns = [("one.matmul", MATMUL), ("one.relu", RELU)]
     exp = is_op("relax.exp")(wildcard())
     add = is_op("relax.add")(wildcard(), wildcard())
-    fused = FuseOpsByPattern([*patterns, ("two.exp", exp), ("one.add", add)])(Branches)
+    fused = FuseOpsByPattern([*patterns, ("two.exp", exp), ("one.add", add)])(BRANCHES)
     after = MergeCompositeFunctions()(fused)
     functions = after.functions_by_name.values()
     backends = [func.attrs["Codegen"] for func in functions if "Codegen" in func.attrs]
     assert sorted(backends) == ["one", "one", "two"]
-    same(Branches, after)
+    same(BRANCHES, after)
     stays(MergeCompositeFunctions(), after)
 
 
@@ -430,6 +416,6 @@ def test_all_of_a_diamond_is_merged() -> None:
     exp = is_op("relax.exp")(wildcard())
     add = is_op("relax.add")(wildcard(), wildcard())
     parts = [("one.matmul", MATMUL), ("one.relu", RELU), ("one.exp", exp), ("one.add", add)]
-    after = MergeCompositeFunctions()(FuseOpsByPattern(parts)(Branches))
+    after = MergeCompositeFunctions()(FuseOpsByPattern(parts)(BRANCHES))
     assert len(after.functions_by_name) == 2
-    same(Branches, after)
+    same(BRANCHES, after)

@@ -12,7 +12,8 @@ from relaxpy import IRModule, relax, te
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.transform import Gradient
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import graph
 
 RANDOM = np.random.default_rng(0)
 
@@ -63,176 +64,146 @@ def assert_adjoint(before: IRModule, after: IRModule, **options: Any) -> None:
 
 
 def test_a_sum() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((3, 3), "float32")):
-            with R.dataflow():
-                gv = R.sum(x)
-                R.output(gv)
-            return gv
+    before = graph("""
+    def main(x: R.Tensor((3, 3), "float32")):
+        gv = R.sum(x)
+        return gv
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main_adjoint(x: R.Tensor((3, 3), "float32")):
-            with R.dataflow():
-                gv = R.sum(x)
-                gv_adjoint = R.ones(R.shape([]), "float32")
-                x_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
-                x_adjoint_out = x_adjoint
-                R.output(gv, x_adjoint_out)
-            return (gv, (x_adjoint_out,))
+    after = graph("""
+    def main_adjoint(x: R.Tensor((3, 3), "float32")):
+        gv = R.sum(x)
+        gv_adjoint = R.ones(R.shape([]), "float32")
+        x_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
+        x_adjoint_out = x_adjoint
+        return (gv, (x_adjoint_out,))
+    """)
 
-    assert_adjoint(Before, After)
-    assert Gradient("main")(Before)["main_adjoint"].attrs["global_symbol"] == "main_adjoint"
+    assert_adjoint(before, after)
+    assert Gradient("main")(before)["main_adjoint"].attrs["global_symbol"] == "main_adjoint"
 
 
 def test_variables_bound_to_variables_keep_their_bindings() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((3, 3), "float32")):
-            with R.dataflow():
-                lv1 = x
-                lv2 = lv1
-                gv = R.sum(lv2)
-                R.output(gv)
-            return gv
+    before = graph("""
+    def main(x: R.Tensor((3, 3), "float32")):
+        lv1 = x
+        lv2 = lv1
+        gv = R.sum(lv2)
+        return gv
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main_adjoint(x: R.Tensor((3, 3), "float32")):
-            with R.dataflow():
-                lv1 = x
-                lv2 = lv1
-                gv = R.sum(lv2)
-                gv_adjoint = R.ones(R.shape([]), "float32")
-                lv2_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
-                lv1_adjoint = lv2_adjoint
-                x_adjoint = lv1_adjoint
-                x_adjoint_out = x_adjoint
-                R.output(gv, x_adjoint_out)
-            return (gv, (x_adjoint_out,))
+    after = graph("""
+    def main_adjoint(x: R.Tensor((3, 3), "float32")):
+        lv1 = x
+        lv2 = lv1
+        gv = R.sum(lv2)
+        gv_adjoint = R.ones(R.shape([]), "float32")
+        lv2_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
+        lv1_adjoint = lv2_adjoint
+        x_adjoint = lv1_adjoint
+        x_adjoint_out = x_adjoint
+        return (gv, (x_adjoint_out,))
+    """)
 
-    assert_adjoint(Before, After)
+    assert_adjoint(before, after)
 
 
 def test_the_gradients_of_several_uses_are_added() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((3, 3), "float32")):
-            with R.dataflow():
-                lv = R.add(x, x)
-                lv1 = R.add(lv, x)
-                gv = R.sum(lv1)
-                R.output(gv)
-            return gv
+    before = graph("""
+    def main(x: R.Tensor((3, 3), "float32")):
+        lv = R.add(x, x)
+        lv1 = R.add(lv, x)
+        gv = R.sum(lv1)
+        return gv
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main_adjoint(x: R.Tensor((3, 3), "float32")):
-            with R.dataflow():
-                lv = R.add(x, x)
-                lv1 = R.add(lv, x)
-                gv = R.sum(lv1)
-                gv_adjoint = R.ones(R.shape([]), "float32")
-                lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
-                lv_adjoint = lv1_adjoint
-                x_adjoint = lv1_adjoint
-                x_adjoint1 = R.add(x_adjoint, lv_adjoint)
-                x_adjoint2 = R.add(x_adjoint1, lv_adjoint)
-                x_adjoint_out = x_adjoint2
-                R.output(gv, x_adjoint_out)
-            return (gv, (x_adjoint_out,))
+    after = graph("""
+    def main_adjoint(x: R.Tensor((3, 3), "float32")):
+        lv = R.add(x, x)
+        lv1 = R.add(lv, x)
+        gv = R.sum(lv1)
+        gv_adjoint = R.ones(R.shape([]), "float32")
+        lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
+        lv_adjoint = lv1_adjoint
+        x_adjoint = lv1_adjoint
+        x_adjoint1 = R.add(x_adjoint, lv_adjoint)
+        x_adjoint2 = R.add(x_adjoint1, lv_adjoint)
+        x_adjoint_out = x_adjoint2
+        return (gv, (x_adjoint_out,))
+    """)
 
-    assert_adjoint(Before, After)
+    assert_adjoint(before, after)
 
 
 def test_what_the_target_does_not_depend_on_has_zeros() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((2, 3), "float64")):
-            with R.dataflow():
-                gv = R.sum(x)
-                gv1 = R.exp(y)
-                R.output(gv, gv1)
-            return gv, gv1
+    before = graph("""
+    def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((2, 3), "float64")):
+        gv = R.sum(x)
+        gv1 = R.exp(y)
+        return gv, gv1
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main_adjoint(x: R.Tensor(("n",), "float32"), y: R.Tensor((2, 3), "float64")):
-            n = T.int64()
-            with R.dataflow():
-                gv = R.sum(x)
-                gv1 = R.exp(y)
-                gv_adjoint = R.ones(R.shape([]), "float32")
-                x_adjoint = R.broadcast_to(gv_adjoint, R.shape([n]))
-                x_adjoint_out = x_adjoint
-                y_adjoint = R.zeros(R.shape([2, 3]), "float64")
-                y_adjoint_out = y_adjoint
-                R.output(gv, gv1, x_adjoint_out, y_adjoint_out)
-            return ((gv, gv1), (x_adjoint_out, y_adjoint_out))
+    after = graph("""
+    def main_adjoint(x: R.Tensor(("n",), "float32"), y: R.Tensor((2, 3), "float64")):
+        n = T.int64()
+        gv = R.sum(x)
+        gv1 = R.exp(y)
+        gv_adjoint = R.ones(R.shape([]), "float32")
+        x_adjoint = R.broadcast_to(gv_adjoint, R.shape([n]))
+        x_adjoint_out = x_adjoint
+        y_adjoint = R.zeros(R.shape([2, 3]), "float64")
+        y_adjoint_out = y_adjoint
+        return ((gv, gv1), (x_adjoint_out, y_adjoint_out))
+    """)
 
-    assert_adjoint(Before, After)
+    assert_adjoint(before, after)
 
 
 def test_tuples_nest() -> None:
-    @I.ir_module
-    class Nested:
-        @R.function
-        def main(
-            t: R.Tuple(
-                R.Tensor((2, 3), "float64"),
-                R.Tuple(R.Tensor((3,), "float64"), R.Tensor((2,), "float64")),
-            ),
-            y: R.Tensor((2, 3), "float64"),
-        ):
-            with R.dataflow():
-                a = t[0]
-                inner = t[1]
-                b = inner[0]
-                pair = (a, (b, y))
-                c = pair[1]
-                d = R.multiply(pair[0], c[1])
-                halves = R.split(R.concat((d, y), axis=0), 2, axis=0)
-                e = R.multiply(halves[0], R.exp(c[0]))
-                gv = R.sum(R.add(e, halves[1]))
-                R.output(gv)
-            return gv
+    nested = graph("""
+    def main(
+        t: R.Tuple(
+            R.Tensor((2, 3), "float64"),
+            R.Tuple(R.Tensor((3,), "float64"), R.Tensor((2,), "float64")),
+        ),
+        y: R.Tensor((2, 3), "float64"),
+    ):
+        a = t[0]
+        inner = t[1]
+        b = inner[0]
+        pair = (a, (b, y))
+        c = pair[1]
+        d = R.multiply(pair[0], c[1])
+        halves = R.split(R.concat((d, y), axis=0), 2, axis=0)
+        e = R.multiply(halves[0], R.exp(c[0]))
+        gv = R.sum(R.add(e, halves[1]))
+        return gv
+    """)
 
     inputs = [RANDOM.standard_normal(s) for s in ((2, 3), (3,), (2,), (2, 3))]
     a, b, c, y = inputs
-    assert_gradient(Nested, (a, (b, c)), y)
+    assert_gradient(nested, (a, (b, c)), y)
 
 
 def test_of_tensors_joined_along_sizes_that_are_not_known() -> None:
-    @I.ir_module
-    class Joined:
-        @R.function
-        def main(
-            x: R.Tensor(("k", "m"), "float32"),
-            a: R.Tensor(("k", "k"), "float32"),
-            s: R.Shape(["j"]),
-        ) -> R.Tensor((), "float32"):
-            j = T.int64()
-            with R.dataflow():
-                y = R.add(x, x)
-                z = R.multiply(a, a)
-                w = R.broadcast_to(R.sum(z), (j, 2))
-                b = R.concat((z, y, z), axis=1)
-                c = R.concat((w, R.exp(w)), axis=0)
-                gv = R.add(R.sum(R.multiply(b, b)), R.sum(c))
-                R.output(gv)
-            return gv
+    joined = graph("""
+    def main(
+        x: R.Tensor(("k", "m"), "float32"),
+        a: R.Tensor(("k", "k"), "float32"),
+        s: R.Shape(["j"]),
+    ) -> R.Tensor((), "float32"):
+        j = T.int64()
+        y = R.add(x, x)
+        z = R.multiply(a, a)
+        w = R.broadcast_to(R.sum(z), (j, 2))
+        b = R.concat((z, y, z), axis=1)
+        c = R.concat((w, R.exp(w)), axis=0)
+        gv = R.add(R.sum(R.multiply(b, b)), R.sum(c))
+        return gv
+    """)
 
-    names = Joined["main"].params[:2]
-    mod = Gradient("main", require_grads=names)(Joined)
+    names = joined["main"].params[:2]
+    mod = Gradient("main", require_grads=names)(joined)
     x, a = (RANDOM.standard_normal(shape).astype("float32") for shape in ((2, 3), (2, 2)))
     _, (dx, da) = relaxpy.compile(mod)["main_adjoint"](x, a, relaxpy.runtime.ShapeTuple((3,)))
     total = 6 + 6 * np.exp((a * a).sum())
@@ -241,213 +212,183 @@ def test_of_tensors_joined_along_sizes_that_are_not_known() -> None:
 
 
 def test_the_adjoint_of_a_tuple_is_a_tuple() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(
-            t: R.Tuple(R.Tensor((3,), "float32"), R.Tensor((3,), "float32")),
-            y: R.Tensor((3,), "float32"),
-        ):
-            with R.dataflow():
-                pair = (t[0], y)
-                lv = pair[0]
-                lv1 = R.concat(pair)
-                lv2 = R.sum(lv1)
-                lv3 = R.sum(lv)
-                gv = R.add(lv2, lv3)
-                R.output(gv)
-            return gv
+    before = graph("""
+    def main(
+        t: R.Tuple(R.Tensor((3,), "float32"), R.Tensor((3,), "float32")),
+        y: R.Tensor((3,), "float32"),
+    ):
+        pair = (t[0], y)
+        lv = pair[0]
+        lv1 = R.concat(pair)
+        lv2 = R.sum(lv1)
+        lv3 = R.sum(lv)
+        gv = R.add(lv2, lv3)
+        return gv
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main_adjoint(
-            t: R.Tuple(R.Tensor((3,), "float32"), R.Tensor((3,), "float32")),
-            y: R.Tensor((3,), "float32"),
-        ):
-            with R.dataflow():
-                first = t[0]
-                pair = (first, y)
-                lv = pair[0]
-                lv1 = R.concat(pair)
-                lv2 = R.sum(lv1)
-                lv3 = R.sum(lv)
-                gv = R.add(lv2, lv3)
-                gv_adjoint = R.ones(R.shape([]), "float32")
-                lv2_adjoint = gv_adjoint
-                lv3_adjoint = gv_adjoint
-                lv_adjoint = R.broadcast_to(lv3_adjoint, R.shape([3]))
-                lv1_adjoint = R.broadcast_to(lv2_adjoint, R.shape([6]))
-                # `lv` is bound before `lv1`, so the gradient of the concatenation comes first.
-                pair_adjoint = R.split(lv1_adjoint, [3])
-                left = pair_adjoint[0]
-                both = R.add(left, lv_adjoint)
-                right = pair_adjoint[1]
-                pair_adjoint1 = (both, right)
-                first_adjoint = pair_adjoint1[0]
-                y_adjoint = pair_adjoint1[1]
-                zeros = R.zeros(R.shape([3]), "float32")
-                t_adjoint = (first_adjoint, zeros)
-                t_adjoint_out = t_adjoint
-                y_adjoint_out = y_adjoint
-                R.output(gv, t_adjoint_out, y_adjoint_out)
-            return (gv, (t_adjoint_out, y_adjoint_out))
+    after = graph("""
+    def main_adjoint(
+        t: R.Tuple(R.Tensor((3,), "float32"), R.Tensor((3,), "float32")),
+        y: R.Tensor((3,), "float32"),
+    ):
+        first = t[0]
+        pair = (first, y)
+        lv = pair[0]
+        lv1 = R.concat(pair)
+        lv2 = R.sum(lv1)
+        lv3 = R.sum(lv)
+        gv = R.add(lv2, lv3)
+        gv_adjoint = R.ones(R.shape([]), "float32")
+        lv2_adjoint = gv_adjoint
+        lv3_adjoint = gv_adjoint
+        lv_adjoint = R.broadcast_to(lv3_adjoint, R.shape([3]))
+        lv1_adjoint = R.broadcast_to(lv2_adjoint, R.shape([6]))
+        # `lv` is bound before `lv1`, so the gradient of the concatenation comes first.
+        pair_adjoint = R.split(lv1_adjoint, [3])
+        left = pair_adjoint[0]
+        both = R.add(left, lv_adjoint)
+        right = pair_adjoint[1]
+        pair_adjoint1 = (both, right)
+        first_adjoint = pair_adjoint1[0]
+        y_adjoint = pair_adjoint1[1]
+        zeros = R.zeros(R.shape([3]), "float32")
+        t_adjoint = (first_adjoint, zeros)
+        t_adjoint_out = t_adjoint
+        y_adjoint_out = y_adjoint
+        return (gv, (t_adjoint_out, y_adjoint_out))
+    """)
 
-    assert_adjoint(Before, After)
+    assert_adjoint(before, after)
 
 
 def test_casts_pass_gradients_through() -> None:
-    @I.ir_module
-    class Cast:
-        @R.function
-        def main(x: R.Tensor(("n", 2), "float64"), y: R.Tensor("float64", ndim=2)):
-            m = T.int64()
-            with R.dataflow():
-                z = R.match_cast(y, R.Tensor((m, 2), "float64"))
-                gv = R.sum(R.multiply(R.sum(R.sin(z), axis=0), R.sum(x, axis=0)))
-                R.output(gv)
-            return gv
+    cast = graph("""
+    def main(x: R.Tensor(("n", 2), "float64"), y: R.Tensor("float64", ndim=2)):
+        m = T.int64()
+        z = R.match_cast(y, R.Tensor((m, 2), "float64"))
+        gv = R.sum(R.multiply(R.sum(R.sin(z), axis=0), R.sum(x, axis=0)))
+        return gv
+    """)
 
-    assert_gradient(Cast, RANDOM.standard_normal((3, 2)), RANDOM.standard_normal((4, 2)))
+    assert_gradient(cast, RANDOM.standard_normal((3, 2)), RANDOM.standard_normal((4, 2)))
 
 
 def test_the_gradient_through_a_cast_has_the_sizes_of_the_source() -> None:
-    @I.ir_module
-    class Renamed:
-        @R.function
-        def main(x: R.Tensor(("n", 1), "float64"), y: R.Tensor((1,), "float64")):
-            m = T.int64()
-            with R.dataflow():
-                a = R.multiply(x, y)
-                pair = (a, x)
-                b = R.match_cast(
-                    pair, R.Tuple(R.Tensor((m, 1), "float64"), R.Tensor((m, 1), "float64"))
-                )
-                gv = R.sum(R.multiply(b[0], b[1]))
-                R.output(gv)
-            return gv
+    renamed = graph("""
+    def main(x: R.Tensor(("n", 1), "float64"), y: R.Tensor((1,), "float64")):
+        m = T.int64()
+        a = R.multiply(x, y)
+        pair = (a, x)
+        b = R.match_cast(
+            pair, R.Tuple(R.Tensor((m, 1), "float64"), R.Tensor((m, 1), "float64"))
+        )
+        gv = R.sum(R.multiply(b[0], b[1]))
+        return gv
+    """)
 
-    adjoint = Gradient("main")(Renamed)["main_adjoint"]
+    adjoint = Gradient("main")(renamed)["main_adjoint"]
     gradients = adjoint.struct_info.ret.fields[1].fields
     assert [str(g) for g in gradients] == [str(p.struct_info) for p in adjoint.params]
-    assert_gradient(Renamed, RANDOM.standard_normal((3, 1)), RANDOM.standard_normal(1))
+    assert_gradient(renamed, RANDOM.standard_normal((3, 1)), RANDOM.standard_normal(1))
 
 
 def test_one_of_several_results_is_the_target() -> None:
-    @I.ir_module
-    class Two:
-        @R.function
-        def main(x: R.Tensor((3,), "float64")):
-            with R.dataflow():
-                a = R.sum(R.square(x))
-                b = R.mean(R.multiply(R.exp(x), a))
-                R.output(a, b)
-            return a, b
+    two = graph("""
+    def main(x: R.Tensor((3,), "float64")):
+        a = R.sum(R.square(x))
+        b = R.mean(R.multiply(R.exp(x), a))
+        return a, b
+    """)
 
-    assert_gradient(Two, RANDOM.standard_normal(3), target=0)
-    assert_gradient(Two, RANDOM.standard_normal(3), target=1)
+    assert_gradient(two, RANDOM.standard_normal(3), target=0)
+    assert_gradient(two, RANDOM.standard_normal(3), target=1)
     with pytest.raises(TransformError, match="2 results, so target_index is not 2"):
-        Gradient("main", target_index=2)(Two)
+        Gradient("main", target_index=2)(two)
 
 
 def test_a_multilayer_perceptron() -> None:
-    @I.ir_module
-    class Network:
-        @R.function
-        def main(
-            x: R.Tensor(("n", 4), "float64"),
-            w1: R.Tensor((5, 4), "float64"),
-            b1: R.Tensor((5,), "float64"),
-            w2: R.Tensor((5, 3), "float64"),
-            t: R.Tensor(("n", 3), "float64"),
-        ):
-            with R.dataflow():
-                h = R.nn.silu(R.add(R.matmul(x, R.permute_dims(w1)), b1))
-                logits = R.nn.log_softmax(R.matmul(h, w2))
-                gv = R.negative(R.mean(R.sum(R.multiply(logits, t), axis=1)))
-                R.output(gv)
-            return gv
+    network = graph("""
+    def main(
+        x: R.Tensor(("n", 4), "float64"),
+        w1: R.Tensor((5, 4), "float64"),
+        b1: R.Tensor((5,), "float64"),
+        w2: R.Tensor((5, 3), "float64"),
+        t: R.Tensor(("n", 3), "float64"),
+    ):
+        h = R.nn.silu(R.add(R.matmul(x, R.permute_dims(w1)), b1))
+        logits = R.nn.log_softmax(R.matmul(h, w2))
+        gv = R.negative(R.mean(R.sum(R.multiply(logits, t), axis=1)))
+        return gv
+    """)
 
     shapes = ((6, 4), (5, 4), (5,), (5, 3), (6, 3))
-    assert_gradient(Network, *(RANDOM.standard_normal(s) for s in shapes))
+    assert_gradient(network, *(RANDOM.standard_normal(s) for s in shapes))
 
 
 def test_transpositions_of_products_cancel() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((4, 3), "float32")):
-            with R.dataflow():
-                lv = R.permute_dims(w)
-                lv1 = R.matmul(x, lv)
-                gv = R.sum(lv1)
-                R.output(gv)
-            return gv
-
-    @I.ir_module
-    class After:
-        @R.function
-        def main_adjoint(x: R.Tensor((2, 3), "float32"), w: R.Tensor((4, 3), "float32")):
-            with R.dataflow():
-                lv = R.permute_dims(w)
-                lv1 = R.matmul(x, lv)
-                gv = R.sum(lv1)
-                gv_adjoint = R.ones(R.shape([]), "float32")
-                lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([2, 4]))
-                x_adjoint = R.matmul(lv1_adjoint, w)
-                lv2 = R.permute_dims(lv1_adjoint, [1, 0])
-                w_adjoint = R.matmul(lv2, x)
-                x_adjoint_out = x_adjoint
-                w_adjoint_out = w_adjoint
-                R.output(gv, x_adjoint_out, w_adjoint_out)
-            return (gv, (x_adjoint_out, w_adjoint_out))
-
-    assert_adjoint(Before, After)
-
-
-@I.ir_module
-class Product:
-    @R.function
-    def main(
-        x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32"), k: R.Tensor((3,), "int64")
-    ):
-        with R.dataflow():
-            lv = R.multiply(x, y)
-            lv1 = R.multiply(lv, R.astype(k, "float32"))
-            gv = R.sum(lv1)
-            R.output(gv)
+    before = graph("""
+    def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((4, 3), "float32")):
+        lv = R.permute_dims(w)
+        lv1 = R.matmul(x, lv)
+        gv = R.sum(lv1)
         return gv
+    """)
+
+    after = graph("""
+    def main_adjoint(x: R.Tensor((2, 3), "float32"), w: R.Tensor((4, 3), "float32")):
+        lv = R.permute_dims(w)
+        lv1 = R.matmul(x, lv)
+        gv = R.sum(lv1)
+        gv_adjoint = R.ones(R.shape([]), "float32")
+        lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([2, 4]))
+        x_adjoint = R.matmul(lv1_adjoint, w)
+        lv2 = R.permute_dims(lv1_adjoint, [1, 0])
+        w_adjoint = R.matmul(lv2, x)
+        x_adjoint_out = x_adjoint
+        w_adjoint_out = w_adjoint
+        return (gv, (x_adjoint_out, w_adjoint_out))
+    """)
+
+    assert_adjoint(before, after)
+
+
+PRODUCT = graph("""
+def main(
+    x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32"), k: R.Tensor((3,), "int64")
+):
+    lv = R.multiply(x, y)
+    lv1 = R.multiply(lv, R.astype(k, "float32"))
+    gv = R.sum(lv1)
+    return gv
+""")
 
 
 def test_gradients_by_some_of_the_variables() -> None:
-    @I.ir_module
-    class After:
-        @R.function
-        def main_adjoint(
-            x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32"), k: R.Tensor((3,), "int64")
-        ):
-            with R.dataflow():
-                lv = R.multiply(x, y)
-                lv_1 = R.astype(k, "float32")
-                lv1 = R.multiply(lv, lv_1)
-                gv = R.sum(lv1)
-                gv_adjoint = R.ones(R.shape([]), "float32")
-                lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([3]))
-                lv_adjoint = R.multiply(lv1_adjoint, lv_1)
-                y_adjoint = R.multiply(lv_adjoint, x)
-                y_adjoint_out = y_adjoint
-                R.output(gv, y_adjoint_out)
-            return (gv, (y_adjoint_out,))
+    after = graph("""
+    def main_adjoint(
+        x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32"), k: R.Tensor((3,), "int64")
+    ):
+        lv = R.multiply(x, y)
+        lv_1 = R.astype(k, "float32")
+        lv1 = R.multiply(lv, lv_1)
+        gv = R.sum(lv1)
+        gv_adjoint = R.ones(R.shape([]), "float32")
+        lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([3]))
+        lv_adjoint = R.multiply(lv1_adjoint, lv_1)
+        y_adjoint = R.multiply(lv_adjoint, x)
+        y_adjoint_out = y_adjoint
+        return (gv, (y_adjoint_out,))
+    """)
 
-    y = Product["main"].params[1]
-    assert_adjoint(Product, After, require_grads=y)
-    assert_adjoint(Product, After, require_grads=[y])
+    y = PRODUCT["main"].params[1]
+    assert_adjoint(PRODUCT, after, require_grads=y)
+    assert_adjoint(PRODUCT, after, require_grads=[y])
 
 
 def test_the_gradient_by_a_variable_inside() -> None:
-    block = Product["main"].body.blocks[0]
+    block = PRODUCT["main"].body.blocks[0]
     lv = block.bindings[0].var
-    adjoint = relaxpy.compile(Gradient("main", require_grads=[lv])(Product))["main_adjoint"]
+    adjoint = relaxpy.compile(Gradient("main", require_grads=[lv])(PRODUCT))["main_adjoint"]
     x, y, k = np.ones(3, "float32"), np.ones(3, "float32"), np.arange(3)
     _, (found,) = adjoint(x, y, k)
     np.testing.assert_array_equal(found, [0, 1, 2])
@@ -455,51 +396,45 @@ def test_the_gradient_by_a_variable_inside() -> None:
 
 def test_integers_have_no_gradient() -> None:
     with pytest.raises(TransformError, match=r"no gradient by k, which is R.Tensor.*int64"):
-        Gradient("main")(Product)
+        Gradient("main")(PRODUCT)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"require_grads": relax.Var("x", R.Tensor((3,), "float32"))}, "x of require_grads is not"),
-        ({"require_grads": [Product["main"].params[0]] * 2}, "has x twice"),
+        ({"require_grads": [PRODUCT["main"].params[0]] * 2}, "has x twice"),
         ({"require_grads": "x"}, "require_grads are variables"),
         ({"target_index": "0"}, "target_index is an int"),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
     with pytest.raises(MisuseError, match=message):
-        Gradient("main", **options)(Product)
+        Gradient("main", **options)(PRODUCT)
 
 
 def test_unknown_functions() -> None:
     with pytest.raises(UnknownNameError, match="no function 'mian'") as caught:
-        Gradient("mian")(Product)
+        Gradient("mian")(PRODUCT)
     assert "main" in str(caught.value)
     with pytest.raises(MisuseError, match="func_name names a function"):
         Gradient(3)  # type: ignore[arg-type]
 
 
 def test_the_target_is_a_float_of_rank_0() -> None:
-    @I.ir_module
-    class Vector:
-        @R.function
-        def main(x: R.Tensor((3,), "float32")):
-            with R.dataflow():
-                gv = R.exp(x)
-                R.output(gv)
-            return gv
+    vector = graph("""
+    def main(x: R.Tensor((3,), "float32")):
+        gv = R.exp(x)
+        return gv
+    """)
 
-    @I.ir_module
-    class Integer:
-        @R.function
-        def main(x: R.Tensor((3,), "float32")):
-            with R.dataflow():
-                gv = R.sum(R.astype(x, "int32"))
-                R.output(gv)
-            return gv
+    integer = graph("""
+    def main(x: R.Tensor((3,), "float32")):
+        gv = R.sum(R.astype(x, "int32"))
+        return gv
+    """)
 
-    for mod in (Vector, Integer):
+    for mod in (vector, integer):
         with pytest.raises(TransformError, match="is a float of rank 0"):
             Gradient("main")(mod)
 
@@ -545,41 +480,35 @@ def test_what_has_no_gradient_is_named() -> None:
 
 
 def test_no_grad_stops_gradients() -> None:
-    @I.ir_module
-    class Stopped:
-        @R.function
-        def main(x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32")):
-            with R.dataflow():
-                lv = R.grad.no_grad(R.multiply(x, y))
-                gv = R.sum(R.multiply(lv, y))
-                R.output(gv)
-            return gv
+    stopped = graph("""
+    def main(x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32")):
+        lv = R.grad.no_grad(R.multiply(x, y))
+        gv = R.sum(R.multiply(lv, y))
+        return gv
+    """)
 
     x, y = np.array([1, 2, 3], "float32"), np.array([4, 5, 6], "float32")
-    _, (by_x, by_y) = relaxpy.compile(Gradient("main")(Stopped))["main_adjoint"](x, y)
+    _, (by_x, by_y) = relaxpy.compile(Gradient("main")(stopped))["main_adjoint"](x, y)
     np.testing.assert_array_equal(by_x, np.zeros(3))
     np.testing.assert_array_equal(by_y, x * y)
 
 
-@I.ir_module
-class Checkpointed:
-    @R.function
-    def main(x: R.Tensor((3,), "float64"), y: R.Tensor((3,), "float64")):
-        with R.dataflow():
-            a = R.exp(x)
-            b = R.grad.start_checkpoint(a)
-            c = R.sin(b)
-            d = R.multiply(c, y)
-            e = R.cos(d)
-            f = R.grad.end_checkpoint(e)
-            g = R.exp(f)
-            gv = R.sum(g)
-            R.output(gv)
-        return gv
+CHECKPOINTED = graph("""
+def main(x: R.Tensor((3,), "float64"), y: R.Tensor((3,), "float64")):
+    a = R.exp(x)
+    b = R.grad.start_checkpoint(a)
+    c = R.sin(b)
+    d = R.multiply(c, y)
+    e = R.cos(d)
+    f = R.grad.end_checkpoint(e)
+    g = R.exp(f)
+    gv = R.sum(g)
+    return gv
+""")
 
 
 def test_values_between_checkpoints_are_computed_again() -> None:
-    adjoint = Gradient("main")(Checkpointed)["main_adjoint"]
+    adjoint = Gradient("main")(CHECKPOINTED)["main_adjoint"]
     bindings = adjoint.body.blocks[0].bindings
     names = [b.var.name_hint for b in bindings if b.var is not None]
     assert names[:7] == ["a", "c", "d", "e", "g", "gv", "gv_adjoint"]
@@ -588,86 +517,74 @@ def test_values_between_checkpoints_are_computed_again() -> None:
     used = {var.name_hint for b in bindings[again:] for var in relax.analysis.all_vars(b.value)}
     assert not used & {"c", "d"}
     x, y = RANDOM.standard_normal((2, 3))
-    assert_gradient(Checkpointed, x, y)
+    assert_gradient(CHECKPOINTED, x, y)
 
 
-@I.ir_module
-class ConsecutiveSections:
-    @R.function
-    def main(x: R.Tensor((3,), "float64")):
-        with R.dataflow():
-            a = R.grad.start_checkpoint(x)
-            b = R.sin(a)
-            c = R.cos(b)
-            d = R.grad.end_checkpoint(c)
-            e = R.grad.start_checkpoint(d)
-            f = R.cos(e)
-            g = R.exp(f)
-            h = R.grad.end_checkpoint(g)
-            gv = R.sum(h)
-            R.output(gv)
-        return gv
+CONSECUTIVE_SECTIONS = graph("""
+def main(x: R.Tensor((3,), "float64")):
+    a = R.grad.start_checkpoint(x)
+    b = R.sin(a)
+    c = R.cos(b)
+    d = R.grad.end_checkpoint(c)
+    e = R.grad.start_checkpoint(d)
+    f = R.cos(e)
+    g = R.exp(f)
+    h = R.grad.end_checkpoint(g)
+    gv = R.sum(h)
+    return gv
+""")
 
 
 def test_each_of_consecutive_sections_is_computed_again_by_itself() -> None:
-    adjoint = Gradient("main")(ConsecutiveSections)["main_adjoint"]
+    adjoint = Gradient("main")(CONSECUTIVE_SECTIONS)["main_adjoint"]
     bindings = adjoint.body.blocks[0].bindings
     values = {b.var.name_hint: str(b.value) for b in bindings}
     copies = [name for name in values if name.endswith("_cp")]
     assert copies == ["f_cp", "g_cp", "b_cp"]
     assert values["f_cp"] == "R.cos(c)"
-    assert_gradient(ConsecutiveSections, RANDOM.standard_normal(3))
+    assert_gradient(CONSECUTIVE_SECTIONS, RANDOM.standard_normal(3))
 
 
 def test_the_gradient_by_a_checkpoint_is_that_of_its_source_without_other_uses() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((3, 3), "float32")):
-            with R.dataflow():
-                lv = R.grad.start_checkpoint(x)
-                lv1 = R.multiply(lv, lv)
-                lv2 = R.multiply(lv1, lv)
-                lv3 = R.grad.end_checkpoint(lv2)
-                gv = R.sum(lv3)
-                R.output(gv)
-            return gv
+    before = graph("""
+    def main(x: R.Tensor((3, 3), "float32")):
+        lv = R.grad.start_checkpoint(x)
+        lv1 = R.multiply(lv, lv)
+        lv2 = R.multiply(lv1, lv)
+        lv3 = R.grad.end_checkpoint(lv2)
+        gv = R.sum(lv3)
+        return gv
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main_adjoint(x: R.Tensor((3, 3), "float32")):
-            with R.dataflow():
-                lv1 = R.multiply(x, x)
-                lv2 = R.multiply(lv1, x)
-                gv = R.sum(lv2)
-                gv_adjoint = R.ones(R.shape([]), "float32")
-                lv2_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
-                lv2_adjoint_out = lv2_adjoint
-                R.output(gv, lv2_adjoint_out)
-            return (gv, (lv2_adjoint_out,))
+    after = graph("""
+    def main_adjoint(x: R.Tensor((3, 3), "float32")):
+        lv1 = R.multiply(x, x)
+        lv2 = R.multiply(lv1, x)
+        gv = R.sum(lv2)
+        gv_adjoint = R.ones(R.shape([]), "float32")
+        lv2_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
+        lv2_adjoint_out = lv2_adjoint
+        return (gv, (lv2_adjoint_out,))
+    """)
 
-    assert_adjoint(Before, After, require_grads=Before["main"].body.blocks[0].bindings[3].var)
+    assert_adjoint(before, after, require_grads=before["main"].body.blocks[0].bindings[3].var)
 
 
 def test_other_uses_of_the_source_do_not_count_for_a_checkpoint() -> None:
-    @I.ir_module
-    class Shared:
-        @R.function
-        def main(x: R.Tensor((), "float64")):
-            with R.dataflow():
-                first = R.grad.start_checkpoint(x)
-                second = R.grad.end_checkpoint(first)
-                gv = R.multiply(R.exp(x), second)
-                last = R.grad.end_checkpoint(gv)
-                R.output(gv, last)
-            return gv, last
+    shared = graph("""
+    def main(x: R.Tensor((), "float64")):
+        first = R.grad.start_checkpoint(x)
+        second = R.grad.end_checkpoint(first)
+        gv = R.multiply(R.exp(x), second)
+        last = R.grad.end_checkpoint(gv)
+        return gv, last
+    """)
 
-    bindings = Shared["main"].body.blocks[0].bindings
+    bindings = shared["main"].body.blocks[0].bindings
     known = {b.var.name_hint: b.var for b in bindings}
     wanted = [known[name] for name in ("first", "second", "last", "gv")]
     for target, of_last in ((0, 0.0), (1, 1.0)):
-        adjoint = relaxpy.compile(Gradient("main", wanted, target)(Shared))["main_adjoint"]
+        adjoint = relaxpy.compile(Gradient("main", wanted, target)(shared))["main_adjoint"]
         _, gradients = adjoint(np.array(2.0))
         np.testing.assert_allclose(gradients, [np.exp(2.0), np.exp(2.0), of_last, 1], rtol=1e-9)
 
@@ -836,20 +753,17 @@ def test_a_private_function_has_a_private_adjoint() -> None:
 def test_bindings_have_the_order_of_tvm() -> None:
     """Operands of all gradients precede these, and fields of an adjoint what is added to them."""
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
-            with R.dataflow():
-                a = R.divide(x, y)
-                pair = (a, a)
-                b = R.concat(pair)
-                c = R.concat(pair)
-                d = R.sum(R.multiply(b, c))
-                R.output(d)
-            return d
+    module = graph("""
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        a = R.divide(x, y)
+        pair = (a, a)
+        b = R.concat(pair)
+        c = R.concat(pair)
+        d = R.sum(R.multiply(b, c))
+        return d
+    """)
 
-    bindings = Gradient("main")(Module)["main_adjoint"].body.blocks[0].bindings
+    bindings = Gradient("main")(module)["main_adjoint"].body.blocks[0].bindings
     names = [
         value.op.name.removeprefix("relax.")
         if isinstance(value, relax.Call)

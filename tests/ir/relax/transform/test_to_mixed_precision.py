@@ -14,6 +14,7 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.transform import ToMixedPrecision
 from relaxpy.script import from_source, ir as I, relax as R
+from tests.ir.relax.texts import graph
 
 RANDOM = np.random.default_rng(0)
 
@@ -35,41 +36,32 @@ def assert_mixed(before: IRModule, after: IRModule, *shapes: Any, **options: Any
 
 
 def test_results_of_the_block_keep_their_datatype() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")):
-            with R.dataflow():
-                gv = R.nn.conv2d(x, w, out_dtype="float32")
-                R.output(gv)
-            return gv
+    before = graph("""
+    def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")):
+        gv = R.nn.conv2d(x, w, out_dtype="float32")
+        return gv
+    """)
 
-    @I.ir_module
-    class Sums32:
-        @R.function
-        def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")):
-            with R.dataflow():
-                lv = R.astype(x, "float16")
-                lv1 = R.astype(w, "float16")
-                gv = R.nn.conv2d(lv, lv1, out_dtype="float32")
-                R.output(gv)
-            return gv
+    sums32 = graph("""
+    def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")):
+        lv = R.astype(x, "float16")
+        lv1 = R.astype(w, "float16")
+        gv = R.nn.conv2d(lv, lv1, out_dtype="float32")
+        return gv
+    """)
 
-    @I.ir_module
-    class Sums16:
-        @R.function
-        def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")):
-            with R.dataflow():
-                lv = R.astype(x, "float16")
-                lv1 = R.astype(w, "float16")
-                lv2 = R.nn.conv2d(lv, lv1, out_dtype="float16")
-                gv = R.astype(lv2, "float32")
-                R.output(gv)
-            return gv
+    sums16 = graph("""
+    def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")):
+        lv = R.astype(x, "float16")
+        lv1 = R.astype(w, "float16")
+        lv2 = R.nn.conv2d(lv, lv1, out_dtype="float16")
+        gv = R.astype(lv2, "float32")
+        return gv
+    """)
 
     shapes = ((1, 2, 5, 5), (3, 2, 3, 3))
-    assert_mixed(Before, Sums32, *shapes)
-    assert_mixed(Before, Sums16, *shapes, out_dtype="float16")
+    assert_mixed(before, sums32, *shapes)
+    assert_mixed(before, sums16, *shapes, out_dtype="float16")
 
 
 def test_what_follows_stays_narrow_unless_an_operand_is_wide() -> None:
@@ -172,26 +164,23 @@ class Mod:
 
 
 def test_tuples() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((2, 3), "float32")):
-            with R.dataflow():
-                pair = R.split(x, 2, axis=1)
-                left = pair[0]
-                lv = R.matmul(left, w, out_dtype="float32")
-                lv1 = R.matmul(pair[1], w, out_dtype="float32")
-                both = (lv, lv1)
-                lv2 = both[0]
-                gv = R.concat((lv2, lv1), axis=0)
-                R.output(gv)
-            return gv
+    before = graph("""
+    def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((2, 3), "float32")):
+        pair = R.split(x, 2, axis=1)
+        left = pair[0]
+        lv = R.matmul(left, w, out_dtype="float32")
+        lv1 = R.matmul(pair[1], w, out_dtype="float32")
+        both = (lv, lv1)
+        lv2 = both[0]
+        gv = R.concat((lv2, lv1), axis=0)
+        return gv
+    """)
 
-    found = ToMixedPrecision()(Before)
+    found = ToMixedPrecision()(before)
     assert well_formed(found)
     x, w = RANDOM.uniform(-1, 1, (2, 4)), RANDOM.uniform(-1, 1, (2, 3))
     inputs = [x.astype("float32"), w.astype("float32")]
-    expected = relaxpy.compile(Before)["main"](*inputs)
+    expected = relaxpy.compile(before)["main"](*inputs)
     for target in ("numpy", "reference"):
         actual = relaxpy.compile(found, target=target)["main"](*inputs)
         np.testing.assert_allclose(actual, expected, rtol=1e-2, atol=1e-2)
@@ -204,35 +193,29 @@ def test_tuples() -> None:
 
 
 def test_aliases_and_stored_parameters_stay_narrow_until_the_result() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float16")):
-            with R.dataflow():
-                lv = R.wrap_param(w, dtype="float32")
-                lv1 = lv
-                lv2 = R.matmul(x, lv1, out_dtype="float32")
-                lv3 = R.nn.relu(lv2)
-                gv = lv3
-                R.output(gv)
-            return gv
+    before = graph("""
+    def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float16")):
+        lv = R.wrap_param(w, dtype="float32")
+        lv1 = lv
+        lv2 = R.matmul(x, lv1, out_dtype="float32")
+        lv3 = R.nn.relu(lv2)
+        gv = lv3
+        return gv
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float16")):
-            with R.dataflow():
-                x1 = R.astype(x, "float16")
-                lv = w
-                lv1 = lv
-                sums = R.matmul(x1, lv1, out_dtype="float32")
-                lv2 = R.astype(sums, "float16")
-                lv3 = R.nn.relu(lv2)
-                gv = R.astype(lv3, "float32")
-                R.output(gv)
-            return gv
+    after = graph("""
+    def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float16")):
+        x1 = R.astype(x, "float16")
+        lv = w
+        lv1 = lv
+        sums = R.matmul(x1, lv1, out_dtype="float32")
+        lv2 = R.astype(sums, "float16")
+        lv3 = R.nn.relu(lv2)
+        gv = R.astype(lv3, "float32")
+        return gv
+    """)
 
-    assert_structural_equal(ToMixedPrecision()(Before), After)
+    assert_structural_equal(ToMixedPrecision()(before), after)
 
 
 def test_parameters_of_local_functions_keep_their_datatype() -> None:

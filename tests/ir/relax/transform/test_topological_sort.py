@@ -7,111 +7,94 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.relax.transform import TopologicalSort
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import graph
 from tests.ir.relax.transform.before_after import check, stays
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
 
 
-@I.ir_module
-class Unsorted:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            b2 = R.exp(x)
-            b1 = R.abs(x)
-            c2 = R.add(x, b2)
-            c1 = R.add(x, b1)
-            d = R.add(c1, c2)
-            R.output(d)
-        return d
+UNSORTED = graph("""
+def main(x: R.Tensor((4,), "float32")):
+    b2 = R.exp(x)
+    b1 = R.abs(x)
+    c2 = R.add(x, b2)
+    c1 = R.add(x, b1)
+    d = R.add(c1, c2)
+    return d
+""")
 
 
-@I.ir_module
-class ByInputs:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            b2 = R.exp(x)
-            c2 = R.add(x, b2)
-            b1 = R.abs(x)
-            c1 = R.add(x, b1)
-            d = R.add(c1, c2)
-            R.output(d)
-        return d
+BY_INPUTS = graph("""
+def main(x: R.Tensor((4,), "float32")):
+    b2 = R.exp(x)
+    c2 = R.add(x, b2)
+    b1 = R.abs(x)
+    c1 = R.add(x, b1)
+    d = R.add(c1, c2)
+    return d
+""")
 
 
-@I.ir_module
-class ByOutputs:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            b1 = R.abs(x)
-            c1 = R.add(x, b1)
-            b2 = R.exp(x)
-            c2 = R.add(x, b2)
-            d = R.add(c1, c2)
-            R.output(d)
-        return d
+BY_OUTPUTS = graph("""
+def main(x: R.Tensor((4,), "float32")):
+    b1 = R.abs(x)
+    c1 = R.add(x, b1)
+    b2 = R.exp(x)
+    c2 = R.add(x, b2)
+    d = R.add(c1, c2)
+    return d
+""")
 
 
 def test_depth_first_follows_a_value_to_its_end() -> None:
-    check(TopologicalSort(), Unsorted, ByInputs, X)
-    check(TopologicalSort(direction="from-outputs"), Unsorted, ByOutputs, X)
-    stays(TopologicalSort(), ByInputs)
-    stays(TopologicalSort(direction="from-outputs"), ByOutputs)
+    check(TopologicalSort(), UNSORTED, BY_INPUTS, X)
+    check(TopologicalSort(direction="from-outputs"), UNSORTED, BY_OUTPUTS, X)
+    stays(TopologicalSort(), BY_INPUTS)
+    stays(TopologicalSort(direction="from-outputs"), BY_OUTPUTS)
 
 
 def test_breadth_first_goes_level_by_level() -> None:
-    check(TopologicalSort(order="breadth-first"), ByInputs, Unsorted, X)
+    check(TopologicalSort(order="breadth-first"), BY_INPUTS, UNSORTED, X)
 
 
-@I.ir_module
-class Unused:
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            k2 = R.const(2.0, "float32")
-            k1 = R.const(1.0, "float32")
-            c1 = R.add(x, k1)
-            c2 = R.add(x, k2)
-            d1 = R.abs(c1)
-            e = R.add(c1, c2)
-            R.output(e)
-        return e
+UNUSED = graph("""
+def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+    k2 = R.const(2.0, "float32")
+    k1 = R.const(1.0, "float32")
+    c1 = R.add(x, k1)
+    c2 = R.add(x, k2)
+    d1 = R.abs(c1)
+    e = R.add(c1, c2)
+    return e
+""")
 
 
-@I.ir_module
-class UnusedAfter:
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            k2 = R.const(2.0, "float32")
-            c2 = R.add(x, k2)
-            k1 = R.const(1.0, "float32")
-            c1 = R.add(x, k1)
-            d1 = R.abs(c1)
-            e = R.add(c1, c2)
-            R.output(e)
-        return e
+UNUSED_AFTER = graph("""
+def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+    k2 = R.const(2.0, "float32")
+    c2 = R.add(x, k2)
+    k1 = R.const(1.0, "float32")
+    c1 = R.add(x, k1)
+    d1 = R.abs(c1)
+    e = R.add(c1, c2)
+    return e
+""")
 
 
 def test_unused_bindings_and_those_without_operands_are_kept() -> None:
-    check(TopologicalSort(), Unused, UnusedAfter, X, X)
+    check(TopologicalSort(), UNUSED, UNUSED_AFTER, X, X)
 
 
-@I.ir_module
-class Sizes:
-    @R.function
-    def main(x: R.Tensor, y: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            n = T.int64()
-            a = R.match_cast(x, R.Tensor((n,), "float32"))
-            b = R.exp(y)
-            c = R.zeros(R.shape([n]), "float32")
-            d = R.add(c, a)
-            R.output(b, d)
-        return (b, d)
+SIZES = graph("""
+def main(x: R.Tensor, y: R.Tensor((4,), "float32")):
+    n = T.int64()
+    a = R.match_cast(x, R.Tensor((n,), "float32"))
+    b = R.exp(y)
+    c = R.zeros(R.shape([n]), "float32")
+    d = R.add(c, a)
+    return (b, d)
+""")
 
 
 @pytest.mark.rule("OPT-9")
@@ -121,7 +104,7 @@ def test_a_cast_precedes_what_mentions_its_symbols(
     order: Literal["depth-first", "breadth-first"],
     direction: Literal["from-inputs", "from-outputs"],
 ) -> None:
-    [block] = TopologicalSort(order, direction)(Sizes)["main"].body.blocks
+    [block] = TopologicalSort(order, direction)(SIZES)["main"].body.blocks
     names = [binding.var.name_hint for binding in block.bindings]
     assert names.index("a") < names.index("c") < names.index("d")
 
