@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
@@ -11,6 +12,15 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
+
+
+def _is_pure_inside(expr: rx.Expr) -> bool:
+    """Whether a function calls only pure ones."""
+    return (
+        isinstance(expr, rx.Function)
+        and expr.is_pure
+        and not expr.attrs.get("relax.force_pure", False)
+    )
 
 
 class Effects:
@@ -25,16 +35,15 @@ class Effects:
     ) -> None:
         self.context = context
         self.functions = functions
-        self.in_pure_function = False
-        self.enter_function(expr)
+        self.in_pure_function = _is_pure_inside(expr)
 
-    def enter_function(self, expr: rx.Expr) -> None:
-        """Continue with calls in `expr`."""
-        self.in_pure_function = (
-            isinstance(expr, rx.Function)
-            and expr.is_pure
-            and not expr.attrs.get("relax.force_pure", False)
-        )
+    @contextmanager
+    def inside(self, func: rx.Function) -> Iterator[None]:
+        """Decide about calls in `func` meanwhile."""
+        outer = self.in_pure_function
+        self.in_pure_function = _is_pure_inside(func)
+        yield
+        self.in_pure_function = outer
 
     def is_pure(self, call: rx.Call) -> bool:
         """Whether a call has no effect but its result."""

@@ -51,14 +51,12 @@ class _Rewriting(BindingRewriter):
 
     @override
     def function(self, func: rx.Function) -> rx.Function:
-        effects, visible = self.replacer.effects, self.replacer.visible
-        outer_is_pure = effects.in_pure_function
-        effects.enter_function(func)
+        visible = self.replacer.visible
         sinfos = [p.struct_info for p in func.params if p.struct_info is not None]
         self.replacer.visible = visible | {*func.params, *definable_shape_vars(*sinfos)}
-        after = super().function(func)
+        with self.replacer.effects.inside(func):
+            after = super().function(func)
         self.replacer.visible = visible
-        effects.in_pure_function = outer_is_pure
         return after
 
     @override

@@ -74,11 +74,11 @@ class _Eliminator(BindingRewriter):
 
     @override
     def function(self, func: rx.Function) -> rx.Function:
-        outer = self.lasting, self.computed, self.effects.in_pure_function
+        outer = self.lasting, self.computed
         self.lasting, self.computed = ChainMap(), ChainMap()
-        self.effects.enter_function(func)
-        after = super().function(func)
-        self.lasting, self.computed, self.effects.in_pure_function = outer
+        with self.effects.inside(func):
+            after = super().function(func)
+        self.lasting, self.computed = outer
         return after
 
     @override

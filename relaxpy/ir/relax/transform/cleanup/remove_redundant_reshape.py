@@ -58,11 +58,8 @@ class _Shorter(BindingRewriter):
 
     @override
     def function(self, func: rx.Function) -> rx.Function:
-        outer = self.effects.in_pure_function
-        self.effects.enter_function(func)
-        after = super().function(func)
-        self.effects.in_pure_function = outer
-        return after
+        with self.effects.inside(func):
+            return super().function(func)
 
     @override
     def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
