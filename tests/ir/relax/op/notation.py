@@ -126,17 +126,17 @@ class Space:
 class Names(dict[str, object]):
     """The names of one text: those of the notation, and the operators."""
 
-    def __init__(self) -> None:
-        super().__init__(NAMES)
+    def __init__(self, names: dict[str, object]) -> None:
+        super().__init__(names)
         self.count = itertools.count()
 
     def __missing__(self, name: str) -> Space:
         return Space(getattr(op, name), self.count)
 
 
-def evaluate(text: str) -> Any:
-    """The value of a text in this notation: a call, or a struct info."""
-    return eval(text, {}, Names())
+def evaluate(text: str, **names: object) -> Any:
+    """The value of a text in this notation, and more names: a call, or a struct info."""
+    return eval(text, {}, Names(NAMES | names))
 
 
 @dataclass(frozen=True)
