@@ -30,7 +30,7 @@ toc_object_entries_show_parents = "hide"
 html_theme = "pydata_sphinx_theme"
 html_title = f"relaxpy {version}"
 html_static_path = ["static"]
-html_css_files = ["narrow.css"]
+html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = False
 html_show_copyright = html_show_sphinx = False
 html_theme_options = {

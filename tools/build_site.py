@@ -22,6 +22,7 @@ from docstrings import toctree
 from relaxpy.cli.passes import public_passes
 
 ROOT = Path(__file__).parents[1]
+LISTING = ROOT / "docs" / "README.md"
 SOURCE = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
 CACHE = ROOT / "build" / "site-cache"
@@ -62,15 +63,20 @@ def main() -> int:
     """Collect the pages and build the site; return Sphinx's exit code."""
     from sphinx.cmd.build import main as sphinx
 
+    collect()
+    options = ["-c", str(ROOT / "docs"), "-b", "html", "-d", str(CACHE), *sys.argv[1:]]
+    return sphinx(["-q", "-W", "--keep-going", *options, str(SOURCE), str(SITE)])
+
+
+def collect() -> None:
+    """Write all pages into a new folder of sources."""
     for folder in (SOURCE, SITE, CACHE):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", SOURCE / "docs")
     for tool in ("operators", "passes", "rules"):
         command = [sys.executable, str(ROOT / "tools" / f"{tool}.py")]
         subprocess.run([*command, "--pages", str(SOURCE / "docs")], check=True)
-    outside = [
-        page[3:] for _, _, pages in written_sections() for page in pages if page[:3] == "../"
-    ]
+    outside = re.findall(r"^- \[[^]]+\]\(\.\./([^)]+)\)", LISTING.read_text("utf-8"), re.M)
     for name in dict.fromkeys([*COPIED, *NOTEBOOKS, *outside]):
         (SOURCE / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, SOURCE / name)
@@ -81,13 +87,13 @@ def main() -> int:
         write(name, text)
     for title, text, listed in sections:
         write(section_file(title), f"# {title}\n\n{text}\n{toctree(listed)}")
-    listing = SOURCE / "docs" / "README.md"
-    listing.write_text("---\norphan: true\n---\n" + listing.read_text("utf-8"), encoding="utf-8")
+    listing = "---\norphan: true\n---\n" + LISTING.read_text(encoding="utf-8")
+    (SOURCE / "docs" / "README.md").write_text(listing, encoding="utf-8")
     index = (ROOT / "README.md").read_text(encoding="utf-8")
     top = [f"docs/{section_file(title)}" for title, _, _ in sections]
     (SOURCE / "index.md").write_text(index + toctree(top), encoding="utf-8")
-    options = ["-c", str(ROOT / "docs"), "-b", "html", "-d", str(CACHE), *sys.argv[1:]]
-    return sphinx(["-q", "-W", "--keep-going", *options, str(SOURCE), str(SITE)])
+    for file in SOURCE.rglob("*.md"):
+        file.write_text(with_titles(file.read_text("utf-8")), encoding="utf-8")
 
 
 def write(name: str, text: str) -> None:
@@ -99,6 +105,11 @@ def write(name: str, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
+def with_titles(text: str) -> str:
+    """Return a document in which links that show the name of a file show its title."""
+    return re.sub(r"\[(?:[\w-]+/)*[\w-]+\.md\]\(", "[](", text)
+
+
 def section_file(title: str) -> str:
     """Return the file of a section."""
     return f"{title.lower()}.md"
@@ -106,10 +117,11 @@ def section_file(title: str) -> str:
 
 def written_sections() -> Iterator[tuple[str, str, list[str]]]:
     """Yield the title, the text and the pages of each section of docs/README.md."""
-    _, *sections = re.split(r"^## ", (ROOT / "docs" / "README.md").read_text("utf-8"), flags=re.M)
+    _, *sections = re.split(r"^## ", LISTING.read_text("utf-8"), flags=re.M)
     for section in sections:
         title, _, text = section.partition("\n")
-        yield title, text.strip(), re.findall(r"^- \[[^]]+\]\(([^)]+)\)", text, re.M)
+        pages = re.findall(r"^- \[([^]]+)\]\(([^)]+)\)", text, re.M)
+        yield title, text.strip(), [f"{name} <{path}>" for name, path in pages]
 
 
 def api() -> Iterator[tuple[str, str]]:

@@ -170,7 +170,7 @@ def details(operator: OpDef, program: str | None) -> Iterator[str]:
     listed = "; ".join(facts)
     yield f"\n{listed[0].upper()}{listed[1:]}.\n"
     for name, text in parsed.items():
-        yield f"\n{name}:\n\n"
+        yield f"\n**{name}**\n\n"
         if name == "Rule":
             yield f"{escaped(text)}\n"
             continue

@@ -68,9 +68,9 @@ def details(name: str, cls: type[Pass]) -> Iterator[str]:
     yield f"# {name}\n\n`{signature(cls)}`\n\n{escaped(parsed[''])}\n"
     for heading in ("Rule", "Units"):
         if heading in parsed:
-            yield f"\n{heading}: {escaped(parsed[heading])}\n"
+            yield f"\n**{heading}**: {escaped(parsed[heading])}\n"
     if "Errors" in parsed:
-        yield "\nErrors:\n\n"
+        yield "\n**Errors**\n\n"
         for entry in entries(parsed["Errors"]):
             yield f"- {escaped(entry)}\n"
     if text := example(name):
