@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from relaxpy.errors import StructInfoError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir, ops
@@ -186,3 +189,27 @@ def changed(call: str, arguments: str) -> str:
         else:
             tree.keywords = [k for k in tree.keywords if k.arg != keyword.arg] + [keyword]
     return ast.unparse(tree)
+
+
+def check_known(row: Row, **names: object) -> None:
+    """The struct info of a result is that of its row."""
+    call, expected = evaluate(f"({row.call}, {row.result})", **names)
+    assert call.struct_info == expected
+
+
+def check_refused(row: Row, **names: object) -> None:
+    """A call is refused with the message and the hint of its row."""
+    if row.twin:
+        assert evaluate(row.twin, **names).struct_info is not None
+    with pytest.raises(StructInfoError) as caught:
+        evaluate(row.call, **names)
+    found = caught.value.diagnostic
+    name = f"relax.{row.call.partition('(')[0]}: "
+    assert found.message.startswith(name)
+    if row.message.startswith("..."):
+        assert row.message.removeprefix("...") in found.message
+    else:
+        assert found.message.removeprefix(name).startswith(row.message)
+    assert found.rule in ("DER-36", "SI-15", "OP-9")
+    assert bool(found.hint) == bool(row.hint)
+    assert (found.hint or "").startswith((row.hint or "").removesuffix("..."))

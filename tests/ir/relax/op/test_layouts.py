@@ -6,102 +6,66 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.errors import MisuseError
 from relaxpy.ir import structural_equal
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from tests.ir.relax.op.test_rules import OPEN, Infos, M, Made, N, check, refused
-from tests.ir.relax.sinfos import rank, tensor
+from tests.ir.relax.op.notation import Row, check_known, check_refused, rows
+from tests.ir.relax.sinfos import tensor
 
 
 def blocks(i, j):
     return i, j // 4, j % 4
 
 
-INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
-    (lambda x: op.layout_transform(x, blocks), (tensor(2, 8),), tensor(2, 2, 4)),
-    (lambda x: op.layout_transform(x, blocks), (tensor(2, 9),), tensor(2, 3, 4)),
-    (lambda x: op.layout_transform(x, blocks), (tensor(N, 0),), tensor(N, 0, 4)),
-    (lambda x: op.layout_transform(x, blocks), (tensor(N, M * 4),), tensor(N, M, 4)),
-    (lambda x: op.layout_transform(x, blocks), (tensor(N, M),), tensor(N, (M + 3) // 4, 4)),
-    (
-        lambda x: op.layout_transform(x, IndexMap.from_func(blocks, index_dtype="int32")),
-        (tensor(N, M * 4),),
-        tensor(N, M, 4),
-    ),
-    (lambda x: op.layout_transform(x, blocks), (rank(2),), rank(3)),
-    (lambda x: op.layout_transform(x, blocks), (OPEN,), rank(3)),
-    (lambda x: op.layout_transform(x, lambda *i: i[::-1]), (tensor(2, N, 3),), tensor(3, N, 2)),
-    (
-        lambda x: op.layout_transform(x, blocks, rx.PrimValue(tir.FloatImm("float32", 1.0)), [1]),
-        (tensor(2, 9),),
-        tensor(2, 3, 4),
-    ),
-    (
-        lambda x: op.layout_transform(
-            x, IndexMap.from_func(lambda i: 3 - i, inverse_index_map=lambda i: 3 - i)
-        ),
-        (tensor(4),),
-        tensor(4),
-    ),
-]
+NAMES = {
+    "blocks": blocks,
+    "blocks_by_int32": IndexMap.from_func(blocks, index_dtype="int32"),
+    "mirrored": IndexMap.from_func(lambda i: 3 - i, inverse_index_map=lambda i: 3 - i),
+    "reversed": lambda *i: i[::-1],
+    "FloatImm": tir.FloatImm,
+}
+INFERRED = """
+layout_transform(f32(2, 8), blocks) => f32(2, 2, 4)
+layout_transform(f32(2, 9), blocks) => f32(2, 3, 4)
+layout_transform(f32(n, 0), blocks) => f32(n, 0, 4)
+layout_transform(f32(n, m * 4), blocks) => f32(n, m, 4)
+layout_transform(f32(n, m), blocks) => f32(n, (m + 3) // 4, 4)
+layout_transform(f32(n, m * 4), blocks_by_int32) => f32(n, m, 4)
+layout_transform(f32[2], blocks) => f32[3]
+layout_transform(f32[...], blocks) => f32[3]
+layout_transform(f32(2, n, 3), reversed) => f32(3, n, 2)
+layout_transform(f32(2, 9), blocks, at(FloatImm("float32", 1.0)), [1]) => f32(2, 3, 4)
+layout_transform(f32(4), mirrored) => f32(4)
+"""
+REFUSED = """
+layout_transform(f32(2), blocks) !! index_map takes 2 indices, x is R.Tensor((2,)
+layout_transform(f32(2, 9), blocks, FloatImm("float16", 1.0))
+    !! pad_value has the datatype of x R.Tensor((2, 9), dtype="float32"), found float16
+layout_transform(i8(2, 9), blocks, 0.5)
+    !! pad_value is an integer for x R.Tensor((2, 9), dtype="int8"), found 0.5
+layout_transform(f32(4), lambda i: i // 2)
+    !! IndexMap(lambda i: (i // T.int64(2))) loses elements of x R.Tensor((4,)
+    !! for another inverse pass a T.index_map with inverse_index_map
+layout_transform(f32(2, 9), blocks, axis_separators=[4])
+    !! axis_separators are ascending positions of 3 axes at most, found [4]
+layout_transform(f32(2, 9), blocks, input_axis_separators=[2, 1])
+    !! input_axis_separators are ascending positions of 2 axes at most, found [2, 1]
+"""
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
-    check(make, sinfos, expected)
-
-
-REFUSED: list[tuple[Made, Infos, str]] = [
-    (
-        lambda x: op.layout_transform(x, blocks),
-        (tensor(2),),
-        "index_map takes 2 indices, x is R.Tensor((2,)",
-    ),
-    (
-        lambda x: op.layout_transform(x, blocks, tir.FloatImm("float16", 1.0)),
-        (tensor(2, 9),),
-        'pad_value has the datatype of x R.Tensor((2, 9), dtype="float32"), found float16',
-    ),
-    (
-        lambda x: op.layout_transform(x, blocks, 0.5),
-        (tensor(2, 9, dtype="int8"),),
-        'pad_value is an integer for x R.Tensor((2, 9), dtype="int8"), found 0.5',
-    ),
-    (
-        lambda x: op.layout_transform(x, lambda i: i // 2),
-        (tensor(4),),
-        "IndexMap(lambda i: (i // T.int64(2))) loses elements of x R.Tensor((4,)",
-    ),
-    (
-        lambda x: op.layout_transform(x, blocks, axis_separators=[4]),
-        (tensor(2, 9),),
-        "axis_separators are ascending positions of 3 axes at most, found [4]",
-    ),
-    (
-        lambda x: op.layout_transform(x, blocks, input_axis_separators=[2, 1]),
-        (tensor(2, 9),),
-        "input_axis_separators are ascending positions of 2 axes at most, found [2, 1]",
-    ),
-]
+@pytest.mark.parametrize("row", rows(INFERRED), ids=str)
+def test_what_is_known_of_the_result(row: Row) -> None:
+    check_known(row, **NAMES)
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -> None:
-    refused(make, sinfos, message)
-
-
-def test_the_inverse_of_a_map_can_be_stated() -> None:
-    x = rx.Var("x", tensor(4))
-    with pytest.raises(RelaxpyError) as caught:
-        op.layout_transform(x, lambda i: i // 2)
-    assert caught.value.diagnostic.hint == (
-        "for another inverse pass a T.index_map with inverse_index_map"
-    )
+@pytest.mark.parametrize("row", rows(REFUSED), ids=str)
+def test_what_does_not_fit_is_refused(row: Row) -> None:
+    check_refused(row, **NAMES)
 
 
 def test_an_index_map_is_a_function_of_indices() -> None:
