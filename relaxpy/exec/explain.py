@@ -57,7 +57,7 @@ def module_diff(before: IRModule, after: IRModule, name: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Explanation(ShownAsTable):
     """The runs of passes in the order in which they began; `str` is a table.
 

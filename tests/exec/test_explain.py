@@ -38,6 +38,12 @@ def test_the_runs_are_those_of_the_pipeline() -> None:
     assert whole.seconds >= normalize.seconds + legalize.seconds
 
 
+def test_a_prompt_shows_the_table() -> None:
+    found = transform.explain(Model, "legalize")
+    assert repr(found) == str(found)
+    assert len(repr(found).splitlines()) == 5
+
+
 def test_the_default_pipeline_shows_what_was_fused() -> None:
     found = transform.explain(Model)
     runs = {run.name: run for run in found}
