@@ -147,3 +147,29 @@ def test_without_a_trainer_there_is_nothing_to_distribute() -> None:
         DataParallel()(Model)
     once = prepared(SGD(0.1), parallel=True)
     relaxpy.ir.assert_structural_equal(DataParallel()(once), once)
+
+
+def test_workers_begin_with_the_parameters_of_the_first() -> None:
+    mod = prepared(SGD(0.1), parallel=True)
+    program = relaxpy.compile(mod)
+    lock = threading.Lock()
+    x = np.random.default_rng(1).standard_normal((8, 6)).astype("float32")
+    y = np.arange(8) % 4
+
+    def work(seed: int) -> list[dict[str, Any]]:
+        with lock:
+            trainer = Trainer(mod, relaxpy.VirtualMachine(program))
+        trainer.xavier_uniform_init_params(seed=seed)
+        trainer.load_states({"steps": np.array(10 * seed)})
+        trainer.update(x, y)
+        first = {**trainer.export_params(), **trainer.export_states()}
+        trainer.load_params({"b": np.full(4, seed, "float32")})
+        trainer.update(x, y)
+        return [first, {**trainer.export_params(), **trainer.export_states()}]
+
+    one, *others = Team(3).run(work, [1, 2, 3])
+    for seed, other in enumerate(others, 2):
+        for step, (expected, found) in enumerate(zip(one, other, strict=True), 1):
+            assert found.pop("steps") == 10 * seed + step
+            for name, value in found.items():
+                np.testing.assert_array_equal(value, expected[name], err_msg=name)

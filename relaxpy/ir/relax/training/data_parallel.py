@@ -24,9 +24,9 @@ class DataParallel(Pass):
     """Lets workers train together: loss, gradients and new states become the means over all.
 
     It changes a module that SetupTrainer has prepared. Each worker calls the trainer with its part
-    of the batch, and all have the same parameters after each step. With a loss that is a mean, and
-    equal parts, these are the parameters that one worker gets from the whole batch. States that are
-    not floats stay those of each worker.
+    of the batch, and all have the same parameters, at first those of the first worker. With a loss
+    that is a mean, and equal parts, these are the parameters that one worker gets from the whole
+    batch. States that are not floats stay those of each worker.
 
     Errors:
         TransformError: SetupTrainer has not prepared the module.

@@ -18,10 +18,12 @@ from relaxpy.errors import (
     counted,
 )
 from relaxpy.ir import hooks
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch, has_torch, read_array
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Constant, Function, ShapeExpr, TensorStructInfo, Tuple, Var
 from relaxpy.ir.relax.op.workers import current_workers
+from relaxpy.ir.relax.training.data_parallel import OF_ONE
 from relaxpy.ir.relax.training.fit import Callback, History, fit
 from relaxpy.ir.relax.training.optimizer import static_shape
 from relaxpy.ir.relax.training.setup_trainer import ADJOINT, BACKBONE, OPTIMIZER, attribute_count
@@ -45,10 +47,21 @@ class _Values:
         self.kind = kind
         self.variables = list(variables)
         self.values: list[Array | None] = [None] * len(self.variables)
+        self.are_new = True
+        """Whether they have been set, since workers that train together agreed on them."""
+
+    def agree(self) -> None:
+        """Take the floats of the first of the workers, which all call this."""
+        if self.are_new:
+            workers = current_workers()
+            for k, value in enumerate(self.known().values()):
+                if DataType(value.dtype).is_float:
+                    self.values[k] = workers.of_first(value)
+            self.are_new = False
 
     def load(self, values: Values) -> None:
         """Take values: all of them in order, or some by name."""
-        self.values = self.with_loaded(values)
+        self.values, self.are_new = self.with_loaded(values), True
 
     def with_loaded(self, values: Values) -> list[Array | None]:
         """The values of all parameters after some have been loaded."""
@@ -109,6 +122,7 @@ class _Values:
     def zero(self) -> None:
         """Set all values to zeros."""
         self.values = [np.zeros(static_shape(var), _dtype(var)) for var in self.variables]
+        self.are_new = True
 
     def known(self) -> dict[str, Array]:
         """The values by name, all of which are known."""
@@ -156,6 +170,7 @@ class Trainer:
                 about=train_mod,
             )
         self.mod = train_mod.without_attr("optim_state")
+        self._is_parallel = OF_ONE in train_mod.functions_by_name
         self.vm, self.device = vm, device
         self._optim_state = tuple(f.data for f in state.fields if isinstance(f, Constant))
         inputs, params, states = (
@@ -315,6 +330,7 @@ class Trainer:
                 f"the checkpoint {str(path)!r:.80} has the state of another optimizer", about=path
             )
         self._params.values, self._states.values = new_values
+        self._params.are_new = self._states.are_new = True
         self._optim_state = state
         return parts["progress"]
 
@@ -336,10 +352,16 @@ class Trainer:
     def update(self, input_instances: Any, targets: Any) -> Any:
         """Train by one step on inputs and targets, one of each or lists; return the loss.
 
+        In a module of DataParallel all workers call this, and the first step after parameters and
+        states have been set begins with those of the first worker, as far as they are floats.
+
         Errors:
             TrainerStateError (also RuntimeError): a parameter or state has no value yet.
             MisuseError (also TypeError): the model takes another number of inputs or targets.
         """
+        if self._is_parallel:
+            self._params.agree()
+            self._states.agree()
         result, gradients = self.vm[ADJOINT](*self._training_arguments(input_instances, targets))
         params = tuple(self._params.known().values())
         new_params, self._optim_state = self.vm[OPTIMIZER](params, gradients, self._optim_state)
