@@ -15,7 +15,8 @@ import relaxpy  # noqa: E402
 
 project = "relaxpy"
 version = release = relaxpy.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc"]
+nb_execution_mode = "off"  # notebooks are saved with their outputs
 root_doc = "index"
 suppress_warnings = ["ref.python"]  # annotations name classes that several modules have
 default_role = "code"

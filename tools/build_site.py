@@ -80,6 +80,9 @@ def collect() -> None:
     for name in dict.fromkeys([*COPIED, *NOTEBOOKS, *outside]):
         (SOURCE / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, SOURCE / name)
+    course = SOURCE / "notebooks" / "README.md"
+    text = course.read_text(encoding="utf-8")
+    course.write_text(text + toctree(re.findall(r"\]\((\w+\.ipynb)\)", text)), encoding="utf-8")
     pages = dict(api())
     sections = list(written_sections())
     sections.insert(-1, ("API", "The public names, by module.", list(pages)))
