@@ -83,7 +83,7 @@ FLOORS = {
     "relaxpy/ir": """
         hooks.py op_record.py core global_info.py op.py tir equality relax/nodes
         link.py diagnostics.py module.py analysis.py arith tir/prim_func tir/analysis
-        tir/schedule serialize.py
+        serialize.py tir/schedule
         make_node.py base.py expr.py type.py attrs.py container.py function.py
         relax/expect.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder

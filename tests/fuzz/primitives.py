@@ -16,11 +16,15 @@ def a_block(sch: tir.Schedule, rng: random.Random) -> Any:
     return rng.choice(blocks + inner)
 
 
-def a_loop(sch: tir.Schedule, rng: random.Random) -> Any:
+def some_loops(sch: tir.Schedule, rng: random.Random) -> list[Any]:
     loops = sch.get_loops(a_block(sch, rng))
     if not loops:
         raise ScheduleError("no loop")
-    return rng.choice(loops)
+    return loops
+
+
+def a_loop(sch: tir.Schedule, rng: random.Random) -> Any:
+    return rng.choice(some_loops(sch, rng))
 
 
 def split(sch: tir.Schedule, rng: random.Random) -> None:
@@ -29,14 +33,14 @@ def split(sch: tir.Schedule, rng: random.Random) -> None:
 
 
 def fuse(sch: tir.Schedule, rng: random.Random) -> None:
-    loops = sch.get_loops(a_block(sch, rng))
-    start = rng.randrange(max(1, len(loops)))
+    loops = some_loops(sch, rng)
+    start = rng.randrange(len(loops))
     chosen = loops[start : start + rng.randint(1, 3)]
     sch.fuse(*chosen, preserve_unit_iters=rng.random() < 0.5)
 
 
 def reorder(sch: tir.Schedule, rng: random.Random) -> None:
-    loops = sch.get_loops(a_block(sch, rng))
+    loops = some_loops(sch, rng)
     sch.reorder(*rng.sample(loops, rng.randint(min(2, len(loops)), len(loops))))
 
 
@@ -60,6 +64,32 @@ def move(sch: tir.Schedule, rng: random.Random, way: str) -> None:
     getattr(sch, way)(a_block(sch, rng), a_loop(sch, rng), preserve_unit_loops=keep, index=index)
 
 
+MAPS: list[Callable[..., Any]] = [
+    lambda i, *rest: (*rest, i),
+    lambda i, *rest: (i // 2, *rest, i % 2),
+    lambda i, *rest: (i // 4, *rest, i % 4),
+    lambda *all_of: (*all_of[:-1], all_of[-1] // 3, all_of[-1] % 3),
+]
+
+
+def relayout(sch: tir.Schedule, rng: random.Random) -> None:
+    block = a_block(sch, rng)
+    inner = sch.get(sch.get_block("root")).alloc_buffers
+    if sch.get(block).writes[0].buffer not in inner:
+        raise ScheduleError("the layout of a parameter stays")
+    pad = rng.choice([None, 7])
+    sch.transform_layout(block, ("write", 0), rng.choice(MAPS), pad_value=pad)
+
+
+def pad_einsum(sch: tir.Schedule, rng: random.Random) -> None:
+    block = a_block(sch, rng)
+    sch.pad_einsum(block, [rng.choice([1, 4, 5]) for _ in sch.get(block).iter_vars])
+
+
+def a_side(rng: random.Random) -> tuple[str, int]:
+    return rng.choice(["read", "write"]), rng.randrange(2)
+
+
 STEPS: dict[str, Step] = {
     "split": split,
     "fuse": fuse,
@@ -77,11 +107,28 @@ STEPS: dict[str, Step] = {
     "rfactor": lambda sch, rng: sch.rfactor(a_loop(sch, rng), rng.randint(-1, 1)),
     "compute_at": lambda sch, rng: move(sch, rng, "compute_at"),
     "reverse_compute_at": lambda sch, rng: move(sch, rng, "reverse_compute_at"),
+    "blockize": lambda sch, rng: sch.blockize(a_loop(sch, rng), rng.random() < 0.5),
+    "transform_layout": relayout,
+    "transform_block_layout": lambda sch, rng: sch.transform_block_layout(
+        a_block(sch, rng), rng.choice(MAPS)
+    ),
+    "reindex": lambda sch, rng: sch.reindex(a_block(sch, rng), a_side(rng)),
+    "pad_einsum": pad_einsum,
+    "decompose_padding": lambda sch, rng: sch.decompose_padding(
+        a_block(sch, rng), a_loop(sch, rng)
+    ),
     "compute_inline": lambda sch, rng: sch.compute_inline(a_block(sch, rng)),
     "reverse_compute_inline": lambda sch, rng: sch.reverse_compute_inline(a_block(sch, rng)),
 }
 #: How often a step is drawn, if more than once.
-WEIGHTS = {"split": 4, "fuse": 3, "reorder": 4, "compute_at": 4, "reverse_compute_at": 4}
+WEIGHTS = {
+    "split": 4,
+    "fuse": 3,
+    "reorder": 4,
+    "compute_at": 4,
+    "reverse_compute_at": 4,
+    "blockize": 2,
+}
 
 
 def schedule_at_random(

@@ -39,7 +39,7 @@ def compute_inline(state: State, block: Block) -> None:
     readers = [other for other in stages if buffer in other.reads]
     if not readers:
         raise refused(f"no block reads {buffer.name}, which block {stage.name} writes", block)
-    _check_loads_only(state, buffer)
+    check_loads_only(state, buffer)
     axes, values = _inverse(stage, store)
 
     def inlined(load: BufferLoad) -> PrimExpr:
@@ -69,7 +69,7 @@ def reverse_compute_inline(state: State, block: Block) -> None:
     if [other for other in stages if buffer in other.reads] != [stage]:
         raise refused(f"other blocks read {buffer.name}, too", block)
     _check_local(state, producer, buffer)
-    _check_loads_only(state, buffer)
+    check_loads_only(state, buffer)
     loads = {load for load in occurrences(store, BufferLoad) if load.buffer is buffer}
     if len(loads) != 1:
         raise refused(f"block {stage.name} reads {buffer.name} at several indices", block)
@@ -186,7 +186,7 @@ def _check_local(state: State, stage: Stage, buffer: Buffer) -> None:
         )
 
 
-def _check_loads_only(state: State, buffer: Buffer) -> None:
+def check_loads_only(state: State, buffer: Buffer) -> None:
     """Errors: ScheduleError if `buffer` is used other than by stores and loads."""
     for node in walk(state.func.body):
         if node is buffer.data:

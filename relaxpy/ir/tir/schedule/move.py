@@ -176,6 +176,8 @@ def _required(stage: Stage, loop: For) -> dict[Var, tuple[PrimExpr, PrimExpr]]:
     spatial = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.DataPar}
     found: dict[Var, list[Interval]] = {}
     for store, indices, _ in stage.stores():
+        if store.buffer not in stage.writes:
+            continue  # the block allocates it
         for index, covered in zip(indices, accesses.reads[store.buffer], strict=True):
             for var in set(occurrences(index, Var)) & spatial:
                 found.setdefault(var, []).append(covered if index is var else None)

@@ -47,7 +47,7 @@ def decompose(state: State, block: Block, loop: For) -> Block:
     kept = [at for at in inner if any(mentions(value, (at.loop_var,)) for value in bound)]
     dropped = {at.loop_var for at in inner if at not in kept}
     names = {at.loop_var: at.loop_var.renamed(f"{at.loop_var.name}_init") for at in kept}
-    predicate = _without(stage.realize.predicate, dropped, {at.loop_var for at in kept})
+    predicate = without_loops(stage.realize.predicate, dropped, {at.loop_var for at in kept})
     new_vars = {it.var: it.var.renamed(it.var.name) for it in spatial}
     init = substitute(block.init, new_vars)
     if next(occurrences(init, BufferLoad), None) is not None:
@@ -64,7 +64,7 @@ def decompose(state: State, block: Block, loop: For) -> Block:
     nest: Stmt = BlockRealize(
         tuple(substitute(value, names) for value in bound), substitute(predicate, names), start
     )
-    nest = _loops_like(kept, names, nest)
+    nest = loops_like(kept, names, nest)
     update = _with_regions(replace(block, name_hint=f"{block.name_hint}_update", init=None))
     state.replace({block: update}, {block: update})
     current = state.loop(loop.loop_var)
@@ -86,7 +86,7 @@ def _with_regions(block: Block) -> Block:
     return replace(block, reads=reads, writes=writes)
 
 
-def _loops_like(loops: Sequence[For], names: dict[Var, Var], body: Stmt) -> Stmt:
+def loops_like(loops: Sequence[For], names: dict[Var, Var], body: Stmt) -> Stmt:
     """Build loops like `loops` with other variables, serial unless they are bound to threads."""
     for loop in reversed(loops):
         threads = loop.kind == ForKind.THREAD_BINDING
@@ -96,12 +96,19 @@ def _loops_like(loops: Sequence[For], names: dict[Var, Var], body: Stmt) -> Stmt
             substitute(loop.extent, names),
             loop.kind if threads else ForKind.SERIAL,
             body,
-            loop.thread_binding if threads else None,
+            thread_index(loop.thread_binding) if threads else None,
         )
     return body
 
 
-def _without(predicate: PrimExpr, dropped: set[Var], kept: set[Var]) -> PrimExpr:
+def thread_index(index: IterVar | None) -> IterVar | None:
+    """Return the same index of threads with a variable of its own."""
+    if index is None:
+        return None
+    return replace(index, var=index.var.renamed(index.var.name))
+
+
+def without_loops(predicate: PrimExpr, dropped: set[Var], kept: set[Var]) -> PrimExpr:
     """Return the conjuncts without `dropped` loops. Errors: ScheduleError if one has both."""
     found = []
     for conjunct in conjuncts(predicate):
@@ -292,4 +299,4 @@ class _Factored:
             substitute(predicate, names),
             new,
         )
-        return new, _loops_like(kept, names, realize)
+        return new, loops_like(kept, names, realize)

@@ -9,12 +9,26 @@ from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, over
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, ScheduleError
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attr
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import ExprLike, Var
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.schedule import cache, inline, kinds, loops, move, reduction, relations
+from relaxpy.ir.tir.schedule import (
+    blockize,
+    cache,
+    inline,
+    kinds,
+    layout,
+    loops,
+    move,
+    padding as padding_module,
+    reduction,
+    reindex,
+    relations,
+)
 from relaxpy.ir.tir.schedule.state import State, child_blocks, refused
 from relaxpy.ir.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
 from relaxpy.ir.tir.stmt import Block, For, ForKind
@@ -34,6 +48,7 @@ def primitive(method: Method[P, R]) -> Method[P, R]:
     @functools.wraps(method)
     def apply(self: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> R:
         saved = {name: state.copy() for name, state in self._states.items()}
+        self._maps.clear()
         try:
             result = method(self, *args, **kwargs)
             for name, state in self._states.items():
@@ -53,7 +68,7 @@ def primitive(method: Method[P, R]) -> Method[P, R]:
         arguments = {
             f"*{key}"
             if signature.parameters[key].kind == inspect.Parameter.VAR_POSITIONAL
-            else key: v
+            else key: self._maps.get(v, v) if callable(v) else v
             for key, v in bound.arguments.items()
             if key != "self"
         }
@@ -100,6 +115,7 @@ class Schedule:
         self._module = mod
         self._states: dict[str, State] = {}
         self._items: dict[BlockRV | LoopRV, tuple[str, Block | Var]] = {}
+        self._maps: dict[object, IndexMap] = {}
         self.trace = Trace()
         kernels = [v.name_hint for v, f in mod.functions.items() if isinstance(f, PrimFunc)]
         self.func_working_on: str | None = (
@@ -224,6 +240,13 @@ class Schedule:
     def _either(self, rv: BlockRV | LoopRV | str) -> tuple[State, Block | For]:
         return self._loop(rv) if isinstance(rv, LoopRV) else self._block(rv)
 
+    def _map(self, value: IndexMap | Callable[..., Any], rank: int, dtype: DataType) -> IndexMap:
+        """Return a map, which stands for its function in the trace."""
+        if isinstance(value, IndexMap):
+            return value
+        self._maps[value] = IndexMap.from_func(value, rank, index_dtype=dtype)
+        return self._maps[value]
+
     # --- blocks and loops
 
     @primitive
@@ -278,7 +301,7 @@ class Schedule:
     def split(
         self,
         loop: LoopRV,
-        factors: list[ExprLike | None],
+        factors: Sequence[ExprLike | None],
         preserve_unit_iters: bool = True,
         disable_predication: bool = False,
     ) -> list[LoopRV]:
@@ -518,3 +541,134 @@ class Schedule:
                 element.
         """
         inline.reverse_compute_inline(*self._block(block))
+
+    # --- blocks of blocks
+
+    @primitive
+    def blockize(
+        self, target: LoopRV | Sequence[BlockRV], preserve_unit_iters: bool = True
+    ) -> BlockRV:
+        """Make a block of a loop and what is in it, with variables for the loops around it.
+
+        The init of a reduction becomes that of the new block.
+
+        Errors:
+            ScheduleError: there is not one block in the loop, or its variables or its condition
+                cannot be divided into loops outside and inside.
+            MisuseError: `target` is not a loop.
+        """
+        if not isinstance(target, LoopRV):
+            raise MisuseError(
+                f"blockize takes the loop around one block, found {target!r:.60}", about=target
+            )
+        state, node = self._loop(target)
+        new = blockize.blockize(state, node, preserve_unit_iters=preserve_unit_iters)
+        return self._block_rv(state, new)
+
+    @primitive
+    def tensorize(
+        self,
+        block_or_loop: BlockRV | LoopRV | str,
+        tensor_intrin: str,
+        preserve_unit_iters: bool = True,
+    ) -> None:
+        """Refuse: there are no tensor intrinsics, `compile` finds products by itself.
+
+        Errors:
+            ScheduleError: always.
+        """
+        _, node = self._either(block_or_loop)
+        raise refused(
+            f"there is no tensor intrinsic {tensor_intrin!r:.40}: compile finds products in the "
+            "loops by itself",
+            node,
+        )
+
+    # --- layouts and padding
+
+    @primitive
+    def transform_layout(
+        self,
+        block: BlockRV | str,
+        buffer: tuple[str, int] | str | Buffer,
+        index_map: IndexMap | Callable[..., Any],
+        pad_value: int | float | PrimExpr | IndexMap | Callable[..., Any] | None = None,
+        *,
+        assume_injective_transform: bool = False,
+    ) -> None:
+        """Store the elements of a buffer at the indices of a map, everywhere in the kernel.
+
+        A parameter has the new shape, so callers pass an array in the new layout. `buffer` is
+        ("read", number), ("write", number), a name, or the buffer. Elements that the map does not
+        reach are `pad_value`, a value or a function of their indices, if it is not None: the kernel
+        stores it, or the caller has done so if no block writes the buffer.
+
+        Errors:
+            ScheduleError: the map is not known to be injective, or the buffer is used as a pointer
+                or through a view.
+        """
+        state, node = self._block(block)
+        layout.transform_layout(
+            state,
+            node,
+            buffer,
+            index_map,
+            pad_value,
+            self._map,
+            assume_injective=assume_injective_transform,
+        )
+
+    @primitive
+    def transform_block_layout(
+        self, block: BlockRV | str, index_map: IndexMap | Callable[..., Any]
+    ) -> None:
+        """Let a block run through loops whose variables are those of a map of its own.
+
+        Errors:
+            ScheduleError: the block is not alone in one loop for each of its variables, the map is
+                not bijective, or it mixes spatial and reduction variables.
+        """
+        state, node = self._block(block)
+        layout.transform_block_layout(state, node, index_map, self._map)
+
+    @primitive
+    def reindex(self, block: BlockRV | str, buffer: tuple[str, int] | str | Buffer) -> BlockRV:
+        """Let a block use a copy of a buffer whose indices are the variables of the block.
+
+        The block of the copy is returned: it is before the block if that reads the buffer, and
+        after it if it writes it.
+
+        Errors:
+            ScheduleError: the block uses the buffer at several indices, its loops do not cover its
+                variables, or an index may be outside of the buffer.
+        """
+        state, node = self._block(block)
+        return self._block_rv(state, reindex.reindex(state, node, buffer))
+
+    @primitive
+    def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
+        """Let the extents of a block be multiples of `padding`, with a number for each variable.
+
+        Operands are copied to larger buffers with zeros, and the result is copied back.
+
+        Errors:
+            ScheduleError: the block is not a store of products and sums at its own variables, or
+                zeros would change what it computes.
+        """
+        state, node = self._block(block)
+        padding_module.pad_einsum(state, node, padding)
+
+    @primitive
+    def decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
+        """Store padding before a loop, in a block of its own, which is returned.
+
+        The block stores `T.if_then_else(condition, value, padding)`, and then only `value` where
+        the condition holds.
+
+        Errors:
+            ScheduleError: the block is not such a store, or another one uses what it writes in
+                other iterations of the loop.
+        """
+        state, node = self._block(block)
+        new = padding_module.decompose_padding(state, node, self._loop(loop)[1])
+        return self._block_rv(state, new)

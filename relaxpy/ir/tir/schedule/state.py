@@ -174,6 +174,12 @@ class State:
         self.func = self.func.with_body(body[0])
         self._index()
 
+    def become(self, func: PrimFunc, renewed: Mapping[Block, Block]) -> None:
+        """Continue with another kernel, in which `renewed` maps blocks to their successors."""
+        self.renewed = self.renewed | dict(renewed)
+        self.func = func
+        self._index()
+
     def check(self) -> None:
         """Errors: ScheduleError if a variable is used outside of its scope now."""
         faults = kernel_faults(self.func)

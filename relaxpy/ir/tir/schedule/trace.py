@@ -10,6 +10,8 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
+from relaxpy.ir.serialize import load_json, save_json
+from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.expr import ConstExpr, StringImm
 
 if TYPE_CHECKING:
@@ -161,6 +163,10 @@ def _written(value: object, names: Mapping[object, str]) -> str:
             return f"[{', '.join(_written(item, names) for item in value)}]"
         case StringImm() | ConstExpr():
             return repr(value.value)
+        case IndexMap():
+            indices = ", ".join(var.name for var in value.initial_indices)
+            results = "".join(f"{index}, " for index in value.final_indices)
+            return f"lambda {indices}: ({results.rstrip()})"
         case str():
             return json.dumps(value)
         case _:
@@ -177,6 +183,8 @@ def _plain(value: object, names: Mapping[object, str]) -> Any:
             return {key: _plain(item, names) for key, item in value.items()}
         case StringImm() | ConstExpr():
             return value.value
+        case IndexMap():
+            return {"index_map": save_json(value)}
         case None | bool() | int() | float() | str():
             return value
         case _:
@@ -189,6 +197,8 @@ def _named(value: Any, known: Mapping[object, BlockRV | LoopRV]) -> Any:
             if name not in known:
                 raise MisuseError(f"the trace uses {name} before an instruction returns it")
             return known[name]
+        case {"index_map": str(text)}:
+            return load_json(text)
         case list():
             return [_named(item, known) for item in value]
         case dict():

@@ -109,6 +109,24 @@ for i in range(4):
 """
 
 
+SCALED = """
+for i, k in T.grid(8, 8):
+    with T.block("B"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            B[vi] = 0
+        B[vi] = B[vi] + A[vk] * (vk + 1) + 1
+"""
+WINDOWED = """
+for i, k in T.grid(6, 3):
+    with T.block("B"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            B[vi] = 0
+        B[vi] = B[vi] + A[vi + vk]
+"""
+
+
 def named(name: str) -> tir.PrimFunc:
     return KERNELS[name][0]
 
@@ -342,6 +360,87 @@ ROWS: list[tuple[tir.PrimFunc, Callable[[Sch], object], str]] = [
         lambda s: s.decompose_reduction("C", loops(s, "C")[2]),
         "decompose_reduction: block C reduces over loop k, which is outside of loop j",
     ),
+    (
+        SHORT,
+        lambda s: s.blockize(loops(s, "C")[3]),
+        "blockize: the condition k_0 * 3 + k_1 < 8 of block C is over loops outside and inside",
+    ),
+    (
+        after(named("matmul"), lambda s: s.split(s.fuse(*loops(s, "C")[:2]), [None, 6])),
+        lambda s: s.blockize(loops(s, "C")[1]),
+        "blockize: block C cannot be divided into the loops outside of loop i_j_fused_1",
+    ),
+    (
+        kernel(SHIFTED, buffers="A, B, C"),
+        lambda s: s.blockize(loops(s, "B")[0]),
+        "blockize: there are 2 blocks in loop i",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.tensorize(loops(s, "C")[0], "dot_4x4"),
+        "tensorize: there is no tensor intrinsic 'dot_4x4'",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.transform_layout("C", ("read", 2), lambda i, j: (j, i)),
+        "transform_layout: block C reads A, B, not buffer 2",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.transform_layout("C", "A", lambda i, j: (i // 2, j)),
+        "transform_layout: the map is not known to be injective",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.transform_block_layout("C", lambda i, j, k: (i, j + k)),
+        "transform_block_layout: the map is not known to be bijective",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.transform_block_layout("C", lambda i, j, k: (i, j * 8 + k)),
+        "is of spatial and of reduction variables",
+    ),
+    (
+        after(named("matmul"), lambda s: s.split(loops(s, "C")[0], [2, 3])),
+        lambda s: s.transform_block_layout("C", lambda i, j, k: (i, k, j)),
+        "the variables of block C are not one for each of its loops, in their order",
+    ),
+    (
+        kernel(LAST_WINS),
+        lambda s: s.transform_block_layout("B", lambda i, j, k: (i, k, j)),
+        "transform_block_layout: block B is not a known commutative reduction",
+    ),
+    (
+        named("matmul"),
+        lambda s: s.pad_einsum("C", [1, 0, 1]),
+        "pad_einsum: padding is positive, found 0",
+    ),
+    (
+        kernel(SCALED),
+        lambda s: s.pad_einsum("B", [1, 3]),
+        "pad_einsum: block B is not a sum to which operands of zeros add nothing",
+    ),
+    (
+        kernel(WINDOWED),
+        lambda s: s.pad_einsum("B", [4, 1]),
+        "pad_einsum: block B does not access A at one tuple of its variables",
+    ),
+    (
+        named("maxima"),
+        lambda s: s.pad_einsum("M", [1, 2]),
+        "pad_einsum: block M is not an einsum of products and sums",
+    ),
+    (
+        named("chain"),
+        lambda s: s.decompose_padding("B", loops(s, "B")[0]),
+        "decompose_padding: block B is not one store of T.if_then_else",
+    ),
+    (
+        named("conv"),
+        lambda s: s.reindex("P", ("read", 0)),
+        "reindex: index vi - 1 is not known to be in A for all iterations of block P",
+    ),
+    (named("transposed"), lambda s: s.reindex("C", "B"), "reindex: "),
 ]
 
 

@@ -1,13 +1,14 @@
 """Whatever primitives are applied to a kernel, its values stay."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxpy
 from relaxpy import tir
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, tir as T
 from tests.fuzz.primitives import STEPS, schedule_at_random
 from tests.fuzz.scheduled_kernels import KERNELS, arguments
 from tests.fuzz.seed import COUNT, SEED
@@ -64,6 +65,41 @@ def test_copies_and_moved_blocks_keep_the_condition_of_an_outer_loop(target: str
     relaxpy.compile(sch.mod, target=target)["main"](*found)
     for wanted, result in zip(expected, found, strict=True):
         np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+@pytest.mark.parametrize("pad", [None, -4, lambda i, j, k: i + 2 * k])
+def test_a_parameter_in_another_layout(target: str, pad: Any) -> None:
+    func, shapes = KERNELS["matmul"]
+    layout = tir.IndexMap.from_func(lambda i, j: (i // 4, j, i % 4))
+    sch = tir.Schedule(func)
+    sch.transform_layout("C", ("read", 0), layout)
+    sch.transform_layout("C", "C", layout, pad_value=pad)
+    expected, found = arguments(shapes), arguments(shapes)
+    relaxpy.compile(func, target="reference")["matmul"](*expected)
+    a, b, c = layout.map_ndarray(found[0]), found[1], np.full((2, 7, 4), 99, "int32")
+    relaxpy.compile(sch.mod, target=target)["main"](a, b, c)
+    wanted = layout.map_ndarray(expected[2])
+    if pad is None:
+        np.testing.assert_array_equal(c.transpose(0, 2, 1).reshape(8, 7)[:6], expected[2])
+    else:
+        i, _, k = np.indices(c.shape)
+        filled = np.full(c.shape, -4) if pad == -4 else i + 2 * k
+        np.testing.assert_array_equal(c, np.where(i * 4 + k < 6, wanted, filled))
+
+
+def test_a_block_of_a_tile_has_the_init_of_its_reduction() -> None:
+    func, _ = KERNELS["matmul"]
+    sch = tir.Schedule(func)
+    i, j, k = sch.get_loops("C")
+    k0, k1 = sch.split(k, [2, 4])
+    sch.reorder(k0, i, j, k1)
+    outer = sch.blockize(i)
+    assert [it.iter_type.name for it in sch.get(outer).iter_vars] == ["CommReduce"]
+    assert sch.get(sch.get_child_blocks(outer)[0]).name_hint == "C_init"
+    assert sch.get(sch.get_block("C")).init is None
+    assert len(sch.get_loops(outer)) == 1
+    relaxpy.ir.assert_structural_equal(from_source(sch.mod.script()), sch.mod)
 
 
 @T.prim_func
