@@ -95,7 +95,7 @@ def collect() -> None:
     index = (ROOT / "README.md").read_text(encoding="utf-8")
     top = [f"docs/{section_file(title)}" for title, _, _ in sections]
     (SOURCE / "index.md").write_text(index + toctree(top), encoding="utf-8")
-    for file in SOURCE.rglob("*.md"):
+    for file in [*SOURCE.rglob("*.md"), *SOURCE.rglob("*.ipynb")]:
         file.write_text(with_titles(file.read_text("utf-8")), encoding="utf-8")
 
 
