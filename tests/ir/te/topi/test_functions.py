@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,70 +40,49 @@ def evaluate(function: Callable[..., Any], *arrays: Array) -> list[Array]:
 Row = tuple[str, Callable[..., Any], Sequence[Array], Callable[..., Any]]
 
 
+def rows(text: str, names: dict[str, Any]) -> list[Row]:
+    """The rows of a table of lines `LABEL <- ARRAYS : CALL => VALUE` on arrays `v0`, `v1`, …
+
+    Lines that begin with a space continue the one before.
+    """
+    found: list[Row] = []
+    for line in re.sub(r"\n +", " ", text).strip().splitlines():
+        label, arrays, call, value = re.split(r" <- | : | => ", line)
+        call, value = (partial(_evaluated, side, names) for side in (call, value))
+        found.append((label, call, eval(f"[{arrays}]", globals() | names), value))
+    return found
+
+
+def _evaluated(text: str, names: dict[str, Any], *values: Any) -> Any:
+    return eval(text, globals() | names | {f"v{k}": value for k, value in enumerate(values)})
+
+
 def _products() -> list[Row]:
     a, b, bias = floats(3, 4), floats(5, 4, seed=1), floats(5, seed=2)
     x, y = floats(2, 3, 4), floats(2, 5, 4, seed=1)
     z = floats(4, 3, 5, seed=3)
     half = floats(3, 4, dtype="float16")
-    return [
-        ("dense", topi.nn.dense, (a, b), lambda v, w: v @ w.T),
-        ("dense bias", topi.nn.dense, (a, b, bias), lambda v, w, c: v @ w.T + c),
-        (
-            "dense in float32",
-            lambda v, w: topi.nn.dense(v, w, None, "float32"),
-            (half, half),
-            lambda v, w: v.astype("float32") @ w.T.astype("float32"),
-        ),
-        (
-            "matmul transposed first",
-            lambda v, w: topi.matmul(v, w, True),
-            (a, floats(3, 2, seed=5)),
-            lambda v, w: v.T @ w,
-        ),
-        (
-            "matmul transposed second",
-            lambda v, w: topi.matmul(v, w, transp_b=True),
-            (x, y),
-            lambda v, w: v @ w.transpose(0, 2, 1),
-        ),
-        (
-            "slices of a size",
-            lambda v: topi.strided_slice(v, [1, 0], [2, -1], [7, 7], [2, 1], "size"),
-            (x,),
-            lambda v: v[:, :, 1:3],
-        ),
-        ("batch_matmul", topi.nn.batch_matmul, (x, y), lambda v, w: v @ w.transpose(0, 2, 1)),
-        (
-            "batch_matmul transposed",
-            lambda v, w: topi.nn.batch_matmul(v, w, (2, 4, 5), None, True, False),
-            (x, y.transpose(0, 2, 1)[:, :3].copy()),
-            lambda v, w: v.transpose(0, 2, 1) @ w,
-        ),
-        (
-            "batch_matmul of one",
-            topi.nn.batch_matmul,
-            (x, y[:1]),
-            lambda v, w: v @ w.transpose(0, 2, 1),
-        ),
-        (
-            "tensordot axes",
-            lambda v, w: topi.tensordot(v, w, ((2, 1), (0, -2))),
-            (x, z),
-            lambda v, w: np.tensordot(v, w, ((2, 1), (0, -2))),
-        ),
-        (
-            "tensordot 1",
-            lambda v, w: topi.tensordot(v, w, 1),
-            (x, z),
-            lambda v, w: np.tensordot(v, w, 1),
-        ),
-        (
-            "tensordot 0",
-            lambda v, w: topi.tensordot(v, w, 0),
-            (a, bias),
-            lambda v, w: np.tensordot(v, w, 0),
-        ),
-    ]
+    return rows(
+        """
+dense <- a, b : topi.nn.dense(v0, v1) => v0 @ v1.T
+dense bias <- a, b, bias : topi.nn.dense(v0, v1, v2) => v0 @ v1.T + v2
+dense in float32 <- half, half : topi.nn.dense(v0, v1, None, "float32")
+    => v0.astype("float32") @ v1.T.astype("float32")
+matmul transposed first <- a, floats(3, 2, seed=5) : topi.matmul(v0, v1, True) => v0.T @ v1
+matmul transposed second <- x, y : topi.matmul(v0, v1, transp_b=True) => v0 @ v1.transpose(0, 2, 1)
+slices of a size <- x : topi.strided_slice(v0, [1, 0], [2, -1], [7, 7], [2, 1], "size")
+    => v0[:, :, 1:3]
+batch_matmul <- x, y : topi.nn.batch_matmul(v0, v1) => v0 @ v1.transpose(0, 2, 1)
+batch_matmul transposed <- x, y.transpose(0, 2, 1)[:, :3].copy()
+    : topi.nn.batch_matmul(v0, v1, (2, 4, 5), None, True, False) => v0.transpose(0, 2, 1) @ v1
+batch_matmul of one <- x, y[:1] : topi.nn.batch_matmul(v0, v1) => v0 @ v1.transpose(0, 2, 1)
+tensordot axes <- x, z : topi.tensordot(v0, v1, ((2, 1), (0, -2)))
+    => np.tensordot(v0, v1, ((2, 1), (0, -2)))
+tensordot 1 <- x, z : topi.tensordot(v0, v1, 1) => np.tensordot(v0, v1, 1)
+tensordot 0 <- a, bias : topi.tensordot(v0, v1, 0) => np.tensordot(v0, v1, 0)
+""",
+        locals(),
+    )
 
 
 def depth_to_space(x: Array, b: int, mode: str) -> Array:
@@ -141,69 +122,33 @@ def _blocks() -> list[Row]:
             )
             for mode in ("DCR", "CRD")
         ),
-        (
-            "depth_to_space NHWC",
-            lambda v: topi.nn.depth_to_space(v, 2, "NHWC"),
-            (turned,),
-            lambda v: depth_to_space(v.transpose(0, 3, 1, 2), 2, "DCR").transpose(0, 2, 3, 1),
-        ),
-        ("space_to_depth", lambda v: depth_to_space_back(v), (wide,), lambda v: v),
-        (
-            "space_to_depth NHWC",
-            lambda v: topi.nn.space_to_depth(v, 2, "NHWC"),
-            (floats(1, 2, 4, 3),),
-            lambda v: np.concatenate([v[:, i::2, j::2] for i in (0, 1) for j in (0, 1)], 3),
-        ),
-        (
-            "space_to_batch_nd",
-            lambda v: topi.nn.space_to_batch_nd(v, [2, 3], [1, 0], [1, 3]),
-            (sequence,),
-            lambda v: space_to_batch(v, (2, 3), (1, 0), (1, 3)),
-        ),
-        (
-            "batch_to_space_nd",
-            lambda v: topi.nn.batch_to_space_nd(
-                topi.nn.space_to_batch_nd(v, [2, 3], [1, 0], [1, 3]), [2, 3], [1, 1], [2, 3]
-            ),
-            (sequence,),
-            lambda v: v[:, :3, 1:],
-        ),
-        ("flatten", topi.nn.flatten, (image,), lambda v: v.reshape(2, 48)),
-        (
-            "upsampling",
-            lambda v: topi.nn.upsampling(v, 2, 3),
-            (image,),
-            lambda v: v.repeat(2, 2).repeat(3, 3),
-        ),
-        (
-            "upsampling to a size",
-            lambda v: topi.nn.upsampling(v, 1, 1, "NHWC", output_shape=[6, 4]),
-            (turned,),
-            lambda v: v.repeat(2, 1).repeat(2, 2),
-        ),
-        (
-            "upsampling aligned",
-            lambda v: topi.nn.upsampling(v, 1.5, 1, method="bilinear", align_corners=True),
-            (floats(1, 1, 2, 1),),
-            lambda v: np.stack([v[:, :, 0], v[:, :, :].mean(2), v[:, :, 1]], 2),
-        ),
-        (
-            "layout_transform",
-            lambda v: topi.layout_transform(v, "NCHW", "NCHW4c"),
-            (image,),
-            lambda v: v.reshape(2, 2, 4, 3, 2).transpose(0, 1, 3, 4, 2),
-        ),
-        (
-            "layout_transform back",
-            lambda v: topi.layout_transform(v, "NCHW4c", "NHWC"),
-            (floats(2, 2, 3, 2, 4),),
-            lambda v: v.transpose(0, 2, 3, 1, 4).reshape(2, 3, 2, 8),
-        ),
-        (
-            "layout_transform with padding",
-            lambda v: topi.layout_transform(v, "NC", "CN3c"),
-            (floats(2, 4),),
-            lambda v: np.pad(v, ((0, 0), (0, 2))).reshape(2, 2, 3).transpose(1, 0, 2),
+        *rows(
+            """
+depth_to_space NHWC <- turned : topi.nn.depth_to_space(v0, 2, "NHWC")
+    => depth_to_space(v0.transpose(0, 3, 1, 2), 2, "DCR").transpose(0, 2, 3, 1)
+space_to_depth <- wide : depth_to_space_back(v0) => v0
+space_to_depth NHWC <- floats(1, 2, 4, 3) : topi.nn.space_to_depth(v0, 2, "NHWC")
+    => np.concatenate([v0[:, i::2, j::2] for i in (0, 1) for j in (0, 1)], 3)
+space_to_batch_nd <- sequence : topi.nn.space_to_batch_nd(v0, [2, 3], [1, 0], [1, 3])
+    => space_to_batch(v0, (2, 3), (1, 0), (1, 3))
+batch_to_space_nd <- sequence
+    : topi.nn.batch_to_space_nd(topi.nn.space_to_batch_nd(v0, [2, 3], [1, 0], [1, 3]), [2, 3], [1,
+    1], [2, 3]) => v0[:, :3, 1:]
+flatten <- image : topi.nn.flatten(v0) => v0.reshape(2, 48)
+upsampling <- image : topi.nn.upsampling(v0, 2, 3) => v0.repeat(2, 2).repeat(3, 3)
+upsampling to a size <- turned : topi.nn.upsampling(v0, 1, 1, "NHWC", output_shape=[6, 4])
+    => v0.repeat(2, 1).repeat(2, 2)
+upsampling aligned <- floats(1, 1, 2, 1)
+    : topi.nn.upsampling(v0, 1.5, 1, method="bilinear", align_corners=True)
+    => np.stack([v0[:, :, 0], v0[:, :, :].mean(2), v0[:, :, 1]], 2)
+layout_transform <- image : topi.layout_transform(v0, "NCHW", "NCHW4c")
+    => v0.reshape(2, 2, 4, 3, 2).transpose(0, 1, 3, 4, 2)
+layout_transform back <- floats(2, 2, 3, 2, 4) : topi.layout_transform(v0, "NCHW4c", "NHWC")
+    => v0.transpose(0, 2, 3, 1, 4).reshape(2, 3, 2, 8)
+layout_transform with padding <- floats(2, 4) : topi.layout_transform(v0, "NC", "CN3c")
+    => np.pad(v0, ((0, 0), (0, 2))).reshape(2, 2, 3).transpose(1, 0, 2)
+""",
+            locals(),
         ),
     ]
 
@@ -227,39 +172,24 @@ def lrn(x: Array, size: int, axis: int, alpha: float, beta: float, bias: float) 
 
 def _elements() -> list[Row]:
     x = floats(3, 4)
-    return [
-        (
-            "lrn",
-            lambda v: topi.nn.lrn(v, 3),
-            (floats(2, 5, 3),),
-            lambda v: lrn(v, 3, 1, 1e-4, 0.75, 2),
-        ),
-        (
-            "lrn of an axis",
-            lambda v: topi.nn.lrn(v, 5, 2, 0.5, 0.5, 1.0),
-            (floats(2, 2, 4),),
-            lambda v: lrn(v, 5, 2, 0.5, 0.5, 1.0),
-        ),
-        ("elemwise_sum", lambda *v: topi.elemwise_sum(v), (x, x, -3 * x), lambda *v: sum(v)),
-        ("elemwise_sum of one", lambda v: topi.elemwise_sum([v]), (x,), np.copy),
-        ("reinterpret", lambda v: topi.reinterpret(v, "int32"), (x,), lambda v: v.view("int32")),
-        ("fast_exp", topi.fast_exp, (x,), np.exp),
-        ("fast_tanh", topi.fast_tanh, (x,), np.tanh),
-        (
-            "fast_erf",
-            topi.fast_erf,
-            (x.astype("float16"),),
-            lambda v: special.erf(v.astype("f8")).astype("f2"),
-        ),
-        (
-            "fast_softmax",
-            lambda v: topi.nn.fast_softmax(v, 0),
-            (x,),
-            lambda v: special.softmax(v.astype("float64"), 0),
-        ),
-        ("shape", topi.shape, (floats(3, 0, 2),), lambda v: np.array([3, 0, 2], "int32")),
-        ("tensor_size", lambda v: topi.tensor_size(v, "int64"), (x,), lambda v: np.array(12)),
-    ]
+    erf, softmax = special.erf, special.softmax
+    return rows(
+        """
+lrn <- floats(2, 5, 3) : topi.nn.lrn(v0, 3) => lrn(v0, 3, 1, 0.0001, 0.75, 2)
+lrn of an axis <- floats(2, 2, 4) : topi.nn.lrn(v0, 5, 2, 0.5, 0.5, 1.0)
+    => lrn(v0, 5, 2, 0.5, 0.5, 1.0)
+elemwise_sum <- x, x, -3 * x : topi.elemwise_sum((v0, v1, v2)) => sum((v0, v1, v2))
+elemwise_sum of one <- x : topi.elemwise_sum([v0]) => np.copy(v0)
+reinterpret <- x : topi.reinterpret(v0, "int32") => v0.view("int32")
+fast_exp <- x : topi.fast_exp(v0) => np.exp(v0)
+fast_tanh <- x : topi.fast_tanh(v0) => np.tanh(v0)
+fast_erf <- x.astype("float16") : topi.fast_erf(v0) => erf(v0.astype("f8")).astype("f2")
+fast_softmax <- x : topi.nn.fast_softmax(v0, 0) => softmax(v0.astype("float64"), 0)
+shape <- floats(3, 0, 2) : topi.shape(v0) => np.array([3, 0, 2], "int32")
+tensor_size <- x : topi.tensor_size(v0, "int64") => np.array(12)
+""",
+        locals(),
+    )
 
 
 def reverse_sequence(x: Array, lengths: Array, axis: int, batch: int) -> Array:
@@ -299,88 +229,37 @@ def _sequences() -> list[Row]:
     ]
     return [
         *ragged,
-        (
-            "matrix_set_diag",
-            topi.matrix_set_diag,
-            (matrix, floats(2, 3, seed=4)),
-            lambda v, d: set_diagonals(v, d[:, None], 0, 0, "LEFT_LEFT"),
-        ),
-        (
-            "matrix_set_diag 2",
-            lambda v, d: topi.matrix_set_diag(v, d, 2),
-            (matrix, floats(2, 2, seed=4)),
-            lambda v, d: set_diagonals(v, d[:, None], 2, 2, "LEFT_LEFT"),
-        ),
-        (
-            "sequence_mask",
-            lambda v, n: topi.sequence_mask(v, n, -1.0),
-            (x, lengths),
-            lambda v, n: np.where((np.arange(3)[:, None] < n)[..., None], v, -1),
-        ),
-        (
-            "sequence_mask of axis 1",
-            lambda v, n: topi.sequence_mask(v, n, axis=1),
-            (x, lengths[:3]),
-            lambda v, n: np.where((np.arange(4) < n[:, None])[..., None], v, 0),
-        ),
-        (
-            "reverse_sequence",
-            topi.reverse_sequence,
-            (x, np.array([3, 0, 9], "int64")),
-            lambda v, n: reverse_sequence(v, n, 1, 0),
-        ),
-        (
-            "reverse_sequence of axis 0",
-            lambda v, n: topi.reverse_sequence(v, n, 0, -2),
-            (x, lengths),
-            lambda v, n: reverse_sequence(v, n, 0, 1),
-        ),
-        (
-            "dynamic_strided_slice",
-            lambda v, b, e, s: topi.dynamic_strided_slice(v, b, e, s, (2, 2)),
-            (
-                floats(5, 4),
-                np.array([1, 9], "int64"),
-                np.array([5, 1], "int64"),
-                np.array([2, -1], "int64"),
-            ),
-            lambda v, b, e, s: v[1:5:2, :1:-1],
-        ),
-        (
-            "sliding_window",
-            lambda v: topi.sliding_window(v, 1, [2, 1], [2, 1]),
-            (floats(2, 5, 3),),
-            lambda v: np.lib.stride_tricks.sliding_window_view(v, (2, 1), (1, 2))[:, ::2],
-        ),
-        (
-            "unravel_index",
-            topi.unravel_index,
-            (np.array([0, 5, 23], "int64"), np.array([2, 3, 4], "int64")),
-            lambda v, n: np.stack(np.unravel_index(v, n)),
-        ),
-        (
-            "unravel_index of one",
-            topi.unravel_index,
-            (np.array(7, "int32"), np.array([2, 5], "int32")),
-            lambda v, n: np.array(np.unravel_index(v, n)),
-        ),
-        (
-            "sparse_to_dense",
-            lambda i, v: topi.sparse_to_dense(i, (3, 4), v, 9),
-            (np.array([[0, 1], [2, 3]], "int32"), floats(2)),
-            lambda i, v: sparse(i, (3, 4), v, 9),
-        ),
-        (
-            "sparse_to_dense of a vector",
-            lambda i, v: topi.sparse_to_dense(i, (5,), v),
-            (np.array([4, 0], "int64"), np.array(7, "int32")),
-            lambda i, v: sparse(i[:, None], (5,), v.repeat(2), 0),
-        ),
-        (
-            "sparse_to_dense of one",
-            lambda i, v: topi.sparse_to_dense(i, (5,), v),
-            (np.array(2, "int64"), np.array(7, "int32")),
-            lambda i, v: sparse(i.reshape(1, 1), (5,), v.reshape(1), 0),
+        *rows(
+            """
+matrix_set_diag <- matrix, floats(2, 3, seed=4) : topi.matrix_set_diag(v0, v1)
+    => set_diagonals(v0, v1[:, None], 0, 0, "LEFT_LEFT")
+matrix_set_diag 2 <- matrix, floats(2, 2, seed=4) : topi.matrix_set_diag(v0, v1, 2)
+    => set_diagonals(v0, v1[:, None], 2, 2, "LEFT_LEFT")
+sequence_mask <- x, lengths : topi.sequence_mask(v0, v1, -1.0)
+    => np.where((np.arange(3)[:, None] < v1)[..., None], v0, -1)
+sequence_mask of axis 1 <- x, lengths[:3] : topi.sequence_mask(v0, v1, axis=1)
+    => np.where((np.arange(4) < v1[:, None])[..., None], v0, 0)
+reverse_sequence <- x, np.array([3, 0, 9], "int64") : topi.reverse_sequence(v0, v1)
+    => reverse_sequence(v0, v1, 1, 0)
+reverse_sequence of axis 0 <- x, lengths : topi.reverse_sequence(v0, v1, 0, -2)
+    => reverse_sequence(v0, v1, 0, 1)
+dynamic_strided_slice <- floats(5, 4), np.array([1, 9], "int64"), np.array([5, 1], "int64"),
+    np.array([2, -1], "int64") : topi.dynamic_strided_slice(v0, v1, v2, v3, (2, 2))
+    => v0[1:5:2, :1:-1]
+sliding_window <- floats(2, 5, 3) : topi.sliding_window(v0, 1, [2, 1], [2, 1])
+    => np.lib.stride_tricks.sliding_window_view(v0, (2, 1), (1, 2))[:, ::2]
+unravel_index <- np.array([0, 5, 23], "int64"), np.array([2, 3, 4], "int64")
+    : topi.unravel_index(v0, v1) => np.stack(np.unravel_index(v0, v1))
+unravel_index of one <- np.array(7, "int32"), np.array([2, 5], "int32") : topi.unravel_index(v0, v1)
+    => np.array(np.unravel_index(v0, v1))
+sparse_to_dense <- np.array([[0, 1], [2, 3]], "int32"), floats(2)
+    : topi.sparse_to_dense(v0, (3, 4), v1, 9) => sparse(v0, (3, 4), v1, 9)
+sparse_to_dense of a vector <- np.array([4, 0], "int64"), np.array(7, "int32")
+    : topi.sparse_to_dense(v0, (5,), v1) => sparse(v0[:, None], (5,), v1.repeat(2), 0)
+sparse_to_dense of one <- np.array(2, "int64"), np.array(7, "int32")
+    : topi.sparse_to_dense(v0, (5,), v1) => sparse(v0.reshape(1, 1), (5,), v1.reshape(1), 0)
+""",
+            locals(),
         ),
     ]
 
@@ -398,59 +277,26 @@ def _orders() -> list[Row]:
     ties = integers(4, 6, low=0, high=3)
     levels = np.sort(floats(7))
     lines = np.sort(floats(3, 5), 1)
-    return [
-        ("sort", topi.sort, (x,), lambda v: np.sort(v)),
-        ("sort down", lambda v: topi.sort(v, 1, 0), (ties,), lambda v: -np.sort(-v, 1)),
-        (
-            "argsort",
-            lambda v: topi.argsort(v, axis=1, dtype="int64"),
-            (ties,),
-            lambda v: np.argsort(v, 1, kind="stable"),
-        ),
-        (
-            "argsort of the first",
-            lambda v, n: topi.argsort(v, n, 1, 1, "int32"),
-            (ties, np.array([0, 3, 6, 2], "int32")),
-            lambda v, n: np.stack(
-                [
-                    [*np.argsort(r[:k], kind="stable"), *range(k, 6)]
-                    for r, k in zip(v, n, strict=True)
-                ]
-            ),
-        ),
-        (
-            "topk",
-            lambda v: topi.topk(v, 2),
-            (ties,),
-            lambda v: [-np.sort(-v, 1)[:, :2], np.argsort(-v, 1, kind="stable")[:, :2]],
-        ),
-        (
-            "topk values",
-            lambda v: topi.topk(v, 9, 0, "values", True),
-            (ties,),
-            lambda v: np.sort(v, 0),
-        ),
-        (
-            "topk indices",
-            lambda v: topi.topk(v, 0, 0, "indices", True, "int32"),
-            (ties,),
-            lambda v: np.argsort(v, 0, kind="stable"),
-        ),
-        (
-            "searchsorted",
-            topi.searchsorted,
-            (levels, np.concatenate([levels, floats(3, seed=5)])),
-            lambda s, v: np.searchsorted(s, v),
-        ),
-        (
-            "searchsorted of lines",
-            lambda s, v: topi.searchsorted(s, v, True, "int32"),
-            (lines, lines[:, 1:4].copy()),
-            lambda s, v: np.stack(
-                [np.searchsorted(a, b, "right") for a, b in zip(s, v, strict=True)]
-            ),
-        ),
-    ]
+    return rows(
+        """
+sort <- x : topi.sort(v0) => np.sort(v0)
+sort down <- ties : topi.sort(v0, 1, 0) => -np.sort(-v0, 1)
+argsort <- ties : topi.argsort(v0, axis=1, dtype="int64") => np.argsort(v0, 1, kind="stable")
+argsort of the first <- ties, np.array([0, 3, 6, 2], "int32") : topi.argsort(v0, v1, 1, 1, "int32")
+    => np.stack([[*np.argsort(r[:k], kind="stable"), *range(k, 6)] for r, k in zip(v0, v1,
+    strict=True)])
+topk <- ties : topi.topk(v0, 2)
+    => [-np.sort(-v0, 1)[:, :2], np.argsort(-v0, 1, kind="stable")[:, :2]]
+topk values <- ties : topi.topk(v0, 9, 0, "values", True) => np.sort(v0, 0)
+topk indices <- ties : topi.topk(v0, 0, 0, "indices", True, "int32")
+    => np.argsort(v0, 0, kind="stable")
+searchsorted <- levels, np.concatenate([levels, floats(3, seed=5)]) : topi.searchsorted(v0, v1)
+    => np.searchsorted(v0, v1)
+searchsorted of lines <- lines, lines[:, 1:4].copy() : topi.searchsorted(v0, v1, True, "int32")
+    => np.stack([np.searchsorted(a, b, "right") for a, b in zip(v0, v1, strict=True)])
+""",
+        locals(),
+    )
 
 
 ROWS = [*_products(), *_blocks(), *_elements(), *_sequences(), *_orders()]
