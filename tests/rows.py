@@ -52,3 +52,12 @@ def sections(text: str) -> dict[str, str]:
         name, _, body = section.partition("\n")
         found[name] = body
     return found
+
+
+def table(text: str) -> list[list[str]]:
+    """The columns of each line, which ` <- `, ` : ` and ` => ` divide.
+
+    Lines that begin with a space continue the one before.
+    """
+    lines = re.sub(r"\n +", " ", text).strip().splitlines()
+    return [re.split(r" *(?: : |<-|=>) *", line) for line in lines]

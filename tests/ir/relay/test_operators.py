@@ -1,7 +1,6 @@
 """Operators of Relay beside NumPy: their types and their values."""
 
 import functools
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import relaxpy
 from relaxpy import relay
 from relaxpy.ir.relay.op.registry import Op, list_op_names
 from tests.relay_programs import refused
+from tests.rows import table
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 4)).astype("float32")
@@ -92,7 +92,7 @@ def convolved(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 QIMAGE, QKERNEL = (IMAGE * 20).astype("int8"), (KERNEL * 20).astype("int8")
 ONE, ZERO = np.ones(4, "float32"), np.zeros(4, "float32")
 #: Calls, the operands `%0`, `%1`, … (in order, where the call has none), and their values.
-CASES = """
+CASES = table("""
 abs <- X => np.abs(X)
 ceil <- X => np.ceil(X)
 exp <- X => np.exp(X)
@@ -278,10 +278,7 @@ dyn.nn.upsampling(%0, 2f, %1) <- IMAGE, np.array(3, "float32") => IMAGE.repeat(2
 nn.max_pool2d_grad(%0, %1, pool_size=[2, 2], strides=[2, 2])
     <- np.ones((1, 1, 1, 1), "float32"), SQUARE[None, None, :2, :2]
     => np.array([[[[0, 0], [0, 1]]]])
-"""
-ROWS = [
-    re.split(r" *(?:<-|=>) *", line) for line in re.sub(r"\n +", " ", CASES).strip().splitlines()
-]
+""")
 
 
 def program(call: str, inputs: Sequence[np.ndarray]) -> str:
@@ -299,7 +296,7 @@ def program(call: str, inputs: Sequence[np.ndarray]) -> str:
 
 @pytest.mark.rule("RLY-28")
 @pytest.mark.parametrize(
-    ("call", "operands", "value"), ROWS, ids=[f"{i}-{c[0][:40]}" for i, c in enumerate(ROWS)]
+    ("call", "operands", "value"), CASES, ids=[f"{i}-{c[0][:40]}" for i, c in enumerate(CASES)]
 )
 def test_operators_agree_with_numpy(call: str, operands: str, value: str) -> None:
     """In the evaluator, which runs machine code, and in the translation to NumPy."""

@@ -9,9 +9,9 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.te import tensor as te, topi
-from relaxpy.ir.te.tensor import Tensor
 from tests.ir.relax.op.cases.windows import convolve, transpose_convolve
 from tests.ir.te.topi.test_topi import Array, evaluate
+from tests.rows import table
 
 RANDOM = np.random.default_rng(0)
 nn = topi.nn
@@ -36,91 +36,51 @@ SAME = convolve(np.pad(IMAGE, ((0, 0), (0, 0), (1, 1), (1, 0))), FILTER, 1, 0)
 GROUPED = convolve(IMAGE, FILTER[:, :2], 1, 0, groups=2)
 OWN_FILTERS = convolve(IMAGE, DEPTHWISE.reshape(8, 1, 3, 3), 2, 1, groups=4)
 
-Row = tuple[str, Callable[..., Tensor], tuple[Array, Array], Array]
-ROWS: list[Row] = [
-    ("1d ncw", lambda x, w: nn.conv1d_ncw(x, w, 2, 1), (LINE, TAPS), convolve(LINE, TAPS, 2, 1)),
-    (
-        "1d nwc",
-        lambda x, w: nn.conv1d_nwc(x, w),
-        (laid_out(LINE, "NCW", "NWC"), laid_out(TAPS, "OIW", "WIO")),
-        laid_out(convolve(LINE, TAPS, 1, 0), "NCW", "NWC"),
-    ),
-    (
-        "1d groups",
-        lambda x, w: nn.group_conv1d_ncw(x, w, 1, 0, 1, 2),
-        (LINE, TAPS[:, :2].copy()),
-        convolve(LINE, TAPS[:, :2], 1, 0, groups=2),
-    ),
-    ("2d nchw", lambda x, w: nn.conv2d_nchw(x, w, 1, "SAME", 1), (IMAGE, FILTER), SAME),
-    (
-        "2d hwcn",
-        lambda x, w: nn.conv2d_hwcn(x, w, (1, 1), (1, 1, 1, 0), (1, 1)),
-        (laid_out(IMAGE, "NCHW", "HWCN"), laid_out(FILTER, "OIHW", "HWIO")),
-        laid_out(SAME, "NCHW", "HWCN"),
-    ),
-    (
-        "2d nhwc",
-        lambda x, w: nn.conv2d_nhwc(x, w, 1, "SAME", 1),
-        (laid_out(IMAGE, "NCHW", "NHWC"), laid_out(FILTER, "OIHW", "HWIO")),
-        laid_out(SAME, "NCHW", "NHWC"),
-    ),
-    (
-        "2d groups",
-        lambda x, w: nn.group_conv2d_nhwc(x, w, 1, "VALID", 1, 2),
-        (laid_out(IMAGE, "NCHW", "NHWC"), laid_out(FILTER[:, :2], "OIHW", "HWIO")),
-        laid_out(GROUPED, "NCHW", "NHWC"),
-    ),
-    (
-        "3d ndhwc",
-        lambda x, w: nn.conv3d_ndhwc(x, w, 1, 0, 1, 1),
-        (laid_out(CUBE, "NCDHW", "NDHWC"), laid_out(BLOCK, "OIDHW", "DHWIO")),
-        laid_out(convolve(CUBE, BLOCK, 1, 0), "NCDHW", "NDHWC"),
-    ),
-    (
-        "depthwise nchw",
-        lambda x, w: nn.depthwise_conv2d_nchw(x, w, 2, 1, 1),
-        (IMAGE, DEPTHWISE),
-        OWN_FILTERS,
-    ),
-    (
-        "depthwise nhwc",
-        lambda x, w: nn.depthwise_conv2d_nhwc(x, w, 2, 1, 1),
-        (laid_out(IMAGE, "NCHW", "NHWC"), laid_out(DEPTHWISE, "COHW", "HWCO")),
-        laid_out(OWN_FILTERS, "NCHW", "NHWC"),
-    ),
-    (
-        "depthwise nhwc by HWIO",
-        lambda x, w: nn.depthwise_conv2d_nhwc(x, w, 2, 1, 1, "HWIO"),
-        (laid_out(IMAGE, "NCHW", "NHWC"), laid_out(DEPTHWISE, "COHW", "HWOC")),
-        laid_out(OWN_FILTERS, "NCHW", "NHWC"),
-    ),
-    (
-        "1d transposed",
-        lambda x, w: nn.conv1d_transpose_ncw(x, w, 2, 1, None, 1),
-        (LINE, TURNED_TAPS),
-        transpose_convolve(LINE, TURNED_TAPS, 2, 1, more=1),
-    ),
-    (
-        "2d transposed",
-        lambda x, w: nn.conv2d_transpose_nchw(x, w, (2, 1), (1, 0), "float32", 0),
-        (IMAGE, TURNED_FILTER),
-        transpose_convolve(IMAGE, TURNED_FILTER, (2, 1), (1, 0)),
-    ),
-    (
-        "3d transposed",
-        lambda x, w: nn.conv3d_transpose_ncdhw(x, w, 1, 0, None, 0),
-        (CUBE, TURNED_BLOCK),
-        transpose_convolve(CUBE, TURNED_BLOCK),
-    ),
-]
+#: What the table below calls.
+NAMES = {"convolve": convolve, "transpose_convolve": transpose_convolve}
+ROWS = table("""
+1d ncw : nn.conv1d_ncw(v0, v1, 2, 1) <- LINE, TAPS => convolve(LINE, TAPS, 2, 1)
+1d nwc : nn.conv1d_nwc(v0, v1) <- laid_out(LINE, "NCW", "NWC"), laid_out(TAPS, "OIW", "WIO")
+    => laid_out(convolve(LINE, TAPS, 1, 0), "NCW", "NWC")
+1d groups : nn.group_conv1d_ncw(v0, v1, 1, 0, 1, 2) <- LINE, TAPS[:, :2].copy()
+    => convolve(LINE, TAPS[:, :2], 1, 0, groups=2)
+2d nchw : nn.conv2d_nchw(v0, v1, 1, "SAME", 1) <- IMAGE, FILTER => SAME
+2d hwcn : nn.conv2d_hwcn(v0, v1, (1, 1), (1, 1, 1, 0), (1, 1))
+    <- laid_out(IMAGE, "NCHW", "HWCN"), laid_out(FILTER, "OIHW", "HWIO")
+    => laid_out(SAME, "NCHW", "HWCN")
+2d nhwc : nn.conv2d_nhwc(v0, v1, 1, "SAME", 1)
+    <- laid_out(IMAGE, "NCHW", "NHWC"), laid_out(FILTER, "OIHW", "HWIO")
+    => laid_out(SAME, "NCHW", "NHWC")
+2d groups : nn.group_conv2d_nhwc(v0, v1, 1, "VALID", 1, 2)
+    <- laid_out(IMAGE, "NCHW", "NHWC"), laid_out(FILTER[:, :2], "OIHW", "HWIO")
+    => laid_out(GROUPED, "NCHW", "NHWC")
+3d ndhwc : nn.conv3d_ndhwc(v0, v1, 1, 0, 1, 1)
+    <- laid_out(CUBE, "NCDHW", "NDHWC"), laid_out(BLOCK, "OIDHW", "DHWIO")
+    => laid_out(convolve(CUBE, BLOCK, 1, 0), "NCDHW", "NDHWC")
+depthwise nchw : nn.depthwise_conv2d_nchw(v0, v1, 2, 1, 1) <- IMAGE, DEPTHWISE => OWN_FILTERS
+depthwise nhwc : nn.depthwise_conv2d_nhwc(v0, v1, 2, 1, 1)
+    <- laid_out(IMAGE, "NCHW", "NHWC"), laid_out(DEPTHWISE, "COHW", "HWCO")
+    => laid_out(OWN_FILTERS, "NCHW", "NHWC")
+depthwise nhwc by HWIO : nn.depthwise_conv2d_nhwc(v0, v1, 2, 1, 1, "HWIO")
+    <- laid_out(IMAGE, "NCHW", "NHWC"), laid_out(DEPTHWISE, "COHW", "HWOC")
+    => laid_out(OWN_FILTERS, "NCHW", "NHWC")
+1d transposed : nn.conv1d_transpose_ncw(v0, v1, 2, 1, None, 1) <- LINE, TURNED_TAPS
+    => transpose_convolve(LINE, TURNED_TAPS, 2, 1, more=1)
+2d transposed : nn.conv2d_transpose_nchw(v0, v1, (2, 1), (1, 0), "float32", 0)
+    <- IMAGE, TURNED_FILTER => transpose_convolve(IMAGE, TURNED_FILTER, (2, 1), (1, 0))
+3d transposed : nn.conv3d_transpose_ncdhw(v0, v1, 1, 0, None, 0) <- CUBE, TURNED_BLOCK
+    => transpose_convolve(CUBE, TURNED_BLOCK)
+""")
 
 
-@pytest.mark.parametrize(("label", "function", "arrays", "expected"), ROWS)
+@pytest.mark.parametrize(("label", "call", "operands", "value"), ROWS)
 def test_a_named_convolution_is_that_of_the_definition(
-    label: str, function: Callable[..., Tensor], arrays: tuple[Array, Array], expected: Array
+    label: str, call: str, operands: str, value: str
 ) -> None:
-    found = evaluate(function, *arrays)
-    np.testing.assert_array_equal(found, expected)
+    function = lambda x, w: eval(call, globals() | {"v0": x, "v1": w})  # noqa: E731
+    np.testing.assert_array_equal(
+        evaluate(function, *eval(f"[{operands}]")), eval(value, globals() | NAMES)
+    )
 
 
 X, W = te.placeholder((1, 4, 5, 5)), te.placeholder((4, 2, 3, 3))

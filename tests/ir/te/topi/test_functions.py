@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.op.cases.case import Array, floats, integers
+from tests.rows import table
 
 
 def evaluate(function: Callable[..., Any], *arrays: Array) -> list[Array]:
@@ -41,13 +41,9 @@ Row = tuple[str, Callable[..., Any], Sequence[Array], Callable[..., Any]]
 
 
 def rows(text: str, names: dict[str, Any]) -> list[Row]:
-    """The rows of a table of lines `LABEL <- ARRAYS : CALL => VALUE` on arrays `v0`, `v1`, …
-
-    Lines that begin with a space continue the one before.
-    """
+    """The rows of a table of lines `LABEL <- ARRAYS : CALL => VALUE` on arrays `v0`, `v1`, …"""
     found: list[Row] = []
-    for line in re.sub(r"\n +", " ", text).strip().splitlines():
-        label, arrays, call, value = re.split(r" <- | : | => ", line)
+    for label, arrays, call, value in table(text):
         call, value = (partial(_evaluated, side, names) for side in (call, value))
         found.append((label, call, eval(f"[{arrays}]", globals() | names), value))
     return found

@@ -11,6 +11,7 @@ from relaxpy import relax
 from relaxpy.errors import MisuseError
 from relaxpy.relax import op
 from relaxpy.topi import testing
+from tests.rows import table
 
 RNG = np.random.default_rng(0)
 
@@ -43,106 +44,46 @@ A1, A2, A3 = floats(2, 4, 9), floats(2, 4, 7, 8), floats(1, 4, 5, 6, 7)
 W1, W2, W3 = floats(6, 2, 3), floats(6, 2, 3, 2), floats(4, 2, 3, 2, 1)
 
 
-@pytest.mark.parametrize(
-    ("actual", "build", "arrays"),
-    [
-        (
-            testing.group_conv1d_ncw_python(A1, W1, 2, 1, 2, 2),
-            lambda a, w: op.nn.conv1d(a, w, strides=2, padding=1, dilation=2, groups=2),
-            (A1, W1),
-        ),
-        (
-            testing.conv1d_ncw_python(A1, np.ones((1, 4, 3), "float32"), 1, "VALID", 1),
-            lambda a, w: op.nn.conv1d(a, w),
-            (A1, np.ones((1, 4, 3), "float32")),
-        ),
-        (
-            testing.conv2d_nchw_python(A2, W2, (2, 1), (1, 0, 2, 1), 2),
-            lambda a, w: op.nn.conv2d(a, w, strides=(2, 1), padding=(1, 0, 2, 1), groups=2),
-            (A2, W2),
-        ),
-        (
-            testing.conv2d_nchw_python(A2, W2, 1, "SAME", 2),
-            lambda a, w: op.nn.conv2d(a, w, padding=(1, 1, 1, 0), groups=2),
-            (A2, W2),
-        ),
-        (
-            testing.conv2d_nhwc_python(np.moveaxis(A2, 1, -1), W2.transpose(2, 3, 1, 0), 2, 1, 2),
-            lambda a, w: op.permute_dims(
-                op.nn.conv2d(a, w, strides=2, padding=1, groups=2), (0, 2, 3, 1)
-            ),
-            (A2, W2),
-        ),
-        (
-            testing.conv2d_hwcn_python(
-                A2.transpose(2, 3, 1, 0), np.tile(W2.transpose(2, 3, 1, 0), (2, 1)), 1, 0
-            ),
-            lambda a, w: op.permute_dims(op.nn.conv2d(a, op.concat([w, w], axis=1)), (2, 3, 1, 0)),
-            (A2, W2),
-        ),
-        (
-            testing.depthwise_conv2d_python_nchw(A2, W2[:4], 1, 1),
-            lambda a, w: op.nn.conv2d(a, op.reshape(w, (8, 1, 3, 2)), padding=1, groups=4),
-            (A2, W2[:4]),
-        ),
-        (
-            testing.depthwise_conv2d_python_nhwc(
-                np.moveaxis(A2, 1, -1), W2[:4].transpose(2, 3, 0, 1), 2, 0
-            ),
-            lambda a, w: op.permute_dims(
-                op.nn.conv2d(a, op.reshape(w, (8, 1, 3, 2)), strides=2, groups=4), (0, 2, 3, 1)
-            ),
-            (A2, W2[:4]),
-        ),
-        (
-            testing.conv3d_ncdhw_python(A3, W3, (1, 2, 1), (1, 0, 2), 2),
-            lambda a, w: op.nn.conv3d(a, w, strides=(1, 2, 1), padding=(1, 0, 2), groups=2),
-            (A3, W3),
-        ),
-        (
-            testing.conv3d_ndhwc_python(
-                np.moveaxis(A3, 1, -1), W3.transpose(2, 3, 4, 1, 0), 1, 0, 2
-            ),
-            lambda a, w: op.permute_dims(op.nn.conv3d(a, w, groups=2), (0, 2, 3, 4, 1)),
-            (A3, W3),
-        ),
-        (
-            testing.group_conv1d_transpose_ncw_python(A1, W1[:4], 2, (1, 0), (1,), 2),
-            lambda a, w: op.nn.conv1d_transpose(
-                a, w, strides=2, padding=(1, 0), output_padding=1, groups=2
-            ),
-            (A1, W1[:4]),
-        ),
-        (
-            testing.conv1d_transpose_ncw_python(A1, W1[:4], 1, (3, 3), (0,)),
-            lambda a, w: op.nn.conv1d_transpose(a, w, padding=(3, 3)),
-            (A1, W1[:4]),
-        ),
-        (
-            testing.conv2d_transpose_nchw_python(A2, W2[:4], 2, 1, (1, 0), 2),
-            lambda a, w: op.nn.conv2d_transpose(
-                a, w, strides=2, padding=1, output_padding=(1, 0), groups=2
-            ),
-            (A2, W2[:4]),
-        ),
-        (
-            testing.conv2d_transpose_nhwc_python(
-                np.moveaxis(A2, 1, -1), W2[:4].transpose(2, 3, 1, 0), "HWOI", 1, 0
-            ),
-            lambda a, w: op.permute_dims(op.nn.conv2d_transpose(a, w), (0, 2, 3, 1)),
-            (A2, W2[:4]),
-        ),
-        (
-            testing.conv3d_transpose_ncdhw_python(A3, W3, 2, (1, 1, 0), 1, 2),
-            lambda a, w: op.nn.conv3d_transpose(
-                a, w, strides=2, padding=(1, 1, 0), output_padding=1, groups=2
-            ),
-            (A3, W3),
-        ),
-    ],
-)
-def test_convolutions(actual: Any, build: Callable[..., relax.Expr], arrays: Any) -> None:
-    check(actual, run(build, *arrays))
+ROWS = table("""
+testing.group_conv1d_ncw_python(A1, W1, 2, 1, 2, 2) <- A1, W1
+    => op.nn.conv1d(v0, v1, strides=2, padding=1, dilation=2, groups=2)
+testing.conv1d_ncw_python(A1, np.ones((1, 4, 3), "float32"), 1, "VALID", 1)
+    <- A1, np.ones((1, 4, 3), "float32") => op.nn.conv1d(v0, v1)
+testing.conv2d_nchw_python(A2, W2, (2, 1), (1, 0, 2, 1), 2) <- A2, W2
+    => op.nn.conv2d(v0, v1, strides=(2, 1), padding=(1, 0, 2, 1), groups=2)
+testing.conv2d_nchw_python(A2, W2, 1, "SAME", 2) <- A2, W2
+    => op.nn.conv2d(v0, v1, padding=(1, 1, 1, 0), groups=2)
+testing.conv2d_nhwc_python(np.moveaxis(A2, 1, -1), W2.transpose(2, 3, 1, 0), 2, 1, 2) <- A2, W2
+    => op.permute_dims(op.nn.conv2d(v0, v1, strides=2, padding=1, groups=2), (0, 2, 3, 1))
+testing.conv2d_hwcn_python(A2.transpose(2, 3, 1, 0), np.tile(W2.transpose(2, 3, 1, 0), (2, 1)), 1,
+    0) <- A2, W2 => op.permute_dims(op.nn.conv2d(v0, op.concat([v1, v1], axis=1)), (2, 3, 1, 0))
+testing.depthwise_conv2d_python_nchw(A2, W2[:4], 1, 1) <- A2, W2[:4]
+    => op.nn.conv2d(v0, op.reshape(v1, (8, 1, 3, 2)), padding=1, groups=4)
+testing.depthwise_conv2d_python_nhwc(np.moveaxis(A2, 1, -1), W2[:4].transpose(2, 3, 0, 1), 2, 0)
+    <- A2, W2[:4]
+    => op.permute_dims(op.nn.conv2d(v0, op.reshape(v1, (8, 1, 3, 2)), strides=2, groups=4), (0, 2,
+    3, 1))
+testing.conv3d_ncdhw_python(A3, W3, (1, 2, 1), (1, 0, 2), 2) <- A3, W3
+    => op.nn.conv3d(v0, v1, strides=(1, 2, 1), padding=(1, 0, 2), groups=2)
+testing.conv3d_ndhwc_python(np.moveaxis(A3, 1, -1), W3.transpose(2, 3, 4, 1, 0), 1, 0, 2) <- A3, W3
+    => op.permute_dims(op.nn.conv3d(v0, v1, groups=2), (0, 2, 3, 4, 1))
+testing.group_conv1d_transpose_ncw_python(A1, W1[:4], 2, (1, 0), (1,), 2) <- A1, W1[:4]
+    => op.nn.conv1d_transpose(v0, v1, strides=2, padding=(1, 0), output_padding=1, groups=2)
+testing.conv1d_transpose_ncw_python(A1, W1[:4], 1, (3, 3), (0,)) <- A1, W1[:4]
+    => op.nn.conv1d_transpose(v0, v1, padding=(3, 3))
+testing.conv2d_transpose_nchw_python(A2, W2[:4], 2, 1, (1, 0), 2) <- A2, W2[:4]
+    => op.nn.conv2d_transpose(v0, v1, strides=2, padding=1, output_padding=(1, 0), groups=2)
+testing.conv2d_transpose_nhwc_python(np.moveaxis(A2, 1, -1), W2[:4].transpose(2, 3, 1, 0), "HWOI",
+    1, 0) <- A2, W2[:4] => op.permute_dims(op.nn.conv2d_transpose(v0, v1), (0, 2, 3, 1))
+testing.conv3d_transpose_ncdhw_python(A3, W3, 2, (1, 1, 0), 1, 2) <- A3, W3
+    => op.nn.conv3d_transpose(v0, v1, strides=2, padding=(1, 1, 0), output_padding=1, groups=2)
+""")
+
+
+@pytest.mark.parametrize(("value", "operands", "call"), ROWS)
+def test_convolutions(value: str, operands: str, call: str) -> None:
+    build = lambda a, w: eval(call, globals() | {"v0": a, "v1": w})  # noqa: E731
+    check(eval(value), run(build, *eval(f"[{operands}]")))
 
 
 @pytest.mark.parametrize("ceil", [False, True])

@@ -14,6 +14,13 @@ from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.op.cases.windows import convolve, pool, transpose_convolve
 from tests.ir.te.topi.test_topi import Array, evaluate
+from tests.rows import table
+
+
+def called(call: str) -> Callable[..., Tensor]:
+    """A function of `v0`, `v1`, …, the operands of a call."""
+    return lambda *v: eval(call, globals() | {f"v{k}": operand for k, operand in enumerate(v)})
+
 
 RANDOM = np.random.default_rng(0)
 
@@ -28,72 +35,43 @@ LINE, TAPS = floats(2, 4, 7), floats(4, 3, 3)
 CUBE, BLOCK = floats(1, 2, 3, 4, 3), floats(3, 2, 2, 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("function", "arrays", "expected"),
-    [
-        (
-            lambda x, w: topi.nn.conv1d(x, w, 2, 1),
-            (LINE, TAPS.transpose(1, 0, 2).copy()),
-            convolve(LINE, TAPS.transpose(1, 0, 2), 2, 1),
-        ),
-        (
-            lambda x, w: topi.nn.conv2d(x, w, 1, (1, 0), (1, 2)),
-            (IMAGE, FILTER),
-            convolve(IMAGE, FILTER, 1, (1, 0), (1, 2)),
-        ),
-        (
-            lambda x, w: topi.nn.conv2d(x, w, 2, 0, 1, "NHWC"),
-            (IMAGE.transpose(0, 2, 3, 1).copy(), FILTER.transpose(2, 3, 1, 0).copy()),
-            convolve(IMAGE, FILTER, 2).transpose(0, 2, 3, 1),
-        ),
-        (
-            lambda x, w: topi.nn.group_conv2d_nchw(x, w, 1, 1, 1, 2),
-            (IMAGE, FILTER[:, :2].copy()),
-            convolve(IMAGE, FILTER[:, :2], 1, 1, groups=2),
-        ),
-        (
-            lambda x, w: topi.nn.conv3d_ncdhw(x, w, 1, (0, 1, 0), 1, 1),
-            (CUBE, BLOCK),
-            convolve(CUBE, BLOCK, 1, (0, 1, 0)),
-        ),
-        (
-            lambda x, w: topi.nn.group_conv1d_transpose_ncw(x, w, 2, 1, None, 1, 2),
-            (LINE, TAPS),
-            transpose_convolve(LINE, TAPS, 2, 1, groups=2, more=1),
-        ),
-        (
-            lambda x, w: topi.nn.group_conv2d_transpose_nchw(x, w, (1, 2), 0, "float32", 0, 2),
-            (IMAGE, FILTER[:4].copy()),
-            transpose_convolve(IMAGE, FILTER[:4], (1, 2), groups=2),
-        ),
-        (lambda x: topi.nn.global_pool(x, "avg"), (IMAGE,), IMAGE.mean((2, 3), keepdims=True)),
-        (lambda x: topi.nn.global_pool(x, "max", "NWC"), (LINE,), LINE.max(1, keepdims=True)),
-        (
-            lambda x: topi.nn.adaptive_pool1d(x, 3, "max"),
-            (LINE,),
-            np.stack([LINE[..., a:b].max(-1) for a, b in ((0, 3), (2, 5), (4, 7))], -1),
-        ),
-        (
-            lambda x: topi.nn.adaptive_pool(x, (None, 1), "max"),
-            (IMAGE,),
-            IMAGE.max(3, keepdims=True),
-        ),
-        (lambda x: topi.nn.adaptive_pool(x, (None, 6), "max"), (IMAGE,), IMAGE),
-        (lambda x: topi.nn.pool2d(x, 1, 1, 1, 0, "max"), (IMAGE,), IMAGE),
-        (lambda x: topi.nn.pool1d(x, 2, 3, 1, 1, "max"), (LINE,), pool(LINE, "max", 2, 3, 1)),
-        (
-            lambda x: topi.nn.pad(x, (0, 1, 2), (1, 0, 0), 7),
-            (LINE,),
-            np.pad(LINE, ((0, 1), (1, 0), (2, 0)), constant_values=7),
-        ),
-        (lambda x: topi.nn.pad(x, (1, 0, 0)), (LINE,), np.pad(LINE, ((1, 1), (0, 0), (0, 0)))),
-        (lambda x: topi.nn.pad(x, (0, 0, 0)), (LINE,), LINE),
-    ],
-)
-def test_functions_of_windows(
-    function: Callable[..., Tensor], arrays: tuple[Array, ...], expected: Array
-) -> None:
-    found = evaluate(function, *arrays)
+#: What the table below calls.
+DEFINITIONS = {"convolve": convolve, "pool": pool, "transpose_convolve": transpose_convolve}
+ROWS = table("""
+topi.nn.conv1d(v0, v1, 2, 1) <- LINE, TAPS.transpose(1, 0, 2).copy()
+    => convolve(LINE, TAPS.transpose(1, 0, 2), 2, 1)
+topi.nn.conv2d(v0, v1, 1, (1, 0), (1, 2)) <- IMAGE, FILTER
+    => convolve(IMAGE, FILTER, 1, (1, 0), (1, 2))
+topi.nn.conv2d(v0, v1, 2, 0, 1, "NHWC")
+    <- IMAGE.transpose(0, 2, 3, 1).copy(), FILTER.transpose(2, 3, 1, 0).copy()
+    => convolve(IMAGE, FILTER, 2).transpose(0, 2, 3, 1)
+topi.nn.group_conv2d_nchw(v0, v1, 1, 1, 1, 2) <- IMAGE, FILTER[:, :2].copy()
+    => convolve(IMAGE, FILTER[:, :2], 1, 1, groups=2)
+topi.nn.conv3d_ncdhw(v0, v1, 1, (0, 1, 0), 1, 1) <- CUBE, BLOCK
+    => convolve(CUBE, BLOCK, 1, (0, 1, 0))
+topi.nn.group_conv1d_transpose_ncw(v0, v1, 2, 1, None, 1, 2) <- LINE, TAPS
+    => transpose_convolve(LINE, TAPS, 2, 1, groups=2, more=1)
+topi.nn.group_conv2d_transpose_nchw(v0, v1, (1, 2), 0, "float32", 0, 2) <- IMAGE, FILTER[:4].copy()
+    => transpose_convolve(IMAGE, FILTER[:4], (1, 2), groups=2)
+topi.nn.global_pool(v0, "avg") <- IMAGE => IMAGE.mean((2, 3), keepdims=True)
+topi.nn.global_pool(v0, "max", "NWC") <- LINE => LINE.max(1, keepdims=True)
+topi.nn.adaptive_pool1d(v0, 3, "max") <- LINE
+    => np.stack([LINE[..., a:b].max(-1) for a, b in ((0, 3), (2, 5), (4, 7))], -1)
+topi.nn.adaptive_pool(v0, (None, 1), "max") <- IMAGE => IMAGE.max(3, keepdims=True)
+topi.nn.adaptive_pool(v0, (None, 6), "max") <- IMAGE => IMAGE
+topi.nn.pool2d(v0, 1, 1, 1, 0, "max") <- IMAGE => IMAGE
+topi.nn.pool1d(v0, 2, 3, 1, 1, "max") <- LINE => pool(LINE, "max", 2, 3, 1)
+topi.nn.pad(v0, (0, 1, 2), (1, 0, 0), 7) <- LINE
+    => np.pad(LINE, ((0, 1), (1, 0), (2, 0)), constant_values=7)
+topi.nn.pad(v0, (1, 0, 0)) <- LINE => np.pad(LINE, ((1, 1), (0, 0), (0, 0)))
+topi.nn.pad(v0, (0, 0, 0)) <- LINE => LINE
+""")
+
+
+@pytest.mark.parametrize(("call", "operands", "value"), ROWS)
+def test_functions_of_windows(call: str, operands: str, value: str) -> None:
+    expected = eval(value, globals() | DEFINITIONS)
+    found = evaluate(called(call), *eval(f"[{operands}]"))
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
