@@ -1,9 +1,10 @@
-"""What models of language need: rotary position embeddings and paged caches."""
+"""What models of language need: rotary position embeddings, paged caches, trees of tokens."""
 
 from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.relax.frontend.nn.llm import (
     kv_cache as kv_cache,
     position_embedding as position_embedding,
+    tree_attn as tree_attn,
 )
 
 _hint_at_absent(globals())

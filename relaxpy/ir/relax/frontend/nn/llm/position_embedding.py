@@ -27,7 +27,7 @@ def _computed(shape: Sequence[Any], element: Callable[..., Any], name: str) -> t
     return made
 
 
-class _Rotary:
+class Rotary:
     """The rotation of the first `rotary_dim` dimensions of heads, by tables of angles.
 
     The angles of a position are the same for all heads: they are computed once, in float32.
@@ -36,7 +36,7 @@ class _Rotary:
     def __init__(
         self,
         rope_scaling: Mapping[str, Any],
-        theta: float,
+        theta: float | tir.PrimExpr,
         head_dim: int,
         rotary_dim: int | None,
         dtype: str,
@@ -127,7 +127,8 @@ class _Rotary:
         )
 
 
-def _kernel(params: Sequence[te.Tensor | tir.Var]) -> PrimFunc:
+def kernel_of(params: Sequence[te.Tensor | tir.Var]) -> PrimFunc:
+    """The kernel of these parameters, which is not fused with others."""
     kernel = create_prim_func(list(params))
     return kernel.without_attr("global_symbol").with_attrs(
         {"op_pattern": _OPAQUE, "tir.noalias": True}
@@ -162,7 +163,7 @@ def llama_rope(
             f"found {fused}",
             about=qkv,
         )
-    rotary = _Rotary(rope_scaling, theta, cast(int, head_dim), rotary_dim, qkv.dtype)
+    rotary = Rotary(rope_scaling, theta, cast(int, head_dim), rotary_dim, qkv.dtype)
     lead = (te.var("batch_size", "int64"), te.var("seq_len", "int64"))
     total = tir.Var("total_seq_len", "int64")
     data = te.placeholder((*lead, fused, head_dim), qkv.dtype, "qkv")
@@ -170,7 +171,7 @@ def llama_rope(
         lead[1], lambda s: (s + total - lead[1]).astype("float32") * ops.const(scale, "float32")
     )
     outputs = rotary.split(data, tables, num_q_heads, num_kv_heads)
-    kernel = _kernel((data, *outputs, total))
+    kernel = kernel_of((data, *outputs, total))
     heads = (num_q_heads, num_kv_heads, num_kv_heads)
     out = [Tensor.placeholder((batch, rows, count, head_dim), qkv.dtype) for count in heads]
     q, k, v = tensor_ir_op(kernel, "llama_rope", [qkv, total_seq_len], out)
@@ -201,7 +202,7 @@ def llama_rope_with_position_map(
     Errors:
         MisuseError (also ValueError): as for `switch_rope_freq_func`.
     """
-    rotary = _Rotary(rope_scaling, theta, head_dim, rotary_dim, dtype)
+    rotary = Rotary(rope_scaling, theta, head_dim, rotary_dim, dtype)
     rows = te.var("seq_len", "int64")
     data = te.placeholder((rows, num_q_heads + 2 * num_kv_heads, head_dim), dtype, "qkv")
     positions = te.placeholder((rows,), "int32", "position_map")
@@ -214,11 +215,11 @@ def llama_rope_with_position_map(
         factors = te.placeholder((rotary.rotary_dim // 2,), "float32", "ext_factors")
         tables = rotary.tables(rows, position, ext_factors=factors)
         outputs = rotary.split(data, tables, num_q_heads, num_kv_heads)
-        return _kernel((data, positions, *outputs, factors))
+        return kernel_of((data, positions, *outputs, factors))
     apply_rope = tir.Var("apply_rope", "int64")
     tables = rotary.tables(rows, position)
     outputs = rotary.split(data, tables, num_q_heads, num_kv_heads, apply_rope > 0)
-    return _kernel((data, positions, *outputs, apply_rope))
+    return kernel_of((data, positions, *outputs, apply_rope))
 
 
 llama4_rope_with_position_map = llama_rope_with_position_map

@@ -24,9 +24,10 @@ def _float(value: float) -> tir.PrimExpr:
     return ops.const(value, "float32")
 
 
-def _divisor(exponent: tir.PrimExpr, d_range: int, theta: float) -> tir.PrimExpr:
+def _divisor(exponent: tir.PrimExpr, d_range: int, theta: float | tir.PrimExpr) -> tir.PrimExpr:
     """theta ** (exponent / d_range): what positions are divided by."""
-    return intrin.pow(_float(theta), exponent.astype("float32") / _float(d_range))
+    base = theta if isinstance(theta, tir.PrimExpr) else _float(theta)
+    return intrin.pow(base, exponent.astype("float32") / _float(d_range))
 
 
 def _doubled(d: tir.PrimExpr, d_range: int) -> tir.PrimExpr:

@@ -1,0 +1,8 @@
+"""Kernels of attention to trees of tokens."""
+
+from relaxpy.ir.relax.frontend.nn.llm.tree_attention import (
+    tree_attn as tree_attn,
+    tree_attn_cpu as tree_attn_cpu,
+    tree_attn_with_paged_kv_cache as tree_attn_with_paged_kv_cache,
+    tree_attn_with_paged_kv_cache_cpu as tree_attn_with_paged_kv_cache_cpu,
+)
