@@ -23,6 +23,8 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.screen import Table
 
 Bytes: TypeAlias = PrimExpr | int | None
+_WIDEST = 50
+"""The characters of an expression that a table or a message shows."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Communication:
         rows = [
             (
                 call.op,
-                str(call.sinfo),
+                _clipped(str(call.sinfo)),
                 "" if call.span is None else str(call.span.line),
                 str(call.workers),
                 _shown(call.sent),
@@ -147,7 +149,11 @@ def _collective(call: rx.Call, name: str, sends: tuple[int, int], everybody: int
 
 
 def _shown(size: Bytes) -> str:
-    return "unknown" if size is None else str(size)
+    return "unknown" if size is None else _clipped(str(size))
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
 
 
 def _bytes(sinfo: rx.StructInfo | None, share: Fraction) -> Bytes:

@@ -1,9 +1,11 @@
 """Random programs whose tensors are split over a mesh in random ways.
 
 Dimensions: meshes of 1 to 3 axes, also of size 1; tensors of rank 1 to 3 whose sizes are multiples
-of the mesh; elementwise operators, products, reductions by sum and maximum, transpositions and
-softmax; annotations of inputs and intermediate values with every placement, also two axes of the
-mesh along one axis of a tensor, and several annotations after each other.
+of the mesh; elementwise operators, products, reductions by sum, maximum, mean and variance,
+transpositions, softmax, operators that need whole axes or are only kernels (cumulative sums,
+reversal, sorting, concatenation, slices, reshaping), tuples of results; annotations of inputs and
+intermediate values with every placement, also two axes of the mesh along one axis of a tensor, and
+several annotations after each other.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from relaxpy.relax.distributed import DeviceMesh, Placement
 
 MESHES = [(2,), (4,), (2, 2), (1, 2), (2, 1, 2), (3, 2), (2, 2, 2)]
 UNARY = ["exp", "tanh", "negative", "sigmoid"]
+REDUCTIONS = ["sum", "max", "mean", "variance"]
+ALONG_AN_AXIS = [relax.op.cumsum, relax.op.flip, relax.op.sort]
 BINARY = ["add", "multiply", "maximum", "subtract"]
 
 
@@ -69,7 +73,7 @@ def drawn_program(
                 if shape
                 else []
             )
-            match rng.randrange(7):
+            match rng.randrange(10):
                 case 0:
                     call = getattr(relax.op, rng.choice(UNARY))(value)
                 case 1:
@@ -79,11 +83,28 @@ def drawn_program(
                 case 3 if len(shape) > 1:
                     axes = rng.sample(range(len(shape)), rng.randint(1, len(shape) - 1))
                     keepdims = rng.random() < 0.3
-                    call = getattr(relax.op, rng.choice(["sum", "max"]))(value, axes, keepdims)
+                    call = getattr(relax.op, rng.choice(REDUCTIONS))(value, axes, keepdims)
                 case 4 if len(shape) > 1:
                     call = relax.op.permute_dims(value, rng.sample(range(len(shape)), len(shape)))
                 case 5 if shape:
                     call = relax.op.nn.softmax(value, rng.randrange(len(shape)))
+                case 6 if shape:
+                    axis = rng.randrange(len(shape))
+                    call = rng.choice(ALONG_AN_AXIS)(value, axis)
+                case 7 if shape:
+                    axis = rng.randrange(len(shape))
+                    call = relax.op.concat([value, rng.choice(alike)], axis)
+                    call = relax.op.strided_slice(
+                        builder.emit(call), [axis], [shape[axis] // 2], [3 * shape[axis] // 2]
+                    )
+                case 8 if len(shape) > 1:
+                    joined = (shape[0] * shape[1], *shape[2:])
+                    call = relax.op.reshape(value, joined if rng.random() < 0.5 else shape[::-1])
+                case 9 if shape:
+                    parts = relax.op.split(value, 2, rng.randrange(len(shape)))
+                    call = relax.op.add(
+                        *(relax.TupleGetItem(builder.emit(parts), k) for k in (0, 1))
+                    )
                 case _:
                     call = getattr(relax.op, rng.choice(UNARY))(value)
             values.append(annotated(builder.emit(call), shape_of(call), 0.4))

@@ -12,7 +12,7 @@ import pytest
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.distributed import communication, own_parts, use
-from relaxpy.errors import MisuseError, StructInfoError, TransformError
+from relaxpy.errors import MisuseError, TransformError
 from relaxpy.relax import get_pipeline
 from relaxpy.relax.distributed.transform import PropagateSharding
 from relaxpy.relax.frontend.weights import open_weights, save_weights
@@ -34,10 +34,6 @@ def compared(seed: int) -> str:
         program = relaxpy.compile(split, relax_pipeline=get_pipeline("distributed"))
     except TransformError:
         return ""
-    except StructInfoError as error:
-        if "has to be whole on every device" not in str(error):
-            raise
-        return ""
     count = math.prod(mesh)
     operands = [[arg, *[np.zeros_like(arg)] * (count - 1)] for arg in args]
     results = Team(count).run(program["main"], *operands)
@@ -56,7 +52,7 @@ def lowered(mod: IRModule) -> IRModule:
 
 def test_workers_compute_together_what_one_computes() -> None:
     done = [compared(seed) for seed in range(40)]
-    assert sum(map(bool, done)) >= 20
+    assert sum(map(bool, done)) >= 30
     text = " ".join(done)
     for name in ("broadcast_from_worker0", "allreduce", "allgather", "replica_to_shard"):
         assert name in text, f"no program has {name}"

@@ -136,7 +136,17 @@ y = R.reshape(R.permute_dims(R.matmul(s, keys), [0, 2, 1, 3]), (2, 3, 16))
 """
     sizes = {"x": (2, 3, 8), "wq": (8, 16), "wk": (8, 8)}
     params = ", ".join(f'{name}: R.Tensor({size}, "float32")' for name, size in sizes.items())
-    is_equal_on_workers(program(params, body), *(numbers(*size) for size in sizes.values()))
+    mod = program(params, body)
+    is_equal_on_workers(mod, *(numbers(*size) for size in sizes.values()))
+    assert "allgather" not in get_pipeline("distributed")(mod).script()
+
+
+@pytest.mark.parametrize("operator", ["R.exp(a)", "R.repeat(a, 2, 0)", "R.sum(a, axis=0)"])
+def test_two_axes_of_a_mesh_split_one_axis(operator: str) -> None:
+    body = f'a = R.dist.annotate_sharding(x, "mesh[0]", "S[0], S[0]")\ny = {operator}'
+    mod = program('x: R.Tensor((8, 6), "float32")', body, mesh=(2, 2))
+    assert "R.Tensor((2, 6)" in get_pipeline("distributed")(mod).script()
+    is_equal_on_workers(mod, numbers(8, 6), mesh=(2, 2))
 
 
 def test_experts_on_different_workers() -> None:

@@ -9,7 +9,7 @@ from relaxpy.ir.core.target import TARGETS, target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax import transform
 from relaxpy.ir.relax.op.definition.registry import registered_ops
-from relaxpy.ir.relax.op.definition.sharding import reshaped_axes
+from relaxpy.ir.relax.op.definition.sharding import repeated_axes, reshaped_axes
 from relaxpy.ir.relax.transform.distributed.legalize_redistribute import LegalizeRedistribute
 from relaxpy.ir.relax.transform.distributed.lower_dist_ir import LowerDistIR
 from relaxpy.ir.relax.transform.distributed.lower_global_view_to_local_view import (
@@ -184,12 +184,13 @@ def distributed_pipeline(own_params: bool = False) -> Pass:
     has the arguments, and with `own_params` each worker its part of the parameters after the first
     `num_input`. The pipeline of `compile` comes after that.
     """
-    # Their kernels would compute indices, but they only change the shapes of parts.
-    reshapes = [n for n, op in registered_ops().items() if op.record.sharding is reshaped_axes]
+    # Their kernels would compute indices, but on parts they are the same operators.
+    rules = (reshaped_axes, repeated_axes)
+    on_parts = [n for n, op in registered_ops().items() if op.record.sharding in rules]
     steps = (
         transform.Normalize(),
         PropagateSharding(),
-        transform.LegalizeOps(skip_ops=reshapes),
+        transform.LegalizeOps(skip_ops=on_parts),
         LegalizeRedistribute(),
         LowerGlobalViewToLocalView(),
         LowerDistIR(own_params),

@@ -18,6 +18,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
 )
 from relaxpy.ir.relax.op.definition.layouts import along, per_axis
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
+from relaxpy.ir.relax.op.definition.sharding import repeated_axes
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.repetition import repeat_elements, roll_elements
@@ -52,6 +53,7 @@ def _gradient_repeat(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
 
 @register(
     "relax.repeat",
+    sharding=repeated_axes,
     layout=along("axis"),
     pure=True,
     legalize=rules.by_te(repeat_elements, "repeat"),

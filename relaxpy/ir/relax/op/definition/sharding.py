@@ -297,6 +297,14 @@ def matmul_axes(
     ]
 
 
+def repeated_axes(
+    call: Call, operands: Sequence[StructInfo], result: TensorStructInfo
+) -> list[Labels]:
+    """The rule of an operator that repeats each slice along the attribute `axis`."""
+    rank = max(_rank(operands[0]), 0)
+    return [range(rank) if call.attrs["axis"] is not None or rank == 1 else (None,) * rank]
+
+
 def reshaped_axes(
     call: Call, operands: Sequence[StructInfo], result: TensorStructInfo
 ) -> list[Labels]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
 from typing import Final, TypeAlias
 
@@ -54,7 +55,8 @@ class Placements:
         self.mod = mod
         self._axes: Groups[Axis] = Groups()
         self._tensors: Groups[Field] = Groups()
-        self._split: dict[Axis, int | None] = {}
+        self._split: dict[Axis, tuple[int, ...] | None] = {}
+        """The axes of the mesh along which an axis is split."""
         self._unsplit: list[Axis] = []
         """Axes of results that are no axes of operands: operators do not compute parts of them."""
         self._meshes: dict[Field, DeviceMesh] = {}
@@ -120,23 +122,22 @@ class Placements:
         own = self._annotated.get(var, ())
         for axis in sorted(range(max(sinfo.ndim, 0)), key=lambda axis: axis not in own):
             group = self._axes.find((var, index, axis))
-            along = self._split.get(group)
+            along = self._split.get(group) or ()
             size = None if dims is None else dims[axis]
-            if along is None:
+            count = math.prod(mesh.shape[k] for k in along)
+            if isinstance(size, IntImm) and (size.value < 2 or size.value % count):
                 continue
-            if isinstance(size, IntImm) and (size.value < 2 or size.value % mesh.shape[along]):
-                continue
-            if specs[along].kind == "sharding":
-                if not own or group == self._axes.find((var, index, specs[along].axis)):
-                    continue
-                raise TransformError(
-                    f"PropagateSharding: axes {specs[along].axis} and {axis} of {var.name_hint} "
-                    f"would both be split along axis {along} of its mesh",
-                    span=var.span,
-                    hint="annotate what is computed in between, too",
-                    about=var,
-                )
-            specs[along] = PlacementSpec.sharding(axis)
+            for k in along:
+                if specs[k].kind == "replica":
+                    specs[k] = PlacementSpec.sharding(axis)
+                elif own and group != self._axes.find((var, index, specs[k].axis)):
+                    raise TransformError(
+                        f"PropagateSharding: axes {specs[k].axis} and {axis} of {var.name_hint} "
+                        f"would both be split along axis {k} of its mesh",
+                        span=var.span,
+                        hint="annotate what is computed in between, too",
+                        about=var,
+                    )
         return DTensorStructInfo(sinfo, mesh, Placement(tuple(specs)))
 
     # --- what is computed from what
@@ -200,7 +201,10 @@ class Placements:
         sinfo = var.struct_info
         if isinstance(sinfo, rx.TensorStructInfo):
             _require_equal_parts(binding, mesh, placement, sinfo)
-        along = {s.axis: k for k, s in enumerate(placement.dim_specs) if s.kind == "sharding"}
+        along: dict[int, tuple[int, ...]] = {}
+        for k, spec in enumerate(placement.dim_specs):
+            if spec.kind == "sharding":
+                along[spec.axis] = (*along.get(spec.axis, ()), k)
         for axis in range(max(var.struct_info.ndim, 0)):  # type: ignore[union-attr]
             group = self._axes.find((var, 0, axis))
             if (
@@ -213,10 +217,10 @@ class Placements:
         if isinstance(source, rx.Var):
             tensor = self._tensors.find((source, 0))
             if self._meshes.setdefault(tensor, mesh) == mesh:
-                for axis, k in along.items():
+                for axis, split in along.items():
                     group = self._axes.find((source, 0, axis))
                     if group not in unsplit:
-                        self._split.setdefault(group, k)
+                        self._split.setdefault(group, split)
 
 
 def _said(annotation: rx.Expr) -> tuple[DeviceMesh, Placement]:
@@ -257,6 +261,7 @@ def _contradiction(binding: rx.VarBinding) -> TransformError:
     return TransformError(
         "PropagateSharding: the annotation contradicts another one",
         span=binding.value.span,
+        hint="annotate what is computed in between, too",
         about=binding.value,
     )
 
