@@ -9,7 +9,7 @@ from pathlib import Path
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.pictures.style import style
-from relaxpy.pictures.svg import escaped
+from relaxpy.pictures.svg import escaped, notebook_html
 
 
 class Chart(ABC):
@@ -35,7 +35,7 @@ class Chart(ABC):
         target.write_text(self.to_svg(), encoding="utf-8")
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": self.to_svg()}
+        return {"text/plain": repr(self), "text/html": notebook_html(self.to_svg(), repr(self))}
 
 
 def document(width: float, height: float, title: str, parts: str) -> str:

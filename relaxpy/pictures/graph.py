@@ -20,7 +20,7 @@ from relaxpy.pictures.model import Picture
 from relaxpy.pictures.repeats import bundle_sources, fold_repeats
 from relaxpy.pictures.scene import Scene
 from relaxpy.pictures.style import SCRIPT
-from relaxpy.pictures.svg import svg
+from relaxpy.pictures.svg import notebook_html, svg
 from relaxpy.pictures.text import dot, mermaid
 
 
@@ -77,10 +77,7 @@ class Graph:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """What a notebook shows."""
-        picture = svg(self._scene, script=False)
-        html = (
-            f'<div style="overflow:auto;max-height:90vh">{picture}</div><script>{SCRIPT}</script>'
-        )
+        html = notebook_html(svg(self._scene, script=False), repr(self), SCRIPT)
         return {"text/plain": repr(self), "text/html": html}
 
     @override

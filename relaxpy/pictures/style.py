@@ -1,4 +1,4 @@
-"""The colours of pictures, light and dark, and the script that opens and closes groups."""
+"""The colours of pictures, light and dark, and the scripts that pages run."""
 
 from __future__ import annotations
 
@@ -157,5 +157,16 @@ for (const svg of document.querySelectorAll('svg.relaxpy-picture:not([data-live]
       if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); toggle(head); }
     });
   }
+}
+"""
+
+#: Puts the documents that images show into the page, which gives them its theme and their tips.
+UNFOLD_IMAGES: Final = """
+for (const image of document.querySelectorAll('img.relaxpy-image')) {
+  const box = document.createElement('div');
+  box.style = 'overflow:auto;max-height:90vh';
+  const bytes = Uint8Array.from(atob(image.src.split(',')[1]), char => char.charCodeAt(0));
+  box.innerHTML = new TextDecoder().decode(bytes);
+  image.replaceWith(box);
 }
 """

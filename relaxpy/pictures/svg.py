@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
@@ -12,7 +13,7 @@ from relaxpy.errors import Span
 from relaxpy.pictures.layout import GAP, ROW_GAP, Box, curve
 from relaxpy.pictures.model import MODULE, SOURCES, Item, Kind
 from relaxpy.pictures.scene import HEAD, MARGIN, SMALL_LINE, Scene
-from relaxpy.pictures.style import FUSED, SCRIPT, style
+from relaxpy.pictures.style import FUSED, SCRIPT, UNFOLD_IMAGES, style
 
 _CLASSES: Final[Mapping[Kind, str]] = {
     **dict.fromkeys(SOURCES, "source"),
@@ -30,6 +31,19 @@ def escaped(text: str) -> str:
     for char, name in (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot"), ("'", "#x27")):
         text = text.replace(char, f"&{name};")
     return text
+
+
+def notebook_html(document: str, label: str, script: str = "") -> str:
+    """The HTML of an SVG document for a notebook, which runs the script if it is trusted.
+
+    Otherwise it shows the image: notebooks that are not trusted leave out scripts and SVG elements,
+    and would show the texts of these.
+    """
+    source = b64encode(document.encode("utf-8", "replace")).decode()
+    return (
+        f'<img class="relaxpy-image" alt="{escaped(label)}" style="max-width:none" '
+        f'src="data:image/svg+xml;base64,{source}"><script>{UNFOLD_IMAGES}{script}</script>'
+    )
 
 
 def link_of(span: Span | None) -> str | None:

@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -276,8 +277,19 @@ def test_formats_are_well_formed(mod: IRModule, fold: bool | None, tmp_path: Pat
 def test_a_notebook_shows_the_picture() -> None:
     bundle = Model.graph()._repr_mimebundle_()
     assert bundle["text/plain"] == "<Graph of 30 items and 24 uses>"
-    assert bundle["text/html"].count("<svg") == bundle["text/html"].count("<script>") == 1
-    assert "prefers-color-scheme:dark" in bundle["text/html"]
+    page = bundle["text/html"]
+    encoded = page.partition('src="data:image/svg+xml;base64,')[2].partition('"')[0]
+    shown = ElementTree.fromstring(b64decode(encoded))
+    assert shown.tag == f"{SVG}svg"
+    assert list(shown.iter(f"{SVG}script")) == []
+    assert "prefers-color-scheme:dark" in b64decode(encoded).decode()
+
+
+def test_a_notebook_that_is_not_trusted_shows_an_image() -> None:
+    page = Model.graph()._repr_mimebundle_()["text/html"]
+    assert page.count("<script>") == 1
+    kept = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert re.fullmatch('<img [^<>]*alt="&lt;Graph of 30 items and 24 uses&gt;"[^<>]*>', kept)
 
 
 @pytest.mark.parametrize("path", ["a.png", "a", 3, None])
