@@ -149,6 +149,18 @@ def test_two_axes_of_a_mesh_split_one_axis(operator: str) -> None:
     is_equal_on_workers(mod, numbers(8, 6), mesh=(2, 2))
 
 
+def test_a_mesh_has_fewer_workers_than_there_are() -> None:
+    body = 'a = R.dist.annotate_sharding(w, "mesh[0]", "S[0], S[0]")\ny = R.matmul(x, a)'
+    params = 'x: R.Tensor((4, 8), "float32"), w: R.Tensor((8, 6), "float32")'
+    mod = program(params, body, mesh=(2, 2))
+    main = relaxpy.compile(mod, relax_pipeline=get_pipeline("distributed"))["main"]
+    x, w = numbers(4, 8), numbers(8, 6)
+    for found in Team(8).run(main, [x] * 8, [w] * 8):
+        np.testing.assert_allclose(found, x @ w, 1e-4, 1e-4)
+    with pytest.raises(RuntimeCheckError, match="the program is for 4 workers, but there are 2"):
+        Team(2).run(main, [x] * 2, [w] * 2)
+
+
 def test_experts_on_different_workers() -> None:
     body = """
 a = R.dist.annotate_sharding(w, "mesh[0]", "S[0]")

@@ -141,7 +141,8 @@ def members(
         size, stride = among
         if workers.size % (size * stride):
             raise _wrong_number(size * stride, workers)
-        workers = workers.among(size, stride)
+        if size != workers.size:
+            workers = workers.among(size, stride)
     elif in_group:
         workers = workers.group
     if num_workers not in {None, workers.size}:

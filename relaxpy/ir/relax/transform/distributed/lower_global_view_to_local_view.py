@@ -164,8 +164,11 @@ def _split_axes(sinfo: rx.StructInfo | None) -> dict[int, tuple[tuple[int, int],
     return axes
 
 
-def _reduced_along(mesh: DeviceMesh, axes: Sequence[int]) -> list[tuple[int, int] | None]:
-    """The workers among which partial results are combined, one time after the other."""
+def _reduced_along(mesh: DeviceMesh, axes: Sequence[int]) -> list[tuple[int, int]]:
+    """The workers among which partial results are combined, one time after the other.
+
+    There may be more workers than the mesh has.
+    """
     if all(k in axes or size == 1 for k, size in enumerate(mesh.shape)):
-        return [None]
+        return [(math.prod(mesh.shape), 1)]
     return [(mesh.shape[k], mesh.stride(k)) for k in axes if mesh.shape[k] > 1]
