@@ -419,3 +419,21 @@ def test_all_of_a_diamond_is_merged() -> None:
     after = MergeCompositeFunctions()(FuseOpsByPattern(parts)(BRANCHES))
     assert len(after.functions_by_name) == 2
     same(BRANCHES, after)
+
+
+def test_functions_of_patterns_declare_their_results() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((8, 4), "float32")):
+            with R.dataflow():
+                t = R.permute_dims(w)
+                y = R.matmul(x, t)
+                R.output(y)
+            return y
+
+    pattern = is_op("relax.matmul")(wildcard(), is_op("relax.permute_dims")(wildcard()))
+    fused = relax.transform.FuseOpsByPattern([("product", pattern)])(Module)
+    (func,) = (f for v, f in fused.functions.items() if v.name_hint != "main")
+    n = func.params[1].struct_info.shape[0]
+    assert func.ret_struct_info == relax.TensorStructInfo((n, 8), "float32")

@@ -297,6 +297,12 @@ def _outputs(
     return {group: list(variables) for group, variables in outputs.items()}
 
 
+def _result_sinfo(results: Sequence[rx.Var]) -> rx.StructInfo | None:
+    """The struct info of one result, or of a tuple of several."""
+    fields = tuple(var.struct_info or rx.ObjectStructInfo() for var in results)
+    return fields[0] if len(fields) == 1 else rx.TupleStructInfo(fields)
+
+
 class _FunctionOf:
     """A function of bindings: its parameters are what they use, its result their outputs."""
 
@@ -335,6 +341,9 @@ class _FunctionOf:
             arguments.append(sizes)
         if not table.keys() >= set(free_vars(func)):
             return None
+        annotated = rebuild(func, ret_struct_info=_result_sinfo(results))
+        if not free_symbolic_vars(annotated):
+            func = annotated
         return rename(func, _with_new_shape_vars(table, func)), arguments
 
     def _value(self, value: rx.Expr) -> rx.Expr:
