@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -52,6 +52,31 @@ def attend(q: Array, parts: Parts, scale: float, mask: Array | None = None) -> t
     return (
         out.transpose(1, 0, 2, 3).reshape(rows, heads, dv),
         lse.transpose(1, 0, 2, 3).reshape(rows, heads),
+    )
+
+
+def attend_by(
+    attention: Callable[..., Array], q: Array, parts: Parts, scale: float, seen: Array
+) -> Array:
+    """The weighted values by a function (queries, keys, values, seen), for many rows.
+
+    Shapes:
+        q       (rows, heads, d)
+        seen    (rows * heads / kv heads, keys of all parts), bool
+        result  (rows, heads, dv)
+    """
+    rows, heads, d = q.shape
+    keys, values = (
+        _float32(some[0] if len(some) == 1 else np.concatenate(some, axis=1))
+        for some in zip(*parts, strict=True)
+    )
+    scaled = q.astype(np.float32) * np.float32(scale)
+    queries = scaled.reshape(rows, len(keys), -1, d).transpose(1, 0, 2, 3)
+    found = attention(queries.reshape(len(keys), -1, d), keys, values, seen)
+    return (
+        found.reshape(len(keys), rows, -1, found.shape[-1])
+        .transpose(1, 0, 2, 3)
+        .reshape(rows, heads, -1)
     )
 
 

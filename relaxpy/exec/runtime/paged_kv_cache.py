@@ -9,7 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
-from relaxpy.exec.runtime.attention import Parts, attend, merge
+from relaxpy.exec.runtime.attention import Parts, attend, attend_by, merge
 from relaxpy.exec.runtime.pages import Pages, Places, Sequence, places_of
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.sequences import SequenceState
@@ -17,6 +17,8 @@ from relaxpy.exec.runtime.sequences import SequenceState
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 MHA, MLA, MHA_SLIDING = 0, 1, 3
+_SEVERAL = 8
+"""The queries from which the compiled function takes less time than NumPy."""
 """The kinds of attention of a layer."""
 
 
@@ -31,6 +33,7 @@ class _Work:
         self.rows, self.mask = rows, mask
         self._slots = {False: seen, True: window}
         self._places: dict[tuple[bool, bool], Places] = {}
+        self._masks: dict[int, Array] = {}
 
     def places(self, sliding: bool, with_own: bool = True) -> Places:
         """Where the tokens are, with those of the call or without."""
@@ -40,6 +43,17 @@ class _Work:
             count = 0 if with_own else self.rows.stop - self.rows.start
             found = places_of(slots[: len(slots) - count])
             self._places[sliding, with_own] = found
+        return found
+
+    def all_seen(self, size: int, group: int) -> Array:
+        """Which of `size` keys each row sees, for each of `group` heads of queries in turn."""
+        found = self._masks.get(size)
+        if found is None:
+            rows = self.rows.stop - self.rows.start
+            found = np.ones((rows, group, size), bool)
+            if self.mask is not None:
+                found[..., size - rows :] = self.mask[:, np.newaxis]
+            found = self._masks[size] = found.reshape(rows * group, size)
         return found
 
 
@@ -54,12 +68,13 @@ class PagedKVCache(SequenceState):
         sizes: tuple[int, int],
         dtype: np.dtype[Any],
         rotary: tuple[Callable[..., object] | None, Any],
+        attention: Callable[..., Array] | None = None,
     ) -> None:
         super().__init__()
         self.max_sequences, tokens, self.chunk, page_size, self.sliding = limits
         self.kinds, (self.heads, self.kv_heads), self.dtype = kinds, heads, dtype
         self.d_qk, self.d_v = sizes
-        self.rotary = rotary
+        self.rotary, self.attention = rotary, attention
         # Every sequence may leave its last page and that of its sinks partly empty.
         count = -(-tokens // page_size) + self.max_sequences * (1 + bool(self.sliding))
         self.pages = Pages(count, page_size)
@@ -275,7 +290,12 @@ class PagedKVCache(SequenceState):
             rotate(np.ascontiguousarray(qkv), self.positions, q, k, v, extra)
         keys[:, self.slots], values[:, self.slots] = k.transpose(1, 0, 2), v.transpose(1, 0, 2)
         for work in self.work:
-            out[work.rows], _ = attend(q[work.rows], self._seen(layer, work), scale, work.mask)
+            own, seen = q[work.rows], self._seen(layer, work)
+            if self.attention is None or len(own) < _SEVERAL:
+                out[work.rows], _ = attend(own, seen, scale, work.mask)
+            else:
+                mask = work.all_seen(sum(k.shape[1] for k, _ in seen), self.heads // self.kv_heads)
+                out[work.rows] = attend_by(self.attention, own, seen, scale, mask)
 
     def own(self, scale: float, q: Array, k: Array, v: Array, out: Array, lse: Array) -> None:
         """Attend to the tokens of the call only, whose keys and values are given."""
@@ -376,7 +396,7 @@ def create(*args: Any) -> PagedKVCache:
     if len(args) != _ARGUMENTS:
         raise RuntimeCheckError(f"a cache is created by {_ARGUMENTS} arguments, found {len(args)}")
     limits, indptr, heads, kv_heads, d_qk, d_v, kinds, transfer, mode, *_ = args
-    factors, init, split_rotary = args[11], args[12], args[24]
+    factors, init, attention, split_rotary = args[11], args[12], args[15], args[24]
     limits = tuple(int(n) for n in limits)
     layers = int(indptr[-1]) - int(indptr[0])
     kinds = [int(kind) for kind in kinds]
@@ -398,6 +418,7 @@ def create(*args: Any) -> PagedKVCache:
         (int(d_qk), int(d_v)),
         init.dtype,
         (rotate, extra),
+        attention[1] if len(attention) == 2 and attention[0] == "relax" else None,
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.ir.relax.frontend.nn.llm.sequence_attention import attention_of_rows
 from tests.fuzz.seed import COUNT, SEED
 
 HEADS, KV_HEADS, D, LAYERS = 4, 2, 8, 2
@@ -34,6 +35,7 @@ def cache_of(
     kinds: tuple[int, ...] = (0,) * LAYERS,
     d: tuple[int, int] = (D, D),
     dtype: str = "float32",
+    attention: Any = (),
 ) -> Any:
     nothing = ()
     return builtin("paged_attention_kv_cache_create")(
@@ -49,7 +51,9 @@ def cache_of(
         10000.0,
         0,
         np.zeros((), dtype),
-        *[nothing] * 15,
+        *[nothing] * 2,
+        attention,
+        *[nothing] * 12,
     )
 
 
@@ -79,13 +83,15 @@ def plain(q: Any, k: Any, v: Any, mask: Any) -> Any:
 class Model:
     """A cache, and beside it all that it should have."""
 
-    def __init__(self, rng: random.Random, *, sliding: bool) -> None:
+    def __init__(self, rng: random.Random, *, sliding: bool, attention: Any = ()) -> None:
         self.rng, self.sliding = rng, sliding
         self.arrays = np.random.default_rng(rng.randrange(2**30))
         page = rng.choice([1, 2, 4, 16])
         # Short runs of slots are copied, long ones are read where they lie.
-        tokens, self.chunk, self.longest = rng.choice([(64, 16, 5), (64, 16, 5), (900, 200, 90)])
-        self.cache = cache_of(tokens=tokens, chunk=self.chunk, page=page, sliding=sliding)
+        tokens, self.chunk, self.longest = rng.choice([(64, 16, 5), (64, 16, 12), (900, 200, 90)])
+        self.cache = cache_of(
+            tokens=tokens, chunk=self.chunk, page=page, sliding=sliding, attention=attention
+        )
         self.free = builtin("attention_kv_cache_get_num_available_pages")(self.cache)
         self.kept: dict[int, Kept] = {}
 
@@ -218,11 +224,20 @@ class Model:
                 np.testing.assert_array_equal(v[:, t], token[1])
 
 
+@pytest.fixture(scope="module", params=["none", "numpy", "native"])
+def attention(request: pytest.FixtureRequest) -> Any:
+    """The function by which a cache attends to many rows, which the modules of caches have."""
+    if request.param == "none":
+        return ()
+    func = attention_of_rows(KV_HEADS, D, D).with_attr("global_symbol", "main")
+    return "relax", relaxpy.compile(relaxpy.IRModule({"main": func}), request.param)["main"]
+
+
 @pytest.mark.parametrize("sliding", [False, True])
-def test_attention_after_random_operations(sliding: bool) -> None:
+def test_attention_after_random_operations(sliding: bool, attention: Any) -> None:
     for number in range(max(4, COUNT // 3)):
         rng = random.Random(f"{SEED} {sliding} {number}")
-        model = Model(rng, sliding=sliding)
+        model = Model(rng, sliding=sliding, attention=attention)
         steps = [model.add, model.remove, model.fork, model.pop, model.forward, model.forward]
         steps += [lambda m=model: m.forward(tree=True)]
         for _ in range(30):
@@ -232,9 +247,9 @@ def test_attention_after_random_operations(sliding: bool) -> None:
         assert builtin("attention_kv_cache_get_num_available_pages")(model.cache) == model.free
 
 
-def test_a_long_prompt_is_read_in_blocks() -> None:
+def test_a_long_prompt_is_read_in_blocks(attention: Any) -> None:
     count = 800  # 2.5 million scores
-    cache = cache_of(tokens=count, chunk=count, kinds=(0,))
+    cache = cache_of(tokens=count, chunk=count, kinds=(0,), attention=attention)
     state("add_sequence", cache, 0)
     state("begin_forward", cache, (0,), (count,))
     rng = np.random.default_rng(5)

@@ -11,6 +11,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.frontend.nn.core import Object, Tensor, current_builder
 from relaxpy.ir.relax.frontend.nn.llm.position_embedding import llama_rope_with_position_map
+from relaxpy.ir.relax.frontend.nn.llm.sequence_attention import attention_of_rows
 from relaxpy.ir.relax.op.call import call_dps_packed, call_pure_packed
 from relaxpy.ir.tir.expr import PrimExpr
 
@@ -231,8 +232,9 @@ class PagedKVCache(Object):
 class TIRPagedKVCache(PagedKVCache):
     """A new cache of pages; its options are those of TVM.
 
-    The module gets the kernel that splits and rotates fused heads. Appending and attention are
-    functions of the runtime, so `target` has no effect.
+    The module gets the kernel that splits and rotates fused heads, and the attention of several
+    queries. Appending, and attention of few queries, are functions of the runtime, so `target` has
+    no effect.
 
     Errors:
         MisuseError (also ValueError): the heads or the kind of attention do not fit.
@@ -282,6 +284,7 @@ class TIRPagedKVCache(PagedKVCache):
             )
         nothing = rx.Tuple(())
         split_rotary: rx.Expr = nothing
+        attention: rx.Expr = nothing
         if AttnKind.MLA not in kinds:
             kernel = llama_rope_with_position_map(
                 rope_theta,
@@ -294,6 +297,9 @@ class TIRPagedKVCache(PagedKVCache):
                 rotary_dim,
             )
             split_rotary = current_builder().add_func(kernel, "tir_split_rotary")
+            func = attention_of_rows(num_key_value_heads, qk_head_dim, v_head_dim)
+            name_hint = current_builder().add_func(func, "attention_of_rows")
+            attention = rx.Tuple((rx.StringImm("relax"), name_hint))
         limits = (max_batch_size, max_total_seq_len, prefill_chunk_size, page_size)
         args: list[rx.Expr] = [
             _shape((*limits, support_sliding_window)),
@@ -307,7 +313,9 @@ class TIRPagedKVCache(PagedKVCache):
             _number(rope_theta),
             rope_ext_factors,
             rx.const(0, dtype),
-            *[nothing] * 11,
+            *[nothing] * 2,
+            attention,
+            *[nothing] * 8,
             split_rotary,
             *[nothing] * 3,
         ]

@@ -1,12 +1,17 @@
-"""Attention of whole sequences, without a cache, as one kernel: what encoders call."""
+"""Attention of rows of queries: a kernel for whole sequences, and what caches call."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import numpy as np
+
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
@@ -93,3 +98,34 @@ def _attention_sequence_prefill(
     )
     kernel: PrimFunc = create_prim_func([q, k, v, out, lse])
     return kernel.without_attr("global_symbol").with_attrs({"op_pattern": 8, "tir.noalias": True})
+
+
+def attention_of_rows(heads: int, d: int, dv: int) -> rx.Function:
+    """The function (queries, keys, values, seen) of attention by which caches read prompts.
+
+    Shapes:
+        queries       (heads, rows, d), float32, multiplied by the scale
+        keys, values  (heads, keys, d), (heads, keys, dv), float32
+        seen          (rows, keys), bool
+        result        (heads, rows, dv), float32
+    """
+    rows, keys = (tir.SizeVar(name, "int64") for name in ("rows", "keys"))
+
+    def param(name: str, shape: Any, dtype: Any = "float32") -> rx.Var:
+        return rx.Var(name, rx.TensorStructInfo(shape, dtype))
+
+    q, k = param("q", (heads, rows, d)), param("k", (heads, keys, d))
+    v, seen = param("v", (heads, keys, dv)), param("seen", (rows, keys), "bool")
+    builder = BlockBuilder()
+    with builder.function("attention_of_rows", [q, k, v, seen], private=True):
+        with builder.dataflow():
+            products = builder.emit(R.matmul(q, R.permute_dims(k, [0, 2, 1])))
+            scores = builder.emit(
+                R.where(seen, products, rx.const(float(np.finfo("float32").min), "float32"))
+            )
+            weights = builder.emit(R.nn.softmax(scores, -1))
+            result = builder.emit_output(R.matmul(weights, v))
+        builder.emit_func_output(result)
+    [func] = builder.finalize().functions_by_name.values()
+    assert isinstance(func, rx.Function)
+    return func
