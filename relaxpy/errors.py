@@ -293,6 +293,8 @@ class RelaxpyError(RuntimeError):
         text = "\n".join(lines)
         plain = str(getattr(ipython(), "colors", "")).lower() == "nocolor"
         in_notebook = hasattr(ipython(), "kernel") and not os.environ.get("NO_COLOR")
+        if in_notebook:  # whose errors have a red background
+            styled = [[(part, style.removesuffix(" red")) for part, style in d] for d in styled]
         if (takes_colour(sys.stdout) or in_notebook) and not plain:
             text = coloured(text, styled, sys.stdout)
         return text.split("\n")

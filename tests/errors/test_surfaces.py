@@ -275,6 +275,8 @@ def test_a_notebook_shows_errors_in_colour() -> None:
         assert output.output_type == "error"
         text = "\n".join(output.traceback)
         assert f"\x1b[35m [{output.evalue.rpartition('[')[2].partition(']')[0]}]" in text
+        assert "\x1b[1m" in text
+        assert "31m" not in text, "red on a red background"
         plain = re.sub(r"\x1b\[[\d;]*m", "", text)
         check_short(plain)
         assert any(line.startswith(f"{output.ename}: Cell In[") for line in plain.splitlines())
