@@ -149,6 +149,13 @@ def test_two_axes_of_a_mesh_split_one_axis(operator: str) -> None:
     is_equal_on_workers(mod, numbers(8, 6), mesh=(2, 2))
 
 
+def test_an_annotated_tensor_is_both_operands() -> None:
+    for placement in ("S[0], S[1]", "S[1], S[0]"):
+        body = f'a = R.dist.annotate_sharding(x, "mesh[0]", "{placement}")\ny = R.matmul(a, a)'
+        mod = program('x: R.Tensor((8, 8), "float32")', body, mesh=(2, 2))
+        is_equal_on_workers(mod, numbers(8, 8), mesh=(2, 2))
+
+
 def test_a_mesh_has_fewer_workers_than_there_are() -> None:
     body = 'a = R.dist.annotate_sharding(w, "mesh[0]", "S[0], S[0]")\ny = R.matmul(x, a)'
     params = 'x: R.Tensor((4, 8), "float32"), w: R.Tensor((8, 6), "float32")'
@@ -195,6 +202,10 @@ y = R.nn.softmax(R.matmul(a, w), axis=-1)
         is_equal_on_workers(mod, numbers(size, 8), numbers(8, 6))
     with pytest.raises(RuntimeCheckError, match="its size 5 is not a multiple"):
         is_equal_on_workers(mod, numbers(5, 8), numbers(8, 6))
+    square = (
+        'a = R.dist.annotate_sharding(x, "mesh[0]", "S[0]")\ny = R.matmul(a, R.permute_dims(a))'
+    )
+    is_equal_on_workers(program('x: R.Tensor(("n", 8), "float32")', square), numbers(6, 8))
 
 
 BRANCHES = """
@@ -329,6 +340,11 @@ def test_what_nothing_splits_is_on_every_worker() -> None:
             'a = R.dist.annotate_sharding(x, "mesh[0]", "S[1]")\nm = T.int64()\n'
             'y = R.match_cast(a, R.Tensor((m, 8), "float32"))',
             "a match_cast in a function with annotations",
+        ),
+        (
+            'a = R.dist.annotate_sharding(x, "mesh[0]", "S[1]")\n'
+            "y = (a, R.shape_to_tensor(R.shape_of(x)))",
+            "relax.shape_to_tensor computes a tensor of one device(.|\n)*pass it to the function",
         ),
         (
             'a = R.dist.annotate_sharding(x, "mesh[0]", "S[1]")\n@R.function\n'

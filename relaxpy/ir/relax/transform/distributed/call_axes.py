@@ -9,6 +9,7 @@ from typing import TypeAlias, cast
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import TransformError
 from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -21,7 +22,7 @@ from relaxpy.ir.relax.nodes.distributed import (
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.axis_groups import Axis, AxisGroups
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 Label: TypeAlias = Axis | int
@@ -226,17 +227,23 @@ def _count(mesh: DeviceMesh, along: Sequence[Label | None], label: Label) -> int
 def _divides(placed: Iterable[tuple[DTensorStructInfo, Labels]], label: Label, count: int) -> bool:
     """Whether so many parts of the axes with a label can belong together.
 
-    A size that is not known has to be that of all these axes; it is checked at run time.
+    A size that is not known has to be that of all these axes and of no other, whose kernel would
+    get another number for it; it is checked at run time.
     """
     sizes: list[PrimExpr] = []
+    others: list[PrimExpr] = []
     for sinfo, labels in placed:
         dims = sinfo.tensor_sinfo.get_shape()
         if dims is None and label in labels:
             return False
-        sizes += [dim for dim, own in zip(dims or (), labels, strict=False) if own == label]
+        for axis, dim in enumerate(dims or ()):
+            is_labelled = axis < len(labels) and labels[axis] == label
+            (sizes if is_labelled else others).append(dim)
     if all(is_multiple(size, count) for size in sizes):
         return True
-    return all(
+    variables = {node for size in sizes for node in walk(size) if isinstance(node, Var)}
+    is_independent = not any(node in variables for size in others for node in walk(size))
+    return is_independent and all(
         not isinstance(size, IntImm) and prove_equal(size, sizes[0]) is True for size in sizes
     )
 

@@ -194,7 +194,23 @@ class _Lowering(BindingRewriter):
         if any(new is not old for new, old in zip(args, value.args, strict=True)):
             value = rebuild(value, args=args)
         result = (_packed_for_one_device if is_packed else _for_one_device)(value, sinfo)
+        if var is not None and _is_gathered_unknown(result, sinfo):
+            assert var.struct_info is not None
+            kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
+            whole_again = kind("gv", None)
+            return [
+                rx.VarBinding(whole_again, result, value.span),
+                rx.MatchCast(var, whole_again, var.struct_info, value.span),
+            ]
         return None if result is binding.value else replace(binding, value=result)
+
+
+def _is_gathered_unknown(call: rx.Call, result: rx.StructInfo | None) -> bool:
+    """Whether parts become an axis of unknown size, n // 2 * 2 elements of which are n."""
+    if not rx.is_call_of(call, "relax.ccl.allgather") or not isinstance(result, DTensorStructInfo):
+        return False
+    dims = result.tensor_sinfo.get_shape()
+    return dims is not None and not all(isinstance(dim, IntImm) for dim in dims)
 
 
 def _without_placement(arg: rx.Expr) -> rx.Expr:

@@ -73,9 +73,7 @@ class Placements:
         meshes = {mesh for mesh, _ in said.values()}
         if len(meshes) == 1:
             [self._only_mesh] = meshes
-        self._annotated = {
-            var: {spec.axis for spec in placement.dim_specs} for var, (_, placement) in said.items()
-        }
+        self._annotated = {var: _along(placement) for var, (_, placement) in said.items()}
         unsplit = {self._axes.find(axis) for axis in self._unsplit}
         for binding in self.annotations:
             self._annotate(binding, unsplit)
@@ -119,10 +117,10 @@ class Placements:
             )
         specs = [PlacementSpec.replica()] * len(mesh.shape)
         dims = sinfo.get_shape()
-        own = self._annotated.get(var, ())
+        own = self._annotated.get(var, {})
         for axis in sorted(range(max(sinfo.ndim, 0)), key=lambda axis: axis not in own):
             group = self._axes.find((var, index, axis))
-            along = self._split.get(group) or ()
+            along = own.get(axis) or self._split.get(group) or ()
             size = None if dims is None else dims[axis]
             count = math.prod(mesh.shape[k] for k in along)
             if isinstance(size, IntImm) and (size.value < 2 or size.value % count):
@@ -201,18 +199,20 @@ class Placements:
         sinfo = var.struct_info
         if isinstance(sinfo, rx.TensorStructInfo):
             _require_equal_parts(binding, mesh, placement, sinfo)
-        along: dict[int, tuple[int, ...]] = {}
-        for k, spec in enumerate(placement.dim_specs):
-            if spec.kind == "sharding":
-                along[spec.axis] = (*along.get(spec.axis, ()), k)
+        along = _along(placement)
+        own: set[Axis] = set()
         for axis in range(max(var.struct_info.ndim, 0)):  # type: ignore[union-attr]
             group = self._axes.find((var, 0, axis))
             if (
-                self._split.get(group) is not None
+                group not in own
+                and self._split.get(group) is not None
                 and along.get(axis, self._split[group]) != (self._split[group])
             ):
                 raise _contradiction(binding)
-            self._split[group] = along.get(axis, self._split.get(group))
+            if group not in own:
+                self._split[group] = along.get(axis, self._split.get(group))
+            if axis in along:
+                own.add(group)
         source = call.args[0]
         if isinstance(source, rx.Var):
             tensor = self._tensors.find((source, 0))
@@ -232,6 +232,15 @@ def _said(annotation: rx.Expr) -> tuple[DeviceMesh, Placement]:
     return mesh, placement
 
 
+def _along(placement: Placement) -> dict[int, tuple[int, ...]]:
+    """The axes of the mesh along which axes of a tensor are split."""
+    along: dict[int, tuple[int, ...]] = {}
+    for k, spec in enumerate(placement.dim_specs):
+        if spec.kind == "sharding":
+            along[spec.axis] = (*along.get(spec.axis, ()), k)
+    return along
+
+
 def _require_equal_parts(
     binding: rx.VarBinding, mesh: DeviceMesh, placement: Placement, sinfo: rx.TensorStructInfo
 ) -> None:
@@ -240,12 +249,9 @@ def _require_equal_parts(
     Errors:
         TransformError: there is such an axis.
     """
-    counts: dict[int, int] = {}
-    for spec, size in zip(placement.dim_specs, mesh.shape, strict=True):
-        if spec.kind == "sharding":
-            counts[spec.axis] = counts.get(spec.axis, 1) * size
     dims = sinfo.get_shape()
-    for axis, count in counts.items():
+    for axis, along in _along(placement).items():
+        count = math.prod(mesh.shape[k] for k in along)
         dim = None if dims is None else dims[axis]
         if isinstance(dim, IntImm) and dim.value % count:
             raise TransformError(

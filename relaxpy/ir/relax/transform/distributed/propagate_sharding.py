@@ -124,6 +124,14 @@ class _Distributing(BindingRewriter):
         mesh = _mesh_of(var.struct_info) or _mesh_of(*(arg.struct_info for arg in tensors_of(call)))
         if mesh is None:
             return None if call is binding.value else replace(binding, value=call)
+        if isinstance(call.op, Op) and not (tensors_of(call) or call.sinfo_args):
+            raise TransformError(
+                f"PropagateSharding: {call.op.name} computes a tensor of one device, which is used "
+                "with those of several",
+                span=call.span,
+                hint="pass it to the function",
+                about=call,
+            )
         args = tuple(_with_constants(arg, mesh) for arg in call.args)
         call = rx.Call(call.op, args, call.attrs, call.sinfo_args, span=call.span)
         axes = axes_of_call(call, var.struct_info, self.placements.mod)
@@ -336,9 +344,8 @@ def _require_operator(call: rx.Call) -> None:
     raise TransformError(
         f"PropagateSharding: tensors of several devices are passed to the function {call.op}",
         span=call.span,
-        hint="write R.function(private=True) for a function of the module, which is inlined"
-        if isinstance(call.op, rx.GlobalVar)
-        else "make it a private function of the module, which is inlined",
+        hint="private functions of the module that do not call themselves are inlined: "
+        "R.function(private=True)",
         about=call,
     )
 
