@@ -112,6 +112,10 @@ def f(x: R.Tensor(("n", 4), "float32")):
             "operators are functions of R, as in R.exp(x), in kernels of T, as in T.exp(x)",
         ),
         ("torch.relu(x)", "operators are functions of R, as in R.exp(x), in kernels of T"),
+        (
+            'R.add(x, metadata["relax.expr.Constant"][0])',
+            "print the program by script(show_meta=True), which writes large constants, too",
+        ),
         ("R.prim_value(round(x.shape[0]))", "write T.round(x.shape[0])"),
         ("R.prim_value(int(x.shape[0]))", 'write T.cast(x.shape[0], "int32")'),
         ("R.prim_value(abs(x.shape[0]))", "write T.abs(x.shape[0])"),

@@ -198,7 +198,9 @@ def scalar_hint(name: str, display_name: str) -> str | None:
 
 
 def library_hint(name: str) -> str | None:
-    """A replacement for an unknown name that is usually another library."""
+    """A replacement for an unknown name that is usually another library, or was not printed."""
+    if name == "metadata":
+        return "print the program by script(show_meta=True), which writes large constants, too"
     if name not in ("F", "jnp", "math", "np", "numpy", "tf", "torch", "tvm"):
         return None
     return "operators are functions of R, as in R.exp(x), in kernels of T, as in T.exp(x)"
