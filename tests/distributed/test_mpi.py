@@ -123,8 +123,6 @@ def test_workers_that_end_leave_the_others_to_finish() -> None:
 def test_a_forked_process_is_not_a_worker() -> None:
     done = run(2, "failures.py", "forked")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("a process that a worker has forked is not a worker") == 2
-    assert done.stdout.count("parent 2.0") == 2
 
 
 def test_what_workers_use_is_released_after_a_with() -> None:
