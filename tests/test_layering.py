@@ -21,6 +21,7 @@ ROOMS = {
     "lazy": {"absent", "gc_pause"},
     "screen": {"dataclass"},
     "errors": {"absent", "dataclass", "frames", "screen"},
+    "progress": {"screen"},
     "entry": {"errors", "frames"},
     "rules": {"dataclass", "entry", "errors", "screen"},
     "pysource": {"errors", "folding"},
@@ -28,19 +29,19 @@ ROOMS = {
     "pytest_plugin": {"assertions", "errors", "ir"},
     "pytest_helpers": {"ir"},
     "pytest_compare": {"errors", "ir", "script"},
-    "ir": {"dataclass", "errors", "entry", "frames", "gc_pause", "lazy", "ir"},
+    "ir": {"dataclass", "errors", "entry", "frames", "gc_pause", "lazy", "progress", "ir"},
     "script": {
         *("dataclass", "errors", "entry", "screen", "pysource", "gc_pause", "lazy", "ir"),
         "script",
     },
     "exec": {
         *("dataclass", "errors", "entry", "frames", "screen", "pysource", "gc_pause", "ir"),
-        "exec",
+        *("exec", "progress"),
     },
     "distributed": {"dataclass", "distributed", "entry", "errors", "ir", "screen"},
     "assertions": {"assertions", "dataclass", "entry", "errors", "exec", "ir"},
     "pictures": {"dataclass", "entry", "errors", "ir", "pictures"},
-    "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir", "screen"},
+    "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir", "progress", "screen"},
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
         *("cli", "frontend", "pictures", "relax", "tir"),
@@ -126,7 +127,7 @@ FLOORS = {
     "relaxpy/assertions": "golden.py passes.py targets.py strategies.py",
     "relaxpy/pictures": """
         model.py labels.py kernels.py build.py repeats.py compare.py layout.py scene.py style.py
-        svg.py text.py graph.py chart.py memory.py profile.py
+        svg.py text.py graph.py chart.py memory.py profile.py curve.py
     """,
     "relaxpy/cli": """
         usage.py show.py special_sizes.py imported.py sketch.py

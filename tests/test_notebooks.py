@@ -4,6 +4,7 @@
 """
 
 import copy
+import os
 import re
 import sys
 from difflib import unified_diff
@@ -18,6 +19,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from relaxpy.ir.core.target import default_target
+from relaxpy.progress import SETTING
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 #: What a notebook needs that is not available everywhere.
@@ -39,6 +41,7 @@ class ThisInterpreter(AsyncKernelManager):
 def executed(notebook: NotebookNode) -> NotebookNode:
     """A copy of the notebook with the outputs of a new run."""
     fresh = copy.deepcopy(notebook)
+    os.environ[SETTING] = "0"  # the kernel has it, too
     NotebookClient(
         fresh,
         timeout=240,

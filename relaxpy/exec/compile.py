@@ -47,6 +47,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.serialize import load_table
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.transform import Pass, PassContext, get_pipeline
+from relaxpy.progress import long_work
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | Target
 #: A decorated class is a module, but type checkers may ignore class decorators.
@@ -91,14 +92,15 @@ def compile(
     module = with_instance(as_module(mod, "compile"))
     requested = target_kind(Target.current() if target is None else target)
     name, not_native = (requested, "") if requested != DEFAULT else default_target()
-    if relax_pipeline == "default":
-        relax_pipeline = get_pipeline("default", target=name)
-        if TARGETS[name].is_native:
-            return _stored_or_compiled(module.clone(), relax_pipeline, requested)
-    elif isinstance(relax_pipeline, str):
-        relax_pipeline = get_pipeline(relax_pipeline)
-    module = _transformed(module, relax_pipeline).clone()  # users may change it
-    return _compiled(Program(module, name, requested, executable_of_saved), not_native)
+    with long_work("compiling"):
+        if relax_pipeline == "default":
+            relax_pipeline = get_pipeline("default", target=name)
+            if TARGETS[name].is_native:
+                return _stored_or_compiled(module.clone(), relax_pipeline, requested)
+        elif isinstance(relax_pipeline, str):
+            relax_pipeline = get_pipeline(relax_pipeline)
+        module = _transformed(module, relax_pipeline).clone()  # users may change it
+        return _compiled(Program(module, name, requested, executable_of_saved), not_native)
 
 
 @user_facing

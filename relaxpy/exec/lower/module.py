@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
+from relaxpy import progress
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
@@ -145,6 +146,7 @@ class ModuleLowering:
         }
 
     def _callee(self, name: str, python_name: str, func: rx.BaseFunc) -> GlobalCallee:
+        progress.now(name)
         signature = signature_of(func, name)
         if not isinstance(func, PrimFunc):
             by_steps = (name, None) in self.jumps and self.jumps[name, None].by_steps
@@ -379,6 +381,7 @@ class LoweredModule:
         callees = self._lowering.callees.items()
         called = {name: c for name, c in callees if isinstance(c, GlobalCallee)}
         run = {c.name: partial(self._run_kernel, c.name) for c in called.values()}
+        progress.now("machine code")
         self.problem = self.backend.link(run)
         if not self.problem:
             functions = self._lowering.module.functions_by_name

@@ -13,6 +13,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.frontend.onnx.importer import Importer, Options
 from relaxpy.frontend.onnx.view import read_model
 from relaxpy.ir.module import IRModule
+from relaxpy.progress import long_work
 
 
 @user_facing
@@ -49,4 +50,5 @@ def from_onnx(
             hint=f"its inputs are {', '.join(read.graph.inputs) or 'none'}",
         )
     options = Options(shapes, dtypes, keep_params_in_input, sanitize_input_names)
-    return Importer(read, options).module()
+    with long_work("importing"):
+        return Importer(read, options).module()

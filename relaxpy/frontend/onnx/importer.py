@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from relaxpy import progress
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.onnx import ops as ops, view as views
@@ -204,6 +205,7 @@ class Importer:
     ) -> list[Value]:
         """The values of outputs after these nodes."""
         for k, node in enumerate(nodes):
+            progress.now(f"{node.op}, {k + 1} of {len(nodes)}")
             try:
                 self._convert_node(node, scope, opsets)
             except RanksDifferError as found:

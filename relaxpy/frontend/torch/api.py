@@ -15,6 +15,7 @@ from relaxpy.frontend.torch.importer import Importer, Options
 from relaxpy.frontend.torch.program import of_exported
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.progress import long_work
 
 
 @user_facing
@@ -98,7 +99,8 @@ def import_exported(
         if builder is not None:
             importer.builder = BlockBuilder(builder.get())
         try:
-            return importer.module(name)
+            with long_work("importing"):
+                return importer.module(name)
         except OpNotImplemented:
             more = (importer.refused & decompositions().keys()) - tried
             if not more:

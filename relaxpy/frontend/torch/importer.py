@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from relaxpy import progress
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.shared.names import Names, identifier
@@ -218,6 +219,7 @@ class Importer:
             if node.op == "get_attr":
                 self.env[node] = self._attribute(graph, node)
             elif node.op == "call_function":
+                progress.now(str(node))
                 self._convert(node)
             elif node.op != "placeholder":
                 self._refuse(node, f"a node that does {node.op} is none of an exported program")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
@@ -19,7 +18,7 @@ from relaxpy.frontend.weights.tensors import Array, Weights
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.frontend.nn.core import Parameter
 from relaxpy.ir.relax.frontend.nn.module import Module
-from relaxpy.screen import takes_colour
+from relaxpy.progress import long_work
 
 Combine: TypeAlias = Callable[..., Any]
 Origin: TypeAlias = str | Sequence[str] | tuple[Sequence[str], Combine]
@@ -172,16 +171,12 @@ def _listed(message: str, problems: Sequence[str], hint: str | None = None) -> F
 
 
 def _shown(wanted: Sequence[_Wanted], progress: bool | None) -> Iterator[_Wanted]:
-    """The parameters; on a terminal with a bar of how many are done."""
-    if not (takes_colour(sys.stderr) if progress is None else progress):
-        yield from wanted
-        return
-    # Imported here, since rich takes long to load and is needed on a terminal only.
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    yield from track(wanted, "loading weights", console=console, transient=True)
+    """The parameters; where it can be seen, with a line of how many are done."""
+    with long_work("loading weights", len(wanted), shown=progress) as work:
+        for param in wanted:
+            work.now(param.name)
+            yield param
+            work.done += 1
 
 
 def _value(weights: Mapping[str, Any], param: _Wanted) -> Array:

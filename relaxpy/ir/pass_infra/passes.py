@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from typing_extensions import override
 
+from relaxpy import progress
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed, user_facing
 from relaxpy.errors import (
@@ -133,6 +134,7 @@ class Pass(ABC):
                 else "IRModule.from_expr makes a module of one function",
                 about=mod,
             )
+        progress.now(self.info.name)
         context = PassContext.current()
         with evaluating(None), reproducible(self, mod, context.reproducer_dir, context.options):
             return context.run(self, mod)

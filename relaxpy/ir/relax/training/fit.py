@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from relaxpy import progress
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
+from relaxpy.ir import hooks
+from relaxpy.progress import long_work
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.training.trainer import Trainer
@@ -29,6 +32,10 @@ class History:
     def epochs(self) -> int:
         """The number of epochs that are complete."""
         return len(self.losses)
+
+    def plot(self) -> Any:
+        """The curve of the losses, which a notebook shows and `save` writes to a file .svg."""
+        return hooks.call("curve", self.losses)
 
 
 Callback: TypeAlias = Callable[[History], object]
@@ -62,17 +69,20 @@ def fit(
         known = trainer.load_checkpoint(checkpoint)
         history.losses = [float(loss) for loss in known.get("losses", ())]
         history.seconds = [float(seconds) for seconds in known.get("seconds", ())]
-    while history.epochs < epochs:
-        start = time.perf_counter()
-        loss = _epoch(trainer, data)
-        history.losses.append(loss)
-        history.seconds.append(time.perf_counter() - start)
-        if checkpoint is not None:
-            losses, seconds = np.array(history.losses), np.array(history.seconds)
-            trainer.save_checkpoint(checkpoint, losses=losses, seconds=seconds)
-        answers = [callback(history) for callback in callbacks]
-        if any(isinstance(answer, (bool, np.bool_)) and not answer for answer in answers):
-            break
+    with long_work("training", epochs) as work:
+        work.done = history.epochs
+        while history.epochs < epochs:
+            start = time.perf_counter()
+            loss = _epoch(trainer, data)
+            history.losses.append(loss)
+            history.seconds.append(time.perf_counter() - start)
+            work.advance(f"loss {loss:.4g}")
+            if checkpoint is not None:
+                losses, seconds = np.array(history.losses), np.array(history.seconds)
+                trainer.save_checkpoint(checkpoint, losses=losses, seconds=seconds)
+            answers = [callback(history) for callback in callbacks]
+            if any(isinstance(answer, (bool, np.bool_)) and not answer for answer in answers):
+                break
     return history
 
 
@@ -85,6 +95,7 @@ def _epoch(trainer: Trainer, data: Iterable[tuple[Any, Any]]) -> float:
                 f"data has pairs of inputs and targets, found {type(pair).__name__}", about=pair
             )
         losses.append(float(trainer.update(*pair)))
+        progress.now(f"step {len(losses)}, loss {losses[-1]:.4g}")
     if not losses:
         raise MisuseError("data is empty, expected pairs of inputs and targets", about=data)
     return sum(losses) / len(losses)

@@ -20,6 +20,7 @@ from relaxpy.ir.relax.frontend.nn.ops.custom import tensor_expr_op
 from relaxpy.ir.relax.frontend.nn.tree import named_items
 from relaxpy.ir.relax.frontend.nn.visitor import Mutator
 from relaxpy.ir.relax.quantization import Quantization, as_quantization
+from relaxpy.progress import long_work
 
 Array: TypeAlias = NDArray[Any]
 
@@ -169,18 +170,21 @@ def quantize_state_dict(model: Module, state_dict: Mapping[str, Any]) -> dict[st
             return None
         return np.asarray(read_array(data))
 
-    for path, param in model.named_parameters():
-        prefix, _, last = path.rpartition(".")
-        layer = quantized.get(prefix)
-        if layer is not None and last == "q_weight":
-            plain = f"{prefix}.weight" if prefix else "weight"
-            if (weight := value(plain)) is not None:
-                _check_shape(plain, weight, (param.shape[0], layer._size))
-                scale = path.removesuffix("q_weight") + "q_scale"
-                result[path], result[scale] = layer.quantization.quantize(weight)
-        elif (layer is None or last != "q_scale") and (array := value(path)) is not None:
-            _check_shape(path, array, tuple(param.shape))
-            result[path] = array.astype(param.dtype, copy=False)
+    given = list(model.named_parameters())
+    with long_work("rounding weights", len(given)) as work:
+        for path, param in given:
+            work.advance(path)
+            prefix, _, last = path.rpartition(".")
+            layer = quantized.get(prefix)
+            if layer is not None and last == "q_weight":
+                plain = f"{prefix}.weight" if prefix else "weight"
+                if (weight := value(plain)) is not None:
+                    _check_shape(plain, weight, (param.shape[0], layer._size))
+                    scale = path.removesuffix("q_weight") + "q_scale"
+                    result[path], result[scale] = layer.quantization.quantize(weight)
+            elif (layer is None or last != "q_scale") and (array := value(path)) is not None:
+                _check_shape(path, array, tuple(param.shape))
+                result[path] = array.astype(param.dtype, copy=False)
     if missing:
         raise UnknownNameError(f"values are missing: {', '.join(missing)}")
     return result

@@ -31,6 +31,7 @@ from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.ops import const
+from relaxpy.progress import long_work
 
 Array: TypeAlias = NDArray[Any]
 _Layout: TypeAlias = Literal["rows", "columns"]
@@ -91,14 +92,17 @@ class QuantizeWeights(Pass):
         """
         quantization, layouts = as_quantization(self.quantization), self._layouts(mod)
         result: dict[str, Array] = {}
-        for name, value in params.items():
-            if name not in layouts:
-                result[name] = value
-                continue
-            if not isinstance(value, np.ndarray) or value.ndim != 2:
-                raise MisuseError(f"weight {name} is a matrix, found {value!r:.60}", about=value)
-            stored = _stored(quantization, value, layouts[name])
-            result.update(zip(_names(quantization, name), stored, strict=True))
+        with long_work("rounding weights", len(params)) as work:
+            for name, value in params.items():
+                work.advance(name)
+                if name not in layouts:
+                    result[name] = value
+                    continue
+                if not isinstance(value, np.ndarray) or value.ndim != 2:
+                    found = f"found {value!r:.60}"
+                    raise MisuseError(f"weight {name} is a matrix, {found}", about=value)
+                stored = _stored(quantization, value, layouts[name])
+                result.update(zip(_names(quantization, name), stored, strict=True))
         return result
 
     def _layouts(self, mod: IRModule) -> dict[str, _Layout]:
