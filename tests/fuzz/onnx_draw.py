@@ -125,10 +125,10 @@ def run_runtime(model: onnx.ModelProto, feed: Mapping[str, Content]) -> list[Any
 def _is_wrong_in_reference(node: NodeProto, opset: int) -> bool:
     """Whether ONNX's reference is known not to compute what ONNX says for this node."""
     # Padding counts in averages before opset 7; norms of p = 1 are sums of signed numbers; what
-    # iterations give is joined along its own first axis.
+    # iterations give is joined along its own first axis; LRN counts the channels by the batch size.
     if node.op_type == "LpNormalization":
         return any(a.name == "p" and a.i == 1 for a in node.attribute)
-    return node.op_type == "Loop" or (node.op_type == "AveragePool" and opset < 7)
+    return node.op_type in ("Loop", "LRN") or (node.op_type == "AveragePool" and opset < 7)
 
 
 def run_reference(model: onnx.ModelProto, feed: Mapping[str, Content]) -> list[Any]:

@@ -699,3 +699,24 @@ def test_a_file_that_ends_early_is_damaged(tmp_path: Path, cut: int) -> None:
     path.write_bytes(helper.make_model(graph).SerializeToString()[:-cut])
     with pytest.raises(FrontendError, match=r"model.onnx: no model of ONNX, or a damaged one"):
         from_onnx(path)
+
+
+@pytest.mark.parametrize("op", ["QuantizeLinear", "DequantizeLinear"])
+def test_scales_of_an_axis_without_elements(op: str) -> None:
+    kinds = (TensorProto.FLOAT, TensorProto.UINT8)
+    source, result = kinds if op == "QuantizeLinear" else kinds[::-1]
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", "scale", "zero"], ["y"], axis=2)],
+        "graph",
+        [
+            value("x", ["n", 1, 0, 1], source),
+            value("scale", [0]),
+            value("zero", [0], TensorProto.UINT8),
+        ],
+        [value("y", None, result)],
+    )
+    mod = from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]))
+    x = np.zeros((3, 1, 0, 1), helper.tensor_dtype_to_np_dtype(source))
+    y = relaxpy.compile(mod)["main"](x, np.zeros(0, "f4"), np.zeros(0, "u1"))
+    assert np.asarray(y).shape == x.shape
+    assert np.asarray(y).dtype == helper.tensor_dtype_to_np_dtype(result)

@@ -16,6 +16,7 @@ from relaxpy.frontend.shared.tensors import (
     is_float,
     normal_axis,
     rank_of,
+    reshaped,
     scalar,
     shape_of,
 )
@@ -52,7 +53,7 @@ def _parameter(cx: Context, p: Expr, x: Expr, axis: int, block: int) -> Expr:
         return R.strided_slice(repeated, [place], [0], [whole])
     if len(sizes) != 1:
         return p
-    return R.reshape(p, [sizes[0] if k == place else 1 for k in range(rank)])
+    return reshaped(p, [sizes[0] if k == place else 1 for k in range(rank)])
 
 
 def quantized(
