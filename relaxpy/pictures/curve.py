@@ -33,7 +33,7 @@ class Curve(Chart):
     def to_svg(self) -> str:
         known = [(n + 1, loss) for n, loss in enumerate(self.losses) if math.isfinite(loss)]
         step = -(-len(known) // _MOST) or 1
-        shown = [*known[::step], *known[-1:]]
+        shown = list(dict.fromkeys([*known[::step], *known[-1:]]))
         low, high = (f((y for _, y in shown), default=0.0) for f in (min, max))
         is_wide = low > 0 and high > _WIDE * low
 
