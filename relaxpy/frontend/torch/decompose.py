@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from relaxpy.frontend.shared.unsupported import FrontendError
+from relaxpy.frontend.torch.backward import DECOMPOSITIONS
 from relaxpy.frontend.torch.registry import find, is_converted
 
 #: Operators whose schemas do not say that they change an argument, and the argument that decides.
@@ -154,10 +155,11 @@ def decomposed(program: Any, table: Mapping[Any, Any] | None) -> Any:
 
 @functools.cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """What PyTorch computes operators by, as functions of simpler ones."""
+    """What operators are computed by, as functions of simpler ones."""
     from torch._decomp import decomposition_table  # fills on import
 
-    return {**decomposition_table, **torch.export.default_decompositions().materialize()}
+    of_pytorch = torch.export.default_decompositions().materialize()
+    return {**decomposition_table, **of_pytorch, **DECOMPOSITIONS}
 
 
 def table_for_graphs() -> dict[Any, Callable[..., Any]]:

@@ -81,7 +81,7 @@ def linspace(cx: Context, start: Any, end: Any, count: Any) -> Expr:
 
 
 @converter("eye", "eye.m")
-def eye(cx: Context, rows: Size, columns: Size | None = None) -> Expr:
+def eye(cx: Context, rows: Size, columns: Size | None = None, *, dtype: Value = None) -> Expr:
     return R.eye(rows, rows if columns is None else columns, 0, cx.result_dtype())
 
 

@@ -364,7 +364,18 @@ def embedding_bag(
         y = R.scatter_elements(R.zeros(whole, dtype_of(weight)), spread, rows, 0, "add")
     if mode == 1:
         y = R.divide(y, R.maximum(R.expand_dims(sizes, 1), const(1, dtype_of(weight))))
-    if cx.uses(1, 2, 3):
-        raise UnsupportedError("its results for gradients")
     rest = [R.zeros(tuple(cx.result_shape(k)), cx.result_dtype(k)) for k in (1, 2, 3)]
+    if mode and cx.uses(1):
+        rest[0] = bag
+    if mode and cx.uses(2):
+        rest[1] = R.astype(R.strided_slice(sizes, [0], [0], [bags]), "int64")
+    if mode == 2 and cx.uses(3):
+        y = cx.emit(y)
+        found = R.equal(rows, R.take(y, bag, 0))
+        number = R.broadcast_to(R.expand_dims(places, 1), (count, width))
+        last = cx.tensor(cx.simplify(count - 1), "int64")
+        least = R.broadcast_to(last, whole)
+        first = R.scatter_elements(least, spread, R.where(found, number, last), 0, "min")
+        chosen = R.strided_slice(first, [0], [0], [bags])
+        rest[2] = R.take(R.astype(indices, "int64"), chosen, 0)
     return R.strided_slice(y, [0], [0], [bags]), *rest

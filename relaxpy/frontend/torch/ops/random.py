@@ -35,7 +35,6 @@ _OPERATORS = (
     *("normal_functional", "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor"),
     *("normal.float_float", "uniform", "exponential", "log_normal", "geometric", "cauchy"),
     *("native_dropout", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet"),
-    *("rrelu_with_noise_functional",),
 )
 
 

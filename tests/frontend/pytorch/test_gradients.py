@@ -1,0 +1,147 @@
+"""Gradients by `torch.compile`, forward and backward graphs compiled, beside those of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+from relaxpy.relax.frontend.torch import relax_dynamo  # noqa: E402
+
+nn, F = torch.nn, torch.nn.functional
+SIZES = (9, 8, 7)
+PLACES = [0, 2, 2, 5]
+
+
+class Applied(nn.Module):  # type: ignore[misc]
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def gradients(model: Any, run: Any, inputs: tuple[Any, ...]) -> list[Any]:
+    """The result of a call, the gradients of the inputs, and those of the parameters."""
+    model.zero_grad()
+    leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+    result = run(*leaves)
+    result.square().sum().backward()
+    found = [leaf.grad for leaf in leaves if leaf.requires_grad]
+    return [result.detach(), *found, *(p.grad.clone() for p in model.parameters())]
+
+
+def compare(model: Any, *inputs: Any) -> None:
+    torch._dynamo.reset()
+    expected = gradients(model, model, inputs)
+    found = gradients(model, torch.compile(model, backend=relax_dynamo()), inputs)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
+def images(count: int) -> Any:
+    return torch.randn(2, 4, *SIZES[:count], generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"stride": 2, "padding": 1}, {"groups": 2, "dilation": 2, "stride": 2, "padding": 2}],
+    ids=str,
+)
+def test_convolutions(count: int, options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    compare(getattr(nn, f"Conv{count}d")(4, 6, 3, **options), images(count))
+    options = {**options, "output_padding": 1} if "stride" in options else options
+    compare(getattr(nn, f"ConvTranspose{count}d")(4, 6, 3, **options), images(count))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_pools_and_padded_images(count: int) -> None:
+    def pools(x: Any) -> Any:
+        mean, most, of_parts, most_of_parts = (
+            getattr(F, f"{name}{count}d")
+            for name in ("avg_pool", "max_pool", "adaptive_avg_pool", "adaptive_max_pool")
+        )
+        padded = F.pad(x, [1, 2] * count, mode="replicate")
+        results = [
+            *(mean(x, 3, 2, 1), mean(x, 3, 2, 1, ceil_mode=True, count_include_pad=False)),
+            *(most(x, 3, 2, 1), of_parts(x, 3), of_parts(x, 1), most_of_parts(x, 3), padded),
+        ]
+        if count > 1:
+            results.append(mean(x, 2, divisor_override=3))
+        return torch.cat([result.flatten(1) for result in results], 1)
+
+    compare(Applied(pools), images(count))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_images_resized_without_steps(mode: str) -> None:
+    model = Applied(lambda x: F.interpolate(x, size=(5, 12), mode=mode, antialias=True))
+    compare(model, images(2))
+
+
+@pytest.mark.parametrize("kind", ["plain", "causal", "mask", "sums"])
+def test_attention(kind: str) -> None:
+    mask = torch.rand(2, 1, 7, 7, generator=torch.Generator().manual_seed(0)) > 0.3
+    mask[..., 0] = True
+    options: dict[str, Any] = {
+        "plain": {},
+        "causal": {"is_causal": True},
+        "mask": {"attn_mask": mask, "scale": 0.5},
+        "sums": {"attn_mask": torch.where(mask, 0.3, -2.0)},
+    }[kind]
+    model = Applied(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options))
+    x = torch.randn(2, 3, 7, 8, generator=torch.Generator().manual_seed(1))
+    compare(model, x, x + 1, x * 2)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
+def test_distances(p: float) -> None:
+    x = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
+    compare(Applied(lambda a, b: torch.cdist(a, b, p)), x, x[:3] + 1)
+    if p:
+        compare(Applied(lambda a: F.pdist(a, p)), x)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_rows(mode: str) -> None:
+    torch.manual_seed(0)
+    indices = torch.tensor([1, 2, 4, 5, 4, 3, 2, 9])
+    compare(nn.EmbeddingBag(10, 4, mode=mode), indices, torch.tensor(PLACES))
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "max", "min", "prod"])
+def test_segments(reduction: str) -> None:
+    x = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
+    lengths = torch.tensor([2, 3])
+    compare(Applied(lambda a: torch.segment_reduce(a, reduction, lengths=lengths, axis=0)), x)
+
+
+TARGET = torch.tensor([1, 0, 3, 6, 2])
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "hardshrink": lambda a: F.hardshrink(a),
+    "softshrink": lambda a: F.softshrink(a),
+    "rrelu": lambda a: F.rrelu(a),
+    "masked_scatter": lambda a: a.masked_scatter(a.detach() > 0, a + 1),
+    "multi_margin": lambda a: F.multi_margin_loss(a, TARGET),
+    "multi_margin of squares": lambda a: F.multi_margin_loss(
+        a, TARGET, p=2, margin=0.5, reduction="none"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_other_functions(name: str) -> None:
+    x = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
+    compare(Applied(FUNCTIONS[name]), x)
+
+
+def test_normalised_weights() -> None:
+    torch.manual_seed(0)
+    compare(nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 3, 3), dim=2), images(1))
