@@ -125,9 +125,12 @@ def run_runtime(model: onnx.ModelProto, feed: Mapping[str, Content]) -> list[Any
 def _is_wrong_in_reference(node: NodeProto, opset: int) -> bool:
     """Whether ONNX's reference is known not to compute what ONNX says for this node."""
     # Padding counts in averages before opset 7; norms of p = 1 are sums of signed numbers; what
-    # iterations give is joined along its own first axis; LRN counts the channels by the batch size.
+    # iterations give is joined along its own first axis; LRN counts the channels by the batch size;
+    # clip has no effect.
     if node.op_type == "LpNormalization":
         return any(a.name == "p" and a.i == 1 for a in node.attribute)
+    if node.op_type in ("LSTM", "GRU", "RNN"):
+        return any(a.name == "clip" for a in node.attribute)
     return node.op_type in ("Loop", "LRN") or (node.op_type == "AveragePool" and opset < 7)
 
 

@@ -158,6 +158,18 @@ def test_resize_to_sizes_that_are_computed(mode: str) -> None:
     )
 
 
+def test_with_sizes_an_unknown_number_of_scales_is_none() -> None:
+    sizes, roi = np.array([1, 4, 7, 20]), np.array([], np.float32)
+    check(
+        "Resize",
+        {"x": IMAGES, "roi": ["r"], "scales": ["s"]},
+        [{"x": rand(1, 4, 9, 12), "roi": roi, "scales": roi}],
+        {"sizes": sizes},
+        {"mode": "nearest"},
+        opset=11,
+    )
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_nothing_is_resized(mode: str) -> None:
     feed = {"x": rand(0, 4, 9, 12), "sizes": np.array([0, 4, 7, 20])}

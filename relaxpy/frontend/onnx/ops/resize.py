@@ -332,6 +332,10 @@ def _given(cx: Context, value: Value) -> bool:
     return value is not None and shape_of(cx.tensor(value))[:1] != [0]
 
 
+def _has_unknown_size(cx: Context, value: Value) -> bool:
+    return not isinstance(shape_of(cx.tensor(value))[0], int)
+
+
 @converter("Resize", since=11)
 def resize(
     cx: Context,
@@ -353,7 +357,8 @@ def resize(
     rank = rank_of(x)
     chosen = [axis % rank for axis in axes] if axes is not None else list(range(rank))
     factors: Any = None
-    if _given(cx, scales):
+    # With sizes, there are no scales: a number of them that is not known is 0.
+    if _given(cx, scales) and not (_given(cx, sizes) and _has_unknown_size(cx, scales)):
         new, factors = _scaled_sizes(cx, x, chosen, scales)
     elif _given(cx, sizes):
         wanted = cx.integers(sizes)
