@@ -40,8 +40,8 @@ def load(test_share: float = 0.2, seed: int = 0) -> Digits:
     except ModuleNotFoundError as err:
         raise ModuleNotFoundError(INSTALL, name=err.name) from err
     pixels, labels = load_digits(return_X_y=True)
-    x = (pixels / 16).astype(np.float32)
-    y = labels.astype(np.int64)
+    x = (np.asarray(pixels, np.float64) / 16).astype(np.float32)
+    y = np.asarray(labels, np.int64)
     order = np.random.default_rng(seed).permutation(len(x))
     test, train = np.split(order, [round(test_share * len(x))])
     return Digits(x[train], y[train], x[test], y[test])
