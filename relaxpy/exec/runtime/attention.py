@@ -56,9 +56,9 @@ def attend(q: Array, parts: Parts, scale: float, mask: Array | None = None) -> t
 
 
 def attend_by(
-    attention: Callable[..., Array], q: Array, parts: Parts, scale: float, seen: Array
+    kernel: Callable[..., object], q: Array, parts: Parts, scale: float, seen: Array
 ) -> Array:
-    """The weighted values by a function (queries, keys, values, seen), for many rows.
+    """The weighted values in float32, by the kernel `attention_of_rows` of a module.
 
     Shapes:
         q       (rows, heads, d)
@@ -66,18 +66,29 @@ def attend_by(
         result  (rows, heads, dv)
     """
     rows, heads, d = q.shape
-    keys, values = (
-        _float32(some[0] if len(some) == 1 else np.concatenate(some, axis=1))
-        for some in zip(*parts, strict=True)
-    )
-    scaled = q.astype(np.float32) * np.float32(scale)
-    queries = scaled.reshape(rows, len(keys), -1, d).transpose(1, 0, 2, 3)
-    found = attention(queries.reshape(len(keys), -1, d), keys, values, seen)
-    return (
-        found.reshape(len(keys), rows, -1, found.shape[-1])
-        .transpose(1, 0, 2, 3)
-        .reshape(rows, heads, -1)
-    )
+    kv_heads, _, dv = parts[0][1].shape
+    by_head = q.reshape(rows, kv_heads, -1, d).transpose(1, 0, 2, 3)
+    queries = np.ascontiguousarray(by_head, np.float32).reshape(kv_heads, -1, d)
+    out, lse = _by(kernel, queries, parts[0], scale, seen)
+    start = 0
+    for before, part in pairwise(parts):
+        start += before[0].shape[1]
+        merge(out, lse, *_by(kernel, queries, part, scale, seen[:, start:]))
+    return out.reshape(kv_heads, rows, -1, dv).transpose(1, 0, 2, 3).reshape(rows, heads, dv)
+
+
+def _by(
+    kernel: Callable[..., object],
+    queries: Array,
+    part: tuple[Array, Array],
+    scale: float,
+    seen: Array,
+) -> tuple[Array, Array]:
+    keys, values = part
+    lse: Array = np.empty(queries.shape[:2], np.float32)
+    out: Array = np.empty((*lse.shape, values.shape[2]), np.float32)
+    kernel(queries, keys, values, seen[:, : keys.shape[1]], scale, out, lse)
+    return out, lse
 
 
 def _block(q: Array, parts: Parts, mask: Array | None) -> tuple[Array, Array]:

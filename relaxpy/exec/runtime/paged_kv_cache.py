@@ -10,15 +10,13 @@ from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
 from relaxpy.exec.runtime.attention import Parts, attend, attend_by, merge
-from relaxpy.exec.runtime.pages import Pages, Places, Sequence, places_of
+from relaxpy.exec.runtime.pages import Pages, Places, Sequence, places_of, tokens_at
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.sequences import SequenceState
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 MHA, MLA, MHA_SLIDING = 0, 1, 3
-_SEVERAL = 8
-"""The queries from which the compiled function takes less time than NumPy."""
 """The kinds of attention of a layer."""
 
 
@@ -68,7 +66,7 @@ class PagedKVCache(SequenceState):
         sizes: tuple[int, int],
         dtype: np.dtype[Any],
         rotary: tuple[Callable[..., object] | None, Any],
-        attention: Callable[..., Array] | None = None,
+        attention: Callable[..., object] | None = None,
     ) -> None:
         super().__init__()
         self.max_sequences, tokens, self.chunk, page_size, self.sliding = limits
@@ -268,7 +266,7 @@ class PagedKVCache(SequenceState):
     def _seen(self, layer: int, work: _Work, with_own: bool = True) -> Parts:
         keys, values = self.layers[layer]
         places = work.places(self.kinds[layer] == MHA_SLIDING, with_own)
-        return [(keys[:, place], values[:, place]) for place in places]
+        return [(tokens_at(keys, place), tokens_at(values, place)) for place in places]
 
     def _check(self, name: str, x: Array, shape: tuple[int, ...]) -> None:
         wanted = (len(self.positions), *shape)
@@ -291,7 +289,7 @@ class PagedKVCache(SequenceState):
         keys[:, self.slots], values[:, self.slots] = k.transpose(1, 0, 2), v.transpose(1, 0, 2)
         for work in self.work:
             own, seen = q[work.rows], self._seen(layer, work)
-            if self.attention is None or len(own) < _SEVERAL:
+            if self.attention is None:
                 out[work.rows], _ = attend(own, seen, scale, work.mask)
             else:
                 mask = work.all_seen(sum(k.shape[1] for k, _ in seen), self.heads // self.kv_heads)
@@ -388,7 +386,8 @@ def create(*args: Any) -> PagedKVCache:
     first and last layer of each part of a model, the heads of queries, those of keys, their sizes
     and those of values, the kind of attention of each layer, whether caches are transferred, the
     rotation of positions (none, when appended, or when read, which is the same here) with its
-    scale, base and factors, a tensor of the datatype, and kernels, of which the rotation is used.
+    scale, base and factors, a tensor of the datatype, and kernels: those used are the rotation, and
+    the attention if that is `("relaxpy", attention_of_rows(...))`.
 
     Errors:
         RuntimeCheckError: there are other arguments.
@@ -418,7 +417,7 @@ def create(*args: Any) -> PagedKVCache:
         (int(d_qk), int(d_v)),
         init.dtype,
         (rotate, extra),
-        attention[1] if len(attention) == 2 and attention[0] == "relax" else None,
+        attention[1] if len(attention) == 2 and attention[0] == "relaxpy" else None,
     )
 
 

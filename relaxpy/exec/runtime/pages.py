@@ -155,3 +155,8 @@ def places_of(slots: list[int]) -> Places:
         return [numbers]
     firsts, counts = numbers[starts].tolist(), np.diff(starts, append=len(slots)).tolist()
     return [slice(first, first + count) for first, count in zip(firsts, counts, strict=True)]
+
+
+def tokens_at(x: Array, place: slice | Array) -> Array:
+    """The tokens of `x`, (heads, slots, d), in these slots: each head is contiguous."""
+    return x[:, place] if isinstance(place, slice) else x.take(place, axis=1)

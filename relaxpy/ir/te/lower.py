@@ -187,7 +187,7 @@ class _Lowering:
         inputs = [self.buffers[tensor] for tensor in op.inputs]
         outputs = [self.buffers[op.output(k)] for k in range(op.num_outputs)]
         placeholders = (*op.input_placeholders, *op.output_placeholders)
-        body = _replace_buffers(op.body, dict(zip(placeholders, (*inputs, *outputs), strict=True)))
+        body = replace_buffers(op.body, dict(zip(placeholders, (*inputs, *outputs), strict=True)))
         reads, writes = (
             tuple(BufferRegion(b, tuple(Range(0, size) for size in b.shape)) for b in buffers)
             for buffers in (inputs, outputs)
@@ -429,7 +429,7 @@ def _layout_free(op: Operation) -> tuple[Tensor, ...]:
     return tuple(t for t in free if isinstance(t, Tensor)) if isinstance(free, tuple) else ()
 
 
-def _replace_buffers(stmt: Stmt, replacements: dict[Buffer, Buffer]) -> Stmt:
+def replace_buffers(stmt: Stmt, replacements: dict[Buffer, Buffer]) -> Stmt:
     """Replace buffers, and their data pointers and offsets, at every use in `stmt`."""
     values: dict[Node, Node] = {}
     for old, new in replacements.items():

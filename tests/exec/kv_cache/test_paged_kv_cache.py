@@ -83,14 +83,21 @@ def plain(q: Any, k: Any, v: Any, mask: Any) -> Any:
 class Model:
     """A cache, and beside it all that it should have."""
 
-    def __init__(self, rng: random.Random, *, sliding: bool, attention: Any = ()) -> None:
-        self.rng, self.sliding = rng, sliding
+    def __init__(
+        self, rng: random.Random, *, sliding: bool, attention: Any = (), dtype: str = "float32"
+    ) -> None:
+        self.rng, self.sliding, self.dtype = rng, sliding, dtype
         self.arrays = np.random.default_rng(rng.randrange(2**30))
         page = rng.choice([1, 2, 4, 16])
         # Short runs of slots are copied, long ones are read where they lie.
         tokens, self.chunk, self.longest = rng.choice([(64, 16, 5), (64, 16, 12), (900, 200, 90)])
         self.cache = cache_of(
-            tokens=tokens, chunk=self.chunk, page=page, sliding=sliding, attention=attention
+            tokens=tokens,
+            chunk=self.chunk,
+            page=page,
+            sliding=sliding,
+            attention=attention,
+            dtype=dtype,
         )
         self.free = builtin("attention_kv_cache_get_num_available_pages")(self.cache)
         self.kept: dict[int, Kept] = {}
@@ -152,7 +159,7 @@ class Model:
             if "the cache is full" in str(error) or f"at most {self.chunk} tokens" in str(error):
                 return
             raise
-        new = self.arrays.standard_normal((2, LAYERS, total, KV_HEADS, D)).astype("float32")
+        new = self.arrays.standard_normal((2, LAYERS, total, KV_HEADS, D)).astype(self.dtype)
         start = 0
         positions = builtin("attention_kv_cache_get_query_positions")(self.cache)
         masks, wanted_positions = [], []
@@ -171,9 +178,9 @@ class Model:
             start += length
         np.testing.assert_array_equal(positions, wanted_positions)
         for layer in range(LAYERS):
-            q = self.arrays.standard_normal((total, HEADS, D)).astype("float32")
+            q = self.arrays.standard_normal((total, HEADS, D)).astype(self.dtype)
             qkv = np.concatenate([q, new[0, layer], new[1, layer]], axis=1)
-            out = np.full((total, HEADS, D), np.nan, "float32")
+            out = np.full((total, HEADS, D), np.nan, self.dtype)
             builtin("attention_kv_cache_attention_with_fused_qkv")(
                 self.cache, layer, 1 / 3, qkv, out
             )
@@ -185,8 +192,10 @@ class Model:
                     np.stack([*(t[which] for t in old), *new[which, layer, rows]])
                     for which in range(2)
                 )
+                # The queries, sums and weights are float32 throughout, the results rounded once.
+                rtol, atol = (1e-4, 1e-5) if self.dtype == "float32" else (2e-3, 1e-3)
                 np.testing.assert_allclose(
-                    out[rows], plain(q[rows], k, v, mask), rtol=1e-4, atol=1e-5
+                    out[rows], plain(q[rows], k, v, mask), rtol=rtol, atol=atol
                 )
                 start += length
         state("end_forward", self.cache)
@@ -217,27 +226,35 @@ class Model:
         assert builtin("attention_kv_cache_empty")(self.cache) == (total == 0)
         for seq_id, kept in self.kept.items():
             count = len(kept.tokens)
-            k, v = (np.empty((LAYERS, count, KV_HEADS, D), "float32") for _ in range(2))
+            k, v = (np.empty((LAYERS, count, KV_HEADS, D), self.dtype) for _ in range(2))
             builtin("attention_kv_cache_debug_get_kv")(self.cache, seq_id, 0, count, k, v)
             for t, token in enumerate(kept.tokens):
                 np.testing.assert_array_equal(k[:, t], token[0])
                 np.testing.assert_array_equal(v[:, t], token[1])
 
 
+def kernel(target: str, dtype: str) -> Any:
+    """The kernel by which a cache attends, which the modules of caches have."""
+    if target == "none":
+        return ()
+    func = attention_of_rows(KV_HEADS, D, D, dtype).with_attr("global_symbol", "main")
+    return "relaxpy", relaxpy.compile(relaxpy.IRModule({"main": func}), target)["main"]
+
+
 @pytest.fixture(scope="module", params=["none", "numpy", "native"])
 def attention(request: pytest.FixtureRequest) -> Any:
-    """The function by which a cache attends to many rows, which the modules of caches have."""
-    if request.param == "none":
-        return ()
-    func = attention_of_rows(KV_HEADS, D, D).with_attr("global_symbol", "main")
-    return "relax", relaxpy.compile(relaxpy.IRModule({"main": func}), request.param)["main"]
+    """The kernel for float32, or none."""
+    return kernel(request.param, "float32")
 
 
 @pytest.mark.parametrize("sliding", [False, True])
-def test_attention_after_random_operations(sliding: bool, attention: Any) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("target", ["none", "numpy", "native"])
+def test_attention_after_random_operations(target: str, dtype: str, sliding: bool) -> None:
+    attention = kernel(target, dtype)
     for number in range(max(4, COUNT // 3)):
         rng = random.Random(f"{SEED} {sliding} {number}")
-        model = Model(rng, sliding=sliding, attention=attention)
+        model = Model(rng, sliding=sliding, attention=attention, dtype=dtype)
         steps = [model.add, model.remove, model.fork, model.pop, model.forward, model.forward]
         steps += [lambda m=model: m.forward(tree=True)]
         for _ in range(30):

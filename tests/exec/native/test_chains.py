@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -235,3 +236,79 @@ def test_low_precision_in_the_memory_of_elided_buffers(rows: object) -> None:
     shares = np.exp(scores - scores.max(-1, keepdims=True))
     wanted = shares / shares.sum(-1, keepdims=True) @ v
     np.testing.assert_allclose(found, wanted, atol=4e-3)
+
+
+KEPT = """
+@T.prim_func
+def main(
+    a: T.Buffer((5, 40, 9), "float32"), b: T.Buffer((5, 33, 9), "float32"),
+    c: T.Buffer((5, 33, 50), "float32"), out: T.Buffer((5, 40, 50), "float32"), PARAMETERS
+):
+    T.func_attr({"tir.noalias": True})
+    ALLOCATED
+    for h, i, j, d in T.grid(5, 40, 33, 9):
+        if d == 0:
+            scores[h, i, j] = T.float32(0)
+        scores[h, i, j] = scores[h, i, j] + a[h, i, d] * b[h, j, d]
+    for h, i, j in T.grid(5, 40, 33):
+        if j == 0:
+            top[h, i] = T.float32(-100)
+        top[h, i] = T.max(top[h, i], scores[h, i, j])
+    for h, i, j in T.grid(5, 40, 33):
+        powers[h, i, j] = T.exp(scores[h, i, j] - top[h, i])
+    for h, i, j in T.grid(5, 40, 33):
+        if j == 0:
+            total[h, i] = T.float32(0)
+        total[h, i] = total[h, i] + powers[h, i, j]
+    for h, i, j in T.grid(5, 40, 33):
+        weights[h, i, j] = powers[h, i, j] / total[h, i]
+    for h, i, j, d in T.grid(5, 40, 50, 33):
+        if d == 0:
+            out[h, i, j] = T.float32(0)
+        out[h, i, j] = out[h, i, j] + weights[h, i, d] * c[h, d, j]
+    for h, i in T.grid(5, 40):
+        logs[h, i] = T.log(total[h, i]) + top[LATE]
+"""
+LONG, SHORT = (5, 40, 33), (5, 40)
+BETWEEN = {"scores": LONG, "top": SHORT, "powers": LONG, "total": SHORT, "weights": LONG}
+
+
+@pytest.mark.parametrize("late", ["h, i", "4 - h, 39 - i"])
+@pytest.mark.parametrize("kept", [(), *combinations(BETWEEN, 1), ("weights", "top"), (*BETWEEN,)])
+@pytest.mark.usefixtures("small_blocks")
+def test_what_is_used_after_the_blocks_is_stored(kept: tuple[str, ...], late: str) -> None:
+    results = {"logs": SHORT} | {name: BETWEEN[name] for name in kept}
+    parameters = ", ".join(f'{n}: T.Buffer({s}, "float32")' for n, s in results.items())
+    rest = {n: s for n, s in BETWEEN.items() if n not in kept}
+    allocated = "\n    ".join(f"{n} = T.alloc_buffer({s})" for n, s in rest.items())
+    text = KEPT.replace("PARAMETERS", parameters).replace("ALLOCATED", allocated)
+    module = from_source(text.replace("LATE", late))
+    a, b, c = numbers((5, 40, 9)), numbers((5, 33, 9)), numbers((5, 33, 50))
+    found = {}
+    for target in ("native", "numpy"):
+        executable = relaxpy.compile(module, target=target)
+        found[target] = [np.full(s, np.nan, "float32") for s in ((5, 40, 50), *results.values())]
+        executable["main"](a, b, c, *found[target])
+        if target == "native":
+            tree = executable.kernel_source("main", kind="tree")
+            assert ("in blocks of" in tree) == {"powers", "weights"}.isdisjoint(kept), tree
+    for ours, wanted in zip(found["native"], found["numpy"], strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=2e-3, atol=1e-4)
+
+
+def test_the_whole_of_what_is_stored_is_read_by_no_block() -> None:
+    """A row of a buffer that is stored must not depend on another block's rows."""
+    step = "s[h, i, j]"
+    text = LOOPS.replace("STEP", step).replace("t = T.alloc_buffer((5, 40, 33))\n", "\n")
+    text = text.replace(
+        '"float32"),\n):', '"float32"),\n    t: T.Buffer((5, 40, 33), "float32"),\n):'
+    )
+    text = text.replace("t[h, i, d] * c", "t[h, 39 - i, d] * c")
+    a, b, c = numbers((5, 40, 9)), numbers((5, 33, 9)), numbers((5, 33, 50))
+    found = []
+    for target in ("native", "numpy"):
+        executable = relaxpy.compile(from_source(text), target=target)
+        out, t = numbers((5, 40, 50)), numbers((5, 40, 33))
+        executable["main"](a, b, c, out, t)
+        found.append(out)
+    np.testing.assert_allclose(found[0], found[1], rtol=2e-3, atol=1e-4)

@@ -79,14 +79,15 @@ class _Chain:
     """The parts from the first contraction to the second one, of `count` trees.
 
     `leading` are the axes of the dimensions that come first in all `buffers`; the last of them is
-    that of the rows, and the indices of those `above` it are the same in all accesses. Trees in
-    between that do not use the buffers run `before`.
+    that of the rows, and the indices of those `above` it are the same in all accesses. Only the
+    parts use those of the buffers that are `private`. Trees in between that do not use the buffers
+    run `before`.
     """
 
     parts: tuple[Run, ...]
     leading: Mapping[int, Axis]
     above: tuple[PrimExpr, ...]
-    buffers: frozenset[Buffer]
+    private: frozenset[Buffer]
     before: tuple[Tree, ...]
     count: int
 
@@ -117,10 +118,9 @@ class _Finder:
             parts += found
             if product_of(found[-1]) is None:
                 buffers |= {m.target for r in found for m in r.assignments}
-            elif self._is_chain(parts, buffers):
-                return self._aligned(parts, scores, buffers, before, count)
             else:
-                return None
+                private = self._private(parts, buffers)
+                return private and self._aligned(parts, scores, buffers, private, before, count)
         return None
 
     def _memory(self, parts: Iterable[Run]) -> set[Buffer]:
@@ -132,34 +132,44 @@ class _Finder:
         written = {self.root(m.target) for r in parts for m in _members(r)}
         return written.isdisjoint(self._memory(others))
 
-    def _is_chain(self, parts: Sequence[Run], buffers: set[Buffer]) -> bool:
-        """Whether only these parts use the buffers, and they can run in blocks of rows."""
+    def _private(self, parts: Sequence[Run], buffers: set[Buffer]) -> frozenset[Buffer] | None:
+        """Those of the buffers that only these parts use; None if they cannot run in blocks."""
         first, *inner, last = parts
         if any(r.tests or r.is_serial for r in parts) or any(r.after for r in inner):
-            return False
+            return None
         if any(product_of(r) for r in inner):
-            return False
+            return None
         if any(m.initial is None for m in (*first.assignments, *last.assignments)):
-            return False
-        memory = {self.root(b) for b in buffers}
+            return None
+        members = [m for r in parts for m in _members(r)]
+        used = Counter(b for m in members for b in {b for b, _ in m.elements()})
+        uses = self.program.plan.uses
+        private = frozenset(b for b in buffers & self.local if used[b] == uses[b])
+        memory = {self.root(b) for b in private}
         shared = self.program.plan.shared.items()
         owned = {b for b, owner in shared if owner in memory} - self.program.elided
-        if not memory | owned <= buffers or not buffers <= self.local:
-            return False
-        if any(self.root(m.target) in memory for m in _members(last)):
-            return False
+        if not private or not memory | owned <= private:
+            return None
+        # The others are stored as without blocks, in memory that nothing else in the blocks uses.
+        others = buffers - private
+        stored = {self.root(b) for b in others}
+        if not others.isdisjoint(self.program.elided) or any(
+            b not in others and self.root(b) in stored for b in used
+        ):
+            return None
+        if any(self.root(m.target) in memory | stored for m in _members(last)):
+            return None
         factors = {self.root(b) for m in last.assignments for b, _ in m.read_elements()}
         if factors.isdisjoint(memory):
-            return False  # only its epilogue reads what was computed
-        members = [m for r in parts for m in _members(r)]
-        uses = Counter(b for m in members for b in {b for b, _ in m.elements()})
-        return all(uses[b] == self.program.plan.uses[b] for b in buffers)
+            return None  # only its epilogue reads what was computed
+        return private
 
     def _aligned(
         self,
         parts: Sequence[Run],
         scores: Assignment,
         buffers: set[Buffer],
+        private: frozenset[Buffer],
         before: Sequence[Tree],
         count: int,
     ) -> _Chain | None:
@@ -192,7 +202,7 @@ class _Finder:
             ):
                 return None
         above = indices[:position]
-        return _Chain(tuple(renamed), leading, above, frozenset(buffers), tuple(before), count)
+        return _Chain(tuple(renamed), leading, above, private, tuple(before), count)
 
 
 def _members(run: Run) -> tuple[Assignment, ...]:
@@ -257,7 +267,7 @@ class _Builder:
     def __init__(self, program: KernelProgram, chain: _Chain) -> None:
         self.program, self.chain = program, chain
         self.row = max(chain.leading)
-        local = (b for b in program.plan.local if b in chain.buffers)
+        local = (b for b in program.plan.local if b in chain.private)
         self.blocks = {b: decl_buffer(b.shape[self.row :], b.dtype, b.name) for b in local}
         first = IntImm(INT64, 0)
         self.rows = {

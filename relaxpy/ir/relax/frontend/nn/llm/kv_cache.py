@@ -232,9 +232,8 @@ class PagedKVCache(Object):
 class TIRPagedKVCache(PagedKVCache):
     """A new cache of pages; its options are those of TVM.
 
-    The module gets the kernel that splits and rotates fused heads, and the attention of several
-    queries. Appending, and attention of few queries, are functions of the runtime, so `target` has
-    no effect.
+    The module gets the kernel that splits and rotates fused heads, and the one of attention.
+    Appending is a function of the runtime, so `target` has no effect.
 
     Errors:
         MisuseError (also ValueError): the heads or the kind of attention do not fit.
@@ -297,9 +296,9 @@ class TIRPagedKVCache(PagedKVCache):
                 rotary_dim,
             )
             split_rotary = current_builder().add_func(kernel, "tir_split_rotary")
-            func = attention_of_rows(num_key_value_heads, qk_head_dim, v_head_dim)
-            name_hint = current_builder().add_func(func, "attention_of_rows")
-            attention = rx.Tuple((rx.StringImm("relax"), name_hint))
+            func = attention_of_rows(num_key_value_heads, qk_head_dim, v_head_dim, dtype)
+            gvar = current_builder().add_func(func, "attention_of_rows")
+            attention = rx.Tuple((rx.StringImm("relaxpy"), gvar))
         limits = (max_batch_size, max_total_seq_len, prefill_chunk_size, page_size)
         args: list[rx.Expr] = [
             _shape((*limits, support_sliding_window)),

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
+from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te import tensor as te
-from relaxpy.ir.te.lower import create_prim_func
+from relaxpy.ir.te.lower import create_prim_func, replace_buffers
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.buffer import Buffer, decl_buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+
+_LEAST = intrin.min_value("float32")
+_LOG2_E = math.log2(math.e)
 
 
 @user_facing
@@ -49,83 +50,104 @@ def _attention_sequence_prefill(
     q = te.placeholder((batch, rows, h_q, d), dtype, "q")
     k, v = (te.placeholder((batch, size, h_kv, d), dtype, name) for name in ("k", "v"))
     group = h_q // h_kv
-    least = intrin.min_value("float32")
-
-    def float32(value: Any) -> Any:
-        return value.astype("float32")
-
-    e, j, t, m = (
-        te.reduce_axis((0, extent), name)
-        for extent, name in ((d, "e"), (size, "j"), (size, "t"), (size, "m"))
-    )
+    e, j = te.reduce_axis((0, d), "e"), te.reduce_axis((0, size), "j")
     products = te.compute(
         (batch, h_q, rows, size),
-        lambda b, h, i, s: reduce.sum(float32(q[b, i, h, e]) * float32(k[b, s, h // group, e]), e),
+        lambda b, h, i, s: reduce.sum(
+            _float32(q[b, i, h, e]) * _float32(k[b, s, h // group, e]), e
+        ),
         name="products",
     )
 
     def score(b: Any, h: Any, i: Any, s: Any) -> Any:
-        value = products[b, h, i, s] * ops.const(sm_scale * math.log2(math.e), "float32")
+        value = products[b, h, i, s] * ops.const(sm_scale * _LOG2_E, "float32")
         seen = ops.compare(tir.LE, s, i + (size - rows))
-        return intrin.if_then_else(seen, value, least) if causal else value
+        return intrin.if_then_else(seen, value, _LEAST) if causal else value
 
-    scores = te.compute((batch, h_q, rows, size), score, name="scores")
-    top = te.compute(
-        (batch, h_q, rows), lambda b, h, i: reduce.max(scores[b, h, i, t], t), name="top"
-    )
-    weights = te.compute(
-        (batch, h_q, rows, size),
-        lambda b, h, i, s: intrin.exp2(scores[b, h, i, s] - top[b, h, i]),
-        name="weights",
-    )
-    total = te.compute(
-        (batch, h_q, rows), lambda b, h, i: reduce.sum(weights[b, h, i, m], m), name="total"
-    )
+    weights, logs = _weights(te.compute((batch, h_q, rows, size), score, name="scores"))
     mixed = te.compute(
         (batch, h_q, rows, d),
-        lambda b, h, i, c: reduce.sum(weights[b, h, i, j] * float32(v[b, j, h // group, c]), j),
+        lambda b, h, i, c: reduce.sum(weights[b, h, i, j] * _float32(v[b, j, h // group, c]), j),
         name="mixed",
     )
     out = te.compute(
-        (batch, rows, h_q, d),
-        lambda b, i, h, c: (mixed[b, h, i, c] / total[b, h, i]).astype(dtype),
-        name="output",
+        (batch, rows, h_q, d), lambda b, i, h, c: mixed[b, h, i, c].astype(dtype), name="output"
     )
-    lse = te.compute(
-        (batch, rows, h_q),
-        lambda b, i, h: (top[b, h, i] + intrin.log2(total[b, h, i])).astype(dtype),
-        name="lse",
-    )
+    lse = te.compute((batch, rows, h_q), lambda b, i, h: logs(b, h, i).astype(dtype), name="lse")
     kernel: PrimFunc = create_prim_func([q, k, v, out, lse])
     return kernel.without_attr("global_symbol").with_attrs({"op_pattern": 8, "tir.noalias": True})
 
 
-def attention_of_rows(heads: int, d: int, dv: int) -> rx.Function:
-    """The function (queries, keys, values, seen) of attention by which caches read prompts.
+def attention_of_rows(heads: int, d: int, dv: int, dtype: str) -> PrimFunc:
+    """The kernel (queries, keys, values, seen, scale, result, log2 of the sums) of caches.
+
+    It reads keys, values, and what is seen where they are: there may be gaps between heads, and
+    between rows.
 
     Shapes:
-        queries       (heads, rows, d), float32, multiplied by the scale
-        keys, values  (heads, keys, d), (heads, keys, dv), float32
+        queries       (heads, rows, d), float32
+        keys, values  (heads, keys, d), (heads, keys, dv)
         seen          (rows, keys), bool
-        result        (heads, rows, dv), float32
+        scale         float32
+        result, sums  (heads, rows, dv), (heads, rows), float32
     """
-    rows, keys = (tir.SizeVar(name, "int64") for name in ("rows", "keys"))
+    rows, size = (tir.SizeVar(name, "int64") for name in ("rows", "keys"))
+    scale = tir.Var("scale", "float32")
+    q = te.placeholder((heads, rows, d), "float32", "q")
+    k, v = (te.placeholder((heads, size, n), dtype, name) for name, n in (("k", d), ("v", dv)))
+    seen = te.placeholder((rows, size), "bool", "seen")
+    e, j = te.reduce_axis((0, d), "e"), te.reduce_axis((0, size), "j")
+    scaled = te.compute(
+        (heads, rows, d), lambda h, i, c: q[h, i, c] * (scale * _LOG2_E), name="scaled"
+    )
+    products = te.compute(
+        (heads, rows, size),
+        lambda h, i, s: reduce.sum(scaled[h, i, e] * _float32(k[h, s, e]), e),
+        name="products",
+    )
+    scores = te.compute(
+        (heads, rows, size),
+        lambda h, i, s: tir.Select(seen[i, s], products[h, i, s], _LEAST),
+        name="scores",
+    )
+    weights, logs = _weights(scores)
+    out = te.compute(
+        (heads, rows, dv),
+        lambda h, i, c: reduce.sum(weights[h, i, j] * _float32(v[h, j, c]), j),
+        name="out",
+    )
+    lse = te.compute((heads, rows), logs, name="lse")
+    func: PrimFunc = create_prim_func([q, k, v, seen, scale, out, lse])
+    return _with_strides(func, ("k", "v", "seen")).without_attr("global_symbol")
 
-    def param(name: str, shape: Any, dtype: Any = "float32") -> rx.Var:
-        return rx.Var(name, rx.TensorStructInfo(shape, dtype))
 
-    q, k = param("q", (heads, rows, d)), param("k", (heads, keys, d))
-    v, seen = param("v", (heads, keys, dv)), param("seen", (rows, keys), "bool")
-    builder = BlockBuilder()
-    with builder.function("attention_of_rows", [q, k, v, seen], private=True):
-        with builder.dataflow():
-            products = builder.emit(R.matmul(q, R.permute_dims(k, [0, 2, 1])))
-            scores = builder.emit(
-                R.where(seen, products, rx.const(float(np.finfo("float32").min), "float32"))
-            )
-            weights = builder.emit(R.nn.softmax(scores, -1))
-            result = builder.emit_output(R.matmul(weights, v))
-        builder.emit_func_output(result)
-    [func] = builder.finalize().functions_by_name.values()
-    assert isinstance(func, rx.Function)
-    return func
+def _float32(value: Any) -> Any:
+    return value.astype("float32")
+
+
+def _weights(scores: te.Tensor) -> tuple[te.Tensor, Callable[..., Any]]:
+    """The weights of rows, whose scores are powers of 2, and log2 of their sums before division."""
+    *rows, size = scores.shape
+    t, m = te.reduce_axis((0, size), "t"), te.reduce_axis((0, size), "m")
+    top = te.compute(rows, lambda *at: reduce.max(scores[(*at, t)], t), name="top")
+    powers = te.compute(
+        scores.shape, lambda *at: intrin.exp2(scores[at] - top[at[:-1]]), name="powers"
+    )
+    total = te.compute(rows, lambda *at: reduce.sum(powers[(*at, m)], m), name="total")
+    weights = te.compute(scores.shape, lambda *at: powers[at] / total[at[:-1]], name="weights")
+    return weights, lambda *at: top[at] + intrin.log2(total[at])
+
+
+def _with_strides(func: PrimFunc, names: Sequence[str]) -> PrimFunc:
+    """The function with buffers whose first dimension has any stride."""
+    buffers: dict[Buffer, Buffer] = {}
+    for buffer in func.buffer_map.values():
+        if buffer.name in names:
+            inner = [
+                math.prod(buffer.shape[n + 1 :], start=ops.const(1, "int64"))
+                for n in range(1, buffer.ndim)
+            ]
+            strides = [tir.SizeVar(f"{buffer.name}_stride", "int64"), *inner]
+            buffers[buffer] = decl_buffer(buffer.shape, buffer.dtype, buffer.name, strides=strides)
+    buffer_map = {param: buffers.get(buffer, buffer) for param, buffer in func.buffer_map.items()}
+    return replace(func, body=replace_buffers(func.body, buffers), buffer_map=buffer_map)
