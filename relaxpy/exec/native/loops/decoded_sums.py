@@ -27,6 +27,8 @@ _FEWER_CELLS = {1: 2, 2: 2, 4: 1}
 """How many columns of sums fit into the registers with so many rows, with AVX-512 and without."""
 _NEAR = 1024
 """The elements of a row that the nearest cache has, together with those of the other rows."""
+_AHEAD = 1 << 12
+"""How many bytes ahead packed elements are fetched: processors do not see their order in time."""
 _PERMUTATIONS = {16: "llvm.x86.avx512.permvar.sf.512", 8: "llvm.x86.avx2.permps"}
 """The instruction that selects floats of a register by their numbers, by its lanes."""
 
@@ -126,7 +128,7 @@ class DecodedSums:
                         mine = numbers[first : first + repeated.lanes]
                         frame.bind(var, f.constants(value_type(var.dtype), mine))
                     decoded = [
-                        self._read(repeated.shared, column, first, repeated.tables)
+                        self._read(repeated.shared, column, first, repeated.tables, _AHEAD)
                         for column in columns
                     ]
                     if repeated.own is None:
@@ -147,25 +149,30 @@ class DecodedSums:
                 self._finish(run, [result])
 
     def _read(
-        self, factor: PrimExpr, place: Place, first: int, tables: Mapping[Var, Table]
+        self,
+        factor: PrimExpr,
+        place: Place,
+        first: int,
+        tables: Mapping[Var, Table],
+        ahead: int = 0,
     ) -> Value:
         """The value of a factor in the lanes from `first` on."""
         frame = self._frame
         with frame.level(place):
             for var, table in tables.items():
-                self._load(table.index, first)
+                self._load(table.index, first, ahead)
                 frame.bind(var, self._entries(table))
-            self._load(factor, first)
+            self._load(factor, first, ahead)
             value = frame.wide(frame.value(factor), self._repeated.lanes)
         frame.pin([value])
         return value
 
-    def _load(self, value: PrimExpr, first: int) -> None:
+    def _load(self, value: PrimExpr, first: int, ahead: int) -> None:
         """Read what a value needs of memory."""
         frame, repeated = self._frame, self._repeated
         for load in dict.fromkeys(loads(value)):
             offsets = repeated.offsets[load][first : first + repeated.lanes]
-            loaded = frame.load_offsets(load, offsets, repeated.inner)
+            loaded = frame.load_offsets(load, offsets, repeated.inner, ahead)
             frame.stored[load.buffer, load.indices] = frame.widened(loaded, load.buffer.dtype)
 
     def _entries(self, table: Table) -> Value:

@@ -16,6 +16,7 @@ from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.llvm.function import (
     BOOL,
+    I8,
     I64,
     POINTER,
     Function,
@@ -503,10 +504,13 @@ class Frame(ABC):
             f.masked_store(value, address.pointer, mask)
         self.forget()
 
-    def load_offsets(self, load: BufferLoad, offsets: Sequence[int], zero: Sequence[Axis]) -> Value:
+    def load_offsets(
+        self, load: BufferLoad, offsets: Sequence[int], zero: Sequence[Axis], ahead: int = 0
+    ) -> Value:
         """The elements of memory where the variables of `zero` are 0, and at distances from there.
 
-        One vector is read from memory, of which each distance has a lane.
+        One vector is read from memory, of which each distance has a lane. The memory so many bytes
+        `ahead` is fetched.
         """
         f, buffer = self.function, load.buffer
         position = affine(self.position(buffer, load.indices), {axis.var for axis in zero})
@@ -515,6 +519,8 @@ class Frame(ABC):
         none = f.const(I64, 0)
         pointer = self._place_of(self.pointers[buffer], position.offset + least, none, type)
         span = max(offsets) - least + 1
+        if ahead:
+            f.prefetch(f.element(pointer, ahead, I8))
         value = f.load(Type(type.element, span), pointer)
         lanes = [n - least for n in offsets]
         if span > 1 and lanes != [*range(span)]:
