@@ -120,7 +120,9 @@ class _Finder:
                 buffers |= {m.target for r in found for m in r.assignments}
             else:
                 private = self._private(parts, buffers)
-                return private and self._aligned(parts, scores, buffers, private, before, count)
+                if private is None:
+                    return None
+                return self._aligned(parts, scores, buffers, private, before, count)
         return None
 
     def _memory(self, parts: Iterable[Run]) -> set[Buffer]:

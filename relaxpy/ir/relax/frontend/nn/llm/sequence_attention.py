@@ -98,7 +98,7 @@ def attention_of_rows(heads: int, d: int, dv: int, dtype: str) -> PrimFunc:
     seen = te.placeholder((rows, size), "bool", "seen")
     e, j = te.reduce_axis((0, d), "e"), te.reduce_axis((0, size), "j")
     scaled = te.compute(
-        (heads, rows, d), lambda h, i, c: q[h, i, c] * (scale * _LOG2_E), name="scaled"
+        (heads, rows, d), lambda h, i, c: q(h, i, c) * (scale * _LOG2_E), name="scaled"
     )
     products = te.compute(
         (heads, rows, size),
@@ -107,7 +107,7 @@ def attention_of_rows(heads: int, d: int, dv: int, dtype: str) -> PrimFunc:
     )
     scores = te.compute(
         (heads, rows, size),
-        lambda h, i, s: tir.Select(seen[i, s], products[h, i, s], _LEAST),
+        lambda h, i, s: tir.Select(seen(i, s), products(h, i, s), _LEAST),
         name="scores",
     )
     weights, logs = _weights(scores)
