@@ -66,12 +66,13 @@ def weights_of(config: Config) -> dict[str, np.ndarray[Any, np.dtype[np.float32]
 
 
 class Ours:
-    """A model of `examples/llm`."""
+    """A model of `examples/llm`, with keys and values in float16 as llama.cpp has them."""
 
     def __init__(self, config: Config, weights: Mapping[str, Any], width: str) -> None:
         self.model = LanguageModel(
-            config, weights, quantization=WIDTHS[width], sequences=BATCH + 1, tokens=8192
-        )
+            config, weights, quantization=WIDTHS[width], cache_dtype="float16",
+            sequences=BATCH + 1, tokens=8192,
+        )  # fmt: skip
         self.cache = self.model.new_cache()
         self.bytes = sum(np.asarray(p).nbytes for p in self.model.params)
 

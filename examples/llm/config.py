@@ -41,6 +41,8 @@ class Config:
     chosen_experts: int = 0
     stop: tuple[int, ...] = ()
     """The tokens that end a text."""
+    cache_dtype: str | None = None
+    """The datatype of keys and values in caches; None for that of the model."""
 
 
 def read_config(folder: str | Path) -> Config:

@@ -31,6 +31,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--repetition-penalty", type=float, default=1.0)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--quantization", help="weights in few bits, such as q4f32_1 or q8f32_1")
+    parser.add_argument("--cache-dtype", help="the datatype of keys and values, such as float16")
     arguments = parser.parse_args()
     if (arguments.text is None) == (arguments.tokens is None):
         parser.error("give a text or --tokens")
@@ -57,7 +58,11 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.repetition_penalty,
         arguments.seed,
     )
-    model = LanguageModel.from_folder(arguments.folder, quantization=arguments.quantization)
+    model = LanguageModel.from_folder(
+        arguments.folder,
+        quantization=arguments.quantization,
+        cache_dtype=arguments.cache_dtype,
+    )
     if tokenizer is None:
         try:
             prompt = [int(number) for number in arguments.tokens.split()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ class LanguageModel:
 
     `sequences` are how many a cache has at a time, `tokens` how many all of them have together,
     `chunk` how many a call takes, `context` how many one sequence has. `quantization` is the name
-    of one, such as "q4f32_1"; of those of float16 all else is float16, too.
+    of one, such as "q4f32_1"; of those of float16 all else is float16, too. Keys and values of
+    `cache_dtype` "float16" need half the memory, and attention half the time.
     """
 
     def __init__(
@@ -31,12 +33,14 @@ class LanguageModel:
         *,
         names: Mapping[str, Any] | None = None,
         quantization: str | None = None,
+        cache_dtype: str | None = None,
         target: str = "native",
         sequences: int = 8,
         tokens: int | None = None,
         chunk: int = 512,
         page: int = 16,
     ) -> None:
+        config = replace(config, cache_dtype=cache_dtype)
         self.config, self.sequences, self.chunk, self.page = config, sequences, chunk, page
         tokens = tokens or config.positions
         self.context = min(config.positions, tokens)

@@ -39,8 +39,9 @@ class Attention(nn.Module):
         if self.config.qk_norm:
             q, k, v = op.split(qkv, [heads, heads + kv_heads], axis=2)
             qkv = op.concat([self.q_norm(q), self.k_norm(k), v], dim=2)
+        qkv = op.astype(qkv, self.config.cache_dtype or x.dtype)
         mixed = cache.attention_with_fused_qkv(self.layer, qkv, heads, d**-0.5)
-        return self.out(mixed.reshape(1, rows, heads * d))
+        return self.out(op.astype(mixed, x.dtype).reshape(1, rows, heads * d))
 
 
 class GatedMLP(nn.Module):
@@ -211,7 +212,7 @@ class Decoder(nn.Module):
             RopeMode.NONE if config.family == "gpt2" else RopeMode.NORMAL,
             1,
             config.theta,
-            self.norm.weight.dtype,
+            config.cache_dtype or self.norm.weight.dtype,
             rope_scaling=config.rope_scaling,
         )
 

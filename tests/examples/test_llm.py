@@ -278,12 +278,13 @@ def test_greedy_tokens_equal_transformers(family: str, tmp_path: Path) -> None:
     assert generate(model, [prompt], max_tokens=20) == [wanted[20:]]
 
 
-def test_scores_of_a_model_of_float16(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{"quantization": "q0f16"}, {"cache_dtype": "float16"}])
+def test_scores_in_float16(options: dict[str, str], tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
     weights = {name: w.astype("float64") for name, w in saved(tmp_path, "qwen3").items()}
     ids = [3, 1, 4, 1, 5, 9, 2, 6]
     wanted = llama_scores(CONFIGS["qwen3"], weights, ids)
-    model = LanguageModel.from_folder(tmp_path, quantization="q0f16")
+    model = LanguageModel.from_folder(tmp_path, **options)
     cache = model.new_cache()
     model.state("add_sequence", cache, 0)
     found = [model.run(cache, [0], [ids[:5]], range(5))]
