@@ -12,13 +12,17 @@ from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.te.tensor import Tensor, compute
-from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.te.tensor import Tensor, compute, reduce_axis
+from relaxpy.ir.tir import ops, reduce
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Select
+from relaxpy.ir.tir.intrin import abs as intrin_abs, infinity, isfinite, isnan, nearbyint
 
 Array: TypeAlias = NDArray[Any]
 _WORD: Final = 32
 """The bits of an element of packed weights, `uint32`."""
+_MOST: Final = ops.const(127.0, "float32")
+_LONGEST: Final = (2**31 - 1) // 127**2
+"""How many products of integers from -127 to 127 add up to a number of int32."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,29 @@ class Quantization:
     words of 32 bits, `32 // bits` in each, the first one in the lowest bits, and each group begins
     with a word. If `group` is 0, a group is a row, and `q` are stored as int8. If `bits` is 0,
     weights are stored as `dtype`, and nothing else.
+
+    With `rounds_operands` products are those of integers, for int8: a row `x` of the other operand
+    has the scale `t = max(abs(x)) / 127` in float32 and the integers `p = round(x / t)`, as weights
+    have them. The product is `sum(p * q) * s * t`, the sum in int32 and the rest in float32. It is
+    NaN if the row has a number that is not finite.
+
+    Errors:
+        MisuseError (also ValueError): operands are rounded, but weights are not int8.
     """
 
     name: str
     bits: int
     group: int
     dtype: str
+    rounds_operands: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rounds_operands and (self.bits, self.group) != (8, 0):
+            raise MisuseError(
+                f"operands are rounded for weights of 8 bits with a scale for each row, found "
+                f"{self.bits} bits in groups of {self.group}",
+                about=self.bits,
+            )
 
     @property
     def is_packed(self) -> bool:
@@ -149,6 +170,51 @@ class Quantization:
             raise MisuseError(f"weights are floats, found {weight.dtype}", about=weight)
 
 
+def rounded_rows(x: Tensor) -> list[Tensor]:
+    """The integers of the rows of an operand, and their scales, (..., 1), by `rounds_operands`.
+
+    Errors:
+        MisuseError (also ValueError): sums over rows of this size may not fit int32.
+    """
+    *rows, size = x.shape
+    if isinstance(size, IntImm) and size.value > _LONGEST:
+        raise MisuseError(
+            f"products of integers add at most {_LONGEST} of them, found rows of {size.value}",
+            about=size.value,
+        )
+    k, infinite = reduce_axis((0, size), "k"), infinity("float32")
+
+    def magnitude(value: PrimExpr) -> PrimExpr:
+        return Select(isnan(value), infinite, intrin_abs(value))
+
+    top = compute(
+        rows, lambda *row: reduce.max(magnitude(x(*row, k).astype("float32")), k), name="top"
+    )
+    scale = compute(
+        (*rows, 1),
+        lambda *at: ops.div(top(*at[:-1]), _MOST),
+        name="scale",
+    )
+
+    def integer(*at: PrimExpr) -> PrimExpr:
+        ratio = ops.div(x(*at).astype("float32"), scale(*at[:-1], 0))
+        near = ops.maximum(ops.minimum(nearbyint(ratio), _MOST), -_MOST)
+        return Select(isfinite(ratio), near, ops.const(0.0, "float32")).astype("int8")
+
+    return [compute(x.shape, integer, name="integers"), scale]
+
+
+def scaled_sums(sums: Tensor, scale: Tensor, row_scale: Tensor, *, dtype: str) -> Tensor:
+    """Products from the sums of products of integers, and the scales of weights and rows."""
+
+    def product(*at: PrimExpr) -> PrimExpr:
+        value = ops.mul(sums(*at).astype("float32"), scale(at[-1], 0).astype("float32"))
+        return ops.mul(value, row_scale(*at[:-1], 0)).astype(dtype)
+
+    result: Tensor = compute(sums.shape, product, name="scaled")
+    return result
+
+
 _DTYPES: Final = {"f16": "float16", "f32": "float32"}
 #: The known quantisations by their names.
 QUANTIZATIONS: Final[Mapping[str, Quantization]] = {
@@ -160,6 +226,7 @@ QUANTIZATIONS: Final[Mapping[str, Quantization]] = {
         Quantization(f"q4{short}_1", 4, 32, dtype),
         Quantization(f"q8{short}_1", 8, 32, dtype),
         Quantization(f"int8{short}", 8, 0, dtype),
+        Quantization(f"w8a8{short}", 8, 0, dtype, rounds_operands=True),
     )
 }
 

@@ -105,6 +105,18 @@ def exact_weights(quantization: Quantization, shape: tuple[int, int], seed: int)
     return (integers / 4).astype("float32")
 
 
+def product(quantization: Quantization, x: Array, weight: Array) -> Array:
+    """`x @ weight.T` of exact weights, in float64 where operands are not rounded."""
+    if not quantization.rounds_operands:
+        return x.astype("float64") @ weight.T
+    rows, integers = x.astype("float32"), (weight * 4).astype("int64")
+    scale = np.abs(rows).max(-1, keepdims=True) / np.float32(127)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rounded = np.where(scale == 0, np.float32(0), np.rint(rows / scale))
+    rounded = rounded.clip(-127, 127).astype("int64")
+    return (rounded @ integers.T).astype("float32") * np.float32(0.25) * scale
+
+
 class Model(nn.Module):
     """Rows of a table, a layer, and the product with the table: what models of language have."""
 
@@ -143,14 +155,14 @@ def test_layers_multiply_by_the_weights_of_the_definition(
     }
     mod, params = model.export_tvm({"forward": inputs})
     values = [p.data for _, p in params]
-    found, product = relaxpy.compile(mod, target=target)["forward"](ids, x, *values)
+    found, result = relaxpy.compile(mod, target=target)["forward"](ids, x, *values)
     if quantization.bits:
         table = quantization.dequantize(*quantization.quantize(table), size)
     np.testing.assert_array_equal(found, table.astype(quantization.dtype)[ids])
     # Each step rounds to the datatype, and the sums are exact before that.
-    step = (x.astype("float64") @ weight.T).astype(quantization.dtype)
+    step = product(quantization, x, weight).astype(quantization.dtype)
     step = step + np.arange(columns, dtype=quantization.dtype)
-    np.testing.assert_array_equal(product, step * np.asarray(0.5, quantization.dtype))
+    np.testing.assert_array_equal(result, step * np.asarray(0.5, quantization.dtype))
 
 
 def test_a_layer_by_itself_is_quantised() -> None:
@@ -234,8 +246,43 @@ def test_programs_multiply_by_the_weights_of_the_definition(name: str, target: s
     ids = np.array([4, 0])
     found = relaxpy.compile(after, target=target)["main"](x, ids, *stored.values())
     for result, weight in zip(found, weights, strict=False):
-        np.testing.assert_array_equal(result, x @ weight.T)
+        wanted = product(quantization, x, weight).astype("float32")
+        np.testing.assert_array_equal(result, wanted)
     np.testing.assert_array_equal(found[3], weights[2][ids])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_operands_of_any_numbers_are_rounded_by_the_definition(target: str, dtype: str) -> None:
+    quantization = QUANTIZATIONS["w8a8f32"]
+    weight = exact_weights(quantization, (7, 50), 0)
+    layer = quantize_model(nn.Linear(50, 7, bias=False, out_dtype="float32"), quantization)
+    mod, _ = layer.export_tvm({"forward": {"x": spec.Tensor((2, "n", 50), dtype)}})
+    main = relaxpy.compile(mod, target=target)["forward"]
+    stored = quantization.quantize(weight)
+    rng = np.random.default_rng(3)
+    for scale in (1.0, 1e-7, 1e-42, 1e4, 0.0):
+        x = (rng.standard_normal((2, 4, 50)) * scale).astype(dtype)
+        x[0, 1] = 0
+        x[1, 2] = np.nextafter(np.asarray(0, dtype), np.asarray(1, dtype))
+        wanted = product(quantization, x, weight)
+        np.testing.assert_array_equal(main(x, *stored), wanted)
+    for odd in (np.inf, -np.inf, np.nan):
+        x = rng.standard_normal((2, 4, 50)).astype(dtype)
+        x[1, 0, 17] = odd
+        found = main(x, *stored)
+        assert np.isnan(found[1, 0]).all()
+        assert np.isnan(found).sum() == 7
+
+
+def test_sums_that_may_not_fit_are_refused() -> None:
+    wide = nn.Linear(133145, 1, bias=False)
+    layer = quantize_model(wide, "w8a8f32")
+    x = spec.Tensor((1, 133145), "float32")
+    with pytest.raises(MisuseError, match="add at most 133144 of them, found rows of 133145"):
+        layer.export_tvm({"forward": {"x": x}})
+    with pytest.raises(MisuseError, match="a scale for each row, found 4 bits in groups of 32"):
+        Quantization("q4", 4, 32, "float32", rounds_operands=True)
 
 
 KEPT = {

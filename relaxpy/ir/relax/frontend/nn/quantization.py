@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from relaxpy.ir.relax.frontend.nn.ops import arrange, layers
 from relaxpy.ir.relax.frontend.nn.ops.custom import tensor_expr_op
 from relaxpy.ir.relax.frontend.nn.tree import named_items
 from relaxpy.ir.relax.frontend.nn.visitor import Mutator
-from relaxpy.ir.relax.quantization import Quantization, as_quantization
+from relaxpy.ir.relax.quantization import Quantization, as_quantization, rounded_rows, scaled_sums
 from relaxpy.progress import long_work
 
 Array: TypeAlias = NDArray[Any]
@@ -53,6 +54,16 @@ class _Quantized(Module):
 
     def product(self, x: Tensor, out_dtype: str | None) -> Tensor:
         """`x @ weight^T`."""
+        if self.quantization.rounds_operands:
+            integers, row_scale = tensor_expr_op(rounded_rows, "quantize_rows", [x])
+            weight = arrange.permute_dims(self.q_weight)
+            sums = layers.matmul(integers, weight, out_dtype="int32")
+            result: Tensor = tensor_expr_op(
+                partial(scaled_sums, dtype=out_dtype or x.dtype),
+                "scaled",
+                [sums, self.q_scale, row_scale],
+            )
+            return result
         weight = self.decoded(self.q_weight, self.q_scale)
         return layers.matmul(x, arrange.permute_dims(weight), out_dtype=out_dtype)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
@@ -22,9 +23,10 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import te_kernel, tensor_sinfo
-from relaxpy.ir.relax.quantization import Quantization, as_quantization
+from relaxpy.ir.relax.quantization import Quantization, as_quantization, rounded_rows, scaled_sums
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
+from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from relaxpy.ir.relax.transform.algebra.products import is_transposition, shape_of
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
@@ -200,6 +202,8 @@ class _Quantizing(BindingRewriter):
         self.builder, self.quantization = builder, quantization
         self.by_param = {p: layouts[p.name_hint] for p in func.params if p.name_hint in layouts}
         self.stored: dict[tuple[rx.Expr, _Layout], tuple[rx.Expr, ...]] = {}
+        self.turned: dict[rx.Expr, rx.Expr] = {}
+        """The weights of which variables are the transpositions."""
         self.func = func
 
     def with_params(self, func: rx.Function) -> rx.Function:
@@ -220,45 +224,53 @@ class _Quantizing(BindingRewriter):
         call = binding.value
         if not isinstance(binding, rx.VarBinding) or not isinstance(call, rx.Call):
             return None
+        steps = PrecedingBindings(binding, block)
+        if rx.is_call_of(call, "relax.matmul") and call.args[1] in self.turned:
+            return self._of_integers(steps, call, self._stored(self.turned[call.args[1]], "rows"))
         for weight in call.args[:2]:
             layout = _layout_in(call, weight)
             if layout is not None and self._is_quantised(weight, layout):
-                in_dataflow = isinstance(block, rx.DataflowBlock)
-                kind = rx.DataflowVar if in_dataflow else rx.Var
-                return self._with_decoded(binding, call, weight, layout, kind)
+                return self._with_decoded(steps, call, weight, layout)
         return None
 
-    def _with_decoded(
-        self,
-        old: rx.VarBinding,
-        call: rx.Call,
-        weight: rx.Expr,
-        layout: _Layout,
-        kind: type[rx.Var],
+    def _of_integers(
+        self, steps: PrecedingBindings, call: rx.Call, stored: Sequence[rx.Expr]
     ) -> list[rx.Binding]:
+        """The bindings in the place of a product whose operands are rounded."""
+        sinfo, (weight, scale) = tensor_sinfo(call), stored
+        assert sinfo is not None
+        build = partial(te_kernel, self.builder)
+        rounded = steps.bound(build(rounded_rows, "quantize_rows", call.args[0]), "_rounded")
+        integers = steps.bound(rx.TupleGetItem(rounded, 0), "_integers")
+        row_scale = steps.bound(rx.TupleGetItem(rounded, 1), "_scale")
+        turned = steps.bound(R.permute_dims(weight), "_turned")
+        sums = steps.bound(R.matmul(integers, turned, out_dtype="int32"), "_sums")
+        return steps.ended(
+            build(scaled_sums, "scaled", sums, scale, row_scale, dtype=str(sinfo.dtype))
+        )
+
+    def _with_decoded(
+        self, steps: PrecedingBindings, call: rx.Call, weight: rx.Expr, layout: _Layout
+    ) -> list[rx.Binding] | None:
         """The bindings in the place of one that uses a weight."""
-        steps: list[rx.Binding] = []
-
-        def bound(value: rx.Call, name: str) -> rx.Expr:
-            value = replace(value, span=call.span)
-            var = kind(name, value.struct_info, old.span)
-            steps.append(rx.VarBinding(var, value, old.span))
-            return var
-
         stored = self._stored(weight, layout)
+        if self.quantization.rounds_operands and not rx.is_call_of(call, "relax.take"):
+            if rx.is_call_of(call, "relax.matmul"):
+                return self._of_integers(steps, call, stored)
+            assert steps.binding.var is not None
+            self.turned[steps.binding.var] = weight
+            return []
         if rx.is_call_of(call, "relax.take"):
             taken = [
-                bound(R.take(x, call.args[1], **dict(call.attrs)), f"{old.var.name_hint}_stored")
-                for x in stored
+                steps.bound(R.take(x, call.args[1], **dict(call.attrs)), "_stored") for x in stored
             ]
-            rows = replace(self._decoded(taken, weight, layout), span=call.span)
-            return [*steps, replace(old, value=rows)]
-        weights = bound(self._decoded(stored, weight, layout), "dequantize")
+            return steps.ended(self._decoded(taken, weight, layout))
+        weights = steps.bound(self._decoded(stored, weight, layout), "_weights")
         if rx.is_call_of(call, "relax.permute_dims"):
             args: tuple[rx.Expr, ...] = (weights,)
         else:
-            args = (call.args[0], bound(R.permute_dims(weights), "permute_dims"))
-        return [*steps, replace(old, value=replace(call, args=args))]
+            args = (call.args[0], steps.bound(R.permute_dims(weights), "_turned"))
+        return steps.ended(replace(call, args=args))
 
     def _is_quantised(self, weight: rx.Expr, layout: _Layout) -> bool:
         if isinstance(weight, rx.Constant):
