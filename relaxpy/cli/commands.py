@@ -66,7 +66,8 @@ def _check(options: Namespace) -> int:
         print(FORMATS[options.format](found))
     elif (read or not unread) and not options.quiet:
         errors = len(found)
-        print(f"{counted(errors, 'error') if errors else 'no errors'} in {counted(read, 'file')}")
+        where = f"in {counted(read, 'file')}" if read else "as no file has a program"
+        print(f"{counted(errors, 'error') if errors else 'no errors'} {where}")
     return 2 if unread else int(bool(found))
 
 
@@ -219,7 +220,10 @@ def graph(options: Namespace) -> int:
     if options.output in (None, STDIN):
         print(picture.to_mermaid(), end="")
     else:
-        picture.save(options.output)
+        try:
+            picture.save(options.output)
+        except MisuseError as error:
+            raise UsageError(error.diagnostics) from None
         print(f"{options.output}: {picture!r}")
     if found:
         show_error(WellFormedError(found), sys.stderr, source.name)
@@ -322,7 +326,17 @@ def _write(program: IRModule | BaseFunc, output: str | None) -> None:
 
         Path(output).write_text(save_json(program), encoding="utf-8")
     else:
-        Path(output).write_text(f"{program.script()}\n", encoding="utf-8")
+        from relaxpy.script.printer.document import OMITTED
+
+        text = program.script()
+        Path(output).write_text(f"{text}\n", encoding="utf-8")
+        if text.endswith(OMITTED):
+            warn(
+                Diagnostic(
+                    f"{output} has no large constants, so it cannot be read again",
+                    hint="-o with a name that ends in .json writes them, too",
+                )
+            )
 
 
 def _print_columns(title: str, rows: Iterable[tuple[str, str]]) -> None:

@@ -145,7 +145,9 @@ def _typed(value: object, sinfo: rx.StructInfo | None) -> object:
                 raise TypeError("expected integers")
             return np.array(value, dtype)
         except (ValueError, TypeError, OverflowError) as error:
-            raise UsageError(f"{value!r:.60} is not an array of {sinfo.dtype}: {error}") from None
+            uneven = "inhomogeneous" in str(error)
+            reason = "its rows have different lengths" if uneven else error
+            raise UsageError(f"{value!r:.60} is not an array of {sinfo.dtype}: {reason}") from None
     if isinstance(value, np.ndarray) and value.dtype == np.dtype((np.void, dtype.itemsize)):
         return value.view(dtype)
     return value

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from relaxpy import __version__
@@ -17,8 +18,8 @@ from relaxpy.errors import RelaxpyError, UnknownNameError, close_names
 
 _HELP: Final = """Check, transform, compile and run Relax programs.
 
-A program is a file of TVMScript, of which nothing is executed as Python; a module in JSON; or a
-saved executable. A dash stands for standard input. With --import, or written as FILE.py:NAME or
+A program is a file of TVMScript, of which nothing is executed as Python; a module in JSON; a saved
+executable; or a model of ONNX, whose name ends in .onnx. A dash stands for standard input. With --import, or written as FILE.py:NAME or
 package.module:NAME, it is imported as Python does it, so its code runs."""
 _EXIT_CODES: Final = """exit codes:
   0  success
@@ -84,12 +85,15 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     if rest and hasattr(options, "inputs") and not any(word.startswith("-") for word in rest):
         options.inputs = [*options.inputs, *rest]
     elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        usage = known[command]
+        options_of_it = re.findall(r"--[\w-]+", usage.format_help())
+        hints = (f"; {close}" for word in rest if (close := close_names(word, options_of_it)))
+        usage.error(f"unrecognized arguments: {' '.join(rest)}{next(hints, '')}")
     return options
 
 
-def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
-    """The parser, and the names of the commands."""
+def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The parser, and those of the commands by name."""
     parser = argparse.ArgumentParser(
         "relaxpy",
         description=_HELP,

@@ -68,7 +68,8 @@ def read_file(path: str) -> ProgramFile:
     except UnicodeDecodeError:
         raise UsageError(
             f"{name} is not a text in UTF-8",
-            hint="a program is TVMScript, JSON or a saved executable",
+            hint="a program is TVMScript, JSON, a saved executable, or a model of ONNX in a file "
+            "whose name ends in .onnx",
         ) from None
     except MisuseError as error:
         raise UsageError(error.diagnostics) from None
@@ -291,10 +292,12 @@ class OnnxFile(ProgramSource):
 
         Errors:
             FrontendError: the file is damaged, or nodes cannot be imported.
+            OSError: the file cannot be read.
             UsageError: the package onnx is not installed.
         """
         try:
             from relaxpy.frontend.onnx.api import from_onnx
         except ImportError as error:
             raise UsageError(str(error)) from None
-        return from_onnx(self.name)
+        with open(self.name, "rb"):  # whose error is that of all files, not of ONNX
+            return from_onnx(self.name)

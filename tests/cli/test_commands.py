@@ -148,7 +148,7 @@ def test_graph_draws_programs_also_ill_formed_ones(
     assert code == 1
     assert "faulty" in out
     assert "WF-" in err
-    assert command("graph model.py -o a.png", capsys)[0] == 1
+    assert command("graph model.py -o a.png", capsys)[0] == 2
 
 
 WRONG = """
@@ -389,14 +389,20 @@ def test_files_after_one_that_cannot_be_read_are_checked(
         ("run model.py none.npy", 2, "none.npy: No such file"),
         ("run model.py model.py", 2, "'model.py' is not an input"),
         ("run model.py flaws.npy", 2, "flaws.npy cannot be read"),
-        ("run model.py '[[1],[2,3]]'", 2, "is not an array of float32"),
+        ("run model.py '[[1],[2,3]]'", 2, "float32: its rows have different lengths"),
+        ("run model.py '[[1],[\"a\"]]'", 2, "is not an array of float32: could not convert"),
+        ("run missing.onnx x.npy", 2, "relaxpy: missing.onnx: No such file"),
+        ("check missing.onnx", 2, "relaxpy: missing.onnx: No such file"),
+        ("graph model.py -o model.png", 2, "its suffix is one of .svg"),
         ("run model.py both.npz -o y.txt", 2, "is written to a .npy or .npz file"),
         ("run model.py both.npz -o none/y.npy", 2, "relaxpy: none/y.npy: No such file"),
         ("profile model.py both.npz --repeat 0", 2, "expected a positive integer, found '0'"),
         ("source model.py --kernel k", 2, "the executable has no kernel 'k'"),
         ("explain NONE-0", 2, "NONE-0"),
         ("compile model.py", 2, "required: -o/--output"),
-        ("check model.py --what", 2, "unrecognized arguments: --what"),
+        ("check model.py --what", 2, "unrecognized arguments: --what\n"),
+        ("run model.py --rando 0", 2, "unrecognized arguments: --rando 0; did you mean '--random'"),
+        ("run --targt numpy model.py", 2, "arguments: --targt; did you mean '--target'"),
         ("", 2, "required: COMMAND"),
     ],
 )
@@ -408,6 +414,27 @@ def test_errors_have_a_message_and_an_exit_code(
     assert message in err
     assert found == code
     assert "Traceback" not in err
+
+
+def test_a_folder_without_programs_is_not_said_to_be_without_errors(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "none").mkdir()
+    assert command("check none", capsys) == (0, "no errors as no file has a program\n", "")
+
+
+def test_a_text_without_its_large_constants_is_not_written_silently(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    constant = "R.const(" + str([float(i) for i in range(100)]) + ', "float32")'
+    (folder / "constant.py").write_text(f"@R.function\ndef main():\n    return {constant}\n")
+    code, _, err = command("print constant.py -o again.py", capsys)
+    assert code == 0
+    assert "warning: again.py has no large constants, so it cannot be read again" in err
+    assert "ends in .json" in err
+    assert command("print constant.py -o again.json", capsys) == (0, "", "")
+    assert command("check again.json", capsys)[0] == 0
+    assert command("print model.py -o again.py", capsys) == (0, "", "")
 
 
 def test_a_broken_json_is_an_error(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

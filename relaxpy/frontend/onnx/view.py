@@ -310,7 +310,7 @@ def read_model(model: ModelProto | str | bytes | os.PathLike[str], opset: int | 
     """The view of a model, of its bytes, or of the file with this path.
 
     Errors:
-        FrontendError: it is no model of ONNX, or a damaged one.
+        FrontendError: it is not a model of ONNX, or a damaged one.
     """
     folder = None
     match model:
@@ -358,10 +358,20 @@ def _parsed(data: bytes, source: str) -> ModelProto:
     try:
         proto.ParseFromString(data)
     except DecodeError as error:
-        raise FrontendError(f"{source}: no model of ONNX, or a damaged one: {error}") from None
+        raise FrontendError(
+            f"{source}: not a model of ONNX, or a damaged one: {error}", hint=_pointer_hint(data)
+        ) from None
     if not proto.HasField("graph"):
-        raise FrontendError(f"{source}: no model of ONNX: it has no graph")
+        reason = "it has no graph" if data else "it is empty"
+        raise FrontendError(f"{source}: not a model of ONNX: {reason}", hint=_pointer_hint(data))
     return proto
+
+
+def _pointer_hint(data: bytes) -> str | None:
+    """What to do about a file that Git LFS has not replaced by its contents."""
+    if not data.startswith(b"version https://git-lfs"):
+        return None
+    return "it is a pointer of Git LFS: `git lfs pull` downloads the file"
 
 
 def domain_of(domain: str) -> str:

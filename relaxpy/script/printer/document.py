@@ -27,7 +27,7 @@ from relaxpy.script.printer.names import Names, function_names
 from relaxpy.script.printer.options import Options
 from relaxpy.script.printer.writer import METADATA, Metadata, ScriptText, Writer, listed_devices
 
-_OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
+OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
 _GRAPH_NODES = (rx.Expr, rx.BindingBlock, rx.VarBinding, rx.MatchCast, rx.StructInfo)
 
 
@@ -65,7 +65,7 @@ class Document:
         if not self.metadata.table:
             return "\n".join(lines)
         if not self.options.show_meta:
-            return "\n".join([*lines, "", _OMITTED])
+            return "\n".join([*lines, "", OMITTED])
         start = 0
         while start < len(lines) and (not lines[start] or lines[start].startswith("#")):
             start += 1
