@@ -19,8 +19,9 @@ from relaxpy.errors import RelaxpyError, UnknownNameError, close_names
 _HELP: Final = """Check, transform, compile and run Relax programs.
 
 A program is a file of TVMScript, of which nothing is executed as Python; a module in JSON; a saved
-executable; or a model of ONNX, whose name ends in .onnx. A dash stands for standard input. With --import, or written as FILE.py:NAME or
-package.module:NAME, it is imported as Python does it, so its code runs."""
+executable; or a model of ONNX, whose name ends in .onnx. A dash stands for standard input. With
+--import, or written as FILE.py:NAME or package.module:NAME, it is imported as Python does it, so
+its code runs."""
 _EXIT_CODES: Final = """exit codes:
   0  success
   1  the program or its input is wrong, or it failed while it ran

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from os import PathLike
+from pathlib import Path
+from typing import Final
+
 from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+
+#: How a module is made of an object, by the package and the name of its class.
+_IMPORTERS: Final = {
+    ("torch", "ExportedProgram"): "relaxpy.relax.frontend.torch.from_exported_program(program) "
+    "makes a module of it (docs/pytorch.md)",
+    ("torch", "GraphModule"): "relaxpy.relax.frontend.torch.from_fx(model, inputs) makes a module "
+    "of it (docs/pytorch.md)",
+    ("torch", "Module"): "relaxpy.relax.frontend.torch.from_exported_program(torch.export.export("
+    "model, example_args)) makes a module of it (docs/pytorch.md)",
+    ("onnx", "ModelProto"): "relaxpy.relax.frontend.onnx.from_onnx(model) makes a module of it",
+    ("relaxpy", "Module"): "model.jit(spec) compiles it, and model.export_tvm(spec) makes a module "
+    "of it (docs/nn.md)",
+}
+#: What reads a file, by the end of its name.
+_READERS: Final = {
+    ".onnx": "relaxpy.relax.frontend.onnx.from_onnx(path) makes a module of it",
+    ".pt2": "torch.export.load(path) reads it, and from_exported_program makes a module of that",
+    ".py": "import the program, or read its text by relaxpy.script.from_source",
+    ".json": "relaxpy.ir.load_json(text) reads a module",
+}
 
 
 def as_module(mod: object, taker: str) -> IRModule:
@@ -31,8 +55,13 @@ def as_module(mod: object, taker: str) -> IRModule:
             "a plain Python function",
             "decorate it with @R.function or @T.prim_func",
         )
-    elif isinstance(mod, str):
+    elif isinstance(mod, str) and not mod.endswith(tuple(_READERS)):
         found, hint = "a string", "relaxpy.script.from_source(text) reads a program"
+    elif isinstance(mod, (str, PathLike)):
+        found, hint = f"the path {str(mod)!r:.60}", _READERS.get(Path(mod).suffix)
+    else:
+        names = ((cls.__module__.partition(".")[0], cls.__name__) for cls in type(mod).__mro__)
+        hint = next((_IMPORTERS[name] for name in names if name in _IMPORTERS), None)
     raise MisuseError(
         f"{taker} takes an IRModule or a function, found {found}", about=mod, hint=hint
     )

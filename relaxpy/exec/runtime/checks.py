@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, assert_never
@@ -301,7 +302,9 @@ def _hint(value: Value, sinfo: rx.StructInfo) -> str | None:
         return "declare the parameter as R.Callable: what a packed function does is not known"
     wrong_type = isinstance(sinfo, rx.TensorStructInfo) and category_of(value) is Category.TENSOR
     if wrong_type and not sinfo.dtype.is_void and value.dtype.name != sinfo.dtype:  # type: ignore[attr-defined]
-        return f'convert it with .astype("{sinfo.dtype}")'  # type: ignore[attr-defined]
+        torch = f", a tensor of PyTorch with .to(torch.{sinfo.dtype})"  # type: ignore[attr-defined]
+        rest = torch if "torch" in sys.modules else ""
+        return f'convert it with .astype("{sinfo.dtype}"){rest}'  # type: ignore[attr-defined]
     return None
 
 

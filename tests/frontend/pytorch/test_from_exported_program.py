@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,21 @@ def test_parameters_are_inputs_when_asked_and_constants_over_their_memory_otherw
     bound = from_exported_program(program, unwrap_unit_return_tuple=True)
     np.testing.assert_allclose(relaxpy.compile(bound)["main"](x), kept, rtol=1e-6)
     assert any(np.shares_memory(value, model.weight.detach().numpy()) for value in params["main"])
+
+
+def test_compile_names_the_importer() -> None:
+    model = torch.nn.Linear(2, 2)
+    program = torch.export.export(model, (torch.ones(1, 2),))
+    for wrong, hint in [
+        (model, "from_exported_program(torch.export.export("),
+        (torch.fx.symbolic_trace(model), "from_fx(model, inputs)"),
+        (program, "from_exported_program(program)"),
+    ]:
+        with pytest.raises(TypeError, match=r"(?s)hint: .*" + re.escape(hint)):
+            relaxpy.compile(wrong)
+    ex = relaxpy.compile(from_exported_program(program))
+    with pytest.raises(ValueError, match=r"of PyTorch with \.to\(torch\.float32\)"):
+        ex["main"](torch.ones(1, 2).double())
 
 
 def test_nodes_that_cannot_be_imported_are_listed_with_the_line_of_the_model() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir import assert_structural_equal
-from relaxpy.ir.relax.frontend.nn.names import INSTEAD
+from relaxpy.ir.relax.frontend.nn.names import INSTEAD, MODULE_INSTEAD
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import Tensor, op, spec
 from relaxpy.script import from_source
@@ -266,12 +267,85 @@ def test_states_may_have_arrays() -> None:
         (lambda self, x: x.half(), 'write x.astype\\("float16"\\)'),
         (lambda self, x: np.mean(x), r"np\.mean cannot be applied to an nn.Tensor.*\n"),
         (lambda self, x: np.concatenate([x, x]), "np.concatenate cannot be applied"),
+        (lambda self, x: np.maximum(x, 0), r"np\.maximum cannot be applied(.*\n)*.*nn\.op\.max"),
+        (lambda self, x: np.add(x, 1), r"np\.add cannot be applied"),
+        (lambda self, x: np.add.reduce(x), r"np\.add cannot be applied"),
+        (lambda self, x: np.ones(4, "float32") * x, r"found array.*\n(.*\n)*.*Tensor\.from_const"),
+        (lambda self, x: x.__setitem__(0, 1), "elements of a tensor of a model do not change"),
         (lambda self, x: x.__torch_function__(max, ()), "torch.max cannot be applied"),
     ],
 )
 def test_tensors_of_a_model_are_not_arrays(forward: Callable[..., Any], message: str) -> None:
     with pytest.raises(RelaxpyError, match=message):
         exported(forward)
+
+
+@pytest.mark.parametrize(
+    ("of_numpy", "of_python"),
+    [
+        (lambda x: np.float32(2) + x, lambda x: 2 + x),
+        (lambda x: np.float32(2) - x, lambda x: 2 - x),
+        (lambda x: np.float32(2) / x, lambda x: 2 / x),
+        (lambda x: np.float32(2) ** x, lambda x: 2**x),
+        (lambda x: np.float32(2) < x, lambda x: x > 2),
+        (lambda x: np.float32(2) >= x, lambda x: x <= 2),
+    ],
+)
+def test_numbers_of_numpy_are_left_operands(
+    of_numpy: Callable[..., Any], of_python: Callable[..., Any]
+) -> None:
+    found, expected = (exported(lambda self, x, f=f: f(x)) for f in (of_numpy, of_python))
+    assert_structural_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("eval", "leave it out: a model is exported for inference"),
+        ("train", "docs/training.md"),
+        ("half", r'model\.to\("float16"\)'),
+        ("register_buffer", r"self\.name = nn\.Parameter"),
+        ("summary", r"print\(model\)"),
+        ("weigth", "'weight'"),
+        ("named_parameter", "'named_parameters'"),
+    ],
+)
+def test_attributes_that_a_module_lacks_have_hints(name: str, hint: str) -> None:
+    layer = nn.Linear(4, 4)
+    with pytest.raises(
+        AttributeError, match=rf"module Linear has no attribute '{name}'\n(.*\n)*  hint: .*{hint}"
+    ):
+        getattr(layer, name)
+    assert not hasattr(layer, name)
+
+
+def test_modules_print_their_tree() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            self.layers = nn.ModuleList([nn.Linear(4, 4, bias=False) for _ in range(12)])
+            self.act = nn.ReLU()
+            self.scale = nn.Parameter((2,))
+
+    assert repr(Model()).splitlines() == [
+        "Model(",
+        "  (layers): ModuleList(",
+        "    (0 to 11): 12 x Linear(",
+        '      (weight): Tensor([4, 4], "float32")',
+        "    )",
+        "  )",
+        "  (act): ReLU()",
+        '  (scale): Tensor([2], "float32")',
+        ")",
+    ]
+
+
+def test_arrays_do_not_pass_through_modules_that_are_not_compiled() -> None:
+    with pytest.raises(MisuseError, match=r"nothing is being exported(.*\n)*.*model\.jit\(spec\)"):
+        nn.Linear(2, 2)(np.ones((1, 2), "float32"))
+    with pytest.raises(MisuseError, match=r"found Linear(.*\n)*  hint: model\.jit\(spec\)"):
+        relaxpy.compile(nn.Linear(2, 2))
+    with pytest.raises(RelaxpyError, match=r"no parameter 'y'(.*\n)*  hint: its parameters are x"):
+        nn.Linear(2, 2).export_tvm({"forward": {"y": X}})
 
 
 def test_a_tensor_is_not_iterated() -> None:
@@ -309,3 +383,7 @@ def test_hints_name_what_exists() -> None:
             assert isinstance(getattr(nn, found), type)
         for found in re.findall(r"\bx\.(\w+)", hint):
             assert callable(getattr(Tensor, found))
+    for name, hint in MODULE_INSTEAD.items():
+        assert not hasattr(nn.Module, name)
+        for found in re.findall(r"\bmodel\.(\w+)", hint):
+            assert callable(getattr(nn.Module, found))

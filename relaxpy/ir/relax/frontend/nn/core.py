@@ -186,8 +186,6 @@ class Tensor(TensorMethods):
     __rshift__, __rrshift__ = _sign(">>"), _sign(">>", reflected=True)
     __neg__, __pos__ = _unary_sign("-"), _unary_sign("+")
     __invert__, __abs__ = _unary_sign("~"), _unary_sign("abs")
-    __array_ufunc__ = None
-    """An array leaves an operator to its other operand, which refuses the array."""
 
     @user_facing
     def maximum(self, other: object) -> Tensor:
@@ -371,7 +369,8 @@ def current_builder() -> BlockBuilder:
     if builder is None:
         raise BuilderStateError(
             "an operator of nn is called where nothing is being exported",
-            hint="call it in a method of an nn.Module, and export_tvm exports the method",
+            hint="call it in a method of an nn.Module; model.jit(spec) compiles the method, so "
+            "that it takes arrays, and model.export_tvm(spec) exports it",
         )
     return builder
 

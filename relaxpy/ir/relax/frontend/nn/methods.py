@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Self, TypeAlias
+from typing import Any, Final, NoReturn, Self, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,26 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 
+#: The method that an operator of an array on the left has, by the function of NumPy.
+_REFLECTED: Final = {
+    "add": "__radd__",
+    "subtract": "__rsub__",
+    "multiply": "__rmul__",
+    "divide": "__rtruediv__",
+    "floor_divide": "__rfloordiv__",
+    "remainder": "__rmod__",
+    "power": "__rpow__",
+    "matmul": "__rmatmul__",
+    "less": "__gt__",
+    "less_equal": "__ge__",
+    "greater": "__lt__",
+    "greater_equal": "__le__",
+    "bitwise_and": "__rand__",
+    "bitwise_or": "__ror__",
+    "bitwise_xor": "__rxor__",
+    "left_shift": "__rlshift__",
+    "right_shift": "__rrshift__",
+}
 IntExpr: TypeAlias = int | tir.PrimExpr
 Axes: TypeAlias = int | Sequence[int] | None
 
@@ -198,6 +218,29 @@ class TensorMethods:
     def __array_function__(self, func: Any, types: object, *_: object) -> NoReturn:
         """Errors: MisuseError, as functions of NumPy do not export."""
         _refuse("np", func)
+
+    @user_facing
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_: object) -> Any:
+        """The operator of an array and this tensor, which also refuses other arrays.
+
+        Errors:
+            MisuseError: it is a function of NumPy, which does not export.
+        """
+        reflected = _REFLECTED.get(ufunc.__name__)
+        if reflected is None or len(inputs) != 2 or inputs[0] is self:
+            _refuse("np", ufunc)
+        left = inputs[0]  # an array of rank 0 is a number, which comparisons make one of
+        number = isinstance(left, np.ndarray) and left.ndim == 0
+        return getattr(self, reflected)(left[()] if number else left)
+
+    @user_facing
+    def __setitem__(self, key: object, value: object) -> NoReturn:
+        """Errors: MisuseError (also TypeError), as tensors do not change."""
+        raise MisuseError(
+            "the elements of a tensor of a model do not change",
+            hint="nn.op.where(mask, value, x) makes another tensor, and nn.op.concat joins some",
+            about=value,
+        )
 
     @user_facing
     def __getattr__(self, name: str) -> NoReturn:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from itertools import groupby
+from reprlib import recursive_repr
+from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import Diagnostic, MisuseError, UnknownNameError, close_names, counted
+from relaxpy.errors import (
+    Diagnostic,
+    MisuseError,
+    UnknownAttributeError,
+    UnknownNameError,
+    close_names,
+    counted,
+)
 from relaxpy.ir import hooks
 from relaxpy.ir.relax.frontend.nn.core import Array, Parameter, items_of
 from relaxpy.ir.relax.frontend.nn.exporter import export
+from relaxpy.ir.relax.frontend.nn.names import MODULE_INSTEAD
 from relaxpy.ir.relax.frontend.nn.spec import ModuleSpec
 from relaxpy.ir.relax.frontend.nn.subroutine import SubroutineMixin
 from relaxpy.ir.relax.frontend.nn.tree import Branch, named_items
@@ -30,6 +40,32 @@ class Module(SubroutineMixin, Branch):
 
     Calling a module calls its method `forward`.
     """
+
+    @override
+    @recursive_repr("...")
+    def __repr__(self) -> str:
+        items = [
+            (name, repr(item).replace("\n", "\n  "))
+            for name, item in self.items_by_name()
+            if isinstance(item, (Branch, Parameter))
+        ]
+        lines: list[str] = []
+        for text, group in groupby(items, lambda item: item[1]):
+            first, *others = (name for name, _ in group)
+            several = f"({first} to {others[-1]}): {len(others) + 1} x" if others else f"({first}):"
+            lines.append(f"  {several} {text}")
+        body = "\n".join(["", *lines, ""]) if lines else ""
+        return f"{type(self).__name__}({body})"
+
+    @user_facing
+    def __getattr__(self, name: str) -> NoReturn:
+        """Errors: UnknownAttributeError (also AttributeError), with what to write instead."""
+        message = f"the module {type(self).__name__} has no attribute {name!r}"
+        if name.startswith("_"):
+            raise AttributeError(message, name=name, obj=self)
+        known = (other for other in dir(self) if not other.startswith("_"))
+        hint = MODULE_INSTEAD.get(name) or close_names(name, known)
+        raise UnknownAttributeError(message, hint=hint, about=name)
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
         """The parameters in the order of attributes, with paths such as `layers.0.weight`."""

@@ -50,6 +50,38 @@ INSTEAD: Final = {
 }
 
 
+_NO_MODES: Final = "leave it out: a model is exported for inference, where dropout drops nothing"
+_LISTED: Final = "named_parameters() has the parameters by path, and print(model) shows the layers"
+_ATTRIBUTE: Final = "write self.name = nn.Parameter(shape): parameters and layers are attributes"
+_GRADIENTS: Final = (
+    "a model has no graph of gradients: relax.training trains what it exports (docs/training.md)"
+)
+#: What to write for methods that modules of PyTorch have.
+MODULE_INSTEAD: Final = {
+    "add_module": _ATTRIBUTE,
+    "backward": _GRADIENTS,
+    "bfloat16": 'write model.to("bfloat16")',
+    "children": _LISTED,
+    "compile": "model.jit(spec) compiles the methods that the specification names",
+    "cpu": INSTEAD["cpu"],
+    "cuda": INSTEAD["cuda"],
+    "double": 'write model.to("float64")',
+    "eval": _NO_MODES,
+    "float": 'write model.to("float32")',
+    "half": 'write model.to("float16")',
+    "modules": _LISTED,
+    "named_children": _LISTED,
+    "named_modules": _LISTED,
+    "register_buffer": _ATTRIBUTE,
+    "register_module": _ATTRIBUTE,
+    "register_parameter": _ATTRIBUTE,
+    "requires_grad_": _GRADIENTS,
+    "summary": "print(model) shows the layers and the shapes of parameters",
+    "train": _GRADIENTS,
+    "zero_grad": _GRADIENTS,
+}
+
+
 def tensor_hint(name: str, known: Iterable[str]) -> str | None:
     """What to write for a method or function of PyTorch or NumPy on a tensor."""
     if name in INSTEAD:

@@ -138,7 +138,8 @@ class MethodSpec:
         if unknown := sorted(spec.keys() - known.keys() - {"$"}):
             raise UnknownNameError(
                 f"method {method.__name__} has no parameter {unknown[0]!r}",
-                hint=close_names(unknown[0], known),
+                hint=close_names(unknown[0], known)
+                or f"its parameters are {', '.join(n for n in known)}",
                 about=spec,
             )
         variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
