@@ -1,41 +1,22 @@
 """Expressions, under the path of TVM."""
 
-from relaxpy.ir.relay.bind import bind
+from relaxpy.ir.relay.bind import bind as bind
 from relaxpy.ir.relay.expr import (
-    Call,
-    Constant,
-    GlobalVar,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    RelayExpr,
-    RelayExpr as Expr,
-    TempExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-    const,
-    var,
+    Call as Call,
+    Constant as Constant,
+    GlobalVar as GlobalVar,
+    If as If,
+    Let as Let,
+    RefCreate as RefCreate,
+    RefRead as RefRead,
+    RefWrite as RefWrite,
+    RelayExpr as RelayExpr,
+    TempExpr as TempExpr,
+    Tuple as Tuple,
+    TupleGetItem as TupleGetItem,
+    Var as Var,
+    const as const,
+    var as var,
 )
 
-__all__ = [
-    "Call",
-    "Constant",
-    "Expr",
-    "GlobalVar",
-    "If",
-    "Let",
-    "RefCreate",
-    "RefRead",
-    "RefWrite",
-    "RelayExpr",
-    "TempExpr",
-    "Tuple",
-    "TupleGetItem",
-    "Var",
-    "bind",
-    "const",
-    "var",
-]
+Expr = RelayExpr

@@ -1,39 +1,23 @@
 """Types, under the path of TVM."""
 
-from relaxpy.ir.relay.ty import (  # noqa: N812
-    FuncType,
-    GlobalTypeVar,
-    IncompleteType,
-    RefType,
-    RefType as RelayRefType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeCall,
-    TypeData,
-    TypeKind,
-    TypeRelation,
-    TypeVar,
-    UnknownDim as Any,
-    scalar_type,
-    shape_var as ShapeVar,
+from relaxpy.ir.relay.ty import (
+    FuncType as FuncType,
+    GlobalTypeVar as GlobalTypeVar,
+    IncompleteType as IncompleteType,
+    RefType as RefType,
+    TensorType as TensorType,
+    TupleType as TupleType,
+    Type as Type,
+    TypeCall as TypeCall,
+    TypeData as TypeData,
+    TypeKind as TypeKind,
+    TypeRelation as TypeRelation,
+    TypeVar as TypeVar,
+    UnknownDim as _UnknownDim,
+    scalar_type as scalar_type,
+    shape_var as _shape_var,
 )
 
-__all__ = [
-    "Any",
-    "FuncType",
-    "GlobalTypeVar",
-    "IncompleteType",
-    "RefType",
-    "RelayRefType",
-    "ShapeVar",
-    "TensorType",
-    "TupleType",
-    "Type",
-    "TypeCall",
-    "TypeData",
-    "TypeKind",
-    "TypeRelation",
-    "TypeVar",
-    "scalar_type",
-]
+RelayRefType = RefType
+Any = _UnknownDim
+ShapeVar = _shape_var
