@@ -39,11 +39,13 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(ROOT), "TERM": "xterm", progress.SETTING: "1"} | more
 
 
-def on_terminal(*args: str, interrupt: bool = False, **more: str) -> tuple[str, int]:
+def on_terminal(
+    *args: str, program: tuple[str, ...] = ("-c", WORK), interrupt: bool = False, **more: str
+) -> tuple[str, int]:
     """What a program shows on a terminal, and how it ends."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
-        [sys.executable, "-c", WORK, *args], stdout=theirs, stderr=theirs, env=environment(**more)
+        [sys.executable, *program, *args], stdout=theirs, stderr=theirs, env=environment(**more)
     )
     os.close(theirs)
     seen = b""
@@ -88,6 +90,14 @@ def test_an_interrupt_leaves_the_terminal_in_order() -> None:
     assert status != 0
     assert "KeyboardInterrupt" in text
     assert text.rindex("\x1b[?25h") < text.rindex("KeyboardInterrupt")
+
+
+def test_runs_of_random_programs_say_how_far_they_are() -> None:
+    text, status = on_terminal("40", "a seed", program=("-m", "tests.fuzz.schedules"))
+    assert status == 0
+    assert "schedules" in text
+    assert "/40" in text
+    assert text.rstrip().endswith("40 kernels for the scheduler from seed a seed, 0 failures")
 
 
 def test_a_log_has_no_line() -> None:

@@ -18,6 +18,7 @@ from relaxpy.arith import Analyzer, ConstIntBound, Extension, IntervalSet, Modul
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
+from tests.fuzz.progress import counted
 from tests.fuzz.scalars import Env, Expressions, NoValueError, evaluate, limits, same, text
 from tests.fuzz.seed import SEED
 
@@ -695,7 +696,7 @@ def main() -> None:
     count = int(sys.argv[1])
     seed = sys.argv[2] if len(sys.argv) > 2 else SEED
     failures = 0
-    for k in range(count):
+    for k in counted(count, "sessions of queries"):
         try:
             Session(f"{seed}:{k}").ask(QUESTIONS_EACH)
         except WrongAnswerError as error:

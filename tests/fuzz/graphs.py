@@ -38,6 +38,7 @@ from tests.fuzz import twin
 from tests.fuzz.graph_body import LARGEST, Body, Source, Tensor, extent_of, sinfo_text
 from tests.fuzz.graph_kernels import KERNELS
 from tests.fuzz.graph_steps import fill
+from tests.fuzz.progress import counted
 from tests.fuzz.seed import SEED
 from tests.fuzz.twin import agree, kind
 
@@ -225,7 +226,7 @@ def failures(count: int, seed: str, folder: Path) -> Iterator[tuple[str, Program
 
     Each is compiled in one way, which is drawn.
     """
-    for k in range(count):
+    for k in counted(count, "graphs"):
         name = f"{seed}.{k}"
         program = write(name)
         try:

@@ -20,6 +20,7 @@ from pathlib import Path
 from relaxpy.errors import RelaxpyError
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.script.language.namespaces import public_names
+from tests.fuzz.progress import counted
 
 MEMORY = 1_500_000_000
 SECONDS = 20
@@ -363,7 +364,7 @@ def run(seeds: Iterator[str]) -> int:
 
 def main(count: int = 1, seed: str = "0") -> int:
     """Read `count` texts for each name; how many were wrong."""
-    wrong = run(f"{seed}.{k}" for k in range(count))
+    wrong = run(f"{seed}.{k}" for k in counted(count, "texts for each name"))
     print(f"{count} texts for each of {len(NAMES)} names from seed {seed}, {wrong} failures")
     return wrong
 

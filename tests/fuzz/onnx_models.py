@@ -52,6 +52,7 @@ from tests.fuzz.onnx_draw import (
     run_runtime,
     value_info,
 )
+from tests.fuzz.progress import counted
 from tests.fuzz.seed import SEED
 
 TARGETS = ("native", "numpy")
@@ -204,7 +205,7 @@ def is_refused(case: Case, error: BaseException) -> bool:
 
 def failures(count: int, seed: str) -> Iterator[tuple[str, Case, BaseException]]:
     """The models among so many that do not return what the oracle does."""
-    for k in range(count):
+    for k in counted(count, "ONNX models"):
         name = f"{seed}.{k}"
         case = write(name)
         try:

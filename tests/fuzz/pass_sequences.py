@@ -28,6 +28,7 @@ from relaxpy.script import from_source
 from relaxpy.transform import Pass, bisect, module_pass
 from tests.exec.passes import REORDERING, REWRITING, ROWS
 from tests.fuzz import calls, differentiable, graphs
+from tests.fuzz.progress import counted
 
 #: The passes of the table that keep datatypes and parameters. Those that work on dataflow blocks or
 #: kernels also run on modules without.
@@ -129,7 +130,7 @@ def run(seed: str) -> str | None:
 
 def failures(count: int, seed: str) -> Iterator[tuple[str, str]]:
     """The seeds among so many where something is wrong, each with what it is."""
-    for k in range(count):
+    for k in counted(count, "sequences of passes"):
         name = f"{seed}.{k}"
         try:
             problem = run(name)

@@ -23,6 +23,7 @@ from tests.exec.kernel.schedule_text import TextRun
 from tests.exec.kernel.support import function_of
 from tests.fuzz.adversary import SIZE, Adversary
 from tests.fuzz.chains import Chain
+from tests.fuzz.progress import counted
 from tests.fuzz.seed import SEED
 
 SHAPES = {"X": (SIZE,), "Y": (SIZE,), "Z": (SIZE, SIZE), "W": (SIZE, SIZE), "S": ()}
@@ -69,7 +70,7 @@ def perform(text: str, arguments: tuple[np.ndarray, ...], *, small: bool) -> Non
 def main(count: int, seed: str) -> int:
     """Report the failures of `count` kernels; 1 if there are any."""
     bad = 0
-    for number in range(count):
+    for number in counted(count, "schedules"):
         name = f"{seed}/{number}"
         if number % 3:
             text = kernel(name, LENGTHS[number % len(LENGTHS)])

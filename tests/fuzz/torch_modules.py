@@ -31,6 +31,7 @@ import torch
 
 import relaxpy
 from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo
+from tests.fuzz.progress import counted
 from tests.fuzz.seed import SEED
 from tests.fuzz.torch_lines import CHANGES, NEW, ROUNDED, VIEWS, filled
 
@@ -342,7 +343,7 @@ def number_of(size: Any) -> int | None:
 
 def failures(count: int, seed: str) -> Iterator[tuple[str, Case, BaseException]]:
     """The modules among so many that do not do what PyTorch does."""
-    for k in range(count):
+    for k in counted(count, "PyTorch modules"):
         name = f"{seed}.{k}"
         case = write(name)
         try:

@@ -13,6 +13,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from types import FrameType
 
+from relaxpy.progress import long_work
 from tests.fuzz.kernels.compare import Failure, Hangs, Outcome, examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.kernels.shrink import shrink
@@ -92,7 +93,7 @@ def main(count: int, seed: str, jobs: int) -> int:
         return list(outcomes([f"{seed}/{n}" for n in range(start, min(start + CHUNK, count))]))
 
     done = 0
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool, long_work("kernels", count) as line:
         try:
             for found in pool.map(share, range(0, count, CHUNK)):
                 for own, outcome in found:
@@ -103,6 +104,8 @@ def main(count: int, seed: str, jobs: int) -> int:
                             print(f"{own}: {failure}"[:300], flush=True)
                         kinds.setdefault(kind, []).append((own, failure))
                 done += len(found)
+                line.done = done
+                line.now(f"{_total(kinds)} failures")
                 if done % SPOKEN == 0:
                     print(f"{done} programs, {_total(kinds)} failures", flush=True)
         except KeyboardInterrupt:
