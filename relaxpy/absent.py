@@ -6,17 +6,9 @@ adds a name removes it here.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from functools import cache
-from types import FrameType
-from typing import Any, Final
 
-#: The modules with the functions that look up a name of a module.
-_LOOKUPS: Final = (
-    *("relaxpy.absent", "relaxpy.lazy", "relaxpy.gc_pause"),
-    *("relaxpy.ir.relax.frontend.nn.names", "relaxpy.relay"),
-)
 _NO_SCHEDULE = "tir.Schedule transforms a kernel, which te.create_prim_func makes of tensors"
 _NO_STATE = "a tir.Schedule looks up blocks and loops by the names that it returned"
 _NOT_TUNED = "nothing is tuned: kernels become vectors and threads without schedules"
@@ -151,41 +143,6 @@ def _instead() -> Mapping[str, str]:
 def instead_of(path: str) -> str | None:
     """What to use instead of a path below `tvm`, or of an attribute of a class, if it is listed."""
     return _instead().get(path.removeprefix("relaxpy."))
-
-
-def attribute_error(module: str, name: str) -> AttributeError | ImportError:
-    """The error for a name that a module of relaxpy does not have."""
-    message = f"module {module!r} has no attribute {name!r}"
-    hint = instead_of(f"{module}.{name}")
-    return from_import_error(module, name, hint) or AttributeError(
-        f"{message}\n  hint: {hint}" if hint else message, name=name, obj=sys.modules[module]
-    )
-
-
-def from_import_error(module: str, name: str, hint: str | None) -> ImportError | None:
-    """The error with a hint of `from module import name`, if this is how the name is looked up.
-
-    Python would replace an AttributeError there, and drop its hint.
-    """
-    if not hint:
-        return None
-    from opcode import opname  # only for an error: `import relaxpy` is fast
-
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__") in _LOOKUPS:
-        frame = frame.f_back
-    if frame is None or opname[frame.f_code.co_code[frame.f_lasti]] != "IMPORT_FROM":
-        return None
-    return ImportError(f"cannot import name {name!r} from {module!r}\n  hint: {hint}")
-
-
-def hint_at_absent(namespace: dict[str, Any]) -> None:
-    """Give a module its `__getattr__` (PEP 562), which type checkers do not see."""
-
-    def __getattr__(name: str) -> Any:  # noqa: N807
-        raise attribute_error(namespace["__name__"], name)
-
-    namespace["__getattr__"] = __getattr__
 
 
 class AbsentModules:

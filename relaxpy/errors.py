@@ -470,6 +470,10 @@ class UnknownAttributeError(RelaxpyError, AttributeError):
     name = property(lambda self: None, lambda self, value: None)
 
 
+class UnknownImportError(RelaxpyError, ImportError):
+    """A module of relaxpy does not have the name that is imported from it."""
+
+
 def unknown_attribute(
     owner: object, name: str, display_name: str, functions: Iterable[str]
 ) -> AttributeError:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from relaxpy.absent import attribute_error
 from relaxpy.gc_pause import gc_paused
+from relaxpy.missing import attribute_error
 
 
 def finder(namespace: dict[str, Any], locations: Mapping[str, str]) -> Callable[[str], Any]:

@@ -99,10 +99,16 @@ class Table:
     def _html_row(self, row: Sequence[str], tag: str) -> str:
         sides = ("left" if column < self.text_columns else "right" for column in range(len(row)))
         cells = (
-            f'<{tag} style="text-align: {side}">{cell.translate(_ESCAPES)}</{tag}>'
+            f'<{tag} style="text-align: {side}">{_html_cell(cell)}</{tag}>'
             for side, cell in zip(sides, row, strict=True)
         )
         return f"<tr>{''.join(cells)}</tr>"
+
+
+def _html_cell(cell: str) -> str:
+    """Return a cell whose indentation browsers keep."""
+    text = cell.lstrip(" ")
+    return "&nbsp;" * (len(cell) - len(text)) + text.translate(_ESCAPES)
 
 
 def program_html(code: str) -> str:

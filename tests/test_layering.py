@@ -18,7 +18,8 @@ ROOMS = {
     "dataclass": set(),
     "gc_pause": set(),
     "absent": set(),
-    "lazy": {"absent", "gc_pause"},
+    "missing": {"absent", "errors"},
+    "lazy": {"gc_pause", "missing"},
     "screen": {"dataclass"},
     "errors": {"absent", "dataclass", "frames", "screen"},
     "progress": {"screen"},
@@ -32,7 +33,7 @@ ROOMS = {
     "ir": {"dataclass", "errors", "entry", "frames", "gc_pause", "lazy", "progress", "ir"},
     "script": {
         *("dataclass", "errors", "entry", "screen", "pysource", "gc_pause", "lazy", "ir"),
-        "script",
+        *("missing", "script"),
     },
     "exec": {
         *("dataclass", "errors", "entry", "frames", "screen", "pysource", "gc_pause", "ir"),

@@ -207,6 +207,29 @@ def test_importing_an_absent_module_says_what_to_use_instead(
                 assert str(caught.value).endswith(instead)
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "right"),
+    [
+        ("relaxpy", "compil", "compile"),
+        ("relaxpy.script", "realx", "relax"),
+        ("relaxpy.relax.transform", "LegaliseOps", "LegalizeOps"),
+        ("relaxpy.tir", "PrimFun", "PrimFunc"),
+    ],
+)
+def test_a_misspelt_name_of_a_module_has_a_suggestion(module: str, name: str, right: str) -> None:
+    script = f"def look():\n    import {module}\n    {module}.{name}\nlook()\n"
+    for text in (script, f"from {module} import {name}\n"):
+        ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+        assert f"\n  hint: did you mean '{right}'" in ended.stderr
+        assert "Did you mean" not in ended.stderr
+        assert str(PACKAGE) not in ended.stderr  # no frame of relaxpy
+    owner = import_module(module)
+    assert not hasattr(owner, name)
+    assert not hasattr(owner, f"_{name}")
+    with pytest.raises(ImportError, match="_nothing"):
+        exec(f"from {module} import _nothing")
+
+
 def test_a_module_that_tvm_does_not_have_either_is_not_found_as_python_says_it() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'relaxpy\.nothing'$"):
         import_module("relaxpy.nothing")

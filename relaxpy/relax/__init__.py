@@ -1,6 +1,5 @@
 """The graph level of the IR: expressions, struct info, and the tools that work on them."""
 
-from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.exec.compile import build as build
 from relaxpy.exec.exec_builder import ExecBuilder as ExecBuilder
 from relaxpy.exec.executable import Executable as Executable, VMExecutable as VMExecutable
@@ -69,6 +68,7 @@ from relaxpy.ir.transform import (
     get_pipeline as get_pipeline,
     register_pipeline as register_pipeline,
 )
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.relax import (
     analysis as analysis,
     backend as backend,

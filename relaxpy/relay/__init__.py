@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from relaxpy.absent import attribute_error as _attribute_error, instead_of as _instead_of
+from relaxpy.absent import instead_of as _instead_of
 from relaxpy.errors import RelayTypeError as RelayTypeError, Span as Span
 from relaxpy.exec.relay.executor import create_executor as create_executor
 from relaxpy.exec.relay.values import ConstructorValue as ConstructorValue, RefValue as RefValue
@@ -34,6 +34,7 @@ from relaxpy.ir.relay.module import Prelude as Prelude, RelayModule as _RelayMod
 from relaxpy.ir.relay.op.makers import maker as _maker
 from relaxpy.ir.relay.scope_builder import ScopeBuilder as ScopeBuilder
 from relaxpy.ir.relay.to_relax.translation import to_relax as to_relax
+from relaxpy.missing import attribute_error as _attribute_error
 from relaxpy.relay import (
     adt as adt,
     analysis as analysis,

@@ -1,6 +1,5 @@
 """Passes over Relay modules."""
 
-from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.ir.relay.transform.common_subexpr import (
     EliminateCommonSubexpr as EliminateCommonSubexpr,
 )
@@ -26,5 +25,6 @@ from relaxpy.ir.relay.transform.passes import (
 )
 from relaxpy.ir.relay.transform.simplify_expr import SimplifyExpr as SimplifyExpr
 from relaxpy.ir.relay.transform.simplify_inference import SimplifyInference as SimplifyInference
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 
 _hint_at_absent(globals())

@@ -1,6 +1,5 @@
 """Run-time values, executables and packed functions."""
 
-from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.exec.compile import load_executable as load_executable
 from relaxpy.exec.executable import Executable as Executable
 from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
@@ -38,6 +37,7 @@ from relaxpy.ir.core.dtype import DataType as DataType, DataTypeCode as DataType
 from relaxpy.ir.core.node import Node as _Node
 from relaxpy.ir.core.tensor import Tensor as Tensor
 from relaxpy.ir.tir.ops import const as const
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.runtime import (
     container as container,
     executable as executable,

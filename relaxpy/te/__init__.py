@@ -1,6 +1,5 @@
 """Tensor expressions: tensors as functions of their indices."""
 
-from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.ir.te.kernels import extern_primfunc as extern_primfunc
 from relaxpy.ir.te.lower import create_prim_func as create_prim_func
 from relaxpy.ir.te.tag import TagScope as TagScope, tag_scope as tag_scope
@@ -77,6 +76,7 @@ from relaxpy.ir.tir.reduce import (
     min as min,
     sum as sum,
 )
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 
 power = _pow
 multiply = _mul

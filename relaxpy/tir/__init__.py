@@ -1,6 +1,5 @@
 """The loop level: scalar expressions, statements, buffers and PrimFuncs."""
 
-from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.errors import ScheduleError as ScheduleError
 from relaxpy.ir.te.tensor import ProducerLoad as ProducerLoad
 from relaxpy.ir.tir.analysis.index_map import IndexMap as IndexMap
@@ -172,6 +171,7 @@ from relaxpy.ir.tir.stmt import (
     While as While,
     stmt_seq as stmt_seq,
 )
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.script.language.hardware import INTRINSICS as _INTRINSICS
 
 power = pow

@@ -1,6 +1,5 @@
 """Passes over PrimFuncs."""
 
-from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.ir.pass_infra.prim_func_pass import (
     Apply as Apply,
     Filter as Filter,
@@ -15,5 +14,6 @@ from relaxpy.ir.tir.transform.use_assume_to_reduce_branches import (
     UseAssumeToReduceBranches as UseAssumeToReduceBranches,
 )
 from relaxpy.ir.transform import ApplyPassToFunction as ApplyPassToFunction, PrintIR as PrintIR
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 
 _hint_at_absent(globals())

@@ -1,8 +1,8 @@
 """Common tensor functions as tensor expressions."""
 
-from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.ir.te.topi import *
 from relaxpy.ir.te.topi import __all__ as __all__
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.topi import (
     broadcast as broadcast,
     math as math,

@@ -66,6 +66,7 @@ def test_a_table_and_diffs_tell_what_changed() -> None:
     assert "+def add(" in text
     assert found.diff("Normalize") == ""
     shown = found._repr_html_()
+    assert ">&nbsp;&nbsp;" in shown  # the passes of a pipeline are indented
     assert shown.count("<details>") == 1
     assert "R.add(x, x)" in shown
 

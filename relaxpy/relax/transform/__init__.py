@@ -1,6 +1,5 @@
 """The passes over Relax programs."""
 
-from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.exec.bisect import Bisection as Bisection, bisect as bisect
 from relaxpy.exec.explain import Explanation as Explanation, explain as explain
 from relaxpy.ir.relax.dpl.fusion import (
@@ -92,6 +91,7 @@ from relaxpy.ir.relax.transform import (
     map_bindings as map_bindings,
 )
 from relaxpy.ir.relax.transform.fusion.cost import fusion_pays as fusion_pays
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.relax.transform import legalize_ops as legalize_ops, transform as transform
 
 _hint_at_absent(globals())

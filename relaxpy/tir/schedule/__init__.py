@@ -1,6 +1,5 @@
 """Schedules of kernels: `tvm.tir.schedule`."""
 
-from relaxpy.absent import hint_at_absent as _hint_at_absent
 from relaxpy.errors import ScheduleError as ScheduleError
 from relaxpy.ir.tir.schedule.schedule import Schedule as Schedule
 from relaxpy.ir.tir.schedule.trace import (
@@ -9,6 +8,7 @@ from relaxpy.ir.tir.schedule.trace import (
     LoopRV as LoopRV,
     Trace as Trace,
 )
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.tir.schedule import testing as testing
 
 _hint_at_absent(globals())

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from relaxpy.absent import from_import_error as _from_import_error, instead_of as _instead_of
+from relaxpy.absent import instead_of as _instead_of
 from relaxpy.ir.relax.frontend.nn.core import (
     Effect as Effect,
     Object as Object,
@@ -54,6 +54,7 @@ from relaxpy.ir.relax.frontend.nn.modules import (
 from relaxpy.ir.relax.frontend.nn.names import missing_names as _missing_names
 from relaxpy.ir.relax.frontend.nn.subroutine import SubroutineMixin as SubroutineMixin
 from relaxpy.ir.relax.frontend.nn.visitor import Mutator as Mutator
+from relaxpy.missing import from_import_error as _from_import_error
 from relaxpy.relax.frontend.nn import (
     core as core,
     exporter as exporter,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from relaxpy.absent import from_import_error as _from_import_error, instead_of as _instead_of
+from relaxpy.absent import instead_of as _instead_of
 from relaxpy.ir.relax.frontend.nn.core import wrap_nested as wrap_nested
 from relaxpy.ir.relax.frontend.nn.names import missing_names as _missing_names
 from relaxpy.ir.relax.frontend.nn.ops.arrange import (
@@ -92,6 +92,7 @@ from relaxpy.ir.relax.frontend.nn.ops.sampling import (
     renormalize_top_p_top_k_prob as renormalize_top_p_top_k_prob,
     sample_top_p_top_k_from_sorted_prob as sample_top_p_top_k_from_sorted_prob,
 )
+from relaxpy.missing import from_import_error as _from_import_error
 
 if not TYPE_CHECKING:
     __getattr__ = _missing_names(globals(), _instead_of, _from_import_error)

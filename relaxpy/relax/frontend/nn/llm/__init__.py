@@ -1,6 +1,6 @@
 """What models of language need: rotary position embeddings, paged caches, trees of tokens."""
 
-from relaxpy.absent import hint_at_absent as _hint_at_absent
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.relax.frontend.nn.llm import (
     kv_cache as kv_cache,
     position_embedding as position_embedding,

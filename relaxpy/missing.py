@@ -1,0 +1,57 @@
+"""The errors for names that modules of relaxpy do not have, with what to write instead."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any, Final
+
+from relaxpy.absent import instead_of
+
+#: The modules with the functions that look up a name of a module.
+_LOOKUPS: Final = (
+    *("relaxpy.missing", "relaxpy.lazy", "relaxpy.gc_pause"),
+    *("relaxpy.ir.relax.frontend.nn.names", "relaxpy.relay"),
+)
+
+
+def attribute_error(module: str, name: str) -> AttributeError | ImportError:
+    """The error for a name that a module of relaxpy does not have."""
+    message = f"module {module!r} has no attribute {name!r}"
+    hint = instead_of(f"{module}.{name}")
+    if hint is None and name.startswith("_"):
+        return AttributeError(message)
+    from relaxpy.errors import UnknownAttributeError, close_names  # `import relaxpy` is fast
+
+    public = (other for other in dir(sys.modules[module]) if not other.startswith("_"))
+    hint = hint or close_names(name, public)
+    error = from_import_error(module, name, hint)
+    return error or UnknownAttributeError(message, hint=hint, about=name)
+
+
+def from_import_error(module: str, name: str, hint: str | None) -> ImportError | None:
+    """The error with a hint of `from module import name`, if this is how the name is looked up.
+
+    Python would replace an AttributeError there, and drop its hint.
+    """
+    if not hint:
+        return None
+    from opcode import opname  # only for an error: `import relaxpy` is fast
+
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") in _LOOKUPS:
+        frame = frame.f_back
+    if frame is None or opname[frame.f_code.co_code[frame.f_lasti]] != "IMPORT_FROM":
+        return None
+    from relaxpy.errors import UnknownImportError
+
+    return UnknownImportError(f"cannot import name {name!r} from {module!r}", hint=hint)
+
+
+def hint_at_absent(namespace: dict[str, Any]) -> None:
+    """Give a module its `__getattr__` (PEP 562), which type checkers do not see."""
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        raise attribute_error(namespace["__name__"], name)
+
+    namespace["__getattr__"] = __getattr__
