@@ -113,7 +113,10 @@ def _scan(d: Draw, op: str) -> None:
     attributes |= d.some(scan_input_directions=[d.rng.randrange(2) for _ in scanned])
     attributes |= d.some(scan_output_directions=[d.rng.randrange(2) for _ in rows])
     attributes |= d.some(
-        scan_output_axes=[d.rng.randint(-1, len(v.shape)) if v.shape else 0 for v in rows]
+        # ONNX Runtime divides by the number of elements where it moves an axis.
+        scan_output_axes=[
+            d.rng.randint(-1, len(v.shape)) if v.shape and v.array.size else 0 for v in rows
+        ]
     )
     graph = body.graph("body", [*inside, *parts], outputs, typed=True)
     d.node(op, [*states, *scanned], len(outputs), body=graph, **attributes)

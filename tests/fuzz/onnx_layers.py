@@ -113,7 +113,8 @@ def _normalized_rows(d: Draw, op: str) -> None:
         if op == "LayerNormalization" and d.chance():
             operands.append(d.like(shape, x.dtype))
         outputs = [True]
-        if op == "LayerNormalization" and d.chance(0.3):
+        # ONNX Runtime returns deviations in float64, which their type does not have.
+        if op == "LayerNormalization" and x.dtype != "float64" and d.chance(0.3):
             outputs = [True, d.chance(), True]
         d.node(op, operands, outputs, rounds=True, **attributes)
 

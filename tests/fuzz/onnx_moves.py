@@ -330,7 +330,8 @@ def _sequence(d: Draw, op: str) -> None:
             (made,) = d.node("SequenceErase", [made, place])
             count -= 1
         else:
-            (made,) = d.node("SequenceInsert", [made, d.like(x.shape, x.dtype), place])
+            shape = made.content[0].shape if isinstance(made.content, list) else x.shape
+            (made,) = d.node("SequenceInsert", [made, d.like(shape, x.dtype), place])
             count += 1
     way = d.rng.choice(("SequenceLength", "SequenceAt", "ConcatFromSequence"))
     if way == "SequenceLength":

@@ -57,6 +57,12 @@ def split(x: Any, sizes: Any, axis: int) -> tuple[Any, ...]:
     return tuple(np.ascontiguousarray(part) for part in np.split(array, ends, int(axis)))
 
 
+def unstack(x: Any, axis: int) -> tuple[Any, ...]:
+    """The elements of a tensor along an axis, without it."""
+    elements = np.moveaxis(np.asarray(x), int(axis), 0)
+    return tuple(np.array(element, order="C") for element in elements)
+
+
 def has(value: Any) -> Any:
     """Whether an optional has a value."""
     return np.array(value is not None, bool)
@@ -75,7 +81,7 @@ def maps(rows: Any, keys: str) -> tuple[dict[Any, float], ...]:
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(pack, length, at, insert, erase),
-    *(concat, split, has, get, maps),
+    *(concat, split, unstack, has, get, maps),
 )
 for _function in _FUNCTIONS:
     register_func(PREFIX + _function.__name__, _function, override=True, pure=True)

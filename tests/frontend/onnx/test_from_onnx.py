@@ -663,11 +663,45 @@ def test_sequences_know_the_ranks_of_their_values() -> None:
     np.testing.assert_array_equal(found, [3, 5])
 
 
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("new_axis", [0, 1])
+def test_an_axis_of_symbolic_size_is_split(keepdims: int, new_axis: int) -> None:
+    axis = 1 if keepdims or new_axis else 0
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["s"], axis=1, keepdims=keepdims),
+        helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=axis, new_axis=new_axis),
+        helper.make_node("SequenceLength", ["s"], ["length"]),
+    ]
+    proto = model(nodes, [value("x", [2, "n", 3])], ["y", "length"], opset=13)
+    for n in (1, 4):
+        x = RNG.standard_normal((2, n, 3)).astype("float32")
+        parts = [x[:, k : k + 1] if keepdims else x[:, k] for k in range(n)]
+        y, length = run(proto, x)
+        assert length == n
+        expected = np.stack(parts, axis) if new_axis else np.concatenate(parts, axis)
+        np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("node", [("BitShift", {"direction": "LEFT"}), ("Mod", {})], ids=str)
+def test_a_size_of_1_is_known_after_operands_broadcast(node: tuple[str, dict[str, Any]]) -> None:
+    op, attributes = node
+    nodes = [
+        helper.make_node(op, ["a", "b"], ["c"], **attributes),
+        helper.make_node("Squeeze", ["c"], ["y"]),
+    ]
+    kind = TensorProto.UINT8
+    inputs = [value("a", ["n", "m", 1], kind), value("b", [3, "k", 1], kind)]
+    a, b = np.full((3, 2, 1), 7, "uint8"), np.full((3, 2, 1), 2, "uint8")
+    assert run(model(nodes, inputs, ["y"]), a, b).shape == (3, 2)
+
+
 def test_products_of_integers_have_factors_that_are_no_integers() -> None:
     a, b = np.array([[3, -2]], "int32"), np.array([[1], [4]], "int32")
     inputs = [value("a", [1, 2], TensorProto.INT32), value("b", [2, 1], TensorProto.INT32)]
     nodes = [helper.make_node("Gemm", ["a", "b"], ["y"], alpha=0.5)]
     assert run(model(nodes, inputs, ["y"]), a, b).tolist() == [[-2]]  # -2.5 towards zero
+    nodes = [helper.make_node("Gemm", ["a", "b", "b"], ["y"], alpha=0.5, beta=0.5)]
+    assert run(model(nodes, inputs, ["y"]), a, b).tolist() == [[-2], [0]]  # the sum is rounded
 
 
 def test_large_weights_are_read_from_where_they_stand_in_a_file(tmp_path: Path) -> None:

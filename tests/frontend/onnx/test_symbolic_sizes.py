@@ -111,6 +111,8 @@ TRANSPOSED: list[dict[str, Any]] = [
     {"strides": [2, 2], "auto_pad": "SAME_UPPER"},
     {"strides": [3, 2], "auto_pad": "SAME_LOWER"},
     {"group": 2, "dilations": [2, 1]},
+    {"strides": [2, 2], "output_shape": [15, 13]},
+    {"strides": [2, 2], "output_shape": [14, 12], "auto_pad": "SAME_UPPER"},
 ]
 
 
@@ -441,5 +443,9 @@ def test_the_bias_of_recurrent_layers_decides_sizes() -> None:
 @pytest.mark.parametrize(
     ("shape", "pads"), [((0, 3), [1, 0, -1, 1]), ((2, 3), [-4, 0, 3, 0]), ((2, 3), [3, 0, -4, 0])]
 )
-def test_pads_crop_more_elements_than_there_are(shape: tuple[int, ...], pads: list[int]) -> None:
-    check("Pad", {"x": shape}, [{"x": rand(*shape)}], {"pads": np.array(pads)}, {}, opset=13)
+@pytest.mark.parametrize("symbolic", [True, False])
+def test_pads_crop_more_elements_than_there_are(
+    shape: tuple[int, ...], pads: list[int], symbolic: bool
+) -> None:
+    sizes = ["n", "m"] if symbolic else shape
+    check("Pad", {"x": sizes}, [{"x": rand(*shape)}], {"pads": np.array(pads)}, {}, opset=13)

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.movement import is_size
+from relaxpy.frontend.onnx.ops.padding import padded
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.tensors import Size, product, rank_of, reshaped, shape_of, sizes_known
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.shared.windows import LAYOUTS, Windows, simple, spatial
+from relaxpy.frontend.shared.windows import LAYOUTS, Windows, at_least, simple, spatial, whole
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.elementwise import computed
@@ -102,33 +104,31 @@ def conv_transpose(
     kernel = kernel_shape or sizes_known_behind(w)
     explicit = auto_pad if auto_pad in ("NOTSET", "VALID") else "NOTSET"
     windows = Windows.of(x, kernel, strides, dilations, pads, explicit)
-    before, after, extra = list(windows.before), list(windows.after), [0] * count
+    before, after = list(windows.before), list(windows.after)
     for k in range(count):
-        added = output_padding[k] if output_padding else 0
+        more = output_padding[k] if output_padding else 0
         step = windows.strides[k]
         wanted: Size | None = None
         if output_shape:
             wanted = list(output_shape)[-count:][k]
         elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
             wanted = simple(windows.sizes[k] * step)
-        if wanted is not None:
-            full = (windows.sizes[k] - 1) * step + windows.span(k)
-            total = simple(full + added - wanted)
-            if not isinstance(total, int):
-                raise UnsupportedError("output_shape needs an operand of known sizes")
-            total = max(total, 0)
-            small, large = total // 2, total - total // 2
-            before[k], after[k] = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
-            behind = simple(full - wanted - before[k])
-        else:
-            behind = after[k] - added
-        assert isinstance(behind, int)
-        after[k], extra[k] = max(behind, 0), max(-behind, 0)
-    y: Expr = _TRANSPOSED[count](
-        x, w, windows.strides, [*before, *after], 0, windows.dilations, group
-    )
-    if any(extra):
-        y = R.nn.pad(cx.emit(y), [0, 0, 0, 0, *(n for added in extra for n in (0, added))])
+        if wanted is None:
+            after[k] = simple(after[k] - more)
+            continue
+        full = (windows.sizes[k] - 1) * step + windows.span(k)
+        total = at_least(simple(full + more - wanted), 0)
+        half = simple(total // 2)
+        before[k] = half if auto_pad == "SAME_UPPER" else simple(total - half)
+        after[k] = simple(full - wanted - before[k])
+    removed = [*before, *after]
+    known = all(isinstance(width, int) for width in removed)
+    crops = [max(whole(width), 0) for width in removed] if known else [0] * 2 * count
+    y: Expr = _TRANSPOSED[count](x, w, windows.strides, crops, 0, windows.dilations, group)
+    added = [simple(crop - width) for crop, width in zip(crops, removed, strict=True)]
+    if not all(is_size(width, 0) for width in added):
+        widths = [0, 0, *added[:count], 0, 0, *added[count:]]
+        y = padded(cx, cx.emit(y), widths, "constant", None)
     return with_bias(cx.emit(y), b)
 
 

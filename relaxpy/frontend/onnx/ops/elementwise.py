@@ -138,13 +138,19 @@ for _name, _op in {
 @converter("Mod")
 def mod(cx: Context, a: Expr, b: Expr, *, fmod: int = 0) -> Expr:
     if fmod and not is_float(a):
-        return R.subtract(a, R.multiply(_quotient(a, b), b))
-    return R.mod(a, b) if fmod else R.floor_mod(a, b)
+        return cx.broadcast(_remainder, a, b)
+    return cx.broadcast(R.mod if fmod else R.floor_mod, a, b)
+
+
+def _remainder(a: Expr, b: Expr) -> Expr:
+    """What is left of integers, with the sign of `a`."""
+    result: Expr = R.subtract(a, R.multiply(_quotient(a, b), b))
+    return result
 
 
 @converter("BitShift")
 def bit_shift(cx: Context, x: Expr, y: Expr, *, direction: str) -> Expr:
-    return R.left_shift(x, y) if direction == "LEFT" else R.right_shift(x, y)
+    return cx.broadcast(R.left_shift if direction == "LEFT" else R.right_shift, x, y)
 
 
 def _fold(op: Any) -> Callable[..., Expr]:

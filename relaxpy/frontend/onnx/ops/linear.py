@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.tensors import dtype_of, is_float, scalar
-from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 
 
@@ -28,14 +30,14 @@ def gemm(
 ) -> Expr:
     left = R.permute_dims(a) if transA else a
     right = R.permute_dims(b) if transB else b
-    result = _scaled(R.matmul(left, right), alpha)
-    return result if c is None or beta == 0.0 else R.add(result, _scaled(c, beta))
+    product = R.matmul(left, right)
+    terms = [(product, alpha), *([] if c is None or beta == 0.0 else [(c, beta)])]
+    if is_float(a) or all(factor.is_integer() for _, factor in terms):
+        return functools.reduce(R.add, [_scaled(x, factor) for x, factor in terms])
+    wide = [_scaled(R.astype(x, "float64"), factor) for x, factor in terms]
+    return R.astype(functools.reduce(R.add, wide), dtype_of(a))
 
 
 def _scaled(x: Expr, factor: float) -> Expr:
-    """The product, of integers rounded towards zero."""
-    if factor == 1.0:
-        return x
-    if is_float(x) or factor.is_integer():
-        return R.multiply(x, scalar(factor, x))
-    return R.astype(R.multiply(R.astype(x, "float64"), const(factor, "float64")), dtype_of(x))
+    result: Expr = x if factor == 1.0 else R.multiply(x, scalar(factor, x))
+    return result

@@ -65,16 +65,21 @@ def padded(
     begins, ends = list(pads[:rank]), list(pads[rank:])
     for k, size in enumerate(sizes):
         begins[k], ends[k] = _within(begins[k], ends[k], size)
-    crop = [k for k in range(rank) if _negative(begins[k]) or _negative(ends[k])]
+    crop = [
+        k
+        for k in range(rank)
+        if (_negative(begins[k]) or _negative(ends[k]))
+        and (isinstance(sizes[k], int) or all(_crops(item) for item in (begins[k], ends[k])))
+    ]
     if crop:
         first = [-begins[k] if _negative(begins[k]) else 0 for k in crop]
         last = [number(sizes[k] + ends[k]) if _negative(ends[k]) else sizes[k] for k in crop]
         x = R.strided_slice(x, crop, first, last)
-        begins = [0 if _negative(item) else item for item in begins]
-        ends = [0 if _negative(item) else item for item in ends]
+        for k in crop:
+            begins[k], ends[k] = (0 if _negative(item) else item for item in (begins[k], ends[k]))
     if all(is_size(item, 0) for item in (*begins, *ends)):
         return x
-    if all(isinstance(item, int) for item in (*begins, *ends)):
+    if all(isinstance(item, int) and item >= 0 for item in (*begins, *ends)):
         flat = [item for pair in zip(begins, ends, strict=True) for item in pair]
         if mode != "constant":
             return R.nn.pad(x, flat, _PAD_MODES[mode])
@@ -130,6 +135,11 @@ def _padded_axis(
 
 def _negative(size: Size) -> bool:
     return isinstance(size, int) and size < 0
+
+
+def _crops(size: Size) -> bool:
+    """Whether padding is known to add nothing."""
+    return isinstance(size, int) and size <= 0
 
 
 @converter("Pad")

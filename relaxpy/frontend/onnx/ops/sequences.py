@@ -165,11 +165,14 @@ def split_to_sequence(
     place = normal_axis(axis, rank_of(x))
     whole = shape_of(x)[place]
     sizes = [1] if split is None else cx.integers(split)
+    info = _joint([tensor_info(x)])
+    if split is None and not keepdims:
+        info = TensorStructInfo(None, info.dtype, ndim=info.ndim - 1)
     if sizes is None or not isinstance(whole, int):
-        if split is None:
-            raise UnsupportedError("the size of the axis is symbolic, expected a number")
-        made = call(cx, "split", OBJECT, x, cx.tensor(split), place)
-        return _known(cx, made, _joint([tensor_info(x)]))
+        if info.ndim < rank_of(x):
+            return _known(cx, call(cx, "unstack", OBJECT, x, place), info)
+        wanted = const(1, "int64") if split is None else cx.tensor(split)
+        return _known(cx, call(cx, "split", OBJECT, x, wanted, place), info)
     is_scalar = split is None or _rank(split) == 0
     known = [size for size in sizes if isinstance(size, int)]
     if is_scalar and (known[0] < 1 or whole // known[0] > LIMIT):
@@ -181,9 +184,8 @@ def split_to_sequence(
     for size in known:
         part = R.strided_slice(x, [place], [begin], [begin + size])
         begin += size
-        squeezed = split is None and not keepdims
-        parts.append(cx.emit(R.squeeze(part, [place]) if squeezed else part))
-    return _tuple(cx, parts, tensor_info(x))
+        parts.append(cx.emit(R.squeeze(part, [place]) if info.ndim < rank_of(x) else part))
+    return _tuple(cx, parts, info)
 
 
 def _rank(value: Value) -> int:
