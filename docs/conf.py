@@ -18,7 +18,10 @@ version = release = relaxpy.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
 nb_execution_mode = "off"  # notebooks are saved with their outputs
 root_doc = "index"
-suppress_warnings = ["ref.python"]  # annotations name classes that several modules have
+suppress_warnings = [
+    "ref.python",  # annotations name classes that several modules have
+    "misc.highlighting_failure",  # errors in notebooks are no tracebacks of IPython
+]
 default_role = "code"
 myst_heading_anchors = 6
 myst_enable_extensions = ["html_image"]
@@ -29,13 +32,14 @@ python_maximum_signature_line_length = 88
 toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
-html_title = f"relaxpy {version}"
+html_title = project
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = False
 html_show_copyright = html_show_sphinx = False
+templates_path = ["templates"]
 html_theme_options = {
-    "navbar_end": ["theme-switcher"],
+    "navbar_end": ["versions", "theme-switcher"],
     "navigation_depth": 3,
     "collapse_navigation": True,
     "show_nav_level": 1,

@@ -1,11 +1,14 @@
-"""Build the site of documents in build/site: `make docs` runs it, with the extra `docs` installed.
+"""Build the site of documents: `make docs` runs it, with the extra `docs` installed.
 
-The pages are the documents of the repository, at the same paths so that their links hold, and those
-that are written here from the package. The sections are those of docs/README.md.
+The site of a version is a folder of build/site, beside those of other versions that were built
+there, and build/site/index.html leads to the newest one. The pages are the documents of the
+repository, at the same paths so that their links hold, and those that are written here from the
+package. The sections are those of docs/README.md.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -18,13 +21,16 @@ from types import ModuleType
 from typing import Any
 
 from docstrings import toctree
+from packaging.version import Version
 
+import relaxpy
 from relaxpy.cli.passes import public_passes
 
 ROOT = Path(__file__).parents[1]
 LISTING = ROOT / "docs" / "README.md"
 SOURCE = ROOT / "build" / "site-source"
-SITE = ROOT / "build" / "site"
+SITES = ROOT / "build" / "site"
+SITE = SITES / relaxpy.__version__
 CACHE = ROOT / "build" / "site-cache"
 COPIED = ["LICENSE", "relaxpy/rules.toml"]
 NOTEBOOKS = [f"notebooks/{path.name}" for path in sorted((ROOT / "notebooks").glob("*.*"))]
@@ -65,7 +71,22 @@ def main() -> int:
 
     collect()
     options = ["-c", str(ROOT / "docs"), "-b", "html", "-d", str(CACHE), *sys.argv[1:]]
-    return sphinx(["-q", "-W", "--keep-going", *options, str(SOURCE), str(SITE)])
+    status = sphinx(["-q", "-W", "--keep-going", *options, str(SOURCE), str(SITE)])
+    shutil.rmtree(
+        SITES / "jupyter_execute", ignore_errors=True
+    )  # myst-nb leaves copies of notebooks
+    if status == 0:
+        list_versions(SITES)
+    return status
+
+
+def list_versions(sites: Path) -> None:
+    """Let the sites of all versions in a folder know of each other, and its index of the newest."""
+    found = [page.parent.name for page in sites.glob("*/index.html")]
+    versions = sorted(found, key=Version, reverse=True)
+    (sites / "versions.js").write_text(f"window.relaxpyVersions = {json.dumps(versions)};\n")
+    newest = f'<meta http-equiv="refresh" content="0; url={versions[0]}/index.html">'
+    (sites / "index.html").write_text(f"<!doctype html>\n<title>relaxpy</title>\n{newest}\n")
 
 
 def collect() -> None:
