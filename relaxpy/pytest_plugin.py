@@ -46,16 +46,28 @@ def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
     """
     from relaxpy.assertions.golden import assert_golden
 
+    written: set[str] = set()
+
     def compare(value: object, name: str | None = None) -> None:
         __tracebackhide__ = True
         stem = _NOT_IN_NAMES.sub("-", request.node.name if name is None else name)[:100]
         path = request.path.parent / "golden" / request.path.stem / f"{stem}.txt"
+        if stem in written:
+            pytest.fail(
+                f"golden compares two texts with {path}; golden(program, name=...) gives each a "
+                "file",
+                pytrace=False,
+            )
+        written.add(stem)
         update = bool(request.config.getoption("--update-golden")) or None
         hint = f"to accept it: pytest --update-golden {shlex.quote(request.node.nodeid)}"
+        problem = None
         try:
             assert_golden(value, path, update=update, hint=hint)
         except AssertionError as error:
-            pytest.fail(str(error), pytrace=False)
+            problem = str(error)
+        if problem is not None:  # outside of the handler, so that one failure is shown
+            pytest.fail(problem, pytrace=False)
 
     return compare
 
@@ -80,13 +92,19 @@ def _each_target(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("relaxpy_targets")
     if marker is None:
         return
-    from relaxpy.assertions.targets import available_targets
+    from relaxpy.assertions.targets import TARGETS, available_targets
 
     here = available_targets()
     takes_name = "target" in metafunc.fixturenames
     names = marker.args or [name for name in here if takes_name or name != "reference"]
     rows = []
     for name in names:
+        if name not in TARGETS:
+            pytest.fail(
+                f"{metafunc.definition.nodeid}: the marker relaxpy_targets takes names of "
+                f"{', '.join(TARGETS)}, found {name!r:.60}",
+                pytrace=False,
+            )
         skip = pytest.mark.skipif(name not in here, reason=f"{name} is not available")
         rows.append(pytest.param(name, marks=skip))
     if takes_name:

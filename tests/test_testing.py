@@ -64,7 +64,8 @@ def test_targets_that_agree_with_an_oracle_pass() -> None:
         ({"oracle": lambda x, i, k: exact(x, i, k) * 1.0001}, r"element \(0, 0\) of the result is"),
         ({"oracle": lambda x, i, k: x[:0]}, r"has shape \(\d, \d\), expected \(0, \d\)"),
         ({"oracle": lambda x, i, k: x > 0}, "has dtype float32, expected bool"),
-        ({"oracle": lambda x, i, k: (x, x)}, "expected 2 fields"),
+        ({"oracle": lambda x, i, k: (x, x)}, "an array, but the oracle returned a tuple"),
+        ({"oracle": lambda x, i, k: x.tolist()}, "an array, but the oracle returned a list"),
     ],
 )
 def test_targets_that_differ_are_shown(options: dict[str, Any], message: str) -> None:
@@ -77,6 +78,25 @@ def test_targets_that_differ_are_shown(options: dict[str, Any], message: str) ->
 def test_options_of_targets_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(MisuseError):
         testing.check_targets(Model, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"oracle": lambda x: x}, r"the oracle takes \(x\), found 3 arguments"),
+        ({"oracle": lambda x, i, k, *, y: x}, r"the oracle takes \(x, i, k, \*, y\), found 3"),
+        ({"sizes": {"nn": 3}}, r"has a dimension nn(.*\n)*  hint: the dimensions are m, n"),
+        ({"sizes": {"N": 3}}, r"no parameter has a dimension N(.*\n)*  hint: did you mean 'n'"),
+    ],
+)
+def test_mistakes_in_options_say_what_to_write(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        testing.check_targets(Model, targets=["numpy"], **options)
+
+
+def test_an_error_of_an_oracle_is_its_own() -> None:
+    with pytest.raises(ZeroDivisionError):
+        testing.check_targets(Model, targets=["numpy"], oracle=lambda *_: 1 / 0)
 
 
 @settings(max_examples=30)
@@ -211,3 +231,26 @@ def test_the_plugin_writes_and_compares_golden_files(tmp_path: Path) -> None:
     assert re.search(r"^-.*R\.add\(x, x\)$", out, re.MULTILINE)
     assert re.search(r"^\+.*R\.multiply\(x, x\)$", out, re.MULTILINE)
     assert "Traceback" not in out
+    assert "All traceback entries are hidden" not in out
+    assert "During handling" not in out
+
+
+def test_two_texts_of_a_test_do_not_share_a_golden_file(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "def test_texts(golden):\n    golden('a')\n    golden('b')\n"
+    )
+    for options in ((), ("--update-golden",)):
+        code, out = run(tmp_path, *options)
+        assert code == 1
+    assert "golden compares two texts with" in out
+    assert "test_texts.txt; golden(program, name=...) gives each a file" in out
+
+
+def test_the_marker_of_targets_refuses_other_names(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n@pytest.mark.relaxpy_targets('numpi')\ndef test_it(target):\n    pass\n"
+    )
+    code, out = run(tmp_path)
+    assert code == 2
+    assert "test_it.py::test_it: the marker relaxpy_targets takes names of native, numpy" in out
+    assert "found 'numpi'" in out

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
 from typing import Any, Final
 
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.errors import MisuseError, RelaxpyError, counted
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.bisect import copied, rounding_of
 from relaxpy.exec.compile import compile
@@ -21,9 +23,7 @@ from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 
 REFERENCE: Final = "reference"
-_TARGETS: Final = ("native", "numpy", REFERENCE)
-
-
+TARGETS: Final = ("native", "numpy", REFERENCE)
 #: The reference evaluates the program as it is written.
 _PIPELINES: Final = {REFERENCE: None}
 
@@ -31,7 +31,7 @@ _PIPELINES: Final = {REFERENCE: None}
 def available_targets() -> tuple[str, ...]:
     """The targets that programs run on here, from the fastest to the slowest."""
     lacks_native = hooks.call("native_obstacle") is not None
-    return _TARGETS[1:] if lacks_native else _TARGETS
+    return TARGETS[1:] if lacks_native else TARGETS
 
 
 @user_facing
@@ -77,6 +77,7 @@ def check_targets(
         for target, executable in executables.items():
             entry = executable[_name(executable, function)]
             values = args or random_inputs(entry, sizes, seed + draw)
+            _check_takes(judge, values)
             expected = _outcome(judge, values, RelaxpyError if isinstance(oracle, str) else ())
             actual = _outcome(entry, values, RelaxpyError)
             if problem := _problem(actual, expected, tolerance):
@@ -90,6 +91,19 @@ def check_targets(
 def _name(executable: Executable, function: str | None) -> str:
     """The function, or `main`, or the only one."""
     return function or (next(iter(executable)) if len(executable) == 1 else "main")
+
+
+def _check_takes(oracle: Callable[..., Any], values: tuple[Value, ...]) -> None:
+    """Errors: MisuseError if a Python function does not take this number of arguments."""
+    if not isinstance(oracle, FunctionType):
+        return
+    signature = inspect.signature(oracle)
+    try:
+        signature.bind(*values)
+    except TypeError:
+        raise MisuseError(
+            f"the oracle takes {signature}, found {counted(len(values), 'argument')}", about=oracle
+        ) from None
 
 
 def _outcome(
@@ -111,6 +125,8 @@ def _problem(actual: Any, expected: Any, rtol: float) -> str:
         return f"found {found}, expected {type(expected).__name__}: {expected}"
     if isinstance(actual, RelaxpyError):
         return f"it raises {type(actual).__name__}: {actual}"
+    if isinstance(actual, np.ndarray) and isinstance(expected, (list, tuple)):
+        return f"the result is an array, but the oracle returned a {type(expected).__name__}"
     return difference(actual, _like(expected, actual), rtol)
 
 

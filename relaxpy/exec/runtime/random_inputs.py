@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, close_names
 from relaxpy.exec.runtime.values import Array, ShapeTuple, Value
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
@@ -43,9 +43,14 @@ def random_inputs(
     for name, size in (sizes or {}).items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise MisuseError(f"dimension {name} is {size!r:.60}, expected a size", about=size)
-    unknown = set(sizes or {}) - {name for param in params for name in dimension_names(param)}
-    if unknown:
-        raise MisuseError(f"no parameter has a dimension {min(unknown)}", about=sizes)
+    known = sorted({name for param in params for name in dimension_names(param)})
+    if unknown := set(sizes or {}) - set(known):
+        listed = f"the dimensions are {', '.join(known)}" if known else "all dimensions are known"
+        raise MisuseError(
+            f"no parameter has a dimension {min(unknown)}",
+            about=sizes,
+            hint=close_names(min(unknown), known) or listed,
+        )
     return random_values(params, sizes or {}, seed)
 
 
