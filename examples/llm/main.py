@@ -23,7 +23,7 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("folder", help="has config.json and safetensors")
     parser.add_argument("text", nargs="?", help="what is continued")
-    parser.add_argument("--tokens", help="the numbers of the tokens that are continued")
+    parser.add_argument("--tokens", help="the numbers of the tokens that are continued: '3 1 4'")
     parser.add_argument("--max-tokens", type=int, default=100)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--top-k", type=int)
@@ -46,10 +46,18 @@ def tokenizer_of(folder: str) -> Any:
     path = Path(folder) / "tokenizer.json"
     if not path.exists():
         raise ModelError(f"there is no {path}; --tokens takes numbers of tokens")
-    return Tokenizer.from_file(str(path))
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the package raises no other class
+        raise ModelError(f"{path} is not a tokenizer: {error}") from None
 
 
 def run(arguments: argparse.Namespace) -> None:
+    if not Path(arguments.folder).is_dir():
+        raise ModelError(
+            f"there is no folder {arguments.folder!r}; "
+            "`hf download OWNER/MODEL --local-dir FOLDER` fetches a model"
+        )
     tokenizer = None if arguments.text is None else tokenizer_of(arguments.folder)
     sampling = Sampling(
         arguments.temperature,
@@ -89,8 +97,10 @@ def run(arguments: argparse.Namespace) -> None:
 def main() -> None:
     try:
         run(read_arguments())
-    except ValueError as error:  # ModelError, and what weights and options raise
+    except (ValueError, ImportError) as error:  # ModelError; what weights and options raise
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 if __name__ == "__main__":

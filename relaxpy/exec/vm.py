@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -86,7 +87,9 @@ class VirtualMachine(StatefulCalls):
         if not isinstance(rt_mod, Executable):
             raise MisuseError(
                 f"a VirtualMachine runs an Executable, found {type(rt_mod).__name__}",
-                hint="compile the module first: relaxpy.compile(mod)",
+                hint="compile the module first: relaxpy.compile(mod)"
+                if not isinstance(rt_mod, (str, PathLike))
+                else "load the executable first: relaxpy.load_executable(path)",
                 about=rt_mod,
             )
         StatefulCalls.__init__(self)

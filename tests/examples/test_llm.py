@@ -435,6 +435,28 @@ def test_the_command_continues_token_numbers(tmp_path: Path) -> None:
     assert [int(token) for token in done.stdout.split()] == wanted
 
 
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (None, "error: there is no folder 'none'; `hf download OWNER/MODEL --local-dir"),
+        ({"tokenizer.json": "{"}, "tokenizer.json is not a tokenizer: "),
+        ({}, "tokenizer.json; --tokens takes numbers of tokens"),
+    ],
+)
+def test_the_command_says_what_is_wrong_with_a_folder(
+    files: dict[str, str] | None, message: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("tokenizers")
+    folder = tmp_path if files is not None else "none"
+    for name, text in (files or {}).items():
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, str(FOLDER / "main.py"), str(folder), "once"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert message in done.stderr
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("family", ["qwen2", "gpt2"])  # one has its embedding as last layer
 def test_scores_with_weights_in_few_bits(family: str, tmp_path: Path) -> None:
     pytest.importorskip("safetensors")

@@ -126,6 +126,18 @@ def test_misuse_of_compile_is_named(args: tuple[object, ...], message: str) -> N
         compile(*args)  # type: ignore[arg-type]
 
 
+def test_what_to_pass_in_place_of_a_path_or_of_swapped_bytes() -> None:
+    with pytest.raises(MisuseError, match=r"hint: .*relaxpy\.load_executable\(path\)"):
+        relaxpy.VirtualMachine("model.rxp")  # type: ignore[arg-type]
+    with pytest.raises(MisuseError, match=r"hint: .*relaxpy\.compile\(mod\)"):
+        relaxpy.VirtualMachine(dense())  # type: ignore[arg-type]
+    ex = compile(dense())
+    x, *rest = relaxpy.testing.random_inputs(ex["main"], seed=1)
+    with pytest.raises(ValueError, match=r"bytes(.*\n)*  hint: convert it with \.astype"):
+        ex["main"](x.astype(">f4"), *rest)
+    ex["main"](x.astype(">f4").astype("float32"), *rest)
+
+
 def test_an_unknown_pipeline_is_named() -> None:
     with pytest.raises(UnknownNameError, match="defualt"):
         compile(dense(), relax_pipeline="defualt")

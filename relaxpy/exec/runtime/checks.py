@@ -300,11 +300,11 @@ def _hint(value: Value, sinfo: rx.StructInfo) -> str | None:
         return "convert it to a shape: relaxpy.runtime.ShapeTuple(...)"
     if isinstance(sinfo, rx.FuncStructInfo) and category_of(value) is Category.PACKED_FUNC:
         return "declare the parameter as R.Callable: what a packed function does is not known"
-    wrong_type = isinstance(sinfo, rx.TensorStructInfo) and category_of(value) is Category.TENSOR
-    if wrong_type and not sinfo.dtype.is_void and value.dtype.name != sinfo.dtype:  # type: ignore[attr-defined]
-        torch = f", a tensor of PyTorch with .to(torch.{sinfo.dtype})"  # type: ignore[attr-defined]
-        rest = torch if "torch" in sys.modules else ""
-        return f'convert it with .astype("{sinfo.dtype}"){rest}'  # type: ignore[attr-defined]
+    if isinstance(sinfo, rx.TensorStructInfo) and isinstance(value, np.ndarray):
+        found, expected = value.dtype, sinfo.dtype
+        if not expected.is_void and (found.name != expected or not found.isnative):
+            torch = f", a tensor of PyTorch with .to(torch.{expected})"
+            return f'convert it with .astype("{expected}"){torch if "torch" in sys.modules else ""}'
     return None
 
 

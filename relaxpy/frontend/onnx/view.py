@@ -16,7 +16,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.wire import COPIED, model_bytes
-from relaxpy.frontend.shared.unsupported import FrontendError, UnsupportedError
+from relaxpy.frontend.shared.unsupported import FrontendError, UnsupportedError, pointer_hint
 from relaxpy.ir.core.dtype import DataType
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -359,19 +359,12 @@ def _parsed(data: bytes, source: str) -> ModelProto:
         proto.ParseFromString(data)
     except DecodeError as error:
         raise FrontendError(
-            f"{source}: not a model of ONNX, or a damaged one: {error}", hint=_pointer_hint(data)
+            f"{source}: not a model of ONNX, or a damaged one: {error}", hint=pointer_hint(data)
         ) from None
     if not proto.HasField("graph"):
         reason = "it has no graph" if data else "it is empty"
-        raise FrontendError(f"{source}: not a model of ONNX: {reason}", hint=_pointer_hint(data))
+        raise FrontendError(f"{source}: not a model of ONNX: {reason}", hint=pointer_hint(data))
     return proto
-
-
-def _pointer_hint(data: bytes) -> str | None:
-    """What to do about a file that Git LFS has not replaced by its contents."""
-    if not data.startswith(b"version https://git-lfs"):
-        return None
-    return "it is a pointer of Git LFS: `git lfs pull` downloads the file"
 
 
 def domain_of(domain: str) -> str:

@@ -22,6 +22,13 @@ class OpNotImplemented(FrontendError, NotImplementedError):  # noqa: N818  # TVM
     nodes: Sequence[UnsupportedNode] = ()
 
 
+def pointer_hint(data: bytes) -> str | None:
+    """What to do about a file that Git LFS has not replaced by its contents."""
+    if not data.startswith(b"version https://git-lfs"):
+        return None
+    return "it is a pointer of Git LFS: `git lfs pull` downloads the file"
+
+
 class UnsupportedError(Exception):
     """Raised while one node is converted; the importer adds where it is."""
 

@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.frontend.shared.unsupported import FrontendError
+from relaxpy.frontend.shared.unsupported import FrontendError, pointer_hint
 from relaxpy.frontend.weights.gguf_file import read_gguf
 from relaxpy.frontend.weights.npz_file import read_npz
 from relaxpy.frontend.weights.safetensors_file import read_safetensors
@@ -17,7 +18,8 @@ from relaxpy.frontend.weights.tensors import Entry, Weights
 
 _INDEX = ".safetensors.index.json"
 _LARGEST_INDEX = 256 * 1024 * 1024
-_READERS: Mapping[str, Callable[[Path], dict[str, Entry]]] = {
+_Reader: TypeAlias = Callable[[Path], dict[str, Entry]]
+_READERS: Mapping[str, _Reader] = {
     ".safetensors": read_safetensors,
     ".gguf": read_gguf,
     ".npz": read_npz,
@@ -58,6 +60,13 @@ def _in_file(path: Path) -> dict[str, Entry]:
             f"{str(path)!r} is no file of weights of a known kind",
             hint=pickled if path.suffix in _PICKLED else f"kinds are {', '.join(_READERS)}",
         )
+    return _read(path, reader)
+
+
+def _read(path: Path, reader: _Reader) -> dict[str, Entry]:
+    with path.open("rb") as file:
+        if hint := pointer_hint(file.read(64)):
+            raise FrontendError(f"{str(path)!r} has no weights", hint=hint)
     return reader(path)
 
 
@@ -68,7 +77,7 @@ def _in_folder(folder: Path) -> dict[str, Entry]:
         return _indexed(indices[0])
     for suffix, reader in _READERS.items():
         if chosen := [path for path in files if path.suffix == suffix]:
-            return _merged((path, reader(path)) for path in chosen)
+            return _merged((path, _read(path, reader)) for path in chosen)
     pickled = next((path for path in files if path.suffix in _PICKLED), None)
     if pickled is not None:
         return _in_file(pickled)

@@ -369,3 +369,12 @@ def test_progress_is_shown_where_it_is_asked_for(capfd: pytest.CaptureFixture[st
     load_weights(STORED, Model(), NAMES)
     assert capfd.readouterr().err == ""
     load_weights(STORED, Model(), NAMES, progress=True)
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "gguf", "npz"])
+def test_pointers_of_git_lfs_are_named(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"model.{suffix}"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 12\n")
+    for place in (path, tmp_path):
+        with pytest.raises(FrontendError, match=r"no weights\n(.*\n)*  hint: .* `git lfs pull`"):
+            open_weights(place)
