@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+from torch._library.custom_ops import OPDEFS
 
 from relaxpy.frontend.shared.unsupported import FrontendError
+from relaxpy.frontend.torch import quantized as quantized, sampled as sampled
 from relaxpy.frontend.torch.backward import DECOMPOSITIONS
 from relaxpy.frontend.torch.registry import find, is_converted
 
+#: The kernels of operators that call others, and have no gradient of their own.
+_COMPOSED = torch._C.DispatchKey.CompositeExplicitAutograd
 #: Operators whose schemas do not say that they change an argument, and the argument that decides.
 _CHANGES_STATISTICS = {"batch_norm": 5, "instance_norm": 5}
 
@@ -164,11 +168,34 @@ def decompositions() -> Mapping[Any, Callable[..., Any]]:
 
 def table_for_graphs() -> dict[Any, Callable[..., Any]]:
     """What operators without a converter are replaced by while a graph is captured."""
+    own = [definition._opoverload for definition in OPDEFS.values()]
     return {
-        target: simple
-        for target, simple in decompositions().items()
-        if is_overload(target) and not is_converted(target)
+        **{target: _of_kernel(target) for target in own if _has_kernel(target)},
+        **{
+            target: simple
+            for target, simple in decompositions().items()
+            if is_overload(target) and not is_converted(target)
+        },
     }
+
+
+def _has_kernel(target: Any) -> bool:
+    """Whether an operator of an extension is a function of PyTorch's for tensors of all kinds."""
+    return target.namespace not in ("aten", "prims") and bool(
+        target.has_kernel_for_dispatch_key(_COMPOSED)
+    )
+
+
+def _of_kernel(target: Any) -> Callable[..., Any]:
+    """What an operator computes, as a function that is traced; it stays where that cannot be."""
+
+    def simple(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return target._op_dk(_COMPOSED, *args, **kwargs)
+        except Exception:  # of the function, which needs more than sizes and datatypes
+            return NotImplemented
+
+    return simple
 
 
 def _plain(target: Any) -> Any:
@@ -182,6 +209,7 @@ def simpler(program: Any, custom: Mapping[str, Any], more: Iterable[Any] = ()) -
     `custom`.
     """
     chosen = set(more)
+    opaque: set[Any] = set()
     for _ in range(8):
         missing = {
             node.target
@@ -192,7 +220,10 @@ def simpler(program: Any, custom: Mapping[str, Any], more: Iterable[Any] = ()) -
             and custom.keys().isdisjoint(names_of(node.target))
         }
         table = {target: decompositions()[target] for target in missing & decompositions().keys()}
+        kernels = {t for t in missing - table.keys() - opaque if _has_kernel(t)}
+        table.update((target, _of_kernel(target)) for target in kernels)
         if not table:
             return program
         program = decomposed(program, table)
+        opaque |= kernels
     return program

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -21,6 +22,7 @@ from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
+_TOKEN = np.zeros(0, np.float32)
 Backend = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 
@@ -83,6 +85,8 @@ class _Graph:
 
     def _array(self, k: int, value: Any) -> Any:
         """The array over the memory of an argument; those of parameters are kept."""
+        if value is None:  # a token, which stands for the order of effects
+            return _TOKEN
         if not isinstance(value, torch.Tensor):
             return (value,)
         kept = self._arrays[k]

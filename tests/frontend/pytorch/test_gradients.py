@@ -123,6 +123,53 @@ def test_segments(reduction: str) -> None:
     compare(Applied(lambda a: torch.segment_reduce(a, reduction, lengths=lengths, axis=0)), x)
 
 
+@pytest.mark.parametrize(
+    ("mode", "padding", "corners"),
+    [
+        ("bilinear", "zeros", True),
+        ("bilinear", "reflection", False),
+        ("nearest", "border", False),
+        ("bicubic", "reflection", True),
+        ("bicubic", "zeros", False),
+    ],
+)
+def test_images_sampled_at_other_places(mode: str, padding: str, corners: bool) -> None:
+    sample = Applied(
+        lambda x, grid: F.grid_sample(x, grid, mode, padding_mode=padding, align_corners=corners)
+    )
+    draw = torch.Generator().manual_seed(0)
+    for count in (2,) if mode == "bicubic" else (2, 3):
+        grid = torch.rand(2, 3, *[4] * (count - 1), count, generator=draw) * 3.7 - 1.8
+        compare(sample, images(count), grid)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_pools_at_random_places(count: int) -> None:
+    pool = getattr(F, f"fractional_max_pool{count}d")
+    numbers = torch.rand(2, 4, count, generator=torch.Generator().manual_seed(0))
+    compare(Applied(lambda x: pool(x, 2, output_size=4, _random_samples=numbers)), images(count))
+
+
+SOLVERS: dict[str, Callable[..., Any]] = {
+    "inv": torch.linalg.inv,
+    "cholesky": torch.linalg.cholesky,
+    "solve": lambda a: torch.linalg.solve(a, a[..., :2] + 1),
+    "cholesky_solve": lambda a: torch.cholesky_solve(a + 1, torch.linalg.cholesky(a)),
+    "matrix_power": lambda a: torch.linalg.matrix_power(a, -2),
+}
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_solvers(name: str) -> None:
+    a = torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(0))
+    compare(Applied(SOLVERS[name]), a @ a.mT + torch.eye(3))
+
+
+def test_simulated_quantisation() -> None:
+    model = Applied(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, 0, 15))
+    compare(model, images(2))
+
+
 TARGET = torch.tensor([1, 0, 3, 6, 2])
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "hardshrink": lambda a: F.hardshrink(a),

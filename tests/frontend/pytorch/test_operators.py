@@ -55,6 +55,10 @@ SAMPLE = [
         "nn.functional.embedding_bag",
         "nn.functional.conv_transpose2d",
         "nn.functional.pad",
+        "nn.functional.fractional_max_pool2d",
+        "nn.functional.fractional_max_pool3d",
+        "nn.functional.feature_alpha_dropout",
+        "nn.functional.dropout3d",
     ),
 ]
 #: Operators, one sample of each of which has complex numbers in every run.
@@ -136,6 +140,7 @@ def compare(applied: Applied, target: str) -> None:
         expected = [paired(torch.as_tensor(v)) for v in values if v is not None]
         program = torch.export.export(applied, tensors)
     run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    torch.manual_seed(42)  # as the samples of operators that draw random numbers do
     results = run(*map(paired, tensors))
     for value, result in zip(expected, results, strict=True):
         torch.testing.assert_close(
@@ -159,6 +164,25 @@ def test_an_operator_on_complex_numbers_computes_what_pytorch_does(name: str, re
     whole = request.config.getoption("--whole-table")
     for k, applied in enumerate(every if whole else every[len(every) // 2 :][:1]):
         compare(applied, ("native", "numpy")[(k + len(name)) % 2])
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 3, 0)])
+def test_batches_without_elements_are_normalised(shape: tuple[int, ...]) -> None:
+    channels = shape[min(1, len(shape) - 1)]
+    statistics = torch.zeros(channels), torch.ones(channels)
+    given = ((torch.zeros(shape), *statistics), {})
+    compare(Applied(torch.nn.functional.batch_norm, given), "native")
+
+
+def test_quantisation_is_simulated() -> None:
+    x = torch.linspace(-20, 20, 24).reshape(4, 6)
+    scales, zeros = torch.tensor([0.1, 0.02, 0.5, 1.0]), torch.tensor([0, 3, -5, 9])
+    each = ((x, scales, zeros.int(), 0, -128, 127), {})
+    compare(Applied(torch.fake_quantize_per_channel_affine, each), "native")
+    for scale, zero in [(0.1, 3), (scales[1], zeros[1].int())]:
+        compare(
+            Applied(torch.fake_quantize_per_tensor_affine, ((x, scale, zero, 0, 255), {})), "native"
+        )
 
 
 #: Lengths of one matrix, of two factors, that hardly anything divides.

@@ -406,3 +406,32 @@ def test_complex_numbers_in_a_scan_are_refused() -> None:
     program = torch.export.export(Module(scanned), (torch.ones(3, 2, dtype=torch.complex64),))
     with pytest.raises(NotImplementedError, match="complex numbers in a scan"):
         from_exported_program(program)
+
+
+@torch.library.custom_op("relaxpy_tests::scaled", mutates_args=())  # type: ignore[untyped-decorator]
+def scaled(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return torch.relu(x * factor)
+
+
+@torch.library.custom_op("relaxpy_tests::hidden", mutates_args=())  # type: ignore[untyped-decorator]
+def hidden(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(x.numpy() * 2)
+
+
+for _operator in (scaled, hidden):
+    _operator.register_fake(lambda x, *rest: torch.empty_like(x))
+
+
+def test_an_operator_of_an_extension_is_what_its_function_computes() -> None:
+    model = Module(lambda self, x: scaled(x, 2.0))
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    program = torch.export.export(model, (x,))
+    assert_same(relaxpy.compile(from_exported_program(program))["main"](x), [model(x)])
+    torch._dynamo.reset()
+    assert_same([torch.compile(model, backend=relax_dynamo())(x)], [model(x)])
+
+
+def test_an_operator_whose_function_hides_what_it_computes_is_refused() -> None:
+    program = torch.export.export(Module(lambda self, x: hidden(x) + 1), (torch.ones(2),))
+    with pytest.raises(NotImplementedError, match=r"relaxpy_tests\.hidden.*no converter"):
+        from_exported_program(program)

@@ -218,7 +218,7 @@ def _with_effects(cx: Context, token: Value, op: Any, *args: Value, **kwargs: Va
     """An operator in the order that tokens give: a check of results, which Relax leaves out."""
     if op._schema.returns:
         raise UnsupportedError(f"the order of the effects of {op}")
-    return None, None
+    return token, None
 
 
 HIGHER_ORDER: dict[str, Callable[..., Any]] = {

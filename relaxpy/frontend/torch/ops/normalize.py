@@ -177,6 +177,8 @@ def batch_norm(
     eps: float,
     cudnn: bool,
 ) -> Expr:
+    if rank_of(x) < 2:  # PyTorch admits it where there are no elements
+        return R.multiply(x, scalar(1.0, x))
     if training or mean is None or variance is None:
         axes = [k for k in range(rank_of(x)) if k != 1]
         m, v = _moments(x, axes)
