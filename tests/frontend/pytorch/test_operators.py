@@ -68,7 +68,16 @@ COMPLEX = [
     *("fft.fft", "fft.hfft2", "fft.ihfftn", "fft.irfft", "fft.irfftn", "fft.rfft2", "full_like"),
     *("gather", "index_put", "isclose", "istft", "linalg.inv", "linalg.pinv", "linalg.solve"),
     *("linalg.vector_norm", "log", "log1p", "masked_fill", "masked_select", "matmul"),
-    *("mean", "nn.functional.conv2d", "nonzero", "pow", "prod", "ones_like", "polar"),
+    *(
+        "mean",
+        "nn.functional.conv2d",
+        "nonzero",
+        "nonzero_static",
+        "pow",
+        "prod",
+        "ones_like",
+        "polar",
+    ),
     *(
         "real",
         "reciprocal",

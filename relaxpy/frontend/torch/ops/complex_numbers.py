@@ -26,7 +26,7 @@ from relaxpy.frontend.torch.complexes import (
 )
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.loops import Loops, kernel
-from relaxpy.frontend.torch.ops import creation, indexing
+from relaxpy.frontend.torch.ops import counting, creation, indexing
 from relaxpy.frontend.torch.ops.creation import assertion, filled
 from relaxpy.frontend.torch.ops.elementwise import cast
 from relaxpy.frontend.torch.ops.movement import transposed
@@ -283,6 +283,11 @@ for _name in (
     *("all", "all.dim", "all.dims", "nonzero"),
 ):
     complex_converter(_name)(_of_truth(_name))
+
+
+@complex_converter("nonzero_static")
+def nonzero_static(cx: Context, z: Complex, *, size: int, fill_value: int = -1) -> Expr:
+    return counting.nonzero_static(cx, truth(z), size=size, fill_value=fill_value)
 
 
 @complex_converter("masked_select")
