@@ -219,7 +219,7 @@ def test_a_rule_decides_for_pairs_of_kernels() -> None:
 
 
 def test_a_rule_is_a_function() -> None:
-    with pytest.raises(MisuseError, match="a rule is a function of a kernel and its user, found 3"):
+    with pytest.raises(MisuseError, match="rule is a function, found 3"):
         transform.FuseOps(rule=3)  # type: ignore[arg-type]
     with (
         PassContext(config={"relax.FuseOps.rule": "never"}),

@@ -599,7 +599,7 @@ def test_pipelines_are_known_by_name(mod: IRModule, monkeypatch: pytest.MonkeyPa
         (Filter, "expected a function of PrimFuncs, found"),
         *((make, "a pass is a function or a class, found") for make in DECORATORS),
         (lambda mod: PassContext(opt_level=mod), "opt_level is an integer, found"),
-        (lambda mod: FuseOps(rule=mod), "a rule is a function of a kernel and its user, found"),
+        (lambda mod: FuseOps(rule=mod), "rule is a function, found"),
         (lambda mod: FuseOps(fuse_opt_level=mod), "fuse_opt_level is an integer, found"),
     ],
 )

@@ -30,12 +30,12 @@ class ApplyPassToFunction(Pass):
     error_if_no_function_matches_regex: bool = False
 
     @user_facing
+    @override
     def __post_init__(self) -> None:
-        if not isinstance(self.pass_, Pass):
-            raise MisuseError(f"expected a pass, found {self.pass_!r:.60}", about=self.pass_)
+        super().__post_init__()
         try:
             re.compile(self.func_name_regex)
-        except (re.error, TypeError) as error:
+        except re.error as error:
             raise MisuseError(
                 f"expected a regular expression, found {self.func_name_regex!r:.60}: {error}",
                 about=self.func_name_regex,

@@ -29,6 +29,7 @@ from relaxpy.errors import (
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.hooks import call
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.options import check_options
 from relaxpy.ir.pass_infra.reproducer import add_remaining, reproducible
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.nodes.evaluation import evaluating
@@ -95,6 +96,9 @@ class Pass(ABC):
                 about=args[0],
             )
         return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     @property
     def info(self) -> PassInfo:
@@ -454,6 +458,7 @@ class Sequential(Pass):
     required: Sequence[Requirement] = ()  # type: ignore[misc,assignment]
     traceable: bool = False
 
+    @override
     def __post_init__(self) -> None:
         for step in listed(self.passes, "passes"):
             if not isinstance(step, Pass):

@@ -115,8 +115,6 @@ def test_operators_may_be_skipped() -> None:
     after = LegalizeOps(skip_ops=["relax.exp"])(mod)
     assert kernels(after) == ["add"]
     assert "R.exp(" in after.script()
-    with pytest.raises(MisuseError, match="skip_ops are names of operators"):
-        LegalizeOps(None, True)
 
 
 OPEN: list[tuple[Callable[..., Any], tuple[rx.StructInfo, ...]]] = [
@@ -252,10 +250,6 @@ def test_a_map_that_means_nothing_is_refused() -> None:
         LegalizeOps({"relax.exq": lambda builder, call: call})(mod)
     with pytest.raises(MisuseError, match=r"legalisation of relax\.exp returns an expression"):
         LegalizeOps({"relax.exp": lambda builder, call: 3})(mod)
-    with pytest.raises(MisuseError, match="is a dict from names to functions, found 'x'"):
-        LegalizeOps("x")  # type: ignore[arg-type]
-    with pytest.raises(MisuseError, match=r"legalisation of 'relax\.exp' is a function, found 3"):
-        LegalizeOps({"relax.exp": 3})  # type: ignore[dict-item]
 
 
 def test_legalisations_that_lead_back_are_named() -> None:

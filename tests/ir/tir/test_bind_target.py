@@ -18,7 +18,7 @@ def test_a_target_is_bound_to_kernels_that_have_none() -> None:
     after = BindTarget(Target("cuda"))(mod)
     assert [after[name].attrs["target"] for name in ("f", "g")] == ["cuda", "llvm"]
     assert BindTarget(Target("numpy"))(after) is after
-    with pytest.raises(MisuseError, match="expected a Target, found 'cuda'"):
+    with pytest.raises(MisuseError, match="target is a Target, found 'cuda'"):
         BindTarget("cuda")  # type: ignore[arg-type]
 
 

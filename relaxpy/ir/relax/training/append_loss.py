@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, TransformError, counted
+from relaxpy.errors import TransformError, counted
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -42,15 +42,13 @@ class AppendLoss(Pass):
     num_backbone_outputs: int = 1
     new_func_name: str | rx.GlobalVar | None = None
 
+    @override
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "func_name", name_of_function(self.func_name))
         if self.new_func_name is not None:
             name = name_of_function(self.new_func_name, "new_func_name")
             object.__setattr__(self, "new_func_name", name)
-        for name, kind in (("loss_function", rx.Function), ("num_backbone_outputs", int)):
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                raise MisuseError(f"{name} is a {kind.__name__}, found {value!r:.60}", about=value)
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

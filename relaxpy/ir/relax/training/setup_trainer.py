@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from typing_extensions import override
 
@@ -12,7 +12,7 @@ from relaxpy.errors import MisuseError, TransformError, UnknownNameError, close_
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.relax.nodes import Constant, Function, StructInfo, Tuple, Var
+from relaxpy.ir.relax.nodes import Constant, Function, Tuple
 from relaxpy.ir.relax.training.append_loss import AppendLoss
 from relaxpy.ir.relax.training.loss import Loss
 from relaxpy.ir.relax.training.optimizer import Optimizer
@@ -49,17 +49,13 @@ class SetupTrainer(Pass):
 
     loss: Loss
     optimizer: Optimizer
-    loss_args: Sequence[Var | StructInfo]
+    loss_args: Sequence[Any]
     legalize: bool = True
 
+    @override
     def __post_init__(self) -> None:
-        if not isinstance(self.loss, Loss):
-            raise MisuseError(f"loss is a Loss, found {self.loss!r:.60}", about=self.loss)
-        if not isinstance(self.optimizer, Optimizer):
-            raise MisuseError(
-                f"optimizer is an Optimizer, found {self.optimizer!r:.60}", about=self.optimizer
-            )
-        if not isinstance(self.loss_args, (list, tuple)) or len(self.loss_args) < 2:
+        super().__post_init__()
+        if len(self.loss_args) < 2:
             raise MisuseError(
                 "loss_args are struct infos of predictions and targets, found "
                 f"{self.loss_args!r:.60}",

@@ -11,7 +11,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, StructInfoError, warn
 from relaxpy.gc_pause import gc_paused
-from relaxpy.ir.core.node import is_function, set_fields
+from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op, register_op_attr
@@ -57,24 +57,6 @@ class LegalizeOps(Pass):
     customize_legalize_map: Mapping[str, Legalization] | None = None
     skip_ops: Sequence[str] | None = None
     enable_warning: bool = False
-
-    def __post_init__(self) -> None:
-        table = self.customize_legalize_map
-        if table is not None and not isinstance(table, Mapping):
-            raise MisuseError(
-                f"customize_legalize_map is a dict from names to functions, found {table!r:.60}",
-                about=table,
-            )
-        if isinstance(self.skip_ops, bool):
-            raise MisuseError(
-                "skip_ops are names of operators; write enable_warning=True", about=self.skip_ops
-            )
-        for name, rule in (table or {}).items():
-            if not isinstance(name, str) or not is_function(rule):
-                raise MisuseError(
-                    f"the legalisation of {name!r:.60} is a function, found {rule!r:.60}",
-                    about=rule,
-                )
 
     @override
     @gc_paused

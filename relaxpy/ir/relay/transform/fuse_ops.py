@@ -9,7 +9,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.errors import RelaxpyError
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import map_children, rename
 from relaxpy.ir.pass_infra.passes import PassContext
@@ -45,13 +45,6 @@ class FuseOps(RelayPass):
     """
 
     fuse_opt_level: int = -1
-
-    def __post_init__(self) -> None:
-        if isinstance(self.fuse_opt_level, bool) or not isinstance(self.fuse_opt_level, int):
-            raise MisuseError(
-                f"fuse_opt_level is an integer, found {self.fuse_opt_level!r:.60}",
-                about=self.fuse_opt_level,
-            )
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:

@@ -24,10 +24,6 @@ class BindTarget(Pass):
 
     target: Target
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.target, Target):
-            raise MisuseError(f"expected a Target, found {self.target!r:.60}", about=self.target)
-
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         def bound(func: PrimFunc) -> PrimFunc:

@@ -133,7 +133,7 @@ def of_doubles(a: R.Tensor((3,), "float64")):
         ("one", vector, 0, TransformError, "no 0 to pass"),
         ("none", sum_of_both, 1, UnknownNameError, "no function 'none'"),
         ("one", 3, 1, MisuseError, "loss_function is a Function"),
-        (3, sum_of_both, 1, MisuseError, "func_name names a function, found 3"),
+        (3, sum_of_both, 1, MisuseError, "func_name is a string or a GlobalVar"),
     ],
 )
 def test_losses_that_do_not_fit(
@@ -150,7 +150,7 @@ def test_a_loss_replaces_no_function() -> None:
     for again in (AppendLoss("one", loss), AppendLoss("main", loss, new_func_name="one_loss")):
         with pytest.raises(TransformError, match="has a function one_loss already"):
             again(once)
-    with pytest.raises(MisuseError, match="new_func_name names a function"):
+    with pytest.raises(MisuseError, match="new_func_name is a string or a GlobalVar"):
         AppendLoss("one", loss, new_func_name=3)
 
 

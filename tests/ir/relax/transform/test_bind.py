@@ -56,8 +56,6 @@ def test_a_bound_parameter_is_a_constant() -> None:
         ("mian", {}, UnknownNameError, "no function 'mian'"),
         ("main", {"v": W}, UnknownNameError, "no parameter v"),
         ("kernel", {}, TransformError, "kernel is not a Relax function"),
-        (3, {}, MisuseError, "func_name names a function"),
-        ("main", [W], MisuseError, "params is a dict"),
         ("main", {"w": np.ones((3, 3), "float32")}, relaxpy.errors.StructInfoError, "w"),
     ],
 )
@@ -97,7 +95,6 @@ def test_shape_variables_are_bound_wherever_they_are_defined() -> None:
         ({"m": 1}, "other", UnknownNameError, "no shape variable m"),
         ({"n": 1}, "mian", UnknownNameError, "no function 'mian'"),
         ({"n": 1}, "kernel", TransformError, "kernel is not a Relax function"),
-        ([1], None, MisuseError, "binding_map is a dict"),
         ({"n": 1.5}, None, MisuseError, "shape variable n is an integer, found 1.5"),
         ({"n": True}, None, MisuseError, "shape variable n is an integer, found True"),
         ({"n": "3"}, "main", MisuseError, "shape variable n is an integer, found '3'"),

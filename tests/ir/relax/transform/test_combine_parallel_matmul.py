@@ -7,7 +7,6 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, tir
-from relaxpy.errors import MisuseError
 from relaxpy.relax.transform import CombineParallelMatmul
 from relaxpy.script import from_source, ir as I, relax as R
 from tests.ir.relax.transform.before_after import check, stays
@@ -260,8 +259,3 @@ def test_products_of_two_blocks_stay() -> None:
             return (p, q)
 
     stays(CombineParallelMatmul(), Mod)
-
-
-def test_a_check_is_a_function() -> None:
-    with pytest.raises(MisuseError, match="check is a function, found 3"):
-        CombineParallelMatmul(3)  # type: ignore[arg-type]

@@ -563,8 +563,6 @@ def test_an_alias_has_the_layout_of_its_value() -> None:
 @pytest.mark.parametrize(
     ("desired", "error", "message"),
     [
-        (["NHWC"], MisuseError, "a dict from names to lists of layouts, found"),
-        ({"relax.nn.conv2d": "NHWC"}, MisuseError, "of relax.nn.conv2d are a list of strings"),
         ({"relax.nn.conv2d": ["NHWC", "OHWJJ"]}, MisuseError, "'OHWJJ' has J twice"),
         ({"relax.nn.conv7d": ["NHWC"]}, UnknownNameError, "relax.nn.conv7d"),
         ({"relax.matmul": ["NHWC"]}, MisuseError, "relax.matmul is computed in one layout"),

@@ -174,10 +174,10 @@ def test_a_cast_whose_result_is_used_goes_in() -> None:
         compile(after, "reference")["main"](X[:3])
 
 
-@pytest.mark.parametrize("size", [0, -1, True, "2", 1.5])
-def test_the_smallest_size_is_a_positive_integer(size: object) -> None:
+@pytest.mark.parametrize("size", [0, -1])
+def test_the_smallest_size_is_a_positive_integer(size: int) -> None:
     with pytest.raises(MisuseError, match="min_size is a positive integer"):
-        ConvertToDataflow(size)  # type: ignore[arg-type]
+        ConvertToDataflow(size)
 
 
 @I.ir_module

@@ -5,7 +5,7 @@ import pytest
 
 import relaxpy
 from relaxpy import relax as rx
-from relaxpy.errors import MatchCastError, MisuseError, UnknownNameError
+from relaxpy.errors import MatchCastError, UnknownNameError
 from relaxpy.relax.transform import DeadCodeElimination
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.ir.relax.transform.before_after import check, stays
@@ -198,8 +198,6 @@ def test_functions_stay_if_they_are_public_or_used_in_the_end() -> None:
 def test_entries_are_names_of_functions() -> None:
     with pytest.raises(UnknownNameError, match="no function mian"):
         DeadCodeElimination(["mian"])(Functions)
-    with pytest.raises(MisuseError):
-        DeadCodeElimination("main")
 
 
 CALLS = """

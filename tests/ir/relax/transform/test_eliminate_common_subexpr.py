@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax.transform import EliminateCommonSubexpr
 from relaxpy.script import ir as I, relax as R, tir as T
@@ -406,9 +405,3 @@ class Recursive:
 
 def test_functions_that_call_themselves_stay_two() -> None:
     stays(EliminateCommonSubexpr(), Recursive)
-
-
-@pytest.mark.parametrize("value", [1, "yes", None])
-def test_call_only_is_true_or_false(value: object) -> None:
-    with pytest.raises(MisuseError, match="call_only is True or False, found"):
-        EliminateCommonSubexpr(call_only=value)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, relax
-from relaxpy.errors import MisuseError, TransformError
+from relaxpy.errors import TransformError
 from relaxpy.relax.transform import (
     LazyGetInput,
     LazySetOutput,
@@ -187,20 +187,6 @@ def test_what_lifting_returns_as_it_is_is_stored() -> None:
     for target in TARGETS:
         (found,) = stored(after, "main_transform_params", (w,), target=target)
         np.testing.assert_array_equal(found, w)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"fget_item": None},
-        {"fset_item": 3},
-        {"extra_get_item_params": ["loader"]},
-        {"extra_set_item_params": relax.Var("setter", relax.ObjectStructInfo())},
-    ],
-)
-def test_options_of_the_wrong_type(options: Any) -> None:
-    with pytest.raises(MisuseError):
-        LazyTransformParams(**options)
 
 
 def named(weights: list[Any], names: list[str], index: int, name: str) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule
-from relaxpy.errors import MisuseError, TransformError, UnknownNameError
+from relaxpy.errors import TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.transform import BundleModelParams, LazyGetInput, LiftTransformParams, Normalize
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
@@ -165,14 +165,6 @@ def test_num_input_is_a_number_of_parameters(step: Any, count: object) -> None:
 
     with pytest.raises(TransformError, match=f"{type(step).__name__}: num_input counts"):
         step(Bad)
-
-
-def test_options_of_the_wrong_type() -> None:
-    with pytest.raises(MisuseError, match="param_tuple_name is a name"):
-        BundleModelParams(3)  # type: ignore[arg-type]
-    for shared in (1, "main", [3], None):
-        with pytest.raises(MisuseError, match="shared_transform is a bool or a list of names"):
-            LiftTransformParams(shared)  # type: ignore[arg-type]
 
 
 @I.ir_module

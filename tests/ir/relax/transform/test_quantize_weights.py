@@ -197,7 +197,6 @@ def test_a_layer_by_itself_is_quantised() -> None:
             r"weight has shape \(4, 4\), found a value of \(4, 5\)",
         ),
         (lambda: QuantizeWeights("q4"), UnknownNameError, "unknown quantisation 'q4'"),
-        (lambda: QuantizeWeights("q4f32_1", "w"), MisuseError, "params are names"),
     ],
 )
 def test_misuse_says_what_is_expected(

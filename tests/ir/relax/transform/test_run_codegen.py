@@ -10,7 +10,7 @@ import pytest
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.errors import MisuseError, TransformError, UnknownPackedFuncError
+from relaxpy.errors import TransformError, UnknownPackedFuncError
 from relaxpy.ir import assert_structural_equal, load_json, save_json
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.dpl import is_op, wildcard
@@ -204,12 +204,6 @@ def test_an_impure_function_is_refused(back_end: BackEnd) -> None:
 
     with pytest.raises(TransformError, match="main is impure"):
         RunCodegen()(Impure)
-
-
-@pytest.mark.parametrize("options", [3, {"testing": 3}])
-def test_options_are_tables(options: Any) -> None:
-    with pytest.raises(MisuseError, match="target_options is a table of tables"):
-        RunCodegen(options)
 
 
 def test_equal_passes_have_equal_hashes() -> None:

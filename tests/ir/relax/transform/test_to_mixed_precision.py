@@ -9,7 +9,6 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule, relax
-from relaxpy.errors import MisuseError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.transform import ToMixedPrecision
@@ -346,19 +345,6 @@ def test_parameters_of_functions_that_are_called_keep_their_datatypes() -> None:
     x, w = (RANDOM.integers(-3, 4, (2, 2)).astype(dtype) for dtype in ("float32", "float16"))
     result = relaxpy.compile(found)["main"](x, w)
     np.testing.assert_array_equal(result, x @ x @ (x @ x) + w)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"out_dtype": "float64"}, "out_dtype is float16 or float32"),
-        ({"fp16_input_names": "w"}, "fp16_input_names are names"),
-        ({"fp16_input_names": [3]}, "fp16_input_names are names"),
-    ],
-)
-def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(MisuseError, match=message):
-        ToMixedPrecision(**options)
 
 
 def test_a_declared_result_becomes_that_of_the_body() -> None:

@@ -5,7 +5,6 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from relaxpy.errors import MisuseError
 from relaxpy.relax.transform import TopologicalSort
 from relaxpy.script import ir as I, relax as R
 from tests.ir.relax.texts import graph
@@ -121,10 +120,3 @@ class Ordinary:
 
 def test_ordinary_bindings_keep_their_order() -> None:
     stays(TopologicalSort(), Ordinary)
-
-
-def test_there_are_two_orders_and_two_directions() -> None:
-    with pytest.raises(MisuseError, match="order is 'depth-first' or 'breadth-first'"):
-        TopologicalSort("random")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="direction is 'from-inputs' or 'from-outputs'"):
-        TopologicalSort(direction="inwards")  # type: ignore[arg-type]

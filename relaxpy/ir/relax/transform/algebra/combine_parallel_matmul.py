@@ -10,9 +10,8 @@ from typing import Any, cast
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.node import Node, is_function
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -44,10 +43,6 @@ class CombineParallelMatmul(Pass):
     """
 
     check: Check | None = None
-
-    def __post_init__(self) -> None:
-        if self.check is not None and not is_function(self.check):
-            raise MisuseError(f"check is a function, found {self.check!r:.60}", about=self.check)
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

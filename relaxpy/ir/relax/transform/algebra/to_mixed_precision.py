@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, Span
+from relaxpy.errors import Span
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
@@ -52,18 +52,8 @@ class ToMixedPrecision(Pass):
             `fp16_input_names` are not names.
     """
 
-    out_dtype: str = "float32"
+    out_dtype: Literal["float16", "float32"] = "float32"
     fp16_input_names: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        if self.out_dtype not in ("float16", "float32"):
-            raise MisuseError(
-                f"out_dtype is float16 or float32, found {self.out_dtype!r:.60}",
-                about=self.out_dtype,
-            )
-        names = self.fp16_input_names
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names or ()):
-            raise MisuseError(f"fp16_input_names are names, found {names!r:.60}", about=names)
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -39,10 +39,13 @@ class ConvertToDataflow(Pass):
 
     min_size: int = 2
 
+    @override
     def __post_init__(self) -> None:
-        size = self.min_size
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise MisuseError(f"min_size is a positive integer, found {size!r:.60}", about=size)
+        super().__post_init__()
+        if self.min_size < 1:
+            raise MisuseError(
+                f"min_size is a positive integer, found {self.min_size}", about=self.min_size
+            )
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

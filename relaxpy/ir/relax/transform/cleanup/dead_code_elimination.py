@@ -8,11 +8,11 @@ from functools import partial
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import UnknownNameError, close_names
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, may_fail
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -36,13 +36,6 @@ class DeadCodeElimination(Pass):
     """
 
     entry_functions: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        names = listed(self.entry_functions, "names of functions")
-        for name in names:
-            if not isinstance(name, str):
-                raise MisuseError(f"expected the name of a function, found {name!r:.60}")
-        object.__setattr__(self, "entry_functions", names)
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
@@ -39,12 +38,6 @@ class EliminateCommonSubexpr(Pass):
     """
 
     call_only: bool = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.call_only, bool):
-            raise MisuseError(
-                f"call_only is True or False, found {self.call_only!r:.60}", about=self.call_only
-            )
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -9,7 +9,6 @@ from typing import Final, Literal, TypeAlias
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
@@ -27,8 +26,6 @@ from relaxpy.ir.tir import expr as tir
 Graph: TypeAlias = dict[object, dict[object, None]]
 _INPUT: Final = "input"
 _OUTPUT: Final = "output"
-_ORDERS: Final = ("depth-first", "breadth-first")
-_DIRECTIONS: Final = ("from-inputs", "from-outputs")
 
 
 @dataclass(frozen=True)
@@ -45,19 +42,9 @@ class TopologicalSort(Pass):
     order: Literal["depth-first", "breadth-first"] = "depth-first"
     direction: Literal["from-inputs", "from-outputs"] = "from-inputs"
 
-    def __post_init__(self) -> None:
-        for name, value, known in (
-            ("order", self.order, _ORDERS),
-            ("direction", self.direction, _DIRECTIONS),
-        ):
-            if value not in known:
-                raise MisuseError(
-                    f"{name} is {' or '.join(map(repr, known))}, found {value!r:.60}", about=value
-                )
-
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        depth_first, forward = self.order == _ORDERS[0], self.direction == _DIRECTIONS[0]
+        depth_first, forward = self.order == "depth-first", self.direction == "from-inputs"
 
         def ordered(func: Function) -> Function:
             return _Sorter(depth_first=depth_first, forward=forward).expr(func)

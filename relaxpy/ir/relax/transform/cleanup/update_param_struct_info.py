@@ -9,7 +9,6 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, TransformError
-from relaxpy.ir.core.node import is_function
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -33,12 +32,6 @@ class UpdateParamStructInfo(Pass):
     """
 
     sinfo_func: Callable[[Var], StructInfo | None]
-
-    def __post_init__(self) -> None:
-        if not is_function(self.sinfo_func):
-            raise MisuseError(
-                f"sinfo_func is a function, found {self.sinfo_func!r:.60}", about=self.sinfo_func
-            )
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -31,15 +31,11 @@ class UpdateVDevice(Pass):
     new_vdevice: VDevice
     index: int
 
+    @override
     def __post_init__(self) -> None:
-        if not isinstance(self.new_vdevice, VDevice):
-            raise MisuseError(
-                f"new_vdevice is a VDevice, found {self.new_vdevice!r:.60}", about=self.new_vdevice
-            )
-        if isinstance(self.index, bool) or not isinstance(self.index, int) or self.index < 0:
-            raise MisuseError(
-                f"index is a number from 0 on, found {self.index!r:.60}", about=self.index
-            )
+        super().__post_init__()
+        if self.index < 0:
+            raise MisuseError(f"index is a number from 0 on, found {self.index}", about=self.index)
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -52,14 +52,6 @@ class FuseOps(Pass):
     fuse_opt_level: int = -1
     rule: FusionRule | None = None
 
-    def __post_init__(self) -> None:
-        if isinstance(self.fuse_opt_level, bool) or not isinstance(self.fuse_opt_level, int):
-            raise MisuseError(
-                f"fuse_opt_level is an integer, found {self.fuse_opt_level!r:.60}",
-                about=self.fuse_opt_level,
-            )
-        _check_rule(self.rule)
-
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         level = ctx.opt_level if self.fuse_opt_level == -1 else self.fuse_opt_level

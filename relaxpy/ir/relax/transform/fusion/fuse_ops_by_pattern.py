@@ -9,10 +9,10 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import UnknownNameError, close_names
 from relaxpy.ir.core.node import as_attrs
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.variables import udchain
 from relaxpy.ir.relax.dpl.fusion import FusionPattern, PatternCheckContext, as_fusion_pattern
 from relaxpy.ir.relax.dpl.matcher import Matches, extract_matched_expr
@@ -46,15 +46,10 @@ class FuseOpsByPattern(Pass):
     annotate_codegen: bool = False
     entry_functions: Sequence[str] | None = None
 
+    @override
     def __post_init__(self) -> None:
-        if not isinstance(self.patterns, (list, tuple)):
-            raise MisuseError(
-                f"expected a list of patterns, found {self.patterns!r:.60}", about=self.patterns
-            )
-        patterns = tuple(as_fusion_pattern(item) for item in self.patterns)
-        names = listed(self.entry_functions, "names of functions")
-        object.__setattr__(self, "patterns", patterns)
-        object.__setattr__(self, "entry_functions", names)
+        super().__post_init__()
+        object.__setattr__(self, "patterns", tuple(map(as_fusion_pattern, self.patterns)))
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -9,12 +9,12 @@ from typing import Any, Final
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, TransformError
+from relaxpy.errors import TransformError
 from relaxpy.ir import hooks
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes.python_function import compiled_function
@@ -44,19 +44,6 @@ class RunCodegen(Pass):
 
     target_options: Mapping[str, Mapping[str, object]] | None = field(default=None, hash=False)
     entry_functions: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        options = {} if self.target_options is None else self.target_options
-        if not isinstance(options, Mapping) or not all(
-            isinstance(value, Mapping) for value in options.values()
-        ):
-            raise MisuseError(
-                f"target_options is a table of tables by back end, found {options!r:.60}",
-                about=options,
-            )
-        names = listed(self.entry_functions, "names of functions")
-        object.__setattr__(self, "target_options", dict(options))
-        object.__setattr__(self, "entry_functions", names)
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -9,11 +9,10 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.node import is_function
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -54,20 +53,16 @@ class SplitCallTIRByPattern(Pass):
     patterns: Sequence[PrimFunc]
     fcodegen: FCodegen
 
+    @override
     def __post_init__(self) -> None:
-        patterns = listed(self.patterns, "PrimFuncs")
-        for pattern in patterns:
-            statements = statements_of(pattern) if isinstance(pattern, PrimFunc) else ()
+        super().__post_init__()
+        for pattern in self.patterns:
+            statements = statements_of(pattern)
             if len(statements) != 1 or not isinstance(statements[0], For):
                 raise MisuseError(
                     f"a pattern is a PrimFunc with one loop nest, found {pattern!r:.60}",
                     about=pattern,
                 )
-        if not is_function(self.fcodegen):
-            raise MisuseError(
-                f"fcodegen is a function, found {self.fcodegen!r:.60}", about=self.fcodegen
-            )
-        object.__setattr__(self, "patterns", patterns)
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -53,22 +53,12 @@ class Gradient(Pass):
     require_grads: rx.Var | Sequence[rx.Var] | None = None
     target_index: int = 0
 
+    @override
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "func_name", name_of_function(self.func_name))
-        grads: object = self.require_grads
-        if grads is not None:
-            grads = (grads,) if isinstance(grads, rx.Var) else grads
-            if not isinstance(grads, (list, tuple)) or not all(
-                isinstance(v, rx.Var) for v in grads
-            ):
-                raise MisuseError(
-                    f"require_grads are variables of the function, found {grads!r:.60}", about=grads
-                )
-            object.__setattr__(self, "require_grads", tuple(grads))
-        if isinstance(self.target_index, bool) or not isinstance(self.target_index, int):
-            raise MisuseError(
-                f"target_index is an int, found {self.target_index!r:.60}", about=self.target_index
-            )
+        if isinstance(self.require_grads, rx.Var):
+            object.__setattr__(self, "require_grads", (self.require_grads,))
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -61,28 +61,6 @@ class AlterOpImpl(Pass):
     op_buffer_axis_separators: Separators = field(default_factory=dict)
     op_buffer_input_axis_separators: Separators = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.op_impl_map, Mapping):
-            raise MisuseError(
-                f"op_impl_map is a dict from names to PrimFuncs, found {self.op_impl_map!r:.60}",
-                about=self.op_impl_map,
-            )
-        for name, func in self.op_impl_map.items():
-            if not isinstance(func, PrimFunc):
-                raise MisuseError(
-                    f"the implementation of {name} is a PrimFunc, found {func!r:.60}", about=func
-                )
-        for name, maps in self.op_buffer_transforms.items():
-            for index_map in map(_map_of, maps or ()):
-                if not (
-                    index_map is None or isinstance(index_map, IndexMap) or callable(index_map)
-                ):
-                    raise MisuseError(
-                        f"a transform of {name} is an IndexMap or a function, found "
-                        f"{index_map!r:.60}",
-                        about=index_map,
-                    )
-
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)

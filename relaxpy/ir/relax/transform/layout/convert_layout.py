@@ -56,23 +56,10 @@ class ConvertLayout(Pass):
 
     desired_layouts: Mapping[str, Sequence[str]]
 
+    @override
     def __post_init__(self) -> None:
-        table = self.desired_layouts
-        if not isinstance(table, Mapping):
-            raise MisuseError(
-                f"desired_layouts is a dict from names to lists of layouts, found {table!r:.60}",
-                about=table,
-            )
-        for name, layouts in table.items():
-            listed = isinstance(layouts, (list, tuple)) and all(
-                isinstance(layout, str) for layout in layouts
-            )
-            if not listed:
-                raise MisuseError(
-                    f"the desired layouts of {name} are a list of strings, found {layouts!r:.60}",
-                    hint='such as {"relax.nn.conv2d": ["NHWC", "OHWI"]}',
-                    about=layouts,
-                )
+        super().__post_init__()
+        for layouts in self.desired_layouts.values():
             for layout in layouts:
                 Layout.of(layout)
 

@@ -11,7 +11,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
 
 _ATTRIBUTE: Final = "external_mods"
 
@@ -29,10 +29,6 @@ class AttachExternModules(Pass):
     """
 
     extern_modules: Sequence[Any]
-
-    def __post_init__(self) -> None:
-        modules = listed(self.extern_modules, "extern modules")
-        object.__setattr__(self, "extern_modules", modules)
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

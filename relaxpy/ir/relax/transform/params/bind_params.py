@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -32,12 +31,10 @@ class BindParams(Pass):
     func_name: str | GlobalVar
     params: Mapping[Var | str, object]
 
+    @override
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "func_name", name_of_function(self.func_name))
-        if not isinstance(self.params, Mapping):
-            raise MisuseError(
-                f"params is a dict of values, found {self.params!r:.60}", about=self.params
-            )
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import UnknownNameError, close_names
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -32,15 +33,12 @@ class BindSymbolicVars(Pass):
             `binding_map` is not a mapping.
     """
 
-    binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
+    binding_map: Mapping[tir.Var | str, Any]
     func_name: str | GlobalVar | None = None
 
+    @override
     def __post_init__(self) -> None:
-        if not isinstance(self.binding_map, Mapping):
-            raise MisuseError(
-                f"binding_map is a dict of values, found {self.binding_map!r:.60}",
-                about=self.binding_map,
-            )
+        super().__post_init__()
         if self.func_name is not None:
             object.__setattr__(self, "func_name", name_of_function(self.func_name))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, TransformError
+from relaxpy.errors import TransformError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -30,13 +30,6 @@ class BundleModelParams(Pass):
     """
 
     param_tuple_name: str | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.param_tuple_name, str | None):
-            raise MisuseError(
-                f"param_tuple_name is a name, found {self.param_tuple_name!r:.60}",
-                about=self.param_tuple_name,
-            )
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -9,7 +9,6 @@ from typing import cast
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
@@ -48,22 +47,6 @@ class LazyTransformParams(Pass):
     fset_item: str | None = "set_item"
     extra_get_item_params: Sequence[rx.Var] | None = None
     extra_set_item_params: Sequence[rx.Var] | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.fget_item, str) or not isinstance(self.fset_item, str | None):
-            names = self.fget_item, self.fset_item
-            raise MisuseError(
-                f"fget_item and fset_item are names of packed functions, found {names!r:.80}"
-            )
-        for name in ("extra_get_item_params", "extra_set_item_params"):
-            extra = getattr(self, name)
-            if extra is None:
-                continue
-            if not isinstance(extra, (list, tuple)) or not all(
-                isinstance(v, rx.Var) for v in extra
-            ):
-                raise MisuseError(f"{name} is a list of variables, found {extra!r:.60}")
-            object.__setattr__(self, name, tuple(extra))
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -9,7 +9,7 @@ from typing import Final, TypeGuard
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, TransformError
+from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
@@ -62,16 +62,6 @@ class LiftTransformParams(Pass):
     """
 
     shared_transform: bool | Sequence[str] = False
-
-    def __post_init__(self) -> None:
-        shared = self.shared_transform
-        if isinstance(shared, bool):
-            return
-        if not isinstance(shared, (list, tuple)) or not all(isinstance(n, str) for n in shared):
-            raise MisuseError(
-                f"shared_transform is a bool or a list of names, found {shared!r:.60}", about=shared
-            )
-        object.__setattr__(self, "shared_transform", tuple(shared))
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -60,12 +60,10 @@ class QuantizeWeights(Pass):
     quantization: str | Quantization = "q4f32_1"
     params: Sequence[str] = ()
 
+    @override
     def __post_init__(self) -> None:
         object.__setattr__(self, "quantization", as_quantization(self.quantization))
-        names = self.params
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-            raise MisuseError(f"params are names, found {names!r:.60}", about=names)
-        object.__setattr__(self, "params", tuple(names))
+        super().__post_init__()
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
