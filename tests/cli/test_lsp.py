@@ -1,6 +1,7 @@
 """The language server, as an editor talks to it: messages over standard input and output."""
 
 import json
+import random
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from relaxpy.cli.main import main
+from tests.fuzz.seed import SEED
 
 MODEL = """\
 from relaxpy.script import ir as I, relax as R, tir as T
@@ -384,6 +386,30 @@ def test_no_text_ends_the_server(editor: Editor, text: str) -> None:
         }
         for method in ("hover", "completion", "definition", "signatureHelp"):
             editor.ask(f"textDocument/{method}", **place)
+
+
+PIECES = [
+    *("(", ")", "[", "'", '"""', ":", "\n", "\t", "\r", "R.", "T.", "@", "😀", "\u2028", "\x00"),
+    *("lambda ", "1e999", "**", "->", "#", "\\", "match x:\n", 'f"{', "R.Tensor((", "async "),
+]
+
+
+def test_no_changes_of_a_text_end_the_server(editor: Editor) -> None:
+    rng, text = random.Random(SEED), MODEL
+    for _ in range(40):
+        at = rng.randrange(len(text) + 1)
+        step = rng.random()
+        if step < 0.6:
+            text = text[:at] + rng.choice(PIECES) + text[at:]
+        elif step < 0.9:
+            text = text[:at] + text[at + rng.randrange(12) :]
+        else:
+            text = text[:at] or MODEL
+        editor.type(text)
+        for method in ("hover", "completion", "definition", "signatureHelp"):
+            place = {"line": rng.randrange(25), "character": rng.choice([0, 8, 30, 10**6])}
+            document = {"uri": f"file:///tmp/{rng.choice(['model.py', 'never opened.py'])}"}
+            editor.ask(f"textDocument/{method}", textDocument=document, position=place)
 
 
 def test_only_the_last_of_fast_changes_is_checked(editor: Editor) -> None:

@@ -92,13 +92,14 @@ class _Documents:
         return self.server.workspace.position_codec
 
     def document(self, uri: str) -> Document:
-        """The document with the text that the editor has now."""
-        text = self.server.workspace.get_text_document(uri).source
+        """The document with the text that the editor has now; an empty one if it has not opened it."""
+        opened = self.server.workspace.text_documents.get(uri)
+        text = "" if opened is None else opened.source
         known = self.read.get(uri)
         if known is not None and known.text == text:
             return known
         document = Document(text, to_fs_path(uri) or uri)
-        if uri in self.server.workspace.text_documents:
+        if opened is not None:
             self.read[uri] = document
         return document
 
