@@ -92,7 +92,7 @@ class _Documents:
         return self.server.workspace.position_codec
 
     def document(self, uri: str) -> Document:
-        """The document with the text that the editor has now; an empty one if it has not opened it."""
+        """The document with the text that the editor has now; empty if it has not opened one."""
         opened = self.server.workspace.text_documents.get(uri)
         text = "" if opened is None else opened.source
         known = self.read.get(uri)
