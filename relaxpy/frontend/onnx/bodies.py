@@ -33,9 +33,8 @@ def schema_body(
     Errors:
         UnsupportedError: the schema does not admit the operands or the attributes.
     """
-    try:
-        schema: Any = onnx.defs.get_schema(node.op, version, node.domain)
-    except onnx.defs.SchemaError:
+    schema = _schema(node, version)
+    if schema is None:
         return None
     if schema.has_function:
         versions = [v for v in schema.function_opset_versions if v <= version]
@@ -44,6 +43,7 @@ def schema_body(
         types = [_type_of(value, items) for value in operands]
         _require_operands(schema, types)
         _require_attributes(schema, node)
+        require_kinds(node, version)
         versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
         data = schema.get_context_dependent_function_with_opset_version(
             max(versions, default=schema.since_version),
@@ -63,6 +63,33 @@ def schema_body(
     }
     function = views.LocalFunction(proto, views.opset_versions(proto.opset_import))
     return function.instance({**defaults, **node.attributes})
+
+
+def _schema(node: Node, version: int) -> Any:
+    try:
+        return onnx.defs.get_schema(node.op, version, node.domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def require_kinds(node: Node, version: int) -> None:
+    """Check that attributes have the types that the schema states, if there is one.
+
+    Errors:
+        UnsupportedError: one is of another type.
+    """
+    schema = _schema(node, version)
+    for proto in node.proto.attribute:
+        known = schema and schema.attributes.get(proto.name)
+        if known and not proto.ref_attr_name and proto.type != known.type.value:
+            raise UnsupportedError(
+                f"attribute {proto.name!r} has the type {_kind(proto.type)}, "
+                f"expected {_kind(known.type.value)}"
+            )
+
+
+def _kind(number: int) -> str:
+    return str(onnx.AttributeProto.AttributeType.Name(number))
 
 
 def _require_operands(schema: Any, types: Sequence[TypeProto | None]) -> None:
@@ -96,7 +123,7 @@ def _require_attributes(schema: Any, node: Node) -> None:
     """Check attributes by the schema's.
 
     Errors:
-        UnsupportedError: one is missing, not known, or of another type.
+        UnsupportedError: one is missing or not known.
     """
     for name, attribute in schema.attributes.items():
         if attribute.required and name not in node.attributes:
@@ -107,8 +134,6 @@ def _require_attributes(schema: Any, node: Node) -> None:
             raise UnsupportedError(f"attribute {proto.name!r} is not known")
         if proto.ref_attr_name:
             raise UnsupportedError(f"attribute {proto.name!r} is one of the function's call")
-        if proto.type != known.type.value:
-            raise UnsupportedError(f"attribute {proto.name!r} has the wrong type")
 
 
 def _name_of(kind: TypeProto) -> str:

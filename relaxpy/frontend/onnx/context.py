@@ -41,8 +41,10 @@ from relaxpy.ir.relax.nodes import (
     ShapeExpr,
     ShapeStructInfo,
     TensorStructInfo,
+    Tuple,
     Var,
     const,
+    is_call_of,
 )
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.te.topi.shapes import broadcast_sizes
@@ -241,15 +243,39 @@ class Context:
                 result.append(x)
         return result
 
-    def sizes_at_run_time(self, tensor: Expr, count: int, name: str) -> list[Size]:
-        """Variables for the `count` elements of a vector of integers that are not negative."""
+    def sizes_at_run_time(
+        self, tensor: Expr, count: int, name: str, like: Expr | None = None
+    ) -> list[Size]:
+        """The `count` elements of a vector of integers that are not negative.
+
+        Positive constants that are joined in `like`, or else in `tensor`, are numbers; for the
+        other elements there are variables.
+        """
+        known = self._joined(tensor if like is None else like)
         vector = tensor if dtype_of(tensor) == "int64" else R.astype(tensor, "int64")
         if rank_of(vector) != 1:
             vector = R.reshape(vector, (count,))
-        sizes = [self.new_size(f"{name}_{k}") for k in range(count)]
+        sizes: list[Size] = [
+            self.new_size(f"{name}_{k}") if item is None or item <= 0 else item
+            for k, item in enumerate(known if len(known) == count else [None] * count)
+        ]
         shape = self.builder.emit(R.tensor_to_shape(self.emit(vector)))
-        self.builder.match_cast(shape, ShapeStructInfo(tuple(sizes)), name)
-        return list(sizes)
+        self.builder.match_cast(shape, ShapeStructInfo(tuple(map(as_size, sizes))), name)
+        return sizes
+
+    def _joined(self, vector: Expr) -> list[int | None]:
+        """The elements of a vector that parts are joined to, as far as they are constants."""
+        value = self.builder.lookup_binding(vector) if isinstance(vector, Var) else vector
+        constant = self.importer.constant_of(value) if value is not None else None
+        if constant is not None:
+            return [int(item) for item in constant.data.reshape(-1)]
+        if is_call_of(value, "relax.concat"):
+            [parts] = value.args
+            if isinstance(parts, Tuple):
+                return [item for part in parts.fields for item in self._joined(part)]
+        sizes = tensor_info(vector).get_shape()
+        length = sizes[0] if sizes is not None and len(sizes) == 1 else None
+        return [None] * (length.value if isinstance(length, tir.IntImm) else 0)
 
     def size_in(self, value: Value) -> Size:
         """The only element of a tensor of one size."""

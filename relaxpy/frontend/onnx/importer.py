@@ -17,7 +17,7 @@ from relaxpy import progress
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.onnx import ops as ops, view as views
-from relaxpy.frontend.onnx.bodies import schema_body
+from relaxpy.frontend.onnx.bodies import require_kinds, schema_body
 from relaxpy.frontend.onnx.context import BranchesNeededError, Context, RanksDifferError
 from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.frontend.onnx.ops import text
@@ -338,6 +338,7 @@ class Importer:
             if body_of is None:
                 raise UnsupportedError("there is no converter for it")
             return self._inlined(body_of, operands, opsets)
+        require_kinds(node, version)
         positional, attributes = entry.arguments(operands, node.attributes, context.tensor)
         result = entry.function(context, *positional, **attributes)
         return result if isinstance(result, (tuple, list)) else [result]

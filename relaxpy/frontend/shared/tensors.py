@@ -104,6 +104,18 @@ def sizes_known(x: Expr) -> list[int]:
     return known
 
 
+def length_known(vector: Expr) -> int:
+    """The number of elements of a vector, which has to be known.
+
+    Errors:
+        UnsupportedError: it is symbolic, or the tensor is not a vector.
+    """
+    sizes = sizes_known(vector)
+    if len(sizes) != 1:
+        raise UnsupportedError(f"expected a vector, found a tensor of rank {len(sizes)}")
+    return sizes[0]
+
+
 def product(sizes: Sequence[Size]) -> Size:
     """The product of sizes, simplified."""
     total: Any = math.prod(size for size in sizes if isinstance(size, int))

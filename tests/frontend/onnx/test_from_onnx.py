@@ -616,7 +616,7 @@ BODY = helper.make_graph(
 _ILL_TYPED: list[tuple[str, list[str], dict[str, Any], str]] = [
     ("SequenceMap", ["x"], {"body": BODY}, "operand input_sequence is tensor.float."),
     ("SequenceMap", ["", "x"], {"body": BODY}, "operand input_sequence is missing"),
-    ("SequenceMap", ["s"], {"body": 3}, "attribute 'body' has the wrong type"),
+    ("SequenceMap", ["s"], {"body": 3}, "attribute 'body' has the type INT, expected GRAPH"),
     ("SequenceMap", ["s"], {}, "attribute 'body' is missing"),
     ("SequenceMap", ["s"], {"body": BODY, "more": 1}, "attribute 'more' is not known"),
     ("LinearAttention", ["x"], {"q_num_heads": 1, "kv_num_heads": 1}, "it has 1 operands"),
@@ -649,6 +649,45 @@ def test_native_code_of_onnx_sees_no_operands_that_schemas_refuse(
     inputs.append(value("h", [1, 2, 4], TensorProto.FLOAT16))
     with pytest.raises(OpNotImplemented, match=message):
         from_onnx(model(nodes, inputs, ["y"], opset=28))
+
+
+_ILL_SHAPED: list[tuple[str, dict[str, Any], Sequence[int], str]] = [
+    ("Reshape", {}, [2, 0, 0, 0], "size 3 is to be copied of 3 sizes"),
+    ("Cast", {"to": [1]}, [], "attribute 'to' has the type INTS, expected INT"),
+    ("Constant", {"value": 1}, [], "attribute 'value' has the type INT, expected TENSOR"),
+]
+
+
+@pytest.mark.parametrize(("op", "attributes", "shape", "message"), _ILL_SHAPED)
+def test_attributes_and_shapes_that_do_not_fit_are_named(
+    op: str, attributes: dict[str, Any], shape: Sequence[int], message: str
+) -> None:
+    operands = {"Reshape": ["x", "shape"], "Cast": ["x"]}.get(op, [])
+    nodes = [helper.make_node(op, operands, ["y"], **attributes)]
+    given = {"shape": np.array(shape, "int64")} if shape else {}
+    with pytest.raises(OpNotImplemented, match=message):
+        from_onnx(model(nodes, [value("x", [1, 2, 4])], ["y"], given))
+
+
+def test_axes_of_a_reduction_are_a_vector() -> None:
+    nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"])]
+    inputs = [value("x", [1, 2, 4]), value("axes", [], TensorProto.INT64)]
+    with pytest.raises(OpNotImplemented, match="expected a vector, found a tensor of rank 0"):
+        from_onnx(model(nodes, inputs, ["y"]))
+
+
+@pytest.mark.parametrize("op", ["Expand", "Reshape"])
+def test_numbers_in_a_shape_that_is_partly_computed_stay_numbers(op: str) -> None:
+    nodes = [
+        helper.make_node("Concat", ["n", "rest"], ["shape"], axis=0),
+        helper.make_node(op, ["x", "shape"], ["y"]),
+    ]
+    inputs = [value("x", [2, 3]), value("n", [1], TensorProto.INT64)]
+    proto = model(nodes, inputs, ["y"], {"rest": np.array([2, 3])})
+    assert "(size_0, 2, 3)" in from_onnx(proto).script()
+    x = RNG.standard_normal((2, 3)).astype("float32")
+    count = 1 if op == "Reshape" else 4
+    np.testing.assert_array_equal(run(proto, x, np.array([count])), np.tile(x, (count, 1, 1)))
 
 
 def test_sequences_know_the_ranks_of_their_values() -> None:

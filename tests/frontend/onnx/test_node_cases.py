@@ -31,10 +31,6 @@ NOT_PASSED = {
         "rounding of a fast transform is expected where the exact value is 0",
     ),
     "test_attention_4d_causal_fp16_expanded": "two elements differ by one unit of float16",
-    **dict.fromkeys(
-        ("test_affine_grid_2d_expanded", "test_affine_grid_2d_align_corners_expanded"),
-        "the rank of a value depends on a branch whose condition is known when it runs",
-    ),
     "test_loop16_seq_none": "the runner asks for the length of a tensor of rank 0 in a sequence",
 }
 

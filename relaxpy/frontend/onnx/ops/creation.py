@@ -18,6 +18,7 @@ from relaxpy.frontend.shared.tensors import (
     Size,
     as_size,
     dtype_of,
+    length_known,
     literal,
     normal_axis,
     product,
@@ -25,7 +26,6 @@ from relaxpy.frontend.shared.tensors import (
     reshaped,
     scalar,
     shape_of,
-    sizes_known,
 )
 from relaxpy.ir.arith import Analyzer
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
@@ -97,7 +97,7 @@ def constant_of_shape(cx: Context, shape: Value, *, value: Any = None) -> Expr:
     sizes = cx.integers(shape)
     if sizes is None:
         vector = cx.tensor(shape)
-        sizes = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "size")
+        sizes = cx.sizes_at_run_time(vector, length_known(vector), "size")
     return R.full(tuple(sizes), literal(fill.reshape(())), str(fill.dtype))
 
 

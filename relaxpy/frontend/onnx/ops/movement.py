@@ -13,6 +13,7 @@ from relaxpy.frontend.shared.contents import Contents, number
 from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
+    length_known,
     literal,
     normal_axis,
     product,
@@ -51,6 +52,9 @@ def size(cx: Context, x: Expr) -> Value:
 def target_shape(cx: Context, x: Expr, wanted: Sequence[Size], allowzero: int) -> list[Size]:
     """The sizes that a Reshape to `wanted` gives: 0 copies a size, and -1 is what is left."""
     old = shape_of(x)
+    beyond = [k for k, size in enumerate(wanted) if is_size(size, 0) and k >= len(old)]
+    if beyond and not allowzero:
+        raise UnsupportedError(f"size {beyond[0]} is to be copied of {len(old)} sizes")
     new: list[Any] = [
         old[k] if isinstance(size, int) and size == 0 and not allowzero else size
         for k, size in enumerate(wanted)
@@ -82,7 +86,7 @@ def reshape(cx: Context, x: Value, shape: Value, *, allowzero: int = 0) -> Expr:
     if wanted is not None:
         return reshaped(data, tuple(target_shape(cx, data, wanted, allowzero)))
     vector = cx.tensor(shape)
-    count = sizes_known(vector)[0]
+    count = length_known(vector)
     return reshaped(data, tuple(_run_time_shape(cx, data, vector, count, allowzero)))
 
 
@@ -90,7 +94,7 @@ def _run_time_shape(
     cx: Context, data: Expr, vector: Expr, count: int, allowzero: int
 ) -> Sequence[Size]:
     """Variables for a shape that is computed, after 0 and -1 in it have their meaning."""
-    old = shape_of(data)
+    old, given = shape_of(data), vector
     vector = R.astype(vector, "int64") if dtype_of(vector) != "int64" else vector
     if not allowzero:
         padded = [*old[:count], *[0] * (count - len(old))]
@@ -100,7 +104,7 @@ def _run_time_shape(
     known = R.prod(R.where(R.equal(vector, const(-1, "int64")), const(1, "int64"), vector))
     rest = R.floor_divide(total, R.maximum(known, const(1, "int64")))
     return cx.sizes_at_run_time(
-        R.where(R.equal(vector, const(-1, "int64")), rest, vector), count, "size"
+        R.where(R.equal(vector, const(-1, "int64")), rest, vector), count, "size", given
     )
 
 
@@ -138,7 +142,7 @@ def squeeze(cx: Context, x: Expr, axes: Value = None) -> Expr:
     if cx.array(axes) is not None:
         return _squeezed(cx, x, cx.numbers(axes, "axes"))
     among = axes_mask(cx, cx.tensor(axes), rank_of(x))
-    return reshaped(x, tuple(kept_sizes(cx, x, among, sizes_known(cx.tensor(axes))[0])))
+    return reshaped(x, tuple(kept_sizes(cx, x, among, length_known(cx.tensor(axes)))))
 
 
 def axes_mask(cx: Context, axes: Expr, rank: int) -> Expr:
@@ -195,7 +199,7 @@ def expand(cx: Context, x: Value, shape: Value) -> Expr:
     wanted = cx.integers(shape)
     if wanted is None:
         vector = cx.tensor(shape)
-        wanted = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "size")
+        wanted = cx.sizes_at_run_time(vector, length_known(vector), "size")
     old = shape_of(data)
     rank = max(len(old), len(wanted))
     before = [1] * (rank - len(old)) + old
@@ -345,7 +349,7 @@ def _dynamic_slice(
     cx: Context, x: Expr, starts: Expr, ends: Expr, axes: Value, steps: Value
 ) -> Expr:
     rank = rank_of(x)
-    count = sizes_known(starts)[0]
+    count = length_known(starts)
     chosen: Sequence[int] = range(count)
     index: Expr = literal(np.arange(count))
     if axes is not None:

@@ -14,13 +14,13 @@ from relaxpy.frontend.shared.contents import number
 from relaxpy.frontend.shared.tensors import (
     Size,
     as_size,
+    length_known,
     literal,
     product,
     rank_of,
     reshaped,
     scalar,
     shape_of,
-    sizes_known,
 )
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
@@ -34,7 +34,7 @@ def tile(cx: Context, x: Expr, repeats: Value) -> Expr:
     counts = cx.integers(repeats)
     if counts is None:
         vector = cx.tensor(repeats)
-        counts = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "repeat")
+        counts = cx.sizes_at_run_time(vector, length_known(vector), "repeat")
     if all(isinstance(count, int) for count in counts):
         return R.tile(x, counts)
     for axis, count in enumerate(counts):
@@ -178,7 +178,7 @@ def pad(
         chosen = [axis % rank for axis in cx.numbers(axes, "axes")]
     if amounts is None:
         vector = cx.tensor(pads)
-        amounts = cx.sizes_at_run_time(vector, sizes_known(vector)[0], "pad")
+        amounts = cx.sizes_at_run_time(vector, length_known(vector), "pad")
     full: list[Size] = [0] * (2 * rank)
     for k, axis in enumerate(chosen):
         full[axis], full[rank + axis] = amounts[k], amounts[k + len(chosen)]

@@ -13,13 +13,13 @@ from relaxpy.frontend.onnx.registry import Value, converter
 from relaxpy.frontend.shared.tensors import (
     dtype_of,
     is_float,
+    length_known,
     literal,
     normal_axis,
     rank_of,
     reshaped,
     scalar,
     shape_of,
-    sizes_known,
 )
 from relaxpy.ir.relax.nodes import Expr, TupleGetItem, const
 from relaxpy.ir.relax.op.definition.registry import R
@@ -114,7 +114,7 @@ def _at_run_time(cx: Context, compute: Reduce, x: Expr, axes: Expr, keep: bool) 
     `x` gets twice as many axes: the size of each is once kept and once reduced, the other being 1.
     """
     rank = rank_of(x)
-    count = sizes_known(axes)[0]
+    count = length_known(axes)
     among = axes_mask(cx, axes, rank)
     sizes = cx.tensor(cx.contents(shape_of(x), [rank], "int64"))
     one = const(1, "int64")
