@@ -446,8 +446,16 @@ class Executable(CopiedByReference, StatefulCalls):
         """
         self._program.saved.write(as_path(path))
 
-    #: TVM's name for `save`. The file is not a library.
-    export_library = save
+    @user_facing
+    def export_library(self, file_name: str | PathLike[str], **options: object) -> None:
+        """Write the file of `save`, which is not a library; the name is that of TVM.
+
+        Options of compilers and linkers (`fcompile`, `workspace_dir`, ...) have no effect.
+
+        Errors:
+            As for `save`.
+        """
+        self.save(file_name)
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:

@@ -151,13 +151,19 @@ class BasePyModule:
 
     @user_facing
     def call_tir(
-        self, tir_func: str | Callable[..., Any] | PrimFunc, args: Sequence[Any], out_sinfo: Any
+        self,
+        tir_func: str | Callable[..., Any] | PrimFunc,
+        args: Sequence[Any],
+        out_sinfo: Any = None,
+        *,
+        out_ty: Any = None,
     ) -> Any:
         """Call a kernel, or the kernel of a name, with the inputs `args`; return its outputs.
 
         Shapes:
             out_sinfo  the struct info or shape of the output, or a list of them; dimensions that it
                        leaves open are those of the kernel's buffers
+            out_ty     its name after v0.22 of TVM
         Errors:
             UnknownNameError (also KeyError, ValueError): the module has no such kernel.
             MisuseError: the shape of an output cannot be inferred from the inputs.
@@ -167,13 +173,15 @@ class BasePyModule:
         kernel = self.ir_mod[name]
         assert isinstance(kernel, PrimFunc)
         with _converted_args(_inputs(args)) as values:
-            outputs = _outputs(kernel, values, out_sinfo)
+            outputs = _outputs(kernel, values, out_ty if out_sinfo is None else out_sinfo)
             self.executable[name](*values, *outputs)
             results = [_exported(output) for output in outputs]
         return results[0] if len(results) == 1 else results
 
     @user_facing
-    def call_dps_packed(self, func_name: str, args: Sequence[Any], out_sinfo: Any) -> Any:
+    def call_dps_packed(
+        self, func_name: str, args: Sequence[Any], out_sinfo: Any = None, *, out_ty: Any = None
+    ) -> Any:
         """Call a method, or a packed function that writes its outputs; return the outputs.
 
         Errors:
@@ -185,7 +193,7 @@ class BasePyModule:
             return method(*_inputs(args))
         function = self.extern_funcs[func_name] = get_global_func(func_name)
         with _converted_args(_inputs(args)) as values:
-            outputs = _outputs(None, values, out_sinfo)
+            outputs = _outputs(None, values, out_ty if out_sinfo is None else out_sinfo)
             function(*map(as_tensors, (*values, *outputs)))
             results = [_exported(output) for output in outputs]
         return results[0] if len(results) == 1 else results

@@ -55,6 +55,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "MLP.other": (lambda: MLP.other, AttributeError, 'mod["other"]'),
     "MLP.forward": (lambda: MLP.forward, AttributeError, 'mod["main"](...)'),
     "MLP.functons": (lambda: MLP.functons, AttributeError, "did you mean 'functions'?"),
+    "R.py_module": (lambda: R.py_module, AttributeError, "decorate the class with @I.ir_module"),
     "ex.main": (lambda: EX.main, AttributeError, 'ex["main"]'),
     "ex.run": (lambda: EX.run, AttributeError, 'ex["main"](...)'),
     "ex.reports": (lambda: EX.reports, AttributeError, "did you mean 'report'?"),

@@ -151,6 +151,9 @@ def test_outputs_of_kernels_are_as_large_as_said_or_as_the_kernel_makes_them(out
     instance = BasePyModule(IRModule({"twice": twice}))
     for kernel in (twice, "twice", instance.twice):
         np.testing.assert_array_equal(instance.call_tir(kernel, [X], out), np.repeat(X, 2))
+        np.testing.assert_array_equal(instance.call_tir(kernel, [X], out_ty=out), np.repeat(X, 2))
+    with pytest.raises(MisuseError, match="struct info of an output with a shape, found None"):
+        instance.call_tir("twice", [X])
     with pytest.raises(ValueError, match="the module has no kernel 'once'; it has twice"):
         instance.call_tir("once", [X], out)
     with pytest.raises(MisuseError, match="struct info of an output with a shape"):
@@ -162,9 +165,11 @@ def test_packed_functions_write_their_outputs() -> None:
     relaxpy.register_func("test.negate", lambda x, out: np.negative(x, out))
     try:
         found = instance.call_dps_packed("test.negate", [X], R.Tensor(("n",), "float32"))
+        again = instance.call_dps_packed("test.negate", [X], out_ty=R.Tensor(("n",), "float32"))
     finally:
         relaxpy.exec.runtime.registry.remove_global_func("test.negate")
     np.testing.assert_array_equal(found, -X)
+    np.testing.assert_array_equal(again, -X)
     instance.add_python_function("own", lambda x, by: x * by)
     np.testing.assert_array_equal(instance.call_dps_packed("own", [X, 3], None), 3 * X)
     with pytest.raises(ValueError, match=r"test\.nothing"):

@@ -19,7 +19,7 @@ import pytest
 
 import relaxpy
 from relaxpy import relax
-from relaxpy.errors import RelaxpyError, WellFormedError
+from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.serialize import save_table
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
@@ -60,7 +60,9 @@ def test_a_saved_executable_runs_as_it_did(tmp_path: Path, target: str) -> None:
 def test_tvms_names_for_saving_and_loading(tmp_path: Path) -> None:
     ex = relaxpy.compile(Scaled)
     ex.save(tmp_path / "one.exe")
-    ex.export_library(tmp_path / "two.so")
+    ex.export_library(str(tmp_path / "two.so"), workspace_dir=str(tmp_path), fcompile=None)
+    with pytest.raises(MisuseError, match="expected the path of a file, found 3"):
+        ex.export_library(3)  # type: ignore[arg-type]
     assert (tmp_path / "one.exe").read_bytes() == (tmp_path / "two.so").read_bytes()
     y, _ = relaxpy.runtime.load_module(tmp_path / "two.so")["main"](np.ones(3, "float32"))
     np.testing.assert_array_equal(y, [2, 2, 2])

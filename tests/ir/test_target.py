@@ -37,6 +37,17 @@ def test_processors_mean_the_default_target(target: Any) -> None:
     relaxpy.get_pipeline("default", target=target)(Module)
 
 
+def test_the_target_of_a_device() -> None:
+    for device in (relaxpy.cpu(), "cpu", "cpu:0"):
+        assert relaxpy.compile(Module, Target.from_device(device)).target == default_target()[0]
+    gpu = Target.from_device(relaxpy.cuda(0))
+    assert gpu.kind.name == "cuda"
+    with pytest.raises(MisuseError, match="there is no target 'cuda'"):
+        relaxpy.compile(Module, gpu)
+    with pytest.raises(MisuseError):
+        Target.from_device("gpuu")
+
+
 def test_a_target_that_is_entered_is_that_of_compile() -> None:
     assert Target.current() is None
     with pytest.raises(MisuseError, match="no target has been entered"):
@@ -127,3 +138,24 @@ def test_passes_on_kernels_run_before_compile() -> None:
     relaxpy.compile(Module, tir_pipeline=None)
     with pytest.raises(MisuseError, match=r"found 'cpu'(.|\n)*hint: omit it, and run passes"):
         relaxpy.compile(Module, tir_pipeline="cpu")
+
+
+def test_kernels_may_say_that_they_are_scheduled() -> None:
+    """An option of TVM after v0.22."""
+
+    @T.prim_func(s_tir=True, private=True)
+    def kernel(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            B[i] = A[i]
+
+    @T.prim_func(private=True)
+    def plain(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            B[i] = A[i]
+
+    assert_structural_equal(kernel, plain)
+    text = plain.script().replace("private=True", "private=True, s_tir=True")
+    assert "s_tir" in text
+    assert_structural_equal(from_source(text), plain)
+    with pytest.raises(MisuseError, match="there is no option 's_tir'"):
+        R.function(s_tir=True)

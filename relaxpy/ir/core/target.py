@@ -14,6 +14,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError, close_names
 from relaxpy.ir import hooks
+from relaxpy.ir.core.device import Device, device as device_of
 from relaxpy.ir.core.node import Attrs, freeze
 
 DEFAULT = "cpu"
@@ -197,6 +198,16 @@ class Target:
         if target is None and not allow_none:
             raise MisuseError("no target has been entered", hint='write with Target("llvm"):')
         return target
+
+    @staticmethod
+    def from_device(device: Device | str) -> Target:
+        """The target that runs on a device, by TVM's name of it.
+
+        Errors:
+            MisuseError (also ValueError): there is no such device.
+        """
+        kind = (device if isinstance(device, Device) else device_of(device)).kind
+        return Target(PROCESSORS[0] if kind == "cpu" else kind)
 
     def __enter__(self) -> Self:
         self._tokens.append(_current.set(self))

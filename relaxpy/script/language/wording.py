@@ -115,6 +115,7 @@ _NAMES_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 }
 #: Replacements for operators that do not exist.
 _INSTEAD: Mapping[str, str] = {
+    "py_module": "decorate the class with @I.ir_module, and let it inherit from relax.BasePyModule",
     "linear": "write R.linear(x, weight, bias), or R.matmul(x, R.permute_dims(weight))",
 }
 

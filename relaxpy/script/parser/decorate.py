@@ -110,6 +110,8 @@ class FunctionDecorator(records.FunctionOptions):
             ParseError, StructInfoError, WellFormedError: with all diagnostics.
         """
         __tracebackhide__ = True
+        if self.dialect != "relax":
+            others.pop("s_tir", None)  # of TVM after v0.22: whether a kernel may be scheduled
         frame = sys._getframe(1)
         options = {
             "private": private,
