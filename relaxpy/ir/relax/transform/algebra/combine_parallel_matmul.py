@@ -14,22 +14,20 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.dpl.segment import defined_by, mentioned_by, sorted_by_use
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.transform.algebra.products import shape_of
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import expr as tir
 
 Check = Callable[[rx.Var, list[rx.Expr], list[rx.Expr], Mapping[rx.Var, rx.Expr]], Any]
 
 
 @dataclass(frozen=True)
-class CombineParallelMatmul(Pass):
+class CombineParallelMatmul(RewritePass):
     """Multiplies a matrix by several others at once: by their concatenation, which is split again.
 
     Where all products of a matrix are followed by the addition of a bias, or by one activation, or
@@ -45,12 +43,8 @@ class CombineParallelMatmul(Pass):
     check: Check | None = None
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        return normalize_module(
-            map_functions(
-                normalize_module(mod), rx.Function, lambda func: _Combining(self.check).expr(func)
-            )
-        )
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        return lambda func: _Combining(self.check).expr(func)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

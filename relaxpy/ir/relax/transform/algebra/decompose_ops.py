@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from typing_extensions import override
@@ -9,32 +10,30 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.widening import narrowed, widened
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.transform.find_function import find_function
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class _Decompose(Pass):
+class _Decompose(RewritePass):
     """A pass that replaces calls by the decompositions of their operators."""
 
     func_name: str | None = None
     training: ClassVar[bool] = False
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod, only = normalize_module(mod), self.func_name
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        only = self.func_name
         chosen = None if only is None else find_function(mod, only, type(self).__name__)[1]
 
         def decomposed(func: rx.Function) -> rx.Function:
             return func if chosen not in (None, func) else _Decomposing(self.training).expr(func)
 
-        return normalize_module(map_functions(mod, rx.Function, decomposed))
+        return decomposed
 
 
 @dataclass(frozen=True)

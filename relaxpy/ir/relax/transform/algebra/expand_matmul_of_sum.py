@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 from typing_extensions import override
@@ -10,11 +10,8 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.node import Attr
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects, may_fail
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -24,13 +21,14 @@ from relaxpy.ir.relax.transform.algebra.products import (
     have_one_dtype,
     known_early,
 )
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 _Term: TypeAlias = tuple[rx.Expr, tuple[Attr, ...]]
 """A factor, and the axes by which it is permuted, if it is."""
 
 
 @dataclass(frozen=True)
-class ExpandMatmulOfSum(Pass):
+class ExpandMatmulOfSum(RewritePass):
     """x @ (a + b) -> x @ a + x @ b, and the same for the transposed sum.
 
     A sum stays if it can be computed before the function is called, from its weights alone: see
@@ -39,8 +37,7 @@ class ExpandMatmulOfSum(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
         early = known_early(mod)
 
         def expanded(func: rx.Function) -> rx.Function:
@@ -49,7 +46,7 @@ class ExpandMatmulOfSum(Pass):
             superfluous = rewriter.taken_apart
             return without_unused(after, lambda binding: binding.var not in superfluous)
 
-        return normalize_module(map_functions(mod, rx.Function, expanded))
+        return expanded
 
 
 class _Expanding(BindingRewriter):

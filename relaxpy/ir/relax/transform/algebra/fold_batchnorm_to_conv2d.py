@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, cast
 
 from typing_extensions import override
@@ -11,21 +12,19 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import children, rebuild, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir.layout import Layout
 
 _DATATYPES = {DataType("float32"), DataType("float64")}
 
 
 @dataclass(frozen=True)
-class FoldBatchnormToConv2D(Pass):
+class FoldBatchnormToConv2D(RewritePass):
     """Scales the weight of a `conv2d` and adds a bias, in place of the `batch_norm` of its result.
 
     The convolution has no other use than the normalisation, of which only the first result is used.
@@ -34,8 +33,8 @@ class FoldBatchnormToConv2D(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        return normalize_module(map_functions(normalize_module(mod), rx.Function, _folded))
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        return _folded
 
 
 def _folded(func: rx.Function) -> rx.Function:

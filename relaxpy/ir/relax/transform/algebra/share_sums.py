@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from typing_extensions import override
@@ -11,16 +11,14 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import mutates
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.gradients import count_reduced
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axes, tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.preceding import PrecedingBindings
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 _Key: TypeAlias = tuple[rx.Expr, tuple[int, ...]]
 """A tensor, and the axes that are reduced."""
@@ -33,7 +31,7 @@ _DATATYPES = (DataType("float32"), DataType("float64"))
 
 
 @dataclass(frozen=True)
-class ShareSums(Pass):
+class ShareSums(RewritePass):
     """mean(x) -> sum(x) / n, where another reduction of a dataflow block needs that sum, too.
 
     These are sums, means, variances and standard deviations of the same tensor along the same axes,
@@ -41,9 +39,8 @@ class ShareSums(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, rx.Function, _Sharing().expr))
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        return _Sharing().expr
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from typing_extensions import override
 
@@ -13,20 +13,18 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects
 from relaxpy.ir.relax.analysis.escapes import Escapes
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class EliminateCommonSubexpr(Pass):
+class EliminateCommonSubexpr(RewritePass):
     """Uses the first of equal values for later ones, whose variables become its aliases.
 
     This is done for pure calls and for other expressions, such as local functions, or only for
@@ -40,14 +38,12 @@ class EliminateCommonSubexpr(Pass):
     call_only: bool = False
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
         def merged(func: rx.Function) -> rx.Function:
             effects = Effects(Context(), mod.functions_by_name, func)
             return _Eliminator(effects, call_only=self.call_only).expr(func)
 
-        return normalize_module(map_functions(mod, rx.Function, merged))
+        return merged
 
 
 class _Eliminator(BindingRewriter):

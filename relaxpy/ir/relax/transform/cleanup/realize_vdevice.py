@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from typing_extensions import override
 
@@ -14,18 +14,16 @@ from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 _TARGETS: Mapping[str, Iterable[str]] = {"cpu": ("llvm", "c", "cpu")}
 
 
 @dataclass(frozen=True)
-class RealizeVDevice(Pass):
+class RealizeVDevice(RewritePass):
     """Gives tensors the device of those that they are computed with, and copies between devices.
 
     What is known are the devices in struct info and, as far as these leave it open, the operands of
@@ -36,15 +34,14 @@ class RealizeVDevice(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
         devices = [d for d in mod.global_infos.get("vdevice", ()) if isinstance(d, VDevice)]
 
         def realized(func: rx.Function) -> rx.Function:
             known = _Devices(func, devices).known
             return _Placing(known, devices).expr(func) if known else func
 
-        return normalize_module(map_functions(mod, rx.Function, realized))
+        return realized
 
 
 def _device_of_hint(call: rx.Call, devices: Iterable[VDevice]) -> VDevice:

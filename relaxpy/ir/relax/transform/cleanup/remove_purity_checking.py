@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
@@ -9,15 +11,13 @@ from relaxpy.errors import TransformError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Binding, BindingBlock, Call, DataflowBlock, Function
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class RemovePurityChecking(Pass):
+class RemovePurityChecking(RewritePass):
     """Makes pure functions pure by force, and the calls that are declared pure plain ones.
 
     Other passes can no longer tell that such calls are pure, so this is one of the last passes, and
@@ -29,9 +29,8 @@ class RemovePurityChecking(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, Function, lambda func: _Plain().expr(func)))
+    def rewriting(self, mod: IRModule) -> Callable[[Function], Function]:
+        return lambda func: _Plain().expr(func)
 
 
 class _Plain(BindingRewriter):

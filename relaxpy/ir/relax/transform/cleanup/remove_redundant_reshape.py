@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects, computes, may_fail
 from relaxpy.ir.relax.analysis.escapes import Escapes
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.unused import without_unused
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class RemoveRedundantReshape(Pass):
+class RemoveRedundantReshape(RewritePass):
     """Reshapes the operand of a reshape directly, and removes reshapes to the shape there is.
 
     The first of two reshapes is removed if nothing else uses it, unless it may fail outside a
@@ -30,16 +30,14 @@ class RemoveRedundantReshape(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
         def shortened(func: rx.Function) -> rx.Function:
             shorter = _Shorter(Effects(Context(), mod.functions_by_name, func))
             after = shorter.expr(func)
             passed = shorter.passed_over
             return without_unused(after, lambda b: b.var not in passed) if passed else after
 
-        return normalize_module(map_functions(mod, rx.Function, shortened))
+        return shortened
 
 
 class _Shorter(BindingRewriter):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from typing_extensions import override
 
@@ -10,31 +10,25 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 @dataclass(frozen=True)
-class RewriteDataflowReshape(Pass):
+class RewriteDataflowReshape(RewritePass):
     """Replaces calls of kernels that only reshape, inside dataflow blocks, by reshapes.
 
     Outputs of the blocks stay, so that they are new tensors.
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        functions = mod.functions_by_name
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
         kinds: dict[str, bool] = {}
-        return normalize_module(
-            map_functions(mod, rx.Function, lambda func: _Reshapes(functions, kinds).expr(func))
-        )
+        return lambda func: _Reshapes(mod.functions_by_name, kinds).expr(func)
 
 
 class _Reshapes(BindingRewriter):

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import BindingBlock, DataflowBlock, DataflowVar, Function, Var
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class ToNonDataflow(Pass):
+class ToNonDataflow(RewritePass):
     """Makes the bindings of dataflow blocks ordinary ones, whose order and errors then stay."""
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, Function, lambda func: _Ordinary().expr(func)))
+    def rewriting(self, mod: IRModule) -> Callable[[Function], Function]:
+        return lambda func: _Ordinary().expr(func)
 
 
 class _Ordinary(BindingRewriter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, TypeAlias
 
 from typing_extensions import override
@@ -12,15 +12,13 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
 from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Binding, DataflowBlock, Function, MatchCast, SeqExpr, Var
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import expr as tir
 
 Graph: TypeAlias = dict[object, dict[object, None]]
@@ -29,7 +27,7 @@ _OUTPUT: Final = "output"
 
 
 @dataclass(frozen=True)
-class TopologicalSort(Pass):
+class TopologicalSort(RewritePass):
     """Sorts the bindings of dataflow blocks as a search of their dependencies visits them.
 
     The search starts from the parameters and follows the uses of values, or starts from the results
@@ -43,13 +41,13 @@ class TopologicalSort(Pass):
     direction: Literal["from-inputs", "from-outputs"] = "from-inputs"
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+    def rewriting(self, mod: IRModule) -> Callable[[Function], Function]:
         depth_first, forward = self.order == "depth-first", self.direction == "from-inputs"
 
         def ordered(func: Function) -> Function:
             return _Sorter(depth_first=depth_first, forward=forward).expr(func)
 
-        return normalize_module(map_functions(normalize_module(mod), Function, ordered))
+        return ordered
 
 
 class _Sorter(BindingRewriter):

@@ -11,15 +11,13 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Function, StructInfo, Var, as_struct_info
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class UpdateParamStructInfo(Pass):
+class UpdateParamStructInfo(RewritePass):
     """Gives the parameters of functions the struct info that `sinfo_func` returns for them.
 
     A parameter for which it returns None stays. The struct info of bindings and results is derived
@@ -34,9 +32,8 @@ class UpdateParamStructInfo(Pass):
     sinfo_func: Callable[[Var], StructInfo | None]
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, Function, self._updated))
+    def rewriting(self, mod: IRModule) -> Callable[[Function], Function]:
+        return self._updated
 
     def _updated(self, func: Function) -> Function:
         params = tuple(map(self._param, func.params))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
@@ -24,10 +23,11 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, Placement
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class LegalizeRedistribute(Pass):
+class LegalizeRedistribute(RewritePass):
     """Replaces `R.dist.redistribute` by what the devices do along each axis of the mesh.
 
     Devices gather what is not split any more, and keep their part of what is split from now on. A
@@ -38,9 +38,8 @@ class LegalizeRedistribute(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, Function, lambda f: _Legalizing().expr(f)))
+    def rewriting(self, mod: IRModule) -> Callable[[Function], Function]:
+        return lambda func: _Legalizing().expr(func)
 
 
 class _Legalizing(BindingRewriter):

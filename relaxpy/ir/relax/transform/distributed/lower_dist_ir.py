@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from typing_extensions import override
@@ -12,15 +12,13 @@ from relaxpy.errors import TransformError
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.distributed.call_axes import whole
 from relaxpy.ir.relax.transform.distributed.placements import OF_PARTS
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
@@ -32,7 +30,7 @@ _NEEDED_BEFORE = {
 
 
 @dataclass(frozen=True)
-class LowerDistIR(Pass):
+class LowerDistIR(RewritePass):
     """The program of each device: it computes its parts of the tensors.
 
     The first worker has the inputs, as whole tensors, and sends them or their parts to the others.
@@ -50,10 +48,8 @@ class LowerDistIR(Pass):
     own_params: bool = False
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        lowered = partial(_lowered, own_params=self.own_params)
-        return normalize_module(map_functions(mod, rx.Function, lowered))
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        return partial(_lowered, own_params=self.own_params)
 
 
 def _lowered(func: rx.Function, own_params: bool) -> rx.Function:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from typing_extensions import override
@@ -13,11 +13,8 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import apply_column, is_of_relaxpy
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.definition.layouts import (
     AttributeLayout,
     InferredLayouts,
@@ -30,6 +27,7 @@ from relaxpy.ir.relax.op.definition.layouts import (
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, find, with_all_attributes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.layout import BijectiveLayout, Layout
@@ -41,7 +39,7 @@ _FIRST_AXIS = "A"
 
 
 @dataclass(frozen=True)
-class ConvertLayout(Pass):
+class ConvertLayout(RewritePass):
     """Converts the layouts of operators in dataflow blocks to the desired ones.
 
     `desired_layouts` has, by the name of an operator, the layouts of its data and weight, and that
@@ -64,15 +62,14 @@ class ConvertLayout(Pass):
                 Layout.of(layout)
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
         for name, layouts in self.desired_layouts.items():
             operator = find(Op.get(name))
             if operator is None:
                 raise MisuseError(f"{name} is computed in one layout only", about=name)
             _require_desirable(operator, layouts)
         desired = dict(self.desired_layouts)
-        mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, rx.Function, lambda f: _Blocks(desired).expr(f)))
+        return lambda func: _Blocks(desired).expr(func)
 
 
 def _require_desirable(operator: OpDef, wanted: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from typing_extensions import override
 
@@ -13,20 +13,18 @@ from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.call import operand_tuple
 from relaxpy.ir.relax.rewrite.map_bindings import Rewritten
 from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import ops
 
 _KINDS = (CallKind.KERNEL, CallKind.INPLACE_KERNEL, CallKind.DPS_PACKED)
 
 
 @dataclass(frozen=True)
-class CallTIRRewrite(Pass):
+class CallTIRRewrite(RewritePass):
     """Allocates the outputs of `call_tir` and its relatives, and calls the functions directly.
 
     Scalars of `tir_vars` are passed by `R.vm.call_tir_dyn`. Calls of functions that write into
@@ -37,11 +35,8 @@ class CallTIRRewrite(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        return normalize_module(
-            map_functions(mod, rx.Function, lambda func: _Explicit().expr(func))
-        )
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        return lambda func: _Explicit().expr(func)
 
 
 class _Explicit(LoweringRewriter):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from typing_extensions import override
 
@@ -10,18 +10,16 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.rewrite.map_bindings import Rewritten, with_bindings
 from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class KillAfterLastUse(Pass):
+class KillAfterLastUse(RewritePass):
     """Inserts a call that releases each tensor and each storage after its last use.
 
     Bindings of a variable to another one are removed. Values that the function returns, and those
@@ -29,9 +27,8 @@ class KillAfterLastUse(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, rx.Function, lambda func: _Kills().expr(func)))
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        return lambda func: _Kills().expr(func)
 
 
 class _Kills(LoweringRewriter):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.lowering.storage import (
     ALLOC_TENSOR,
@@ -19,18 +18,16 @@ from relaxpy.ir.relax.transform.lowering.storage import (
     storage_call,
     tensor_call,
 )
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class LowerAllocTensor(Pass):
+class LowerAllocTensor(RewritePass):
     """Allocates storage for each tensor that memory planning has not put into a storage."""
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        return normalize_module(
-            map_functions(mod, rx.Function, lambda func: _Storages().expr(func))
-        )
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        return lambda func: _Storages().expr(func)
 
 
 class _Storages(BindingRewriter):

@@ -12,20 +12,18 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.op.call import operand_tuple
 from relaxpy.ir.relax.op.memory import VIEW_DERIVE
 from relaxpy.ir.relax.rewrite.map_bindings import Rewritten
 from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter
 from relaxpy.ir.relax.transform.lowering.storage import ALLOC_TENSOR
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import ops
 
 
 @dataclass(frozen=True)
-class LowerRuntimeBuiltin(Pass):
+class LowerRuntimeBuiltin(RewritePass):
     """Replaces operators by the operators `R.vm` and the packed functions `vm.builtin.…`.
 
     These are operators on storage, views, reshapes, shapes of tensors, and closures. The calls are
@@ -37,11 +35,8 @@ class LowerRuntimeBuiltin(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        return normalize_module(
-            map_functions(mod, rx.Function, lambda func: _Builtins().expr(func))
-        )
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        return lambda func: _Builtins().expr(func)
 
 
 class _Builtins(LoweringRewriter):

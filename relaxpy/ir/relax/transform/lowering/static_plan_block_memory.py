@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.transform.lowering.lifetimes import Lifetimes
 from relaxpy.ir.relax.transform.lowering.size_bounds import SizeBounds
@@ -23,11 +20,12 @@ from relaxpy.ir.relax.transform.lowering.storage import (
     tensor_call,
 )
 from relaxpy.ir.relax.transform.lowering.storage_pool import StoragePool
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 from relaxpy.ir.tir import expr as tir
 
 
 @dataclass(frozen=True)
-class StaticPlanBlockMemory(Pass):
+class StaticPlanBlockMemory(RewritePass):
     """Puts tensors that are allocated explicitly into storage, which later tensors use again.
 
     A tensor is planned if only kernels, packed functions and reshapes of its binding block use it.
@@ -42,10 +40,8 @@ class StaticPlanBlockMemory(Pass):
     """
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        planned = map_functions(mod, rx.Function, lambda func: _Planner(mod).expr(func))
-        return normalize_module(planned)
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        return lambda func: _Planner(mod).expr(func)
 
 
 _PLANS_OUTPUT = "relax.memory_plan_dynamic_func_output"

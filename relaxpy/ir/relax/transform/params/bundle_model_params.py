@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from typing_extensions import override
 
@@ -10,15 +10,13 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
-from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.transform.params.reading import ReadBeforeUse
+from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 
 @dataclass(frozen=True)
-class BundleModelParams(Pass):
+class BundleModelParams(RewritePass):
     """Puts the parameters after the first `num_input` ones into one tuple, the last parameter.
 
     Functions without the attribute `num_input` stay as they are. A field is read before its first
@@ -32,10 +30,8 @@ class BundleModelParams(Pass):
     param_tuple_name: str | None = None
 
     @override
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        name = self.param_tuple_name or "model_params"
-        mod = normalize_module(mod)
-        return normalize_module(map_functions(mod, rx.Function, lambda f: bundled(f, name)))
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
+        return lambda func: bundled(func, self.param_tuple_name or "model_params")
 
 
 def input_count(func: rx.Function, pass_name: str) -> int | None:
