@@ -9,7 +9,8 @@ import torch
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.frontend.shared.unsupported import OpNotImplemented
+from relaxpy.frontend.shared.unsupported import FrontendError, OpNotImplemented, UnsupportedError
+from relaxpy.frontend.torch.arrays import refuse_form
 from relaxpy.frontend.torch.decompose import decomposed, decompositions, functional, simpler
 from relaxpy.frontend.torch.importer import Importer, Options
 from relaxpy.frontend.torch.program import of_exported
@@ -91,7 +92,9 @@ def import_exported(
 
     Errors:
         OpNotImplemented: nodes cannot be imported.
+        FrontendError: an input is no tensor that Relax has.
     """
+    _refuse_inputs(exported)
     program = simpler(functional(exported), options.custom)
     tried: set[Any] = set()
     while True:
@@ -107,3 +110,13 @@ def import_exported(
                 raise
         tried |= more
         program = simpler(program, options.custom, tried)
+
+
+def _refuse_inputs(exported: Any) -> None:
+    for node in exported.graph.find_nodes(op="placeholder"):
+        meta = node.meta.get("val")
+        try:
+            if isinstance(meta, torch.Tensor):
+                refuse_form(meta)
+        except UnsupportedError as error:
+            raise FrontendError(f"the input {node.name!r} cannot be imported: {error}") from None

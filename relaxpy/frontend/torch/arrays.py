@@ -34,15 +34,25 @@ def part_name(dtype: Any) -> str:
     return dtype_name(dtype.to_real() if dtype.is_complex else dtype)
 
 
+def refuse_form(tensor: Any) -> None:
+    """Nothing, for a tensor, or what PyTorch knows of one, that has a form in Relax.
+
+    Errors:
+        UnsupportedError: it is sparse, nested or quantised.
+    """
+    part_name(tensor.dtype)
+    if tensor.layout is not torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.")
+        raise UnsupportedError(f"Relax has no tensors in the layout {kind}; to_dense() makes one")
+
+
 def constant(tensor: Any) -> Constant:
     """A constant over the memory of a tensor, which is copied only where its strides are negative.
 
     Errors:
         UnsupportedError: its elements are not in main memory, or its datatype is none of Relax.
     """
-    dtype_name(tensor.dtype)
-    if tensor.layout is not torch.strided:
-        raise UnsupportedError(f"a tensor in the layout {tensor.layout} has no form in Relax")
+    refuse_form(tensor)
     data = tensor.detach()
     if data.is_conj() or data.is_neg():
         data = data.resolve_conj().resolve_neg()

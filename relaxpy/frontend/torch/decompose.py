@@ -132,12 +132,23 @@ def changes_only_its_own(graph: Any) -> bool:
     )
 
 
+def _maps_batches(graph: Any) -> bool:
+    """Whether nodes begin and end `torch.vmap`, which PyTorch replaces."""
+    return any(
+        getattr(node.target, "__module__", "") == "torch._functorch.predispatch"
+        for node in graph.nodes
+    )
+
+
 def functional(program: Any) -> Any:
     """The program with operators that return what others change in place.
 
-    Where `changes_only_its_own` holds it is left to the importer, which costs less.
+    Functions of `torch.vmap` are of batches there. Where `changes_only_its_own` holds it is left to
+    the importer, which costs less.
     """
     inner = list(graphs(program.graph_module))
+    if any(_maps_batches(graph) for graph in inner):
+        return decomposed(program, {})
     if len(inner) == 1 and changes_only_its_own(inner[0]):
         return program
     return decomposed(program, {}) if changes_memory(program.graph_module) else program

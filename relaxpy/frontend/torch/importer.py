@@ -22,7 +22,7 @@ from relaxpy.frontend.shared.unsupported import (
     refuse_nodes,
 )
 from relaxpy.frontend.torch import ops as ops
-from relaxpy.frontend.torch.arrays import constant, identity, part_name, real_view
+from relaxpy.frontend.torch.arrays import constant, identity, part_name, real_view, refuse_form
 from relaxpy.frontend.torch.complexes import (
     Complex,
     convert as convert_complex,
@@ -183,6 +183,7 @@ class Importer:
 
     def constant(self, tensor: Any) -> Constant:
         """The constant of a tensor; tensors with the same elements in one memory are one."""
+        refuse_form(tensor)
         key = identity(tensor)
         if key not in self._constants or not tensor.numel():
             self._constants[key] = constant(tensor)
@@ -322,6 +323,9 @@ class Importer:
             return convert_complex(Context(self, node), target, args, kwargs)
         entry = find(target)
         if entry is None:
+            for item in _flat(node.meta.get("val")):
+                if isinstance(item, torch.Tensor):
+                    refuse_form(item)
             raise UnsupportedError("there is no converter for it")
         positional, named = entry.arguments(target._schema, args, kwargs)
         return entry.function(Context(self, node), *positional, **named)
@@ -402,5 +406,7 @@ def _where(node: Any) -> str:
 
 def _shown(node: Any, value: Any) -> str:
     info = value.struct_info if isinstance(value, Expr) else value
+    if isinstance(value, torch.nn.Module):
+        info = "a graph"
     meta = node.meta.get("val") if isinstance(value, _Missing) else None
     return f"{node.name}: {meta if meta is not None else info}"

@@ -193,3 +193,79 @@ def test_converters_of_the_caller_that_cannot_be_used_are_refused(given: Any, me
 def test_something_else_than_an_exported_program_is_refused() -> None:
     with pytest.raises(TypeError, match="expected an ExportedProgram, found Linear"):
         from_exported_program(torch.nn.Linear(2, 2))
+
+
+class OfASparseMatrix(torch.nn.Module):  # type: ignore[misc]
+    """A sparse matrix of the model, by which the input is multiplied."""
+
+    def __init__(self, layout: Any) -> None:
+        super().__init__()
+        self.register_buffer("matrix", torch.eye(3).to_sparse(layout=layout))
+
+    def forward(self, x: Any) -> Any:
+        return self.matrix @ x
+
+
+def first_times_second(a: Any, b: Any) -> Any:
+    return torch.sparse.mm(a, b)
+
+
+def sparse_for_a_while(x: Any) -> Any:
+    return x.to_sparse().to_dense(), x.sin()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_tensors_are_refused_with_what_to_write(layout: Any) -> None:
+    x = torch.ones(3, 4)
+    sparse = torch.eye(3).to_sparse(layout=layout)
+    name = str(layout).removeprefix("torch.")
+    with pytest.raises(FrontendError, match=rf"'b_matrix' .* layout {name}; .*to_dense"):
+        from_exported_program(exported(OfASparseMatrix(layout), x))
+    with pytest.raises(FrontendError, match=rf"'args_0' .* layout {name}; .*to_dense"):
+        from_exported_program(exported(Function(first_times_second), sparse, x))
+    dense = exported(Function(lambda a, b: a @ b), sparse.to_dense(), x)
+    found = relaxpy.compile(from_exported_program(dense))["main"](sparse.to_dense(), x)
+    assert torch.equal(torch.as_tensor(found[0]), x)
+
+
+def test_nodes_whose_results_have_no_form_are_refused() -> None:
+    message = r"_to_sparse .*test_from_exported_program.*layout sparse_coo"
+    with pytest.raises(NotImplementedError, match=message):
+        from_exported_program(exported(Function(sparse_for_a_while), torch.ones(3, 4)))
+
+
+class Function(torch.nn.Module):  # type: ignore[misc]
+    """A function as a module."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def test_functions_mapped_over_batches() -> None:
+    x = torch.arange(12.0).reshape(3, 4)
+    mapped = Function(lambda x: torch.vmap(lambda row: row.cumsum(0) * row.sum())(x))
+    (found,) = relaxpy.compile(from_exported_program(exported(mapped, x)))["main"](x)
+    torch.testing.assert_close(found, mapped(x))
+
+
+def test_products_of_matrices_of_8_bits() -> None:
+    draw = torch.Generator().manual_seed(0)
+    a, b = (
+        torch.randint(-128, 128, s, dtype=torch.int8, generator=draw) for s in ((17, 16), (16, 8))
+    )
+    f, g = a.div(64).to(torch.float8_e4m3fn), b.mT.contiguous().div(64).to(torch.float8_e4m3fn).mT
+    one, each = torch.tensor(0.5), torch.tensor(0.25)
+    cases: list[tuple[Any, tuple[Any, ...]]] = [
+        (torch._int_mm, (a, b)),
+        (torch._weight_int8pack_mm, (f.bfloat16(), b.mT.contiguous(), torch.arange(8).bfloat16())),
+        (lambda *v: torch._scaled_mm(*v, out_dtype=torch.float32), (f, g, one, each)),
+    ]
+    for function, given in cases:
+        model = Function(function)
+        (found,) = relaxpy.compile(from_exported_program(exported(model, *given)))["main"](*given)
+        torch.testing.assert_close(found, model(*given))

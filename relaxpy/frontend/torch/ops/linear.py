@@ -180,6 +180,39 @@ def conv_transpose(
     return convolution(cx, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
+@converter("_int_mm")
+def matmul_of_int8(cx: Context, a: Expr, b: Expr) -> Expr:
+    return R.matmul(a, b, "int32")
+
+
+@converter("_weight_int8pack_mm")
+def matmul_by_int8(cx: Context, x: Expr, weight: Expr, scales: Expr) -> Expr:
+    wide = (cx.tensor(item, "float32") for item in (x, R.permute_dims(weight)))
+    return R.multiply(R.matmul(*wide), cx.tensor(scales, "float32"))
+
+
+@converter("_scaled_mm")
+def scaled_matmul(
+    cx: Context,
+    a: Expr,
+    b: Expr,
+    scale_a: Expr,
+    scale_b: Expr,
+    bias: Expr | None = None,
+    scale_result: Expr | None = None,
+    dtype: Any = None,
+    fast: bool = False,
+) -> Expr:
+    """The product of matrices that have one scale each, or one for each row and column."""
+    if any(rank_of(scale) > 1 and 1 not in shape_of(scale) for scale in (scale_a, scale_b)):
+        raise UnsupportedError("a scale for each block of a matrix")
+    product = R.matmul(cx.tensor(a, "float32"), cx.tensor(b, "float32"))
+    y = R.multiply(R.multiply(product, scale_a), scale_b)
+    if bias is not None:
+        y = R.add(y, cx.tensor(bias, "float32"))
+    return y if scale_result is None else R.multiply(y, scale_result)
+
+
 @converter("_grouped_mm")
 @converter("grouped_mm_fallback", namespace="transformers")
 def grouped_matmul(
