@@ -375,6 +375,8 @@ class Importer:
             else:
                 result = np.asarray(FOLDED[node.op](node.attributes, *arrays))
                 dtype = str(result.dtype)
+                if result.dtype == object and not symbolic:
+                    return None
                 if result.dtype == object:
                     dtype = next(v.dtype for v in operands if isinstance(v, Contents))
         except (UndecidedError, ValueError, IndexError, TypeError, KeyError, ZeroDivisionError):

@@ -73,13 +73,15 @@ def rank_of(x: Expr) -> int:
     return ndim
 
 
-def shape_of(x: Expr) -> list[Size]:
-    """The sizes of a tensor: ints where they are numbers.
+def shape_of(x: Expr, rank: int | None = None) -> list[Size]:
+    """The sizes of a tensor of this rank, or of any: ints where they are numbers.
 
     Errors:
-        UnsupportedError: its rank is not known.
+        UnsupportedError: its rank is not known, or is another.
     """
     info = tensor_info(x)
+    if rank is not None and rank_of(x) != rank:
+        raise UnsupportedError(f"expected a tensor of rank {rank}, found rank {rank_of(x)}")
     match info.shape:
         case ShapeExpr(values=values):
             return [int(v.value) if isinstance(v, tir.IntImm) else v for v in values]

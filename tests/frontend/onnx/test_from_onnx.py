@@ -653,6 +653,8 @@ def test_native_code_of_onnx_sees_no_operands_that_schemas_refuse(
 
 _ILL_SHAPED: list[tuple[str, dict[str, Any], Sequence[int], str]] = [
     ("Reshape", {}, [2, 0, 0, 0], "size 3 is to be copied of 3 sizes"),
+    ("SpaceToDepth", {"blocksize": 2}, [], "expected a tensor of rank 4, found rank 3"),
+    ("ConstantOfShape", {"value": 1}, [2, 2], "attribute 'value' has the type INT"),
     ("Cast", {"to": [1]}, [], "attribute 'to' has the type INTS, expected INT"),
     ("Constant", {"value": 1}, [], "attribute 'value' has the type INT, expected TENSOR"),
 ]
@@ -662,7 +664,7 @@ _ILL_SHAPED: list[tuple[str, dict[str, Any], Sequence[int], str]] = [
 def test_attributes_and_shapes_that_do_not_fit_are_named(
     op: str, attributes: dict[str, Any], shape: Sequence[int], message: str
 ) -> None:
-    operands = {"Reshape": ["x", "shape"], "Cast": ["x"]}.get(op, [])
+    operands = [*(["x"] if "Constant" not in op else []), *(["shape"] if shape else [])]
     nodes = [helper.make_node(op, operands, ["y"], **attributes)]
     given = {"shape": np.array(shape, "int64")} if shape else {}
     with pytest.raises(OpNotImplemented, match=message):

@@ -38,7 +38,7 @@ def _heads(cx: Context, x: Expr, count: int | None) -> Expr:
         return cx.emit(R.permute_dims(x, _HEADS_FIRST))
     if not count:
         raise UnsupportedError("operands of rank 3 need q_num_heads and kv_num_heads")
-    batch, length, width = shape_of(x)
+    batch, length, width = shape_of(x, 3)
     return cx.emit(reshaped(x, (batch, length, count, simple(width // count))))
 
 
@@ -164,7 +164,7 @@ def attention(
     query = _heads(cx, q, q_num_heads)
     key, present_key = _state(cx, k, kv_num_heads, past_key)
     value, present_value = _state(cx, v, kv_num_heads, past_value)
-    batch, length, heads, width = shape_of(query)
+    batch, length, heads, width = shape_of(query, 4)
     full = [batch, heads, length, shape_of(key)[1]]
     if scale is None and not isinstance(width, int):
         raise UnsupportedError("the size of heads is symbolic and there is no scale")
@@ -221,7 +221,7 @@ def step_by_step(
 ) -> tuple[Expr, Expr]:
     """Attention by its single steps, and the result of the one that `mode` asks for."""
     query, key, value = (cx.emit(R.permute_dims(part, _HEADS_FIRST)) for part in operands)
-    batch, heads, length, width = shape_of(query)
+    batch, heads, length, width = shape_of(query, 4)
     shared, total = shape_of(key)[1:3]
     if not isinstance(heads, int) or not isinstance(shared, int) or heads % shared:
         raise UnsupportedError(f"{heads} heads of queries for {shared} heads of keys")

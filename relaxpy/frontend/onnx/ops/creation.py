@@ -146,7 +146,7 @@ def one_hot(cx: Context, indices: Expr, depth: Value, values: Expr, *, axis: int
 
 @converter("DepthToSpace")
 def depth_to_space(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
-    n, c, h, w = shape_of(x)
+    n, c, h, w = shape_of(x, 4)
     b = blocksize
     depth = number(c // (b * b))
     if mode == "DCR":
@@ -158,7 +158,7 @@ def depth_to_space(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -
 
 @converter("SpaceToDepth")
 def space_to_depth(cx: Context, x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
-    n, c, h, w = shape_of(x)
+    n, c, h, w = shape_of(x, 4)
     b = blocksize
     high, wide = number(h // b), number(w // b)
     parts = reshaped(x, (n, c, high, b, wide, b))

@@ -47,7 +47,7 @@ def group_query_attention(
     softcap: float = 0.0,
 ) -> list[Expr]:
     """Row b has seqlens_k[b] + 1 positions; the new ones are the last of them."""
-    batch, length, _ = shape_of(query)
+    batch, length, _ = shape_of(query, 3)
     if key is None or value is None:
         query, key, value = _apart(cx, query, num_heads, kv_num_heads)
     width = simple(shape_of(query)[2] // num_heads)

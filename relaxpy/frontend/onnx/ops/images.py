@@ -96,7 +96,7 @@ def _numbers(cx: Context, value: Value) -> list[Size]:
     if known is not None:
         return known
     vector = cx.tensor(value)
-    [count] = shape_of(vector)
+    [count] = shape_of(vector, 1)
     if not isinstance(count, int):
         raise UnsupportedError("the number of axes is symbolic")
     return cx.sizes_at_run_time(vector, count, "size")

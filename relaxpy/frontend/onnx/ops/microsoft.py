@@ -193,7 +193,7 @@ def embed_layer_normalization(
 ) -> list[Expr]:
     if gamma is None:
         raise UnsupportedError("operand gamma is missing")
-    batch, length = shape_of(input_ids)
+    batch, length = shape_of(input_ids, 2)
     total = R.take(word_embedding, input_ids, axis=0)
     if position_ids is None:
         positions = R.strided_slice(position_embedding, [0], [0], [length])
@@ -212,7 +212,7 @@ def embed_layer_normalization(
 
 def _heads(cx: Context, x: Expr, heads: int) -> Expr:
     """(batch, length, heads * size) as (batch, heads, length, size)."""
-    batch, length, width = shape_of(x)
+    batch, length, width = shape_of(x, 3)
     if not isinstance(width, int) or width % heads:
         raise UnsupportedError(f"a width of {width} is no multiple of {heads} heads")
     return R.permute_dims(reshaped(x, (batch, length, heads, width // heads)), [0, 2, 1, 3])
@@ -246,7 +246,7 @@ def _attended(
 ) -> Expr:
     """Attention of (batch, heads, length, size) in the layout (batch, length, heads * size)."""
     q, k, v = cx.emit(q), cx.emit(k), cx.emit(v)
-    batch, heads, length, size = shape_of(q)
+    batch, heads, length, size = shape_of(q, 4)
     width = shape_of(v)[3]
     scores = R.matmul(q, _transposed(k))
     scores = cx.emit(R.multiply(scores, scalar(scale or 1 / math.sqrt(float(size)), q)))  # type: ignore[arg-type]

@@ -98,7 +98,7 @@ def bernoulli(cx: Context, x: Expr, *, dtype: int | None = None, seed: float | N
 def multinomial(
     cx: Context, x: Expr, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None
 ) -> Expr:
-    batch, classes = shape_of(x)
+    batch, classes = shape_of(x, 2)
     shares = R.cumsum(R.nn.softmax(R.astype(x, "float64"), -1), 1)
     draws = R.expand_dims(_drawn(cx, "uniform", [batch, sample_size], seed), 2)
     below = R.astype(R.greater_equal(draws, R.expand_dims(shares, 1)), "int64")

@@ -170,7 +170,7 @@ def stft(
 ) -> Expr:
     if rank_of(signal) == 2:
         signal = cx.emit(R.expand_dims(signal, [2]))
-    batch, size, parts = shape_of(signal)
+    batch, size, parts = shape_of(signal, 3)
     if parts not in (1, 2):
         raise UnsupportedError("the last axis of a signal has 1 or 2 parts")
     step = cx.size_in(frame_step)
