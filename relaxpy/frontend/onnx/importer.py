@@ -328,6 +328,7 @@ class Importer:
         version = opsets.get(node.domain, 1 if node.domain else None)
         if version is None:
             raise UnsupportedError(f"the model imports no version of the domain {node.domain!r}")
+        require_kinds(node, version)
         folded = None if node.domain else self._folded(node, operands)
         if folded is not None:
             return [folded]
@@ -338,7 +339,6 @@ class Importer:
             if body_of is None:
                 raise UnsupportedError("there is no converter for it")
             return self._inlined(body_of, operands, opsets)
-        require_kinds(node, version)
         positional, attributes = entry.arguments(operands, node.attributes, context.tensor)
         result = entry.function(context, *positional, **attributes)
         return result if isinstance(result, (tuple, list)) else [result]
