@@ -12,7 +12,7 @@ import numpy as np
 
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, PlacementSpec
-from relaxpy.ir.relax.op.definition.gradients import masked, of_operand
+from relaxpy.ir.relax.op.definition.gradients import by_transpose, masked, of_operand
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, tensor
 from relaxpy.ir.relax.op.definition.sharding import same_axes
@@ -103,10 +103,6 @@ def _require_axis(x: TensorStructInfo) -> None:
         raise refuse(f"x has rank 1 at least, found {x}", x, hint="reshape it to (1,)")
 
 
-def _gradient_allgather(g: Any, x: Any, y: Any, call: Call) -> Any:
-    return R.ccl.reduce_scatter(g, **call.attrs)
-
-
 def _allgather(x: Array, num_workers: int, in_group: bool, among: Among | None, axis: int) -> Array:
     return joined(members(num_workers, in_group, among).collected(x), axis)
 
@@ -117,7 +113,7 @@ def _allgather(x: Array, num_workers: int, in_group: bool, among: Among | None, 
     runtime=_allgather,
     calls_out=True,
     sends=(1, 1),
-    gradient=of_operand(_gradient_allgather),
+    gradient=by_transpose("ccl.reduce_scatter"),
 )
 def allgather(
     x: TensorStructInfo | DTensorStructInfo,
@@ -149,10 +145,6 @@ def allgather(
     return _joined(x, num_workers, axis)
 
 
-def _gradient_reduce_scatter(g: Any, x: Any, y: Any, call: Call) -> Any:
-    return R.ccl.allgather(g, **call.attrs)
-
-
 def _reduce_scatter(
     x: Array, num_workers: int, in_group: bool, among: Among | None, axis: int
 ) -> Array:
@@ -166,7 +158,7 @@ def _reduce_scatter(
     runtime=_reduce_scatter,
     calls_out=True,
     sends=(1, 0),
-    gradient=of_operand(_gradient_reduce_scatter),
+    gradient=by_transpose("ccl.allgather"),
 )
 def reduce_scatter(
     x: TensorStructInfo,
@@ -193,10 +185,6 @@ def reduce_scatter(
     return shard(x, num_workers, axis, ctx, "x")
 
 
-def _gradient_broadcast(g: Any, x: Any, y: Any, call: Call) -> Any:
-    return R.ccl.reduce_to_worker0(g)
-
-
 def _broadcast(x: Array) -> Array:
     return current_workers().of_first(x)
 
@@ -207,7 +195,7 @@ def _broadcast(x: Array) -> Array:
     runtime=_broadcast,
     calls_out=True,
     sends=(2, 0),
-    gradient=of_operand(_gradient_broadcast),
+    gradient=by_transpose("ccl.reduce_to_worker0"),
 )
 def broadcast_from_worker0(x: TensorStructInfo) -> TensorStructInfo:
     """The tensor of worker 0, on each worker.
@@ -217,10 +205,6 @@ def broadcast_from_worker0(x: TensorStructInfo) -> TensorStructInfo:
         result  as x
     """
     return x
-
-
-def _gradient_reduce_to_worker0(g: Any, x: Any, y: Any, call: Call) -> Any:
-    return R.ccl.broadcast_from_worker0(g)
 
 
 def _reduce_to_worker0(x: Array) -> Array:
@@ -234,7 +218,7 @@ def _reduce_to_worker0(x: Array) -> Array:
     runtime=_reduce_to_worker0,
     calls_out=True,
     sends=(2, 0),
-    gradient=of_operand(_gradient_reduce_to_worker0),
+    gradient=by_transpose("ccl.broadcast_from_worker0"),
 )
 def reduce_to_worker0(x: TensorStructInfo) -> TensorStructInfo:
     """The sum of the tensors of all workers on worker 0, and zeros on the others.
@@ -248,10 +232,6 @@ def reduce_to_worker0(x: TensorStructInfo) -> TensorStructInfo:
     return x
 
 
-def _gradient_scatter(g: Any, x: Any, y: Any, call: Call) -> Any:
-    return R.ccl.gather_to_worker0(g, **call.attrs)
-
-
 def _scatter(x: Array, num_workers: int, axis: int) -> Array:
     workers = members(num_workers)
     return workers.part_of_first(split(x, workers.size, axis))
@@ -263,7 +243,7 @@ def _scatter(x: Array, num_workers: int, axis: int) -> Array:
     runtime=_scatter,
     calls_out=True,
     sends=(1, 0),
-    gradient=of_operand(_gradient_scatter),
+    gradient=by_transpose("ccl.gather_to_worker0"),
 )
 def scatter_from_worker0(
     x: TensorStructInfo, num_workers: int, ctx: Context, axis: int = 0
@@ -280,10 +260,6 @@ def scatter_from_worker0(
     return shard(x, num_workers, axis, ctx, "x")
 
 
-def _gradient_gather_to_worker0(g: Any, x: Any, y: Any, call: Call) -> Any:
-    return R.ccl.scatter_from_worker0(g, **call.attrs)
-
-
 def _gather_to_worker0(x: Array, num_workers: int, axis: int) -> Array:
     parts = members(num_workers).collected_on_first(x)
     if parts is None:
@@ -297,7 +273,7 @@ def _gather_to_worker0(x: Array, num_workers: int, axis: int) -> Array:
     runtime=_gather_to_worker0,
     calls_out=True,
     sends=(1, 1),
-    gradient=of_operand(_gradient_gather_to_worker0),
+    gradient=by_transpose("ccl.scatter_from_worker0"),
 )
 def gather_to_worker0(x: TensorStructInfo, num_workers: int, axis: int = 0) -> TensorStructInfo:
     """The tensors of all workers joined along an axis on worker 0, and zeros on the others.

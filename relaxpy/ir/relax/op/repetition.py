@@ -9,7 +9,7 @@ from relaxpy.ir.core.dtype import INT32, INT64
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import (
-    is_differentiable,
+    by_transpose,
     no_gradient,
     of_operand,
     require_shape,
@@ -331,21 +331,11 @@ _triangle = Rows(
 TRIANGLES = family(_triangle("tril", "below"), _triangle("triu", "above"))
 
 
-def _gradient_reverse_sequence(
-    var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
-) -> list[rx.Expr]:
-    data, lengths = call.args
-    if not is_differentiable(data):
-        return no_gradient(var, call, gradient, builder)
-    reversed_back = R.reverse_sequence(gradient, lengths, **call.attrs)
-    return [reversed_back, R.grad.no_grad(lengths)]
-
-
 @register(
     "relax.reverse_sequence",
     pure=True,
     legalize=rules.by_te("reverse_sequence", "reverse_sequence"),
-    gradient=_gradient_reverse_sequence,
+    gradient=by_transpose("reverse_sequence", 1),
 )
 def reverse_sequence(
     data: rx.TensorStructInfo,

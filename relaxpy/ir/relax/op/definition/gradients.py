@@ -7,6 +7,7 @@ gradient of an operand without one is `relax.grad.no_grad` of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from relaxpy.ir.core.dtype import DataType
@@ -158,6 +159,25 @@ def of_operand(derivative: Callable[[rx.Expr, rx.Expr, rx.Expr, rx.Call], Any]) 
             return no_gradient(var, call, gradient, builder)
         others = (R.grad.no_grad(arg) for arg in call.args[1:])
         return [derivative(gradient, call.args[0], var, call), *others]
+
+    return rule
+
+
+def by_transpose(name: str, *kept: int) -> Gradient:
+    """The rule of an operator that is linear in its first operand, by its transpose `relax.<name>`.
+
+    The transpose has the same attributes, and after the gradient the `kept` operands. An operator
+    that selects elements, such as a maximum, is linear near almost all values of the operand.
+    """
+
+    def rule(
+        var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
+    ) -> Sequence[rx.Expr]:
+        if not is_differentiable(var):
+            return no_gradient(var, call, gradient, builder)
+        operator = attrgetter(name)(R)
+        back = operator(gradient, *(call.args[k] for k in kept), **call.attrs)
+        return [back, *map(R.grad.no_grad, call.args[1:])]
 
     return rule
 

@@ -9,7 +9,12 @@ from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, shape_like
+from relaxpy.ir.relax.op.definition.gradients import (
+    by_transpose,
+    is_differentiable,
+    no_gradient,
+    shape_like,
+)
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter
 from relaxpy.ir.relax.op.nn.pooling import RANKS, Gradients, Ints, Sizes, require_numbers, sizes_of
@@ -195,16 +200,6 @@ def _legalize_adaptive_backward(count: int) -> rules.Legalize:
     return legalize
 
 
-def _gradient_adaptive_backward(count: int) -> Gradients:
-    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-        if not is_differentiable(var):
-            return no_gradient(var, call, gradient, builder)
-        pool = getattr(R.nn, f"adaptive_avg_pool{count}d")
-        return [pool(gradient, **call.attrs), R.grad.no_grad(call.args[1])]
-
-    return rule
-
-
 def _register_adaptive_backward(count: int) -> None:
     axes = spatial_axes(count)
 
@@ -232,7 +227,7 @@ def _register_adaptive_backward(count: int) -> None:
             adapt=_adapted(count),
             unmake=shortest,
             legalize=_legalize_adaptive_backward(count),
-            gradient=_gradient_adaptive_backward(count),
+            gradient=by_transpose(f"nn.adaptive_avg_pool{count}d"),
             precision_policy=2,
         )
     )

@@ -10,9 +10,9 @@ from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
+from relaxpy.ir.relax.op.definition.gradients import by_transpose
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
-from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter
+from relaxpy.ir.relax.op.definition.registry import OpDef, enter
 from relaxpy.ir.relax.op.windows import (
     completed,
     count_windows,
@@ -156,16 +156,6 @@ def _legalize_pool(count: int, kind: Kind) -> rules.Legalize:
     return legalize
 
 
-def _gradient_pool(count: int, kind: Kind) -> Gradients:
-    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-        if not is_differentiable(var):
-            return no_gradient(var, call, gradient, builder)
-        backward = getattr(R.grad, f"{kind}_pool{count}d_backward")
-        return [backward(gradient, call.args[0], **call.attrs)]
-
-    return rule
-
-
 _POOL_DOC = """The {} of the elements in each window.
 
 Shapes:
@@ -228,7 +218,7 @@ def _register_pool(count: int, kind: Kind) -> OpDef:
             unmake=shortest,
             legalize=_legalize_pool(count, kind),
             layout=AttributeLayout(("layout",), "out_layout"),
-            gradient=_gradient_pool(count, kind),
+            gradient=by_transpose(f"grad.{kind}_pool{count}d_backward", 0),
             precision_policy=1,
         )
     )
@@ -269,31 +259,6 @@ def _legalize_pool_backward(count: int, kind: Kind) -> rules.Legalize:
         return rules.te_kernel(builder, _pool_backward, name, *call.args, **attrs, kind=kind)
 
     return legalize
-
-
-def _gradient_max_backward(count: int) -> Gradients:
-    """Linear in the gradient; small changes of the data select the same elements."""
-
-    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-        if not is_differentiable(var):
-            return no_gradient(var, call, gradient, builder)
-        data = call.args[1]
-        selected = getattr(R.grad, f"max_pool{count}d_selected")
-        return [selected(gradient, data, **call.attrs), R.grad.no_grad(data)]
-
-    return rule
-
-
-def _gradient_avg_backward(count: int) -> Gradients:
-    """Linear in the gradient; it depends on the data only by its shape."""
-
-    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-        if not is_differentiable(var):
-            return no_gradient(var, call, gradient, builder)
-        pool = getattr(R.nn, f"avg_pool{count}d")
-        return [pool(gradient, **call.attrs), R.grad.no_grad(call.args[1])]
-
-    return rule
 
 
 _BACKWARD_DOC = """The gradient of the data of `{}`, for that of its result.
@@ -338,7 +303,10 @@ def _register_pool_backward(count: int, kind: Kind) -> None:
         is_gradient(output_grad, pool.out, None if x is None else pool.result(x))
         return data
 
-    gradient = _gradient_avg_backward(count) if kind == "avg" else _gradient_max_backward(count)
+    if kind == "avg":  # it depends on the data only by their shape
+        gradient = by_transpose(f"nn.avg_pool{count}d")
+    else:  # small changes of the data select the same elements
+        gradient = by_transpose(f"grad.max_pool{count}d_selected", 1)
     enter(
         OpRecord(
             f"relax.grad.{kind}_pool{count}d_backward",
@@ -389,17 +357,6 @@ def _legalize_selected(count: int) -> rules.Legalize:
     return legalize
 
 
-def _gradient_selected(count: int) -> Gradients:
-    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-        if not is_differentiable(var):
-            return no_gradient(var, call, gradient, builder)
-        data = call.args[1]
-        backward = getattr(R.grad, f"max_pool{count}d_backward")
-        return [backward(gradient, data, **call.attrs), R.grad.no_grad(data)]
-
-    return rule
-
-
 _SELECTED_DOC = """The values in the places of the elements that `max_pool{}d` of the data selects.
 
 Shapes:
@@ -446,7 +403,7 @@ def _register_selected(count: int) -> None:
             adapt=completed(count),
             unmake=shortest,
             legalize=_legalize_selected(count),
-            gradient=_gradient_selected(count),
+            gradient=by_transpose(f"grad.max_pool{count}d_backward", 1),
             precision_policy=2,
         )
     )
