@@ -167,6 +167,7 @@ def _sizes(
         for dim, size in _dimensions(param.struct_info, values.get(param.name_hint)):
             if isinstance(dim, tir.Var):
                 sizes.setdefault(dim.name, size)
+    given: set[str] = set()
     for word in dims:
         name, _, text = word.partition("=")
         if not text.isdecimal() or len(text) > 18:
@@ -177,6 +178,9 @@ def _sizes(
                 hint=close_names(name, known)
                 or (f"the dimensions are {', '.join(known)}" if known else "omit --dim"),
             )
+        if name in given:
+            raise UsageError(f"there are two sizes for {name}")
+        given.add(name)
         sizes[name] = int(text)
     return sizes
 

@@ -385,6 +385,7 @@ def test_files_after_one_that_cannot_be_read_are_checked(
         ("run model.py both.npz v=1", 1, "main has no parameter 'v'"),
         ("run model.py --random 0", 2, "write --dim n=4"),
         ("run model.py --random 0 --dim n", 2, "--dim takes NAME=SIZE, found 'n'"),
+        ("run model.py --random 0 --dim n=1 --dim n=2", 2, "there are two sizes for n"),
         ("run model.py --dim n=1", 2, "--dim is for the random inputs"),
         ("run model.py none.npy", 2, "none.npy: No such file"),
         ("run model.py model.py", 2, "'model.py' is not an input"),
