@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import FrameType
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from relaxpy.errors import (
     MisuseError,
@@ -19,11 +19,14 @@ from relaxpy.errors import (
     Source,
     Span,
     UnknownAttributeError,
+    close_names,
 )
 from relaxpy.frames import is_user_frame, keep_callback_frames
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_WRAPPER: Final = "relaxpy.gc_pause"
+"""The module whose functions only call what they decorate."""
 Position: TypeAlias = tuple[int, int, int, int]
 
 
@@ -31,7 +34,8 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
     """Decorate a function of the API so that tracebacks of its errors show only user frames.
 
     An error without a position gets the position of the argument that caused it, in the line of the
-    call. A RecursionError becomes a MisuseError.
+    call. A RecursionError becomes a MisuseError, and so does the TypeError of Python for arguments
+    that the function does not take.
     """
 
     @functools.wraps(function)
@@ -44,6 +48,12 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
                 if isinstance(error, RelaxpyError) or not is_user_frame(sys._getframe().f_back):
                     raise  # already reported, or an outer frame has enough stack to report it
                 raise nested_too_deeply() from None
+            except TypeError as error:
+                if isinstance(error, RelaxpyError) or _has_run(error):
+                    raise
+                if not is_user_frame(sys._getframe().f_back):
+                    raise
+                raise _other_arguments(function, error, kwargs) from None
         except RelaxpyError as error:
             attach_position(error, sys._getframe().f_back, args, kwargs)
             raise  # a bare raise does not add this frame to the traceback again
@@ -53,6 +63,37 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
             raise
 
     return entry
+
+
+def _has_run(error: TypeError) -> bool:
+    """Return whether the function that the innermost handler calls has begun to run."""
+    trace = error.__traceback__ and error.__traceback__.tb_next
+    while trace is not None and trace.tb_frame.f_globals.get("__name__") == _WRAPPER:
+        trace = trace.tb_next
+    return trace is not None
+
+
+def _other_arguments(
+    function: Callable[..., object], error: TypeError, kwargs: Mapping[str, object]
+) -> MisuseError:
+    """Return the error for a call whose arguments do not fit the parameters of a function."""
+    import inspect  # only for an error: `import relaxpy` is fast
+
+    name = function.__qualname__.removesuffix(".__init__")
+    signature = inspect.signature(function)
+    params = [
+        param.replace(annotation=param.empty)
+        for param in signature.parameters.values()
+        if param.name not in {"self", "cls"}
+    ]
+    listed = str(signature.replace(parameters=params, return_annotation=signature.empty))
+    names = [param.name for param in params]
+    unknown = next((given for given in kwargs if given not in names), None)
+    return MisuseError(
+        str(error).replace(f"{function.__qualname__}()", f"{name}()"),
+        hint=unknown and close_names(unknown, names),
+        notes=(f"its signature is {name}{listed}",),
+    )
 
 
 def user_constructed(kind: type[T]) -> type[T]:

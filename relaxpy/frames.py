@@ -12,6 +12,8 @@ from typing import Final, Literal
 
 _GENERATED: Final = "relaxpy_generated"
 _OWN_PACKAGES: Final = frozenset(("relaxpy", _GENERATED))
+_HIDDEN: Final = "__tracebackhide__"
+"""The local variable of functions that assert, which pytest knows, too."""
 _LIBRARIES: Final = sys.stdlib_module_names | {"numpy"}
 _NOTEBOOK: Final = frozenset(("IPython", "ipykernel"))
 #: The environment variable that keeps relaxpy's frames in tracebacks.
@@ -44,16 +46,27 @@ def user_frames(trace: TracebackType | None) -> TracebackType | None:
 def keep_callback_frames(error: BaseException) -> None:
     """Keep only the user's frames and generated lines of an error that a callback raised.
 
-    The traceback of an error inside relaxpy itself stays complete.
+    So it is for a file that cannot be read or written, and an assertion of a test that fails. The
+    traceback of another error inside relaxpy itself stays complete.
     """
     owners = list(_owners(error.__traceback__))
-    if os.environ.get(FULL_TRACEBACK) or not owners or owners[-1][1] == "relaxpy":
+    if os.environ.get(FULL_TRACEBACK) or not owners:
+        return
+    if owners[-1][1] == "relaxpy" and not _is_expected(error, owners):
         return
     error.__traceback__ = _joined(
         entry
         for entry, owner in owners
         if owner == "user" or _package(entry.tb_frame) == _GENERATED
     )
+
+
+def _is_expected(error: BaseException, owners: Iterable[tuple[TracebackType, str]]) -> bool:
+    """Return whether an error that is not relaxpy's own is one that its functions document."""
+    if isinstance(error, OSError):
+        return error.filename is not None
+    own = [entry.tb_frame for entry, _ in owners if _package(entry.tb_frame) in _OWN_PACKAGES]
+    return isinstance(error, AssertionError) and _HIDDEN in own[-1].f_code.co_varnames
 
 
 def _owners(

@@ -7,6 +7,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 
@@ -15,6 +16,7 @@ VARIABLE: Final = "RELAXPY_UPDATE_GOLDEN"
 _MAX_LINES: Final = 200
 
 
+@user_facing
 def assert_golden(
     value: object,
     path: str | os.PathLike[str],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.exec.explain import module_diff
 from relaxpy.ir import hooks
@@ -11,11 +12,13 @@ from relaxpy.ir.equality.structural import first_mismatch
 from relaxpy.ir.module import IRModule
 
 
+@user_facing
 def pass_diff(mod: IRModule, transform: Callable[[IRModule], IRModule]) -> str:
     """What a pass changes in the text of a module, as a unified diff; empty if nothing."""
     return module_diff(mod, transform(mod), "the pass")
 
 
+@user_facing
 def assert_transforms(
     before: IRModule,
     transform: Callable[[IRModule], IRModule],

@@ -56,6 +56,17 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "MLP.forward": (lambda: MLP.forward, AttributeError, 'mod["main"](...)'),
     "MLP.functons": (lambda: MLP.functons, AttributeError, "did you mean 'functions'?"),
     "R.py_module": (lambda: R.py_module, AttributeError, "decorate the class with @I.ir_module"),
+    "ex.profile(repeats)": (
+        lambda: EX.profile(ONES, ONES, repeats=3),
+        TypeError,
+        "did you mean 'repeat'?",
+    ),
+    "compile(targt)": (
+        lambda: relaxpy.compile(MLP, targt="numpy"),
+        TypeError,
+        "did you mean 'target'?",
+    ),
+    "compile(gpu)": (lambda: relaxpy.compile(MLP, "gpu"), ValueError, NO_TARGET),
     "ex.main": (lambda: EX.main, AttributeError, 'ex["main"]'),
     "ex.run": (lambda: EX.run, AttributeError, 'ex["main"](...)'),
     "ex.reports": (lambda: EX.reports, AttributeError, "did you mean 'report'?"),
@@ -118,3 +129,40 @@ def test_copies_and_pickles_of_modules_have_their_functions() -> None:
 def test_a_module_without_functions_says_so() -> None:
     with pytest.raises(MisuseError, match="its functions are none"):
         relaxpy.IRModule()(ONES)
+
+
+def test_arguments_that_a_function_does_not_take_are_shown_with_its_signature() -> None:
+    with pytest.raises(TypeError) as caught:
+        relaxpy.load_executable()  # type: ignore[call-arg]
+    assert isinstance(caught.value, MisuseError)
+    assert "load_executable() missing 1 required positional argument: 'path'" in str(caught.value)
+    assert "note: its signature is load_executable(path, *, native_code=False)" in str(caught.value)
+    assert "relaxpy.load_executable()" in str(caught.value)  # the line of the call
+    assert [entry.path for entry in caught.traceback][-1].name == "test_first_attempts.py"
+
+
+def test_an_error_of_a_user_function_stays() -> None:
+    def oracle(x: object, w: object) -> None:
+        oracle(1, 2, 3)  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError, match="takes 2 positional arguments but 3 were given") as caught:
+        relaxpy.testing.check_targets(MLP, oracle=oracle)
+    assert not isinstance(caught.value, RelaxpyError)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda: relaxpy.load_executable("nothing.rxp"), FileNotFoundError),
+        (lambda: EX.save("nothing/model.rxp"), FileNotFoundError),
+        (lambda: EX.profile(ONES, ONES, trace="nothing/trace.json"), FileNotFoundError),
+        (lambda: relaxpy.testing.check_targets(MLP, oracle=lambda x, w: x), AssertionError),
+        (lambda: relaxpy.testing.assert_allclose(ONES, 2 * ONES), AssertionError),
+    ],
+)
+def test_errors_of_files_and_assertions_have_no_frames_of_relaxpy(
+    call: Callable[[], object], kind: type[Exception]
+) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert {entry.path.name for entry in caught.traceback} == {"test_first_attempts.py"}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from relaxpy.entry import user_facing
 from relaxpy.exec.runtime.values import Array, Category, Value, category_of
 
 _OPAQUE = (Category.CLOSURE, Category.PACKED_FUNC, Category.PRIM_FUNC, Category.OBJECT)
 
 
+@user_facing
 def assert_allclose(
     actual: Value, desired: Value, rtol: float = 1e-7, atol: float = 1e-7, verbose: bool = True
 ) -> None:

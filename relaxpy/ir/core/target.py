@@ -96,7 +96,7 @@ def target_kind(target: object) -> str:
         other = "no source text of C is written" if is_c else "programs run on the processor"
         raise MisuseError(
             f"there is no target {kind!r:.60}; targets are {', '.join(NAMES)}",
-            hint=close_names(str(kind), (*NAMES, *PROCESSORS))
+            hint=(None if str(kind) == "gpu" else close_names(str(kind), (*NAMES, *PROCESSORS)))
             or f'{other}: omit the target, or write "native"',
             about=target,
         )
