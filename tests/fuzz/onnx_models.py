@@ -52,11 +52,14 @@ from tests.fuzz.onnx_draw import (
     run_runtime,
     value_info,
 )
-from tests.fuzz.onnx_pools import POOLS, has_wide_steps, is_dilated_same
+from tests.fuzz.onnx_pools import POOLS, attributes_of, has_wide_steps, is_dilated_same
 from tests.fuzz.progress import counted
 from tests.fuzz.seed import SEED
 
 TARGETS = ("native", "numpy")
+
+
+_PLACES = "coordinate_transformation_mode"
 
 
 def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> bool:
@@ -65,13 +68,18 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> b
     # The mean of nothing is no number. The masks of opset 10 and 11 are false everywhere.
     # Padding by `auto_pad` is not that of dilated windows, and never negative. Different elements
     # of nothing end the process. Exponentials of integers are integers.
-    # The scale of nothing but zeros is 1.
+    # The scale of nothing but zeros is 1. Corners are aligned with those of a size that is rounded.
     operands = [feed[name] for name in node.input if name in feed]
     empty = any(not isinstance(x, list) and x.size == 0 for x in operands)
     if node.op_type in ("ReduceMean", "Unique"):
         return empty
     if node.op_type == "DynamicQuantizeLinear":
         return not np.any(operands[0])  # type: ignore[arg-type]
+    if node.op_type == "Resize" and attributes_of(node).get(_PLACES) == "align_corners":
+        x, factors = operands[0], operands[-1]
+        assert not isinstance(x, list)
+        assert not isinstance(factors, list)
+        return factors.dtype.kind == "f" and bool(np.any(np.mod(factors * x.shape, 1)))
     if node.op_type == "ReduceLogSumExp":
         return any(not isinstance(x, list) and x.dtype.kind != "f" for x in operands[:1])
     if node.op_type in POOLS:

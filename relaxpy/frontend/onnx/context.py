@@ -28,6 +28,7 @@ from relaxpy.frontend.shared.tensors import (
     Size,
     as_size,
     dtype_of,
+    length_known,
     rank_of,
     reshaped,
     tensor_info,
@@ -262,6 +263,18 @@ class Context:
         shape = self.builder.emit(R.tensor_to_shape(self.emit(vector)))
         self.builder.match_cast(shape, ShapeStructInfo(tuple(map(as_size, sizes))), name)
         return sizes
+
+    def sizes(self, value: Value, name: str) -> list[Size]:
+        """The elements of a vector of integers; those not known at import are variables.
+
+        Errors:
+            UnsupportedError: their number is not known.
+        """
+        known = self.integers(value)
+        if known is not None:
+            return known
+        vector = self.tensor(value)
+        return self.sizes_at_run_time(vector, length_known(vector), name)
 
     def _joined(self, vector: Expr) -> list[int | None]:
         """The elements of a vector that parts are joined to, as far as they are constants."""

@@ -195,6 +195,34 @@ def zip_map(
     )
 
 
+def features(x: Expr) -> int:
+    """The number of features of observations, which has to be known.
+
+    Errors:
+        UnsupportedError: it is symbolic.
+    """
+    width = shape_of(x)[1]
+    if not isinstance(width, int):
+        raise UnsupportedError("the number of features is symbolic")
+    return width
+
+
+def products(x: Expr, weights: Array, intercepts: Sequence[float] = ()) -> Expr:
+    """The product of each observation and each row of weights, plus a number for each row."""
+    scores = R.matmul(x, literal(weights.T.copy()))
+    return R.add(scores, vector(intercepts)) if intercepts else scores
+
+
+def require_numbers(labels: Sequence[int]) -> None:
+    """Check that a classifier has labels that are numbers.
+
+    Errors:
+        UnsupportedError: they are strings.
+    """
+    if not labels:
+        raise UnsupportedError("labels that are strings are not imported")
+
+
 @converter("LinearRegressor", domain=DOMAIN)
 def linear_regressor(
     cx: Context,
@@ -205,11 +233,8 @@ def linear_regressor(
     post_transform: str = "NONE",
     targets: int = 1,
 ) -> Expr:
-    weights = np.array(coefficients, np.float32).reshape(targets, -1).T.copy()
-    scores = R.matmul(rows_of(cx, x), literal(weights))
-    return posttransformed(
-        cx, R.add(scores, vector(intercepts)) if intercepts else scores, post_transform
-    )
+    weights = np.array(coefficients, np.float32).reshape(targets, -1)
+    return posttransformed(cx, products(rows_of(cx, x), weights, intercepts), post_transform)
 
 
 def labels(cx: Context, classes: Sequence[int], scores: Expr, transform: str) -> list[Expr]:
@@ -237,11 +262,8 @@ def linear_classifier(
     intercepts: Sequence[float] = (),
     post_transform: str = "NONE",
 ) -> list[Expr]:
+    require_numbers(classlabels_ints)
     data = rows_of(cx, x)
-    width = shape_of(data)[1]
-    if not classlabels_ints or not isinstance(width, int):
-        raise UnsupportedError("labels that are strings are not imported")
-    weights = np.array(coefficients, np.float32).reshape(-1, width).T.copy()
-    scores = R.matmul(data, literal(weights))
-    scores = cx.emit(R.add(scores, vector(intercepts)) if intercepts else scores)
+    weights = np.array(coefficients, np.float32).reshape(-1, features(data))
+    scores = cx.emit(products(data, weights, intercepts))
     return labels(cx, classlabels_ints, scores, post_transform)

@@ -18,7 +18,6 @@ from relaxpy.frontend.shared.tensors import (
     Size,
     as_size,
     dtype_of,
-    length_known,
     literal,
     normal_axis,
     product,
@@ -94,10 +93,7 @@ def _length(first: Element, last: Element, step: Element) -> Size | None:
 @converter("ConstantOfShape")
 def constant_of_shape(cx: Context, shape: Value, *, value: Any = None) -> Expr:
     fill = np.zeros(1, np.float32) if value is None else np.asarray(value)
-    sizes = cx.integers(shape)
-    if sizes is None:
-        vector = cx.tensor(shape)
-        sizes = cx.sizes_at_run_time(vector, length_known(vector), "size")
+    sizes = cx.sizes(shape, "size")
     return R.full(tuple(sizes), literal(fill.reshape(())), str(fill.dtype))
 
 

@@ -61,9 +61,7 @@ def affine_grid(cx: Context, theta: Expr, size: Value, *, align_corners: int = 0
     if rows not in (2, 3):
         raise UnsupportedError(f"affine maps of {rows} axes")
     count = whole(rows)
-    sizes = cx.integers(size)
-    if sizes is None:
-        sizes = cx.sizes_at_run_time(cx.tensor(size), count + 2, "size")
+    sizes = cx.sizes(size, "size")
     spatial, aligned = sizes[2:], bool(align_corners)
     if count == 2:
         grid = R.image.affine_grid(theta, tuple(spatial), aligned)
@@ -91,17 +89,6 @@ def affine_grid(cx: Context, theta: Expr, size: Value, *, align_corners: int = 0
     return cx.te(kernel, theta, name="affine_grid")
 
 
-def _numbers(cx: Context, value: Value) -> list[Size]:
-    known = cx.integers(value)
-    if known is not None:
-        return known
-    vector = cx.tensor(value)
-    [count] = shape_of(vector, 1)
-    if not isinstance(count, int):
-        raise UnsupportedError("the number of axes is symbolic")
-    return cx.sizes_at_run_time(vector, count, "size")
-
-
 @converter("Col2Im")
 def col2im(
     cx: Context,
@@ -113,7 +100,7 @@ def col2im(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Expr:
-    image, block = _numbers(cx, image_shape), _numbers(cx, block_shape)
+    image, block = cx.sizes(image_shape, "size"), cx.sizes(block_shape, "size")
     count = len(image)
     steps, holes = list(strides or [1] * count), list(dilations or [1] * count)
     widths = list(pads or [0] * 2 * count)
@@ -156,7 +143,7 @@ def col2im(
 def center_crop_pad(
     cx: Context, x: Expr, shape: Value, *, axes: Sequence[int] | None = None
 ) -> Expr:
-    sizes, wanted = shape_of(x), _numbers(cx, shape)
+    sizes, wanted = shape_of(x), cx.sizes(shape, "size")
     chosen = range(len(sizes)) if axes is None else [axis % len(sizes) for axis in axes]
     before: list[Size] = [0] * len(sizes)
     after: list[Size] = [0] * len(sizes)

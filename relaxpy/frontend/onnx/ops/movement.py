@@ -196,10 +196,7 @@ def transpose(cx: Context, x: Expr, *, perm: Sequence[int] | None = None) -> Exp
 @converter("Expand")
 def expand(cx: Context, x: Value, shape: Value) -> Expr:
     data = cx.tensor(x)
-    wanted = cx.integers(shape)
-    if wanted is None:
-        vector = cx.tensor(shape)
-        wanted = cx.sizes_at_run_time(vector, length_known(vector), "size")
+    wanted = cx.sizes(shape, "size")
     old = shape_of(data)
     rank = max(len(old), len(wanted))
     before = [1] * (rank - len(old)) + old

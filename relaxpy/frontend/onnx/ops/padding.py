@@ -14,7 +14,6 @@ from relaxpy.frontend.shared.contents import number
 from relaxpy.frontend.shared.tensors import (
     Size,
     as_size,
-    length_known,
     literal,
     product,
     rank_of,
@@ -31,10 +30,7 @@ from relaxpy.ir.tir.intrin import if_then_else
 
 @converter("Tile", since=6)
 def tile(cx: Context, x: Expr, repeats: Value) -> Expr:
-    counts = cx.integers(repeats)
-    if counts is None:
-        vector = cx.tensor(repeats)
-        counts = cx.sizes_at_run_time(vector, length_known(vector), "repeat")
+    counts = cx.sizes(repeats, "repeat")
     if all(isinstance(count, int) for count in counts):
         return R.tile(x, counts)
     for axis, count in enumerate(counts):
@@ -166,7 +162,6 @@ def pad(
     mode: str = "constant",
 ) -> Expr:
     rank = rank_of(x)
-    amounts = cx.integers(pads)
     chosen = list(range(rank))
     if axes is not None and cx.array(axes) is None:
         among = wrapped(R.astype(cx.tensor(axes), "int64"), rank)
@@ -174,11 +169,10 @@ def pad(
         places = R.concat([among, R.add(among, integer(rank))])
         both = R.scatter_elements(every, places, cx.tensor(pads))
         amounts = cx.sizes_at_run_time(both, 2 * rank, "pad")
-    elif axes is not None:
-        chosen = [axis % rank for axis in cx.numbers(axes, "axes")]
-    if amounts is None:
-        vector = cx.tensor(pads)
-        amounts = cx.sizes_at_run_time(vector, length_known(vector), "pad")
+    else:
+        if axes is not None:
+            chosen = [axis % rank for axis in cx.numbers(axes, "axes")]
+        amounts = cx.sizes(pads, "pad")
     full: list[Size] = [0] * (2 * rank)
     for k, axis in enumerate(chosen):
         full[axis], full[rank + axis] = amounts[k], amounts[k + len(chosen)]

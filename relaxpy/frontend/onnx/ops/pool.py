@@ -161,9 +161,7 @@ def max_unpool(
     y: Expr = reshaped(flat, tuple(shape))
     if output_shape is None:
         return y
-    wanted = cx.integers(output_shape)
-    if wanted is None:
-        wanted = cx.sizes_at_run_time(cx.tensor(output_shape), len(shape), "size")
+    wanted = cx.sizes(output_shape, "size")
     before = [0] * len(shape)
     after = [
         0 if is_same(new, old) else simple(new - old)

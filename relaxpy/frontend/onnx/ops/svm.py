@@ -8,7 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from relaxpy.frontend.onnx.context import Context
-from relaxpy.frontend.onnx.ops.classical import DOMAIN, labels, posttransformed, rows_of, vector
+from relaxpy.frontend.onnx.ops.classical import (
+    DOMAIN,
+    features,
+    labels,
+    posttransformed,
+    products,
+    require_numbers,
+    rows_of,
+    vector,
+)
 from relaxpy.frontend.onnx.registry import converter
 from relaxpy.frontend.shared.tensors import Array, literal, reshaped, scalar, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
@@ -23,16 +32,16 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 def _kernel(cx: Context, x: Expr, vectors: Array, kind: str, params: Sequence[float]) -> Expr:
     """The kernel function of each row of `x` and each of the vectors."""
     gamma, shift, degree = params or (0.0, 0.0, 0.0)
-    products = cx.emit(R.matmul(x, literal(vectors.T.copy())))
+    linear = cx.emit(products(x, vectors))
     if kind == "LINEAR":
-        return products
+        return linear
     if kind == "RBF":
         squares = R.sum(R.multiply(x, x), axis=[1], keepdims=True)
         own = vector((vectors.astype(np.float64) ** 2).sum(1).tolist())
-        distance = R.subtract(R.add(squares, own), R.multiply(products, scalar(2, x)))
+        distance = R.subtract(R.add(squares, own), R.multiply(linear, scalar(2, x)))
         bounded = R.maximum(distance, scalar(0, x))
         return R.exp(R.multiply(bounded, scalar(-gamma, x)))
-    inner = R.add(R.multiply(products, scalar(gamma, x)), scalar(shift, x))
+    inner = R.add(R.multiply(linear, scalar(gamma, x)), scalar(shift, x))
     match kind:
         case "POLY":
             return R.power(inner, scalar(degree, x))
@@ -40,13 +49,6 @@ def _kernel(cx: Context, x: Expr, vectors: Array, kind: str, params: Sequence[fl
             return R.tanh(inner)
         case _:
             raise UnsupportedError(f"kernel {kind!r} is not LINEAR, POLY, RBF or SIGMOID")
-
-
-def _width(x: Expr) -> int:
-    width = shape_of(x)[1]
-    if not isinstance(width, int):
-        raise UnsupportedError("the number of features is symbolic")
-    return width
 
 
 @converter("SVMRegressor", domain=DOMAIN)
@@ -66,7 +68,7 @@ def svm_regressor(
     data = rows_of(cx, x)
     weights = np.array(coefficients, np.float32)
     if n_supports:
-        vectors = np.array(support_vectors, np.float32).reshape(n_supports, _width(data))
+        vectors = np.array(support_vectors, np.float32).reshape(n_supports, features(data))
         found = _kernel(cx, data, vectors, kernel_type, kernel_params)
         sums = R.matmul(found, literal(weights.reshape(-1, 1)))
     else:
@@ -94,17 +96,16 @@ def svm_classifier(
     support_vectors: Sequence[float] = (),
     vectors_per_class: Sequence[int] = (),
 ) -> list[Expr]:
-    if not classlabels_ints:
-        raise UnsupportedError("labels that are strings are not imported")
+    require_numbers(classlabels_ints)
     data = rows_of(cx, x)
     names = literal(np.array(classlabels_ints, np.int64))
     if not vectors_per_class:
-        weights = np.array(coefficients, np.float32).reshape(-1, _width(data))
+        weights = np.array(coefficients, np.float32).reshape(-1, features(data))
         sums = _kernel(cx, data, weights, kernel_type, kernel_params)
         return labels(cx, classlabels_ints, cx.emit(R.add(sums, vector(rho[:1]))), post_transform)
     count = len(vectors_per_class)
     pairs = list(itertools.combinations(range(count), 2))
-    vectors = np.array(support_vectors, np.float32).reshape(sum(vectors_per_class), _width(data))
+    vectors = np.array(support_vectors, np.float32).reshape(sum(vectors_per_class), features(data))
     found = _kernel(cx, data, vectors, kernel_type, kernel_params)
     weights = _weights_of_pairs(coefficients, vectors_per_class, pairs)
     scores = cx.emit(R.add(R.matmul(found, literal(weights)), vector(rho[: len(pairs)])))
