@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from os import PathLike
 from typing import Any
 
 import torch
@@ -51,7 +52,9 @@ def from_exported_program(
         raise MisuseError(
             f"expected an ExportedProgram, found {type(exported_program).__name__}",
             about=exported_program,
-            hint="torch.export.export(model, example_args) gives one",
+            hint="torch.export.load(path) reads one from a file"
+            if isinstance(exported_program, (str, PathLike))
+            else "torch.export.export(model, example_args) gives one",
         )
     options = Options(
         keep_params_as_input,

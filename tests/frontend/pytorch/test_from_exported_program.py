@@ -93,6 +93,12 @@ def test_compile_names_the_importer() -> None:
     ]:
         with pytest.raises(TypeError, match=r"(?s)hint: .*" + re.escape(hint)):
             relaxpy.compile(wrong)
+    for wrong, hint in [
+        ("model.pt2", "torch.export.load(path)"),
+        (model, "torch.export.export(model, example_args)"),
+    ]:
+        with pytest.raises(TypeError, match=r"(?s)hint: .*" + re.escape(hint)):
+            from_exported_program(wrong)
     ex = relaxpy.compile(from_exported_program(program))
     with pytest.raises(ValueError, match=r"of PyTorch with \.to\(torch\.float32\)"):
         ex["main"](torch.ones(1, 2).double())
