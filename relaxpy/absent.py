@@ -45,6 +45,7 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
     ("", "ext_dev hexagon metal opencl rocm vpi vulkan webgpu", _DEVICE),
     ("runtime", "ext_dev hexagon metal opencl rocm vpi vulkan webgpu", _DEVICE),
     ("", "rpc micro", _ONE_PROCESS),
+    ("", "support", _NO_LIBRARY),
     ("runtime", "disco", _ONE_PROCESS),
     ("runtime", "Module", "relaxpy.compile and load_executable return a relaxpy.Executable"),
     (
