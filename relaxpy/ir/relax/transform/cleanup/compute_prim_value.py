@@ -9,13 +9,14 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import Span
 from relaxpy.ir.core.traverse import rebuild, walk
-from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.intrin import ret
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -34,53 +35,15 @@ class ComputePrimValue(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        result = mod.clone()
-        kernels = _Kernels(result)
-        changed = False
-        for var, func in mod.items():
-            if isinstance(func, rx.Function):
-                after = _Computing(kernels).expr(func)
-                if after is not func:
-                    result[var] = after
-                    changed = True
-        return normalize_module(result) if changed else mod
-
-
-class _Kernels:
-    """The kernels that compute scalar expressions, of which equal ones are shared."""
-
-    def __init__(self, mod: IRModule) -> None:
-        self.mod = mod
-        self._known: dict[int, list[tuple[rx.GlobalVar, PrimFunc]]] = {}
-
-    def call(self, value: tir.PrimExpr, span: Span | None) -> rx.Call:
-        """A call that computes a value."""
-        sizes = tuple(dict.fromkeys(variables_of(value)))
-        params = {size: size.renamed(size.name) for size in sizes}
-        body = Evaluate(ret(substitute(value, params)))
-        kernel = PrimFunc(tuple(params.values()), body, value.dtype)
-        kernel = kernel.with_attr("tir.is_host_func", True)
-        return rx.Call(self._entered(kernel), tuple(map(rx.PrimValue, sizes)), span=span)
-
-    def _entered(self, kernel: PrimFunc) -> rx.GlobalVar:
-        known = self._known.setdefault(structural_hash(kernel), [])
-        for var, other in known:
-            if structural_equal(kernel, other):
-                return var
-        name = "compute_symbolic_expr"
-        number = 0
-        while name in self.mod:
-            number += 1
-            name = f"compute_symbolic_expr{number}"
-        self.mod[name] = kernel
-        known.append((self.mod.get_global_var(name), kernel))
-        return known[-1][0]
+        return normalize_module(
+            map_with_builder(mod, lambda func, builder: _Computing(builder).expr(func))
+        )
 
 
 class _Computing(BindingRewriter):
-    def __init__(self, kernels: _Kernels) -> None:
+    def __init__(self, builder: BlockBuilder) -> None:
         super().__init__()
-        self.kernels = kernels
+        self.builder = builder
         self.is_free = False
 
     @override
@@ -90,6 +53,16 @@ class _Computing(BindingRewriter):
         after = super().function(func)
         self.is_free = outer
         return after
+
+    def _call(self, value: tir.PrimExpr, span: Span | None) -> rx.Call:
+        """A call of a kernel that computes a value."""
+        sizes = tuple(dict.fromkeys(variables_of(value)))
+        params = {size: size.renamed(size.name) for size in sizes}
+        body = Evaluate(ret(substitute(value, params)))
+        kernel = PrimFunc(tuple(params.values()), body, value.dtype)
+        kernel = kernel.with_attr("tir.is_host_func", True)
+        callee = self.builder.add_func(kernel, "compute_symbolic_expr")
+        return rx.Call(callee, tuple(map(rx.PrimValue, sizes)), span=span)
 
     @override
     def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
@@ -108,7 +81,7 @@ class _Computing(BindingRewriter):
         new: list[rx.Binding] = []
         is_bound = isinstance(binding, rx.VarBinding)
         if isinstance(value, rx.PrimValue) and _is_compound(value) and is_bound:
-            value = self.kernels.call(value.value, value.span)
+            value = self._call(value.value, value.span)
         elif isinstance(value, (rx.Call, rx.Tuple)):
             value = self._computed(value, new)
         if not isinstance(binding, rx.VarBinding):
@@ -132,7 +105,7 @@ class _Computing(BindingRewriter):
         match expr:
             case rx.PrimValue() if _is_compound(expr):
                 var = rx.Var("value", span=expr.span)
-                new.append(rx.VarBinding(var, self.kernels.call(expr.value, expr.span), expr.span))
+                new.append(rx.VarBinding(var, self._call(expr.value, expr.span), expr.span))
                 return var
             case rx.Tuple(fields=fields):
                 after = self._all(fields, new)

@@ -21,6 +21,7 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
@@ -36,26 +37,17 @@ class DataflowUseInplaceCalls(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        rewriter = _InplaceCalls(mod)
-        changed = {
-            var: after
-            for var, func in mod.items()
-            if isinstance(func, rx.Function) and (after := rewriter.expr(func)) is not func
-        }
-        if not changed:
-            return mod
-        result = rewriter.builder.get()
-        for var, func in changed.items():
-            result[var] = func
-        return normalize_module(result)
+        return normalize_module(
+            map_with_builder(mod, lambda func, builder: _InplaceCalls(builder).expr(func))
+        )
 
 
 class _InplaceCalls(BindingRewriter):
-    """Rewrites the functions of one module; `builder` has the module with the new kernels."""
+    """Rewrites one function; `builder` has the module with the new kernels."""
 
-    def __init__(self, mod: IRModule) -> None:
+    def __init__(self, builder: BlockBuilder) -> None:
         super().__init__()
-        self.builder = BlockBuilder(mod)
+        self.builder = builder
         self._overwritten: dict[rx.Binding, int] = {}
 
     @override
