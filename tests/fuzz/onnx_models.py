@@ -52,7 +52,7 @@ from tests.fuzz.onnx_draw import (
     run_runtime,
     value_info,
 )
-from tests.fuzz.onnx_pools import POOLS, attributes_of, has_wide_steps, is_dilated_same
+from tests.fuzz.onnx_pools import POOLS, attributes_of, has_wide_steps, is_miscounted
 from tests.fuzz.progress import counted
 from tests.fuzz.seed import SEED
 
@@ -83,7 +83,7 @@ def is_wrong(node: onnx.NodeProto, feed: Mapping[str, Content], opset: int) -> b
     if node.op_type == "ReduceLogSumExp":
         return any(not isinstance(x, list) and x.dtype.kind != "f" for x in operands[:1])
     if node.op_type in POOLS:
-        return is_dilated_same(node)
+        return is_miscounted(node, operands[0].shape)  # type: ignore[union-attr]
     if node.op_type == "ConvTranspose":
         return has_wide_steps(node, operands[1].shape[2:])  # type: ignore[union-attr]
     masked = node.op_type == "Dropout" and len(node.output) > 1 and opset < 12

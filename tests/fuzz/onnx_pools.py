@@ -1,7 +1,8 @@
 """Pools by the text of ONNX, for those that ONNX Runtime refuses and ONNX's reference miscounts.
 
-ONNX Runtime wants padding that is smaller than the kernel and does not dilate the padding of
-`auto_pad`; the reference reads `pads` as pairs. The text gives formulas for both.
+ONNX Runtime wants padding that is smaller than the kernel, does not dilate the padding of
+`auto_pad`, and has one window in an axis that is too short for any; the reference reads `pads` as
+pairs. The text gives formulas for all of these.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ def attributes_of(node: NodeProto) -> dict[str, Any]:
     return {name: v.decode() if isinstance(v, bytes) else v for name, v in values.items()}
 
 
-def is_dilated_same(node: NodeProto) -> bool:
-    """Whether a pool has padding that depends on its dilation."""
+def is_miscounted(node: NodeProto, shape: Sequence[int]) -> bool:
+    """Whether a pool has padding that depends on its dilation, or a window wider than an axis."""
     found = attributes_of(node)
     automatic = found.get("auto_pad", "NOTSET").startswith("SAME")
-    return automatic and any(d != 1 for d in found.get("dilations", ()))
+    if automatic and any(d != 1 for d in found.get("dilations", ())):
+        return True
+    return not all(_taps(found, k, size) for k, size in enumerate(shape[2:]))
 
 
 def has_wide_steps(node: NodeProto, kernel: Sequence[int]) -> bool:

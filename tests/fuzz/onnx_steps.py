@@ -255,7 +255,7 @@ def _by_data(d: Draw, op: str) -> None:
         given = d.some(axis=axis)
         size = x.shape[axis] if given else x.array.size
         count = max(size - d.rng.choice((0, 0, 1)), 0)
-        d.node(op, [x, d.like((count,), "bool")], **given)
+        d.node(op, [x, d.new(d.array((count,), "bool"), fixed=True)], **given)
 
 
 @step("Det")

@@ -257,6 +257,20 @@ def test_transforms_of_symbolic_length(attributes: dict[str, int]) -> None:
     check("DFT", {"x": ["b", "l", parts]}, feeds, {}, {**attributes, "axis": 1}, opset=17)
 
 
+@pytest.mark.parametrize("axis", ["axis", ""])
+def test_a_transform_has_numbers_of_one_or_two_parts(axis: str) -> None:
+    inputs = [("x", FLOAT, [1, 8, 1 << 31]), ("axis", TensorProto.INT64, [])]
+    graph = helper.make_graph(
+        [helper.make_node("DFT", ["x", "", axis], ["y"])],
+        "graph",
+        [helper.make_tensor_value_info(*item) for item in inputs],
+        [onnx.ValueInfoProto(name="y")],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    with pytest.raises(NotImplementedError, match="has 1 or 2 parts"):
+        from_onnx(proto)
+
+
 @pytest.mark.parametrize("points", [37, 96])
 @pytest.mark.parametrize("attributes", [{"onesided": 1}, {"inverse": 1}, {}], ids=str)
 def test_transforms_of_known_length(attributes: dict[str, int], points: int) -> None:

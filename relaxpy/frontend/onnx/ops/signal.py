@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.registry import Value, converter
@@ -72,8 +73,7 @@ def _transformed(
 ) -> Expr:
     """The transform along an axis that is known."""
     sizes, rank = shape_of(x), rank_of(x)
-    if sizes[-1] not in (1, 2) or axis == rank - 1:
-        raise UnsupportedError("the last axis of an operand of DFT has 1 or 2 parts")
+    _require_parts(sizes, axis != rank - 1)
     if dft_length is not None:
         count = cx.size_in(dft_length)
     else:
@@ -81,11 +81,17 @@ def _transformed(
     return transformed(cx, x, axis, count, inverse=inverse, onesided=onesided)
 
 
+def _require_parts(sizes: Sequence[Size], has_axis: bool) -> None:
+    if sizes[-1] not in (1, 2) or not has_axis:
+        raise UnsupportedError("the last axis of an operand of DFT has 1 or 2 parts")
+
+
 def _transformed_anywhere(
     cx: Context, x: Expr, dft_length: Value, axis: Expr, inverse: bool, onesided: bool
 ) -> Expr:
     """The transform along an axis that is computed."""
     sizes, rank = shape_of(x), rank_of(x)
+    _require_parts(sizes, rank > 1)
     points = None if dft_length is None else cx.size_in(dft_length)
     shape: list[Size] = list(sizes[:-1])
     whole = R.reshape(R.astype(axis, "int64"), (1,))
