@@ -43,7 +43,7 @@ def schema_body(
         types = [_type_of(value, items) for value in operands]
         _require_operands(schema, types)
         _require_attributes(schema, node)
-        require_kinds(node, version)
+        stated_attributes(node, version)
         versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
         data = schema.get_context_dependent_function_with_opset_version(
             max(versions, default=schema.since_version),
@@ -72,20 +72,27 @@ def _schema(node: Node, version: int) -> Any:
         return None
 
 
-def require_kinds(node: Node, version: int) -> None:
-    """Check that attributes have the types that the schema states, if there is one.
+def stated_attributes(node: Node, version: int) -> Mapping[str, Any]:
+    """The attributes, which have the types that the schema states, if there is one.
+
+    An integer in the place of a float is that number.
 
     Errors:
         UnsupportedError: one is of another type.
     """
     schema = _schema(node, version)
+    result = dict(node.attributes)
     for proto in node.proto.attribute:
         known = schema and schema.attributes.get(proto.name)
-        if known and not proto.ref_attr_name and proto.type != known.type.value:
+        if not known or proto.ref_attr_name or proto.type == known.type.value:
+            continue
+        if (_kind(proto.type), _kind(known.type.value)) != ("INT", "FLOAT"):
             raise UnsupportedError(
                 f"attribute {proto.name!r} has the type {_kind(proto.type)}, "
                 f"expected {_kind(known.type.value)}"
             )
+        result[proto.name] = float(proto.i)
+    return result
 
 
 def _kind(number: int) -> str:

@@ -17,7 +17,7 @@ from relaxpy import progress
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.frontend.onnx import ops as ops, view as views
-from relaxpy.frontend.onnx.bodies import require_kinds, schema_body
+from relaxpy.frontend.onnx.bodies import schema_body, stated_attributes
 from relaxpy.frontend.onnx.context import BranchesNeededError, Context, RanksDifferError
 from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.frontend.onnx.ops import text
@@ -328,7 +328,7 @@ class Importer:
         version = opsets.get(node.domain, 1 if node.domain else None)
         if version is None:
             raise UnsupportedError(f"the model imports no version of the domain {node.domain!r}")
-        require_kinds(node, version)
+        stated = stated_attributes(node, version)
         folded = None if node.domain else self._folded(node, operands)
         if folded is not None:
             return [folded]
@@ -339,7 +339,7 @@ class Importer:
             if body_of is None:
                 raise UnsupportedError("there is no converter for it")
             return self._inlined(body_of, operands, opsets)
-        positional, attributes = entry.arguments(operands, node.attributes, context.tensor)
+        positional, attributes = entry.arguments(operands, stated, context.tensor)
         result = entry.function(context, *positional, **attributes)
         return result if isinstance(result, (tuple, list)) else [result]
 

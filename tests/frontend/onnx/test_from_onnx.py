@@ -671,6 +671,11 @@ def test_attributes_and_shapes_that_do_not_fit_are_named(
         from_onnx(model(nodes, [value("x", [1, 2, 4])], ["y"], given))
 
 
+def test_an_integer_may_stand_for_a_float() -> None:
+    nodes = [helper.make_node("Gemm", ["x", "x"], ["y"], alpha=2, transB=1)]
+    np.testing.assert_allclose(run(model(nodes, [value("x", [2, 4])], ["y"]), X), 2 * X @ X.T, 1e-5)
+
+
 def test_axes_of_a_reduction_are_a_vector() -> None:
     nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"])]
     inputs = [value("x", [1, 2, 4]), value("axes", [], TensorProto.INT64)]
