@@ -124,7 +124,7 @@ FLOORS = {
         torch/registry.py torch/symbols.py torch/arrays.py torch/context.py torch/loops.py
         torch/complexes.py torch/ops torch/backward.py torch/sampled.py torch/quantized.py
         torch/decompose.py torch/program.py torch/importer.py
-        torch/api.py torch/fx.py torch/dynamo.py
+        torch/aliases.py torch/api.py torch/fx.py torch/dynamo.py
     """,
     "relaxpy/assertions": "golden.py passes.py targets.py strategies.py",
     "relaxpy/pictures": """

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile as compile_module
+from relaxpy.frontend.torch.aliases import Aliases
 from relaxpy.frontend.torch.api import import_exported
 from relaxpy.frontend.torch.arrays import real_view
 from relaxpy.frontend.torch.decompose import table_for_graphs
@@ -72,16 +73,24 @@ class _Graph:
         self._run = executable["main"]
         self._places = importer.input_places()
         #: For each result: how to make it of a result of the executable, or what it is.
-        self._results = [_result(item) for item in _items(program.output.args[0])]
+        items = _items(program.output.args[0])
+        self._results = [_result(item) for item in items]
+        self._aliases = Aliases(program, items)
         self._is_computed = any(make is not None for make, _ in self._results)
         self._arrays: list[tuple[Any, int, Any] | None] = [None] * len(self._places)
 
     def __call__(self, args: list[Any]) -> list[Any]:
         arrays = [self._array(k, args[place]) for k, place in enumerate(self._places)]
+        views = self._aliases.views
+        numbers = self._aliases.numbers(args) if views else {}
+        bases = {k: args[view.index] for k, view in views.items() if view.of_argument}
         args.clear()
         results = self._run(*arrays) if self._is_computed else ()
         made = iter(results if isinstance(results, tuple) else (results,))
-        return [value if make is None else make(next(made)) for make, value in self._results]
+        values = [value if make is None else make(next(made)) for make, value in self._results]
+        for k, view in views.items():
+            values[k] = view.made(bases.get(k, values[view.index]), numbers)
+        return values
 
     def _array(self, k: int, value: Any) -> Any:
         """The array over the memory of an argument; those of parameters are kept."""

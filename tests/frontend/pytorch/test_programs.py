@@ -435,3 +435,36 @@ def test_an_operator_whose_function_hides_what_it_computes_is_refused() -> None:
     program = torch.export.export(Module(lambda self, x: hidden(x) + 1), (torch.ones(2),))
     with pytest.raises(NotImplementedError, match=r"relaxpy_tests\.hidden.*no converter"):
         from_exported_program(program)
+
+
+def a_part_of_what_changes(x: Any) -> Any:
+    x[..., ::2] = -1.25
+    part = x[1:]
+    x.add_(-2)
+    return part.reshape(part.shape[0], -1), x.mT
+
+
+def views_of_an_argument(x: Any) -> Any:
+    return x.reshape(*x.shape, 1).movedim(1, -2), x[1:, ::2], x.sum()
+
+
+@pytest.mark.parametrize("function", [a_part_of_what_changes, views_of_an_argument])
+def test_torch_compile_returns_views_at_all_sizes(function: Callable[..., Any]) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend=relax_dynamo())
+    for size in (5, 7, 3):
+        x = torch.randn(size, 4, 3, generator=torch.Generator().manual_seed(0))
+        ours, theirs = x.clone(), x.clone()
+        found, expected = compiled(ours), function(theirs)
+        assert_same([*found, ours], [*expected, theirs])
+        assert [v.stride() for v in found] == [v.stride() for v in expected]
+        assert found[0].untyped_storage().data_ptr() == ours.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_questions_about_no_elements(target: str) -> None:
+    model = Module(lambda self, x: (x[1:1].any(), x[1:1].all(), x[:, 4:].any(1)))
+    x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+    program = torch.export.export(model, (x,))
+    run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    assert [torch.as_tensor(v).tolist() for v in run(x)] == [False, True, [False, False]]

@@ -49,7 +49,8 @@ def _extreme(op: Any, among: Callable[[Context, Expr], Expr]) -> Callable[..., E
         if dtype_of(y) != "bool":
             result: Expr = op(y, cx.axes(axes, x), keepdim)
             return result
-        return R.not_equal(op(R.astype(y, "int8"), cx.axes(axes, x), keepdim), const(0, "int8"))
+        # The greatest of no elements is negative, the least of them positive.
+        return R.greater(op(R.astype(y, "int8"), cx.axes(axes, x), keepdim), const(0, "int8"))
 
     return convert
 
