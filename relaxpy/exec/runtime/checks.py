@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, assert_never
@@ -23,6 +22,7 @@ from relaxpy.exec.runtime.values import (
     prim_dtype,
 )
 from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.foreign_arrays import is_torch
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import free_shape_vars, is_base_of, substitute_info
@@ -303,8 +303,11 @@ def _hint(value: Value, sinfo: rx.StructInfo) -> str | None:
     if isinstance(sinfo, rx.TensorStructInfo) and isinstance(value, np.ndarray):
         found, expected = value.dtype, sinfo.dtype
         if not expected.is_void and (found.name != expected or not found.isnative):
-            torch = f", a tensor of PyTorch with .to(torch.{expected})"
-            return f'convert it with .astype("{expected}"){torch if "torch" in sys.modules else ""}'
+            owner: object = value
+            while isinstance(owner, np.ndarray):
+                owner = owner.base
+            how = f".to(torch.{expected})" if is_torch(owner) else f'.astype("{expected}")'
+            return f"convert it with {how}"
     return None
 
 

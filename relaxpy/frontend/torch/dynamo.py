@@ -89,7 +89,8 @@ class _Graph:
         made = iter(results if isinstance(results, tuple) else (results,))
         values = [value if make is None else make(next(made)) for make, value in self._results]
         for k, view in views.items():
-            values[k] = view.made(bases.get(k, values[view.index]), numbers)
+            base = bases[k] if view.of_argument else values[view.index]
+            values[k] = view.made(base, numbers)
         return values
 
     def _array(self, k: int, value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -39,7 +39,7 @@ def check_options(step: Hashable) -> None:
             object.__setattr__(step, name, tuple(value))
 
 
-@cache
+@lru_cache(maxsize=256)
 def _declared(cls: type) -> Mapping[str, object]:
     """The options of a class with their types, none if these cannot be evaluated."""
     if not is_dataclass(cls):

@@ -282,12 +282,19 @@ def test_the_checkers_find_a_mistake(name: str, monkeypatch: pytest.MonkeyPatch)
     assert fault(HEAD + body, *args) is not None
 
 
-@pytest.mark.parametrize(("name", "seed"), [("_is_chain", 3), ("_may_precede", 7)])
+@pytest.mark.parametrize(
+    ("mistake", "seed"),
+    [
+        (instead(chains._Finder, "_private", lambda _, parts, buffers: frozenset(buffers)), 3),
+        (always(chains._Finder, "_may_precede"), 7),
+    ],
+    ids=["_private", "_may_precede"],
+)
 def test_the_checkers_find_chains_that_are_none(
-    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+    mistake: Mistake, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain = Chain(Random(seed))
     text, args = chain.text(), chain.arguments(seed)
     assert fault(text, *args) is None
-    always(chains._Finder, name)(monkeypatch)
+    mistake(monkeypatch)
     assert fault(text, *args) is not None

@@ -11,6 +11,7 @@ import pytest
 import relaxpy
 
 torch: Any = pytest.importorskip("torch")
+from relaxpy.errors import RelaxpyError  # noqa: E402
 from relaxpy.frontend.shared.unsupported import FrontendError  # noqa: E402
 from relaxpy.relax.frontend.torch import (  # noqa: E402
     dynamo_capture_subgraphs,
@@ -448,7 +449,17 @@ def views_of_an_argument(x: Any) -> Any:
     return x.reshape(*x.shape, 1).movedim(1, -2), x[1:, ::2], x.sum()
 
 
-@pytest.mark.parametrize("function", [a_part_of_what_changes, views_of_an_argument])
+SCALES = torch.full((3,), 2.0), torch.full((4, 1), 3.0)
+
+
+def a_view_of_the_last_argument(x: Any) -> Any:
+    scale = SCALES[0] * SCALES[1]
+    return x.unbind(1)[1], (x * scale).sum()
+
+
+@pytest.mark.parametrize(
+    "function", [a_part_of_what_changes, views_of_an_argument, a_view_of_the_last_argument]
+)
 def test_torch_compile_returns_views_at_all_sizes(function: Callable[..., Any]) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(function, backend=relax_dynamo())
@@ -468,3 +479,11 @@ def test_questions_about_no_elements(target: str) -> None:
     program = torch.export.export(model, (x,))
     run = relaxpy.compile(from_exported_program(program), target=target)["main"]
     assert [torch.as_tensor(v).tolist() for v in run(x)] == [False, True, [False, False]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_tensor_of_another_datatype_is_told_how_to_convert(dtype: torch.dtype) -> None:
+    program = torch.export.export(Module(lambda self, x: x + 1), (torch.ones(2),))
+    run = relaxpy.compile(from_exported_program(program))["main"]
+    with pytest.raises(RelaxpyError, match=r"convert it with \.to\(torch\.float32\)$"):
+        run(torch.ones(2, dtype=dtype))
