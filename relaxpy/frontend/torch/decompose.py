@@ -11,7 +11,11 @@ import torch
 from torch._library.custom_ops import OPDEFS
 
 from relaxpy.frontend.shared.unsupported import FrontendError
-from relaxpy.frontend.torch import quantized as quantized, sampled as sampled
+from relaxpy.frontend.torch import (
+    factorised as factorised,
+    quantized as quantized,
+    sampled as sampled,
+)
 from relaxpy.frontend.torch.backward import DECOMPOSITIONS
 from relaxpy.frontend.torch.registry import find, is_converted
 

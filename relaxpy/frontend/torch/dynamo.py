@@ -122,7 +122,10 @@ def _result(item: Any) -> tuple[Callable[[Any], Any] | None, Any]:
 
 
 def _complex(pair: Any) -> Any:
-    return torch.view_as_complex(as_torch(pair))
+    parts = as_torch(pair)
+    if not parts.numel():  # whose strides are arbitrary
+        return parts.new_empty(parts.shape[:-1], dtype=parts.dtype.to_complex())
+    return torch.view_as_complex(parts)
 
 
 def _number(value: Any) -> Any:

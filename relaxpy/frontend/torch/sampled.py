@@ -33,9 +33,9 @@ def fractional_max_pool(
         shape = [planes] + [1] * (2 * count)
         shape[1 + k], shape[1 + count + k] = wanted, window
         place = place * size + at.reshape(shape)
-    flat = place.reshape(planes, -1)
+    flat = place.reshape(planes, math.prod(place.shape[1:]))
     shape = [*outer, *outputs, math.prod(kernel)]
-    windows = x.reshape(planes, -1).gather(1, flat).reshape(shape)
+    windows = x.reshape(planes, math.prod(sizes)).gather(1, flat).reshape(shape)
     best = windows.argmax(-1, keepdim=True)
     return windows.gather(-1, best)[..., 0], place.reshape(shape).gather(-1, best)[..., 0]
 

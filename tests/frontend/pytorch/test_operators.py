@@ -17,7 +17,7 @@ pytest.importorskip("expecttest")  # which PyTorch's own samples import
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 from torch.utils import _pytree as trees  # noqa: E402
 
-from relaxpy.relax.frontend.torch import from_exported_program  # noqa: E402
+from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo  # noqa: E402
 
 #: Operators, one sample of each of which is tried in every run.
 SAMPLE = [
@@ -28,7 +28,8 @@ SAMPLE = [
     *("diff", "cholesky_inverse", "linalg.lu", "linalg.lu_solve", "linalg.slogdet"),
     *("linalg.inv_ex", "linalg.solve_ex", "linalg.solve_triangular", "triangular_solve"),
     *("geqrf", "ormqr", "linalg.qr", "linalg.svd", "linalg.eigh"),
-    *("linalg.pinv", "linalg.ldl_factor", "linalg.ldl_solve"),
+    *("linalg.pinv", "linalg.ldl_factor", "linalg.ldl_solve", "linalg.polar"),
+    "linalg.matrix_sqrth",
     *("cummax", "logcumsumexp", "kthvalue", "median", "nanmedian", "scatter_reduce"),
     *(
         "linalg.cholesky",
@@ -93,6 +94,7 @@ COMPLEX = [
     *("cholesky_inverse", "cholesky_solve", "geqrf", "linalg.cholesky_ex", "ormqr"),
     *("linalg.det", "linalg.eig", "linalg.eigh", "linalg.eigvals", "linalg.householder_product"),
     *("linalg.lu", "linalg.lu_factor", "linalg.lu_solve", "linalg.qr", "linalg.slogdet"),
+    *("linalg.matrix_sqrth", "linalg.polar"),
     *("linalg.solve_triangular", "linalg.svd", "linalg.svdvals", "lu_unpack", "triangular_solve"),
     *("sum", "tan", "tanh", "to", "unfold", "vdot", "view_as_complex", "view_as_real", "where"),
 ]
@@ -173,6 +175,33 @@ def test_an_operator_on_complex_numbers_computes_what_pytorch_does(name: str, re
     whole = request.config.getoption("--whole-table")
     for k, applied in enumerate(every if whole else every[len(every) // 2 :][:1]):
         compare(applied, ("native", "numpy")[(k + len(name)) % 2])
+
+
+def numbers_of_another_datatype(x: Any) -> Any:
+    steps = torch.linspace(-3, 5, 4), torch.logspace(0, 2, 3, dtype=torch.float64)
+    return *steps, torch.hann_window(5), torch.arange(5, 0, -0.5, dtype=torch.int64), x + 1
+
+
+#: Functions with arguments that operators rarely have, and their operands.
+RARE = {
+    "linspace": (numbers_of_another_datatype, torch.ones(2)),
+    "rsub": (lambda x: torch.rsub(x, x * x, alpha=-3.125), torch.arange(3.0)),
+    "logit": (lambda x: torch.logit(x, 0.6), torch.linspace(-0.5, 1.5, 11)),
+    "no complex numbers": (lambda x: torch.complex(x, -x), torch.ones(3, 0)),
+    "no planes": (
+        lambda x: torch.nn.functional.fractional_max_pool2d(x, 2, 3),
+        torch.ones(0, 2, 6, 6),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_arguments_that_are_rare(name: str) -> None:
+    function, x = RARE[name]
+    compare(Applied(function, ((x,), {})), "native")
+    torch._dynamo.reset()
+    found = torch.compile(function, backend=relax_dynamo())(x)
+    torch.testing.assert_close(found, function(x), equal_nan=True)
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 3, 0)])

@@ -57,7 +57,9 @@ def arange(cx: Context, *args: Any) -> Expr:
         step = rest[0] if rest else 1
     dtype = cx.result_dtype()
     if "int" in dtype:
-        return R.arange(start, end, step, dtype)
+        if not any(isinstance(number, float) for number in numbers):
+            return R.arange(start, end, step, dtype)
+        start, step = int(start), int(step)  # after it has counted them
     count = cx.result_shape()[0]
     places = R.astype(R.arange(0, count, 1, "int64"), dtype)
     scaled = places if step == 1 else R.multiply(places, cx.tensor(step, dtype))
@@ -65,7 +67,7 @@ def arange(cx: Context, *args: Any) -> Expr:
 
 
 @converter("linspace")
-def linspace(cx: Context, start: Any, end: Any, count: Any) -> Expr:
+def linspace(cx: Context, start: Any, end: Any, count: Any, *_: Value) -> Expr:
     dtype = cx.result_dtype()
     wide = "float64"
     places = R.astype(R.arange(0, count, 1, "int64"), wide)

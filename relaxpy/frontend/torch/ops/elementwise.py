@@ -142,7 +142,7 @@ def truth(cx: Context, x: Value) -> Expr:
 
 
 @converter("rsub")
-def rsub(cx: Context, x: Value, y: Value, alpha: Value = 1) -> Expr:
+def rsub(cx: Context, x: Value, y: Value, *, alpha: Value = 1) -> Expr:
     a, b = operands(cx, x, y)
     scaled = a if alpha == 1 else R.multiply(a, cx.tensor(alpha, dtype_of(a)))
     return R.subtract(b, scaled)
@@ -377,7 +377,8 @@ def hardswish(cx: Context, x: Expr) -> Expr:
 def logit(cx: Context, x: Expr, eps: float | None = None) -> Expr:
     y = floated(cx, x)
     if eps is not None:
-        y = R.minimum(R.maximum(y, scalar(eps, y)), scalar(1 - eps, y))
+        low, high = scalar(eps, y), scalar(1 - eps, y)
+        y = R.where(R.less(y, low), low, R.where(R.greater(y, high), high, y))
     return R.log(R.divide(y, R.subtract(scalar(1.0, y), y)))
 
 
