@@ -6,39 +6,45 @@ from collections.abc import Sequence
 
 from relaxpy.dataclass import replace
 from relaxpy.ir.arith.algebra.folding import conjuncts
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
 from relaxpy.ir.arith.tvm.iter_subspace import subspace_divide
-from relaxpy.ir.core.traverse import occurrences
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.schedule.layout import stage_in_scope, with_regions
-from relaxpy.ir.tir.schedule.reduction import loops_like, without_loops
-from relaxpy.ir.tir.schedule.stages import Stage, check_kinds, check_pure_stage
-from relaxpy.ir.tir.schedule.state import State, domains, outermost_blocks, refused, substituted
+from relaxpy.ir.tir.schedule.nests import copied_block, nested, open_tests
+from relaxpy.ir.tir.schedule.reduction import without_loops
+from relaxpy.ir.tir.schedule.stages import (
+    Stage,
+    check_kinds,
+    check_only_content,
+    check_own_variables,
+    check_pure_stage,
+    stage_in_scope,
+)
+from relaxpy.ir.tir.schedule.state import (
+    State,
+    domains_of,
+    only_block,
+    refused,
+    substituted,
+    with_regions,
+)
 from relaxpy.ir.tir.stmt import Block, BlockRealize, For, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 
 def blockize(state: State, loop: For, *, preserve_unit_iters: bool) -> Block:
     """Make a block of `loop`, whose variables are those of the loops around it."""
-    blocks = outermost_blocks(loop)
-    if len(blocks) != 1:
-        raise refused(f"there are {len(blocks)} blocks in loop {loop.loop_var.name}", loop)
-    block = blocks[0].block
+    block = only_block(loop)
     stages, stage = stage_in_scope(state, block)
     check_kinds(stage)
     if block.init is not None:
         check_pure_stage(stage, stages)
     start = stage.loops.index(loop)
     inner = stage.loops[start:]
-    for at, below in zip(inner, (*inner[1:], stage.realize), strict=True):
-        if at.body is not below:
-            raise refused(f"there is more than block {stage.name} in the loops around it", at)
-    used = {at.loop_var for at in stage.loops}
-    if any(var in used for var in occurrences(block, Var)):
-        raise refused(f"block {stage.name} uses a loop variable directly", block)
+    check_only_content(stage, inner)
+    check_own_variables(stage)
     division = _Division(stage, stage.loops[:start], inner, keep_unit_iters=preserve_unit_iters)
     renewed: dict[Block, Block] = {}
     init = None if block.init is None else division.init()
@@ -49,9 +55,8 @@ def blockize(state: State, loop: For, *, preserve_unit_iters: bool) -> Block:
     )
     assert isinstance(updates, Block)
     update = renewed[block] = with_regions(updates)
-    nest: Stmt = BlockRealize(_bound(division.inner), division.conditions[1], update)
-    for at in reversed(inner):
-        nest = replace(at, body=nest)
+    realize = BlockRealize(_bound(division.inner), division.conditions[1], update)
+    nest = nested(inner, realize)
     iters = division.iters(division.outer)
     new = with_regions(Block(iters, (), (), f"{block.name_hint}_o", nest, init))
     realize = BlockRealize(_bound(division.outer), division.conditions[0], new)
@@ -76,7 +81,7 @@ class _Division:
         self.outer: Bound = []
         self.inner: Bound = []
         self.values: dict[Var, PrimExpr] = {}
-        around = domains([*outer, *inner])
+        around = domains_of([*outer, *inner])
         divided = subspace_divide(
             stage.realize.iter_values,
             around,
@@ -85,9 +90,7 @@ class _Division:
             IterMapLevel.Surjective,
             not keep_unit_iters,
         )
-        self.analyzer = Analyzer()
-        for var, domain in around.items():
-            self.analyzer.bind(var, domain)
+        self.analyzer = analyzer_of(around)
         if not divided:
             raise self._indivisible()
         for it, (high, low) in zip(stage.block.iter_vars, divided[:-1], strict=True):
@@ -119,14 +122,12 @@ class _Division:
         """Return the variable for one half of the values of another, or 0 if it has one value."""
         dtype = it.var.dtype
         value, size = ops.cast_to(source, dtype), ops.cast_to(extent, dtype)
-        if not self.analyzer.can_prove(
-            ops.all_of(ops.compare(tir.GE, value, 0), ops.compare(tir.LT, value, size))
-        ):
+        domain = Range(size)
+        if open_tests(self.analyzer, value, domain):
             raise self._indivisible()
         if self.analyzer.can_prove_equal(size, 1) and not keep:
             return ops.const(0, dtype)
         var = it.var.renamed(f"{it.var.name}_{suffix}")
-        domain = Range.from_min_extent(ops.const(0, dtype), size)
         entered.append((IterVar(domain, var, it.iter_type), value))
         return var
 
@@ -162,20 +163,7 @@ class _Division:
                     f"block {self.stage.name}",
                     at,
                 )
-        names = {at.loop_var: at.loop_var.renamed(f"{at.loop_var.name}_init") for at in kept}
-        copies = {it.var: it.var.renamed(it.var.name) for it, _ in spatial}
         dropped = {at.loop_var for at in self.loops if at not in kept}
-        condition = without_loops(self.conditions[1], dropped, set(names))
-        start = Block(
-            tuple(IterVar(it.dom, copies[it.var], it.iter_type) for it, _ in spatial),
-            (),
-            (),
-            f"{block.name_hint}_init",
-            substitute(substitute(block.init, self.values), copies),
-        )
-        realize = BlockRealize(
-            tuple(substitute(value, names) for _, value in spatial),
-            substitute(condition, names),
-            with_regions(start),
-        )
-        return loops_like(kept, names, realize)
+        condition = without_loops(self.conditions[1], dropped, {at.loop_var for at in kept})
+        body = substitute(block.init, self.values)
+        return copied_block(f"{block.name_hint}_init", spatial, body, condition, kept, "_init")[1]

@@ -11,21 +11,18 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
-from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
-from relaxpy.ir.tir.iteration import IterVar, Range
-from relaxpy.ir.tir.schedule.stages import Bodies, Stage, condition_outside, stages_in, written_box
-from relaxpy.ir.tir.schedule.state import State, refused
-from relaxpy.ir.tir.stmt import (
-    Block,
-    BlockRealize,
-    BufferStore,
-    For,
-    ForKind,
-    SeqStmt,
-    Stmt,
-    regions,
-    stmt_seq,
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.schedule.nests import serial_nest, spatial_block
+from relaxpy.ir.tir.schedule.stages import (
+    Bodies,
+    Stage,
+    condition_outside,
+    stage_in_scope,
+    written_box,
 )
+from relaxpy.ir.tir.schedule.state import State, refused
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, stmt_seq
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +91,7 @@ def cache_read(
 ) -> Block:
     """Copy a buffer after it is written, and let its readers, or `consumers`, read the copy."""
     scope = state.scope(block)
-    stages = stages_in(state, scope)
-    stage = next(s for s in stages if s.block is block)
+    stages, stage = stage_in_scope(state, block)
     buffer = buffer_of(stage, which, block.reads, "reads")
     chosen = [s for s in stages if buffer in s.reads and (not consumers or s.block in consumers)]
     for reader in chosen:
@@ -115,7 +111,7 @@ def cache_read(
     if last and max(last) >= first:
         raise refused(f"there is no place after all writes of {buffer.name} and before its reads")
     site = Site(parent, max(last) + 1 if last else 0)
-    region = _read_region(site, buffer) if writers else _whole(buffer)
+    region = _read_region(site, buffer) if writers else [Range(size) for size in buffer.shape]
     cached = _like(buffer, storage_scope)
     copy = _copy(buffer, cached, region, cached.name)
     renewed: dict[Block, Block] = {}
@@ -129,8 +125,7 @@ def cache_read(
 def cache_write(state: State, block: Block, which: int | str | Buffer, storage_scope: str) -> Block:
     """Let `block` write to a new buffer, from which a copy follows."""
     scope = state.scope(block)
-    stages = stages_in(state, scope)
-    stage = next(s for s in stages if s.block is block)
+    stages, stage = stage_in_scope(state, block)
     buffer = buffer_of(stage, which, block.writes, "writes")
     writers = [s for s in stages if buffer in s.writes]
     if len(writers) > 1:
@@ -163,7 +158,7 @@ def cache_write(state: State, block: Block, which: int | str | Buffer, storage_s
 
 def set_scope(state: State, block: Block, which: int | str | Buffer, storage_scope: str) -> None:
     """Keep a buffer that a block allocates and `block` writes in another memory scope."""
-    stage = next(s for s in stages_in(state, state.scope(block)) if s.block is block)
+    _, stage = stage_in_scope(state, block)
     buffer = buffer_of(stage, which, block.writes, "writes")
     owner = next((b for b in state.blocks() if buffer in b.alloc_buffers), None)
     if owner is None:
@@ -184,10 +179,6 @@ def _like(buffer: Buffer, storage_scope: str) -> Buffer:
         raise MisuseError(f"a memory scope is a string, found {storage_scope!r:.40}")
     name = f"{buffer.name}_{storage_scope}".replace(".", "_")
     return decl_buffer(buffer.shape, buffer.dtype, name, scope=storage_scope)
-
-
-def _whole(buffer: Buffer) -> list[Range]:
-    return [Range.from_min_extent(ops.const(0, size.dtype), size) for size in buffer.shape]
 
 
 def _read_region(site: Site, buffer: Buffer) -> list[Range]:
@@ -216,26 +207,15 @@ def _copy(
     condition: PrimExpr | bool = True,
 ) -> tuple[Stmt, BlockRealize]:
     """Return loops that copy a region, and the execution of their block."""
-    loop_vars = [Var(f"ax{k}", rng.min.dtype) for k, rng in enumerate(region)]
-    block_vars = [Var(f"v{k}", rng.min.dtype) for k, rng in enumerate(region)]
-    domains = [Range.from_min_extent(ops.const(0, size.dtype), size) for size in source.shape]
-    load = BufferLoad(source, block_vars)
-    block = Block(
-        tuple(
-            IterVar(dom, var, IterVarKind.DataPar)
-            for var, dom in zip(block_vars, domains, strict=True)
-        ),
-        regions([load]),
-        regions([BufferLoad(target, block_vars)]),
+    block = spatial_block(
         name,
-        BufferStore(target, load, tuple(block_vars)),
+        source.shape,
+        lambda variables: BufferStore(target, BufferLoad(source, variables), tuple(variables)),
     )
-    values = [ops.add(rng.min, var) for var, rng in zip(loop_vars, region, strict=True)]
-    realize = BlockRealize(tuple(values), ops.all_of(condition), block)
-    nest: Stmt = realize
-    for var, rng in reversed(list(zip(loop_vars, region, strict=True))):
-        nest = For(var, ops.const(0, var.dtype), rng.extent, ForKind.SERIAL, nest)
-    return nest, realize
+    loops = {Var(f"ax{k}", rng.min.dtype): Range(rng.extent) for k, rng in enumerate(region)}
+    values = tuple(ops.add(rng.min, var) for var, rng in zip(loops, region, strict=True))
+    realize = BlockRealize(values, ops.all_of(condition), block)
+    return serial_nest(loops.items(), realize), realize
 
 
 def _insert_copy(
@@ -249,9 +229,7 @@ def _insert_copy(
     """Change blocks, insert a copy, and allocate its buffer in the scope of the copy."""
     site.insert(state, copy[0])
     state.replace(changes, renewed)
-    scope = state.scope(copy[1].block)
-    new = replace(scope, alloc_buffers=(*scope.alloc_buffers, cached))
-    state.replace({scope: new}, {scope: new})
+    state.allocate(state.scope(copy[1].block), cached)
 
 
 def with_buffer(node: Block, old: Buffer, new: Buffer, renewed: dict[Block, Block]) -> Block:

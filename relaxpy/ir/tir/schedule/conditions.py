@@ -12,13 +12,12 @@ from relaxpy.ir.tir.schedule.stages import (
     Stage,
     check_commutes,
     check_own_dependence,
-    domains_of,
     is_one_to_one,
     is_unit,
     reorders_reduction,
     stages_in,
 )
-from relaxpy.ir.tir.schedule.state import State, refused
+from relaxpy.ir.tir.schedule.state import State, domains_of, refused
 from relaxpy.ir.tir.stmt import For
 from relaxpy.ir.tir.substitution import mentions, substitute
 

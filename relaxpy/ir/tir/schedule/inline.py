@@ -6,31 +6,33 @@ from collections.abc import Callable
 
 from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite, walk
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
+from relaxpy.ir.tir.schedule.nests import is_inside, open_tests
 from relaxpy.ir.tir.schedule.stages import (
     Stage,
+    check_own_variables,
     check_pure_stage,
     check_stable_inputs,
     covers_domain,
     is_unit,
-    stages_in,
+    stage_in_scope,
     written_box,
 )
-from relaxpy.ir.tir.schedule.state import State, mapped, refreshed, refused
+from relaxpy.ir.tir.schedule.state import State, iter_domains, mapped, refreshed, refused
 from relaxpy.ir.tir.stmt import Block, BufferStore, IfThenElse, Stmt
 from relaxpy.ir.tir.substitution import substitute
 
 
 def compute_inline(state: State, block: Block) -> None:
     """Replace the loads of what `block` writes by its value; remove the block and its buffer."""
-    stages, stage = _pipeline(state, block)
+    stages, stage = stage_in_scope(state, block)
     store = _only_store(stage)
     buffer = store.buffer
     check_pure_stage(stage, stages, reduction=False)
@@ -53,7 +55,7 @@ def compute_inline(state: State, block: Block) -> None:
 
 def reverse_compute_inline(state: State, block: Block) -> None:
     """Store the value of `block` where its producer stored; remove the block and the buffer."""
-    stages, stage = _pipeline(state, block)
+    stages, stage = stage_in_scope(state, block)
     store = _only_store(stage)
     check_pure_stage(stage, stages, reduction=False)
     producers = [other for other in stages if not other.writes.keys().isdisjoint(stage.reads)]
@@ -92,25 +94,16 @@ def reverse_compute_inline(state: State, block: Block) -> None:
     body = _guarded(producer, stage, at, new)
     fused = refreshed(replace(producer.block, body=body))
     scope = state.scope(block)
-    state.replace({producer.block: fused}, {producer.block: fused})
+    state.renew(producer.block, fused)
     state.replace({stage.realize: None})
     _drop(state, state.current(scope), buffer)
 
 
 def _check_all_written(producer: Stage, stage: Stage, load: BufferLoad) -> None:
     """Errors: ScheduleError if `stage` has iterations for which nothing is produced."""
-    analyzer = Analyzer()
-    for it in stage.block.iter_vars:
-        if it.dom is not None:
-            analyzer.bind(it.var, it.dom)
     box = written_box(producer, load.buffer, producer.loops)
-    ends = [] if box is None else [(rng.min, ops.add(rng.min, rng.extent)) for rng in box]
-    inside = (
-        analyzer.can_prove(ops.compare(tir.GE, index, low))
-        and analyzer.can_prove(ops.compare(tir.LT, index, stop))
-        for index, (low, stop) in zip(load.indices, ends, strict=False)
-    )
-    if box is None or not all(inside):
+    analyzer = analyzer_of(iter_domains(stage.block))
+    if box is None or not is_inside(analyzer, load.indices, box):
         raise refused(
             f"block {stage.name} has iterations for which block {producer.name} is not known to "
             f"write {load.buffer.name}",
@@ -120,20 +113,13 @@ def _check_all_written(producer: Stage, stage: Stage, load: BufferLoad) -> None:
 
 def _guarded(producer: Stage, stage: Stage, at: dict[Var, PrimExpr], store: BufferStore) -> Stmt:
     """Return `store`, below a condition where the producer runs through more values."""
-    analyzer = Analyzer()
-    for it in producer.block.iter_vars:
-        if it.dom is not None:
-            analyzer.bind(it.var, it.dom)
-    tests = [
-        test
-        for it in stage.block.iter_vars
-        if it.dom is not None and it.var in at
-        for test in (
-            ops.compare(tir.GE, at[it.var], it.dom.min),
-            ops.compare(tir.LT, at[it.var], ops.add(it.dom.min, it.dom.extent)),
-        )
+    analyzer = analyzer_of(iter_domains(producer.block))
+    conditions = [
+        analyzer.simplify(test)
+        for var, domain in iter_domains(stage.block).items()
+        if var in at
+        for test in open_tests(analyzer, at[var], domain)
     ]
-    conditions = [analyzer.simplify(test) for test in tests if not analyzer.can_prove(test)]
     return IfThenElse(ops.all_of(*conditions), store) if conditions else store
 
 
@@ -160,11 +146,6 @@ def _check_order(state: State, producer: Stage, stage: Stage, stages: list[Stage
 # --- shared
 
 
-def _pipeline(state: State, block: Block) -> tuple[list[Stage], Stage]:
-    stages = stages_in(state, state.scope(block))
-    return stages, next(stage for stage in stages if stage.block is block)
-
-
 def _only_store(stage: Stage) -> BufferStore:
     """Return the store that is all of a block. Errors: ScheduleError if it is not."""
     body = stage.block.body
@@ -172,9 +153,7 @@ def _only_store(stage: Stage) -> BufferStore:
         raise refused(f"block {stage.name} is not one store", stage.block)
     if stage.block.alloc_buffers or stage.block.match_buffers:
         raise refused(f"block {stage.name} has buffers of its own", stage.block)
-    loops = {loop.loop_var for loop in stage.loops}
-    if any(isinstance(node, Var) and node in loops for node in walk(body)):
-        raise refused(f"block {stage.name} uses a loop variable directly", stage.block)
+    check_own_variables(stage)
     return body
 
 
@@ -200,7 +179,7 @@ def check_loads_only(state: State, buffer: Buffer) -> None:
 def _inverse(stage: Stage, store: BufferStore) -> tuple[tuple[Var, ...], dict[Var, PrimExpr]]:
     """Return one variable per index of the store, and the block's variables in terms of them."""
     axes = tuple(Var(f"axis{k}", index.dtype) for k, index in enumerate(store.indices))
-    iters = {it.var: it.dom for it in stage.block.iter_vars if it.dom is not None}
+    iters = iter_domains(stage.block)
     values: dict[Var, PrimExpr] = {var: dom.min for var, dom in iters.items() if is_unit(dom)}
     values |= {
         index: axis
@@ -259,5 +238,4 @@ def _drop(state: State, scope: Block | None, buffer: Buffer) -> None:
     """Remove the allocation of `buffer` from `scope`."""
     assert scope is not None
     kept = tuple(other for other in scope.alloc_buffers if other is not buffer)
-    new = replace(scope, alloc_buffers=kept)
-    state.replace({scope: new}, {scope: new})
+    state.renew(scope, replace(scope, alloc_buffers=kept))

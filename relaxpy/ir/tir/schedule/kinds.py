@@ -52,11 +52,7 @@ def annotate(state: State, node: For | Block, key: str, value: Attr | None) -> N
             raise refused(f"there is an annotation {key!r:.40} already", node)
         table[key] = value
     new = replace(node, annotations=as_attrs(table))
-    if isinstance(node, Block):
-        assert isinstance(new, Block)
-        state.replace({node: new}, {node: new})
-    else:
-        state.replace({node: new})
+    state.replace({node: new}, {node: new} if isinstance(node, Block) else {})  # type: ignore[dict-item]
 
 
 def storage_align(
@@ -73,8 +69,7 @@ def storage_align(
         raise refused(f"a factor is positive, found {factor}", block)
     table = dict(block.annotations)
     aligned = (*table.get(_ALIGNED, ()), (which, axis % rank, factor, offset))  # type: ignore[misc]
-    new = replace(block, annotations=as_attrs(table | {_ALIGNED: aligned}))
-    state.replace({block: new}, {block: new})
+    state.renew(block, replace(block, annotations=as_attrs(table | {_ALIGNED: aligned})))
 
 
 _ALIGNED = "buffer_dim_align"

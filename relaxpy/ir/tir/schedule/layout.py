@@ -8,19 +8,35 @@ from typing import Any, TypeAlias
 from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.cache import Site, buffer_of
 from relaxpy.ir.tir.schedule.inline import check_loads_only
-from relaxpy.ir.tir.schedule.stages import Stage, check_commutes, check_pure_stage, stages_in
-from relaxpy.ir.tir.schedule.state import State, refreshed, refused, substituted
+from relaxpy.ir.tir.schedule.nests import serial_nest, spatial_block
+from relaxpy.ir.tir.schedule.stages import (
+    Stage,
+    check_commutes,
+    check_only_content,
+    check_own_variables,
+    check_pure_stage,
+    stage_in_scope,
+)
+from relaxpy.ir.tir.schedule.state import (
+    State,
+    domains_of,
+    iter_domains,
+    refreshed,
+    refused,
+    substituted,
+    with_regions,
+)
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
 
@@ -46,12 +62,6 @@ def accessed_buffer(stage: Stage, which: BufferName) -> tuple[Buffer, bool]:
                 f"{which!r:.60}",
                 about=which,
             )
-
-
-def stage_in_scope(state: State, block: Block) -> tuple[list[Stage], Stage]:
-    """Return the stages in the scope of a block, and its own."""
-    stages = stages_in(state, state.scope(block))
-    return stages, next(stage for stage in stages if stage.block is block)
 
 
 def transform_layout(
@@ -143,13 +153,10 @@ class _Relayout:
         """Return `item` with the accesses below it replaced."""
         if item._variable:
             return item
-        if isinstance(item, For):
-            domain = Range.from_min_extent(item.min, item.extent)
-            self.analyzer.bind(item.loop_var, domain, allow_override=True)
-        if isinstance(item, Block):
-            for it in item.iter_vars:
-                if it.dom is not None:
-                    self.analyzer.bind(it.var, it.dom, allow_override=True)
+        bound = domains_of([item]) if isinstance(item, For) else {}
+        bound = iter_domains(item) if isinstance(item, Block) else bound
+        for var, domain in bound.items():
+            self.analyzer.bind(var, domain, allow_override=True)
         new = map_children(self.visit, item)
         if isinstance(new, BufferStore) and new.buffer is self.old:
             return replace(new, buffer=self.new, indices=self._mapped(new.indices))
@@ -179,12 +186,6 @@ class _Relayout:
         if new is not item:
             self.renewed[item] = new
         return new
-
-
-def with_regions(block: Block) -> Block:
-    """Return `block` with the reads and writes that its body has."""
-    reads, writes = access_regions(block)
-    return replace(block, reads=reads, writes=writes)
 
 
 def _padding_value(
@@ -220,24 +221,15 @@ def _fill(
     padding: PrimExpr,
 ) -> Stmt:
     """Return loops that store a value in all elements of padding."""
-    loop_vars = [Var(f"ax{k}", size.dtype) for k, size in enumerate(buffer.shape)]
-    block_vars = [Var(f"v{k}", size.dtype) for k, size in enumerate(buffer.shape)]
-    at = {axis: ops.cast_to(var, axis.dtype) for axis, var in zip(axes, loop_vars, strict=True)}
-    domains = [Range.from_min_extent(ops.const(0, size.dtype), size) for size in buffer.shape]
-    block = Block(
-        tuple(
-            IterVar(dom, var, IterVarKind.DataPar)
-            for var, dom in zip(block_vars, domains, strict=True)
-        ),
-        (),
-        (),
+    loops = {Var(f"ax{k}", size.dtype): Range(size) for k, size in enumerate(buffer.shape)}
+    at = {axis: ops.cast_to(var, axis.dtype) for axis, var in zip(axes, loops, strict=True)}
+    block = spatial_block(
         f"{buffer.name}_padding",
-        BufferStore(buffer, value(block_vars), tuple(block_vars)),
+        buffer.shape,
+        lambda variables: BufferStore(buffer, value(variables), tuple(variables)),
     )
-    nest: Stmt = BlockRealize(tuple(loop_vars), substitute(padding, at), with_regions(block))
-    for var, size in reversed(list(zip(loop_vars, buffer.shape, strict=True))):
-        nest = For(var, ops.const(0, var.dtype), size, ForKind.SERIAL, nest)
-    return nest
+    realize = BlockRealize(tuple(loops), substitute(padding, at), block)
+    return serial_nest(loops.items(), realize)
 
 
 # --- iterations
@@ -251,11 +243,7 @@ def check_trivial_loops(stage: Stage) -> None:
     name, realize = stage.name, stage.realize
     if not stage.loops:
         raise refused(f"there is no loop around block {name}", stage.block)
-    for outer, inner in zip(stage.loops, (*stage.loops[1:], realize), strict=True):
-        if outer.body is not inner:
-            raise refused(f"there is more than block {name} in the loops around it", outer)
-        if outer.annotations or outer.kind != ForKind.SERIAL:
-            raise refused(f"loop {outer.loop_var.name} is annotated or not serial", outer)
+    check_only_content(stage, stage.loops, (ForKind.SERIAL,))
     analyzer = Analyzer()
     is_plain = len(stage.loops) == len(realize.iter_values) and all(
         value is loop.loop_var
@@ -274,9 +262,7 @@ def check_trivial_loops(stage: Stage) -> None:
         )
     if not (isinstance(realize.predicate, IntImm) and realize.predicate.value):
         raise refused(f"block {name} has the condition {realize.predicate}", stage.block)
-    used = {loop.loop_var for loop in stage.loops}
-    if any(var in used for var in occurrences(stage.block, Var)):
-        raise refused(f"block {name} uses a loop variable directly", stage.block)
+    check_own_variables(stage)
 
 
 def transform_block_layout(state: State, block: Block, index_map: Map, map_of: MapOf) -> None:
@@ -301,19 +287,13 @@ def transform_block_layout(state: State, block: Block, index_map: Map, map_of: M
     except MisuseError as error:
         raise refused(f"the map is not known to be bijective: {error}", block) from None
     kinds = [_kind(index_map, index, block) for index in index_map.final_indices]
-    loop_vars = [Var(f"ax{k}", dtype) for k in range(len(sizes))]
+    domains = [Range(ops.cast_to(size, dtype)) for size in sizes]
+    loops = [(Var(f"ax{k}", dtype), domain) for k, domain in enumerate(domains)]
     iters = [
-        IterVar(
-            Range.from_min_extent(ops.const(0, dtype), ops.cast_to(size, dtype)),
-            Var(f"v{k}", dtype),
-            kind,
-        )
-        for k, (size, kind) in enumerate(zip(sizes, kinds, strict=True))
+        IterVar(domain, Var(f"v{k}", dtype), kind)
+        for k, (domain, kind) in enumerate(zip(domains, kinds, strict=True))
     ]
-    analyzer = Analyzer()
-    for it in iters:
-        assert it.dom is not None
-        analyzer.bind(it.var, it.dom)
+    analyzer = analyzer_of({it.var: dom for it, dom in zip(iters, domains, strict=True)})
     found = inverse.map_indices([it.var for it in iters])
     values = {
         it.var: ops.cast_to(analyzer.simplify(value), it.var.dtype)
@@ -323,10 +303,8 @@ def transform_block_layout(state: State, block: Block, index_map: Map, map_of: M
     inner = substituted(replace(block, iter_vars=tuple(iters)), values, renewed)
     assert isinstance(inner, Block)
     new = with_regions(inner)
-    nest: Stmt = BlockRealize(tuple(loop_vars), stage.realize.predicate, new)
-    for var, it in reversed(list(zip(loop_vars, iters, strict=True))):
-        assert it.dom is not None
-        nest = For(var, ops.const(0, dtype), it.dom.extent, ForKind.SERIAL, nest)
+    realize = BlockRealize(tuple(var for var, _ in loops), stage.realize.predicate, new)
+    nest = serial_nest(loops, realize)
     state.replace({stage.loops[0]: nest}, renewed | {block: new})
 
 

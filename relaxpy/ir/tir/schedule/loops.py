@@ -12,6 +12,7 @@ from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.schedule.conditions import check_reorder
+from relaxpy.ir.tir.schedule.nests import nested
 from relaxpy.ir.tir.schedule.state import (
     State,
     loops_between,
@@ -19,7 +20,7 @@ from relaxpy.ir.tir.schedule.state import (
     substituted,
     with_simple_bindings,
 )
-from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, Stmt
+from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind
 from relaxpy.ir.tir.substitution import mentions
 
 
@@ -37,24 +38,21 @@ def split(
     sizes = _inferred(loop, factors)
     analyzer = Analyzer()
     value: PrimExpr = ops.const(0, dtype)
-    variables = [Var(f"{loop.loop_var.name}_{k}", dtype) for k in range(len(sizes))]
-    for var, size in zip(variables, sizes, strict=True):
-        value = ops.add(ops.mul(value, size), var)
-        analyzer.bind(var, Range.from_min_extent(ops.const(0, dtype), size))
+    domains = {Var(f"{loop.loop_var.name}_{k}", dtype): Range(size) for k, size in enumerate(sizes)}
+    for var, domain in domains.items():
+        value = ops.add(ops.mul(value, domain.extent), var)
+        analyzer.bind(var, domain)
     value = analyzer.simplify(value)
     inside = ops.compare(tir.LT, value, loop.extent)
     predicate = None if disable_predication or analyzer.can_prove(inside) else inside
     renewed: dict[Block, Block] = {}
     body = substituted(loop.body, {loop.loop_var: value}, renewed)
-    new = [
-        For(var, ops.const(0, dtype), size, ForKind.SERIAL, body)
-        for var, size in zip(variables, sizes, strict=True)
-    ]
+    new = [For(var, d.min, d.extent, ForKind.SERIAL, body) for var, d in domains.items()]
     around = [*state.loops(loop), *new]
     body = with_simple_bindings(
         body, around, renewed, predicate, keep_unit_iters=preserve_unit_iters
     )
-    nest = _nested(new, body)
+    nest = nested(new, body)
     state.replace({loop: nest}, renewed)
     return loops_between(nest, body)
 
@@ -114,7 +112,7 @@ def fuse(state: State, loops: Sequence[For], *, preserve_unit_iters: bool) -> Fo
     new = For(fused, zero, Analyzer().simplify(lower), ForKind.SERIAL, body)
     around = [*state.loops(loops[0]), new]
     body = with_simple_bindings(body, around, renewed, keep_unit_iters=preserve_unit_iters)
-    nest = _nested([new], body)
+    nest = nested([new], body)
     state.replace({loops[0]: nest}, renewed)
     return loops_between(nest, body)[0]
 
@@ -132,7 +130,7 @@ def reorder(state: State, loops: Sequence[For]) -> None:
         return
     _check_independent(order)
     check_reorder(state, chain, order)
-    state.replace({chain[0]: _nested(order, chain[-1].body)})
+    state.replace({chain[0]: nested(order, chain[-1].body)})
 
 
 def _chain(state: State, loops: Sequence[For]) -> list[For]:
@@ -163,22 +161,6 @@ def add_unit_loop(state: State, node: For | Block) -> For:
     unit = For(Var("u", dtype), zero, one, ForKind.SERIAL, target)
     state.replace({target: unit})
     return unit
-
-
-def _nested(loops: Sequence[For], body: Stmt) -> Stmt:
-    """Build loops like `loops` around `body`, each in the one before."""
-    for loop in reversed(loops):
-        body = For(
-            loop.loop_var,
-            loop.min,
-            loop.extent,
-            loop.kind,
-            body,
-            loop.thread_binding,
-            loop.annotations,
-            span=loop.span,
-        )
-    return body
 
 
 def _check_plain(loop: For) -> None:

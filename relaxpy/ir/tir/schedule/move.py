@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.traverse import occurrences
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.regions import Interval
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.schedule.cache import Site, member_index
+from relaxpy.ir.tir.schedule.nests import is_inside, open_tests, serial_nest
 from relaxpy.ir.tir.schedule.stages import (
     Bodies,
     Stage,
@@ -20,11 +22,10 @@ from relaxpy.ir.tir.schedule.stages import (
     check_stable_inputs,
     condition_outside,
     covers_domain,
-    domains_of,
-    stages_in,
+    stage_in_scope,
     written_box,
 )
-from relaxpy.ir.tir.schedule.state import State, refused
+from relaxpy.ir.tir.schedule.state import State, domains_of, iter_domains, refused
 from relaxpy.ir.tir.stmt import Block, BlockRealize, For, ForKind, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
 
@@ -124,8 +125,7 @@ def _prepared(
         raise refused(
             f"loop {loop.loop_var.name} is not in the scope of block {block.name_hint}", loop
         )
-    stages = stages_in(state, scope)
-    stage = next(one for one in stages if one.block is block)
+    stages, stage = stage_in_scope(state, block)
     if loop in stage.loops:
         raise refused(f"block {stage.name} is inside of loop {loop.loop_var.name} already", block)
     check_pure_stage(stage, stages)
@@ -268,20 +268,13 @@ def _is_inside(
 
     Those are all of its domain, or where it shares loops with its new place, those of its loops.
     """
-    analyzer = Analyzer()
     if shared:
         values = stage.values()
         indices = [substitute(index, values) for index in indices]
         bound = domains_of(stage.loops)
     else:
-        bound = {it.var: it.dom for it in stage.block.iter_vars if it.dom is not None}
-    for var, domain in (bound | domains_of(new_loops)).items():
-        analyzer.bind(var, domain)
-    return all(
-        analyzer.can_prove(ops.compare(tir.GE, index, rng.min))
-        and analyzer.can_prove(ops.compare(tir.LT, index, ops.add(rng.min, rng.extent)))
-        for index, rng in zip(indices, box, strict=True)
-    )
+        bound = iter_domains(stage.block)
+    return is_inside(analyzer_of(bound | domains_of(new_loops)), indices, box)
 
 
 def _nest(
@@ -297,33 +290,27 @@ def _nest(
 
     It runs where `condition` holds.
     """
-    analyzer = Analyzer()
-    for var, domain in domains_of([*state.loops(loop), loop]).items():
-        analyzer.bind(var, domain)
+    analyzer = analyzer_of(domains_of([*state.loops(loop), loop]))
     values: list[PrimExpr] = []
     tests: list[PrimExpr] = []
-    loops: list[tuple[Var, PrimExpr]] = []
+    loops: list[tuple[Var, Range]] = []
     for it in stage.block.iter_vars:
         assert it.dom is not None
         dtype = it.var.dtype
-        start, stop = it.dom.min, ops.add(it.dom.min, it.dom.extent)
-        first, last = ranges.get(it.var, (start, ops.sub(stop, 1)))
+        first, last = ranges.get(it.var, (it.dom.min, ops.sub(it.dom.stop, 1)))
         first = ops.cast_to(first, dtype)
         extent = analyzer.simplify(ops.add(ops.sub(ops.cast_to(last, dtype), first), 1))
         value = first
         if preserve_unit_loops or not (isinstance(extent, IntImm) and extent.value == 1):
             var = Var(f"ax{len(loops)}", dtype)
-            loops.append((var, extent))
+            loops.append((var, Range(extent)))
             value = ops.add(first, var)
-            analyzer.bind(var, Range.from_min_extent(ops.const(0, dtype), extent))
+            analyzer.bind(*loops[-1])
         value = analyzer.simplify(value)
         values.append(value)
-        needed = (ops.compare(tir.GE, value, start), ops.compare(tir.LT, value, stop))
-        tests += [test for test in needed if not analyzer.can_prove(test)]
-    nest: Stmt = BlockRealize(tuple(values), ops.all_of(condition, *tests), stage.block)
-    for var, extent in reversed(loops):
-        nest = For(var, ops.const(0, var.dtype), extent, ForKind.SERIAL, nest)
-    return nest
+        tests += open_tests(analyzer, value, it.dom)
+    realize = BlockRealize(tuple(values), ops.all_of(condition, *tests), stage.block)
+    return serial_nest(loops, realize)
 
 
 def _check_inputs_there(
@@ -331,9 +318,7 @@ def _check_inputs_there(
 ) -> None:
     """Errors: ScheduleError if the block would read what an iteration has not written yet."""
     around = [*state.loops(loop), loop]
-    analyzer = Analyzer()
-    for var, domain in domains_of(around).items():
-        analyzer.bind(var, domain)
+    analyzer = analyzer_of(domains_of(around))
     accesses = Bodies(())
     accesses.statement(nest)
     for writer in writers:
@@ -362,12 +347,8 @@ def _check_inputs_there(
 
 def _covers(analyzer: Analyzer, box: Sequence[Range], needed: Sequence[Interval]) -> bool:
     """Whether a box has all of some intervals."""
-    return all(
-        interval is not None
-        and analyzer.can_prove(ops.compare(tir.GE, interval[0], rng.min))
-        and analyzer.can_prove(ops.compare(tir.LT, interval[1], ops.add(rng.min, rng.extent)))
-        for rng, interval in zip(box, needed, strict=True)
-    )
+    ends = zip(*(interval for interval in needed if interval is not None), strict=True)
+    return None not in needed and all(is_inside(analyzer, end, box) for end in ends)
 
 
 def _move(state: State, stage: Stage, loop: For, at: int, nest: Stmt) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import occurrences, rewrite, walk
+from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
@@ -16,12 +17,18 @@ from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.cache import with_buffer
 from relaxpy.ir.tir.schedule.conditions import check_no_carried
-from relaxpy.ir.tir.schedule.layout import check_trivial_loops, stage_in_scope, with_regions
+from relaxpy.ir.tir.schedule.layout import check_trivial_loops
+from relaxpy.ir.tir.schedule.nests import copied_block, serial_nest, spatial_block
 from relaxpy.ir.tir.schedule.reducers import reduction_of
-from relaxpy.ir.tir.schedule.reduction import loops_like
-from relaxpy.ir.tir.schedule.stages import Stage, check_pure_stage, shared_loops
-from relaxpy.ir.tir.schedule.state import State, refused
-from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
+from relaxpy.ir.tir.schedule.stages import (
+    Stage,
+    check_own_variables,
+    check_pure_stage,
+    shared_loops,
+    stage_in_scope,
+)
+from relaxpy.ir.tir.schedule.state import State, refused, with_regions
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, stmt_seq
 from relaxpy.ir.tir.substitution import substitute
 
 _EINSUM = (tir.Var, tir.IntImm, tir.FloatImm, tir.Cast, tir.Add, tir.Sub, tir.Mul, BufferLoad)
@@ -86,11 +93,7 @@ def pad_einsum(state: State, block: Block, padding: Sequence[int]) -> None:
             before.append(_copied(old, copy, full, inside, copy.name))
     scope = state.scope(block)
     state.replace({stage.loops[0]: stmt_seq(*before, nest, *after)}, {block: new})
-    current = state.current(scope)
-    assert current is not None
-    allocated = (*current.alloc_buffers, *copies.values())
-    owner = replace(current, alloc_buffers=allocated)
-    state.replace({current: owner}, {current: owner})
+    state.allocate(scope, *copies.values())
 
 
 def _accesses(stage: Stage) -> dict[Buffer, tuple[Var, ...]]:
@@ -169,31 +172,19 @@ def _copied(
     name: str,
 ) -> Stmt:
     """Return loops that copy what is `inside`, and store zeros for the rest of `extents`."""
-    loop_vars = [Var(f"ax{k}", size.dtype) for k, size in enumerate(extents)]
-    block_vars = [Var(f"v{k}", size.dtype) for k, size in enumerate(extents)]
-    analyzer = Analyzer()
-    domains = [Range.from_min_extent(ops.const(0, size.dtype), size) for size in extents]
-    for var, domain in zip(block_vars, domains, strict=True):
-        analyzer.bind(var, domain)
-    tests = [ops.compare(tir.LT, v, size) for v, size in zip(block_vars, inside, strict=True)]
-    needed = [test for test in tests if not analyzer.can_prove(test)]
-    value: PrimExpr = BufferLoad(source, block_vars)
-    if needed:
-        value = intrin.if_then_else(ops.all_of(*needed), value, ops.const(0, source.dtype))
-    block = Block(
-        tuple(
-            IterVar(dom, var, IterVarKind.DataPar)
-            for var, dom in zip(block_vars, domains, strict=True)
-        ),
-        (),
-        (),
-        name,
-        BufferStore(target, value, tuple(block_vars)),
-    )
-    nest: Stmt = BlockRealize(tuple(loop_vars), ops.all_of(True), with_regions(block))
-    for var, size in reversed(list(zip(loop_vars, extents, strict=True))):
-        nest = For(var, ops.const(0, var.dtype), size, ForKind.SERIAL, nest)
-    return nest
+    loops = {Var(f"ax{k}", size.dtype): Range(size) for k, size in enumerate(extents)}
+
+    def store(variables: Sequence[Var]) -> BufferStore:
+        analyzer = analyzer_of(dict(zip(variables, loops.values(), strict=True)))
+        tests = [ops.compare(tir.LT, v, size) for v, size in zip(variables, inside, strict=True)]
+        needed = [test for test in tests if not analyzer.can_prove(test)]
+        value: PrimExpr = BufferLoad(source, variables)
+        if needed:
+            value = intrin.if_then_else(ops.all_of(*needed), value, ops.const(0, source.dtype))
+        return BufferStore(target, value, tuple(variables))
+
+    block = spatial_block(name, extents, store)
+    return serial_nest(loops.items(), BlockRealize(tuple(loops), ops.all_of(True), block))
 
 
 def decompose_padding(state: State, block: Block, loop: For) -> Block:
@@ -215,29 +206,17 @@ def decompose_padding(state: State, block: Block, loop: For) -> Block:
                 "padding), where padding reads no buffer",
                 block,
             )
-    if any(isinstance(node, Var) and state.loop(node) is not None for node in walk(body)):
-        raise refused(f"block {stage.name} uses a loop variable directly", block)
+    check_own_variables(stage)
     inner = list(stage.loops[stage.loops.index(loop) :])
     for other in stages:
         shared = [at for at in shared_loops(stage, other) if at in inner]
         if other is not stage and shared:
             check_no_carried(stage, other, shared)
     assert isinstance(body, BufferStore)
-    names = {at.loop_var: at.loop_var.renamed(f"{at.loop_var.name}_pad") for at in inner}
-    copies = {it.var: it.var.renamed(it.var.name) for it in block.iter_vars}
-    start = with_regions(
-        Block(
-            tuple(IterVar(it.dom, copies[it.var], it.iter_type) for it in block.iter_vars),
-            (),
-            (),
-            f"{block.name_hint}_pad_const",
-            substitute(replace(body, value=pad), copies),
-        )
-    )
-    realize = BlockRealize(
-        tuple(substitute(bound, names) for bound in stage.realize.iter_values),
-        substitute(stage.realize.predicate, names),
-        start,
+    iters = list(zip(block.iter_vars, stage.realize.iter_values, strict=True))
+    padded = replace(body, value=pad)
+    start, nest = copied_block(
+        f"{block.name_hint}_pad_const", iters, padded, stage.realize.predicate, inner, "_pad"
     )
     rest = with_regions(replace(block, body=replace(body, value=value)))
     inside = substitute(condition, stage.values())
@@ -247,5 +226,5 @@ def decompose_padding(state: State, block: Block, loop: For) -> Block:
     state.replace({stage.realize: guarded}, {block: rest})
     current = state.loop(loop.loop_var)
     assert current is not None
-    state.replace({current: stmt_seq(loops_like(inner, names, realize), current)})
+    state.replace({current: stmt_seq(nest, current)})
     return start

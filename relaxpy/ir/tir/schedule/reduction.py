@@ -6,26 +6,31 @@ from collections.abc import Sequence
 
 from relaxpy.dataclass import replace
 from relaxpy.ir.arith.algebra.folding import conjuncts
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
-from relaxpy.ir.tir.iteration import IterVar, Range
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.schedule.conditions import check_no_carried
+from relaxpy.ir.tir.schedule.nests import copied_block, loops_like, nested
 from relaxpy.ir.tir.schedule.reducers import IDEMPOTENT, Reduction, identity_of, reduction_of
-from relaxpy.ir.tir.schedule.stages import Stage, check_pure_stage, shared_loops, stages_in
-from relaxpy.ir.tir.schedule.state import State, outermost_blocks, refused
+from relaxpy.ir.tir.schedule.stages import (
+    Stage,
+    check_only_content,
+    check_pure_stage,
+    shared_loops,
+    stage_in_scope,
+)
+from relaxpy.ir.tir.schedule.state import State, domains_of, only_block, refused, with_regions
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, stmt_seq
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 
 def decompose(state: State, block: Block, loop: For) -> Block:
     """Put the init of `block` into a block of its own before `loop`."""
-    stages = stages_in(state, state.scope(block))
-    stage = next(s for s in stages if s.block is block)
+    stages, stage = stage_in_scope(state, block)
     if block.init is None:
         raise refused(f"block {stage.name} has no T.init()", block)
     check_pure_stage(stage, stages)
@@ -46,27 +51,14 @@ def decompose(state: State, block: Block, loop: For) -> Block:
     bound = [values[it.var] for it in spatial]
     kept = [at for at in inner if any(mentions(value, (at.loop_var,)) for value in bound)]
     dropped = {at.loop_var for at in inner if at not in kept}
-    names = {at.loop_var: at.loop_var.renamed(f"{at.loop_var.name}_init") for at in kept}
     predicate = without_loops(stage.realize.predicate, dropped, {at.loop_var for at in kept})
-    new_vars = {it.var: it.var.renamed(it.var.name) for it in spatial}
-    init = substitute(block.init, new_vars)
-    if next(occurrences(init, BufferLoad), None) is not None:
+    if next(occurrences(block.init, BufferLoad), None) is not None:
         raise refused(f"the init of block {stage.name} reads buffers", block)
-    start = _with_regions(
-        Block(
-            tuple(IterVar(it.dom, new_vars[it.var], it.iter_type) for it in spatial),
-            (),
-            (),
-            f"{block.name_hint}_init",
-            init,
-        )
-    )
-    nest: Stmt = BlockRealize(
-        tuple(substitute(value, names) for value in bound), substitute(predicate, names), start
-    )
-    nest = loops_like(kept, names, nest)
-    update = _with_regions(replace(block, name_hint=f"{block.name_hint}_update", init=None))
-    state.replace({block: update}, {block: update})
+    iters = list(zip(spatial, bound, strict=True))
+    name = f"{block.name_hint}_init"
+    start, nest = copied_block(name, iters, block.init, predicate, kept, "_init")
+    update = with_regions(replace(block, name_hint=f"{block.name_hint}_update", init=None))
+    state.renew(block, update)
     current = state.loop(loop.loop_var)
     assert current is not None
     state.replace({current: stmt_seq(nest, current)})
@@ -79,33 +71,6 @@ def _check_readers(stage: Stage, stages: Sequence[Stage], inner: Sequence[For]) 
         shared = [loop for loop in shared_loops(stage, other) if loop in inner]
         if other is not stage and shared and not stage.writes.keys().isdisjoint(other.reads):
             check_no_carried(stage, other, shared)
-
-
-def _with_regions(block: Block) -> Block:
-    reads, writes = access_regions(block)
-    return replace(block, reads=reads, writes=writes)
-
-
-def loops_like(loops: Sequence[For], names: dict[Var, Var], body: Stmt) -> Stmt:
-    """Build loops like `loops` with other variables, serial unless they are bound to threads."""
-    for loop in reversed(loops):
-        threads = loop.kind == ForKind.THREAD_BINDING
-        body = For(
-            names[loop.loop_var],
-            substitute(loop.min, names),
-            substitute(loop.extent, names),
-            loop.kind if threads else ForKind.SERIAL,
-            body,
-            thread_index(loop.thread_binding) if threads else None,
-        )
-    return body
-
-
-def thread_index(index: IterVar | None) -> IterVar | None:
-    """Return the same index of threads with a variable of its own."""
-    if index is None:
-        return None
-    return replace(index, var=index.var.renamed(index.var.name))
 
 
 def without_loops(predicate: PrimExpr, dropped: set[Var], kept: set[Var]) -> PrimExpr:
@@ -121,12 +86,8 @@ def without_loops(predicate: PrimExpr, dropped: set[Var], kept: set[Var]) -> Pri
 
 def rfactor(state: State, loop: For, factor_axis: int) -> Block:
     """Reduce for each iteration of `loop` by itself, and then over `loop`."""
-    blocks = outermost_blocks(loop)
-    if len(blocks) != 1:
-        raise refused(f"there are {len(blocks)} blocks in loop {loop.loop_var.name}", loop)
-    block = blocks[0].block
-    stages = stages_in(state, state.scope(block))
-    stage = next(s for s in stages if s.block is block)
+    block = only_block(loop)
+    stages, stage = stage_in_scope(state, block)
     check_pure_stage(stage, stages)
     reduction = reduction_of(block)
     if reduction is None or not isinstance(block.init, BufferStore):
@@ -136,11 +97,7 @@ def rfactor(state: State, loop: For, factor_axis: int) -> Block:
         raise refused(
             f"loop {loop.loop_var.name} is not a reduction loop of block {stage.name}", loop
         )
-    for outer, inner in zip(stage.loops, (*stage.loops[1:], stage.realize), strict=True):
-        if outer.body is not inner:
-            raise refused(f"there is more than block {stage.name} in the loops around it", outer)
-        if outer.annotations or outer.kind not in (ForKind.SERIAL, ForKind.THREAD_BINDING):
-            raise refused(f"loop {outer.loop_var.name} is annotated or not serial", outer)
+    check_only_content(stage, stage.loops, (ForKind.SERIAL, ForKind.THREAD_BINDING))
     values = stage.values()
     spatial = [it for it in block.iter_vars if it.iter_type == IterVarKind.DataPar]
     for other in relevant:
@@ -157,9 +114,7 @@ def rfactor(state: State, loop: For, factor_axis: int) -> Block:
 
 def _check_every_part_runs(stage: Stage, loop: For, relevant: Sequence[For]) -> None:
     """Errors: ScheduleError if an iteration of `loop` may reduce nothing."""
-    analyzer = Analyzer()
-    for around in stage.loops:
-        analyzer.bind(around.loop_var, _domain(around))
+    analyzer = analyzer_of(domains_of(stage.loops))
     first = {other.loop_var: other.min for other in relevant if other is not loop}
     for conjunct in conjuncts(stage.realize.predicate):
         if mentions(conjunct, {other.loop_var for other in relevant}) and not analyzer.can_prove(
@@ -170,10 +125,6 @@ def _check_every_part_runs(stage: Stage, loop: For, relevant: Sequence[For]) -> 
                 f"the predicate {conjunct}",
                 loop,
             )
-
-
-def _domain(loop: For) -> Range:
-    return Range.from_min_extent(loop.min, loop.extent)
 
 
 class _Factored:
@@ -200,14 +151,9 @@ class _Factored:
         parts, part_values = self._parts()
         whole, whole_nest = self._whole()
         realize = BlockRealize(tuple(part_values), stage.realize.predicate, parts)
-        nest: Stmt = realize
-        for loop in reversed(stage.loops):
-            nest = replace(loop, body=nest)
+        nest = nested(stage.loops, realize)
         state.replace({stage.loops[0]: stmt_seq(nest, whole_nest)}, {stage.block: whole})
-        current = state.current(scope)
-        assert current is not None
-        new = replace(current, alloc_buffers=(*current.alloc_buffers, self.partial))
-        state.replace({current: new}, {current: new})
+        state.allocate(scope, self.partial)
         return parts
 
     def _element(self, part: PrimExpr, values: dict[Var, PrimExpr]) -> tuple[PrimExpr, ...]:
@@ -219,13 +165,10 @@ class _Factored:
     def _parts(self) -> tuple[Block, list[PrimExpr]]:
         """Return the block that reduces for each iteration of the loop, and its values."""
         old_values = self.stage.values()
+        kinds = {self.loop.loop_var: IterVarKind.DataPar}
         iters = {
-            loop.loop_var: IterVar(
-                _domain(loop),
-                loop.loop_var.renamed(f"v{loop.loop_var.name}"),
-                IterVarKind.DataPar if loop is self.loop else IterVarKind.CommReduce,
-            )
-            for loop in self.relevant
+            var: IterVar(dom, var.renamed(f"v{var.name}"), kinds.get(var, IterVarKind.CommReduce))
+            for var, dom in domains_of(self.relevant).items()
         }
         loop_values: dict[Var, PrimExpr] = {var: it.var for var, it in iters.items()}
         copies = {it.var: it.var.renamed(it.var.name) for it in self.spatial}
@@ -255,7 +198,7 @@ class _Factored:
             *(old_values[it.var] for it in self.spatial),
             *(var for var in iters if var is not self.loop.loop_var),
         ]
-        return _with_regions(block), bound
+        return with_regions(block), bound
 
     def _identity(self, values: dict[Var, PrimExpr]) -> PrimExpr:
         """Return the value from which the partial results begin."""
@@ -270,7 +213,7 @@ class _Factored:
         """Return the block that reduces over the loop, and its loops."""
         store, old_values = self.reduction.store, self.stage.values()
         part = IterVar(
-            _domain(self.loop),
+            domains_of([self.loop])[self.loop.loop_var],
             self.loop.loop_var.renamed(f"v{self.loop.loop_var.name}"),
             IterVarKind.CommReduce,
         )
@@ -293,7 +236,7 @@ class _Factored:
             c for c in conjuncts(self.stage.realize.predicate) if not mentions(c, reduced)
         ]
         predicate = ops.all_of(*conditions) if conditions else ops.const(True, BOOL)
-        new = _with_regions(block)
+        new = with_regions(block)
         realize = BlockRealize(
             (names[self.loop.loop_var], *(substitute(value, names) for value in bound)),
             substitute(predicate, names),

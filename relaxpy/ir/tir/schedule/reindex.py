@@ -5,30 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.dataclass import replace
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children, occurrences
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
-from relaxpy.ir.tir.iteration import IterVar
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.cache import Site, member_index
 from relaxpy.ir.tir.schedule.inline import check_loads_only
-from relaxpy.ir.tir.schedule.layout import (
-    BufferName,
-    accessed_buffer,
-    stage_in_scope,
-    with_regions,
-)
+from relaxpy.ir.tir.schedule.layout import BufferName, accessed_buffer
+from relaxpy.ir.tir.schedule.nests import open_tests, serial_nest
 from relaxpy.ir.tir.schedule.stages import (
     Indices,
     Stage,
     check_pure_stage,
     check_stable_inputs,
     covers_domain,
+    stage_in_scope,
 )
-from relaxpy.ir.tir.schedule.state import State, refused
-from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
+from relaxpy.ir.tir.schedule.state import State, refused, with_regions
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 
@@ -61,14 +58,11 @@ def reindex(state: State, block: Block, which: BufferName) -> Block:
     copy = decl_buffer(shape, buffer.dtype, f"{buffer.name}_reindex", scope=buffer.scope())
     new = _accessing(block, buffer, copy, [it.var for it in iters])
     nest, copied = _copy(buffer, copy, indices, iters, is_write=is_write)
-    state.replace({block: new}, {block: new})
+    state.renew(block, new)
     current = state.current(scope)
     assert current is not None
     Site(current, place + is_write).insert(state, nest)
-    owner = state.current(scope)
-    assert owner is not None
-    allocating = replace(owner, alloc_buffers=(*owner.alloc_buffers, copy))
-    state.replace({owner: allocating}, {owner: allocating})
+    state.allocate(scope, copy)
     return copied
 
 
@@ -121,13 +115,9 @@ def _check_in_bounds(
     stage: Stage, buffer: Buffer, indices: Indices, iters: Sequence[IterVar]
 ) -> None:
     """Errors: ScheduleError if an index may be outside, as one that a condition guards."""
-    analyzer = Analyzer()
-    for it in iters:
-        if it.dom is not None:
-            analyzer.bind(it.var, it.dom)
+    analyzer = analyzer_of({it.var: it.dom for it in iters if it.dom is not None})
     for index, size in zip(indices, buffer.shape, strict=True):
-        inside = (ops.compare(tir.GE, index, 0), ops.compare(tir.LT, index, size))
-        if not all(map(analyzer.can_prove, inside)):
+        if open_tests(analyzer, index, Range(size)):
             raise refused(
                 f"index {index} is not known to be in {buffer.name} for all iterations of block "
                 f"{stage.name}",
@@ -176,9 +166,6 @@ def _copy(
             store,
         )
     )
-    loops = [Var(f"ax{k}", var.dtype) for k, var in enumerate(own)]
-    nest: Stmt = BlockRealize(tuple(loops), ops.all_of(True), block)
-    for var, it in reversed(list(zip(loops, iters, strict=True))):
-        assert it.dom is not None
-        nest = For(var, it.dom.min, it.dom.extent, ForKind.SERIAL, nest)
-    return nest, block
+    loops = [(Var(f"ax{k}", it.var.dtype), it.dom) for k, it in enumerate(iters) if it.dom]
+    realize = BlockRealize(tuple(var for var, _ in loops), ops.all_of(True), block)
+    return serial_nest(loops, realize), block

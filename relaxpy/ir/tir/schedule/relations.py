@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relaxpy.errors import close_names
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.schedule.stages import Stage, stages_in
+from relaxpy.ir.tir.schedule.stages import Stage, stage_in_scope, stages_in
 from relaxpy.ir.tir.schedule.state import State, refused
 from relaxpy.ir.tir.stmt import Block
 
@@ -22,8 +22,7 @@ def block_named(state: State, name: str) -> Block:
 
 
 def _with_others(state: State, block: Block) -> tuple[Stage, list[Stage]]:
-    stages = stages_in(state, state.scope(block))
-    own = next(stage for stage in stages if stage.block is block)
+    stages, own = stage_in_scope(state, block)
     return own, [stage for stage in stages if stage is not own]
 
 

@@ -35,6 +35,7 @@ from relaxpy.ir.tir.stmt import Block, For, ForKind
 
 P = ParamSpec("P")
 R = TypeVar("R")
+RV = TypeVar("RV", BlockRV, LoopRV)
 Method = Callable[Concatenate["Schedule", P], R]
 
 #: The primitives by name, in the order of the text.
@@ -187,21 +188,16 @@ class Schedule:
             self._states[name] = State(func)
         return self._states[name]
 
-    def _enter(self, state: State, node: Block | For) -> BlockRV | LoopRV:
+    def _enter(self, state: State, rv: RV, item: Block | Var) -> RV:
         name = next(name for name, other in self._states.items() if other is state)
-        rv = BlockRV() if isinstance(node, Block) else LoopRV()
-        self._items[rv] = name, node if isinstance(node, Block) else node.loop_var
+        self._items[rv] = name, item
         return rv
 
     def _block_rv(self, state: State, block: Block) -> BlockRV:
-        rv = self._enter(state, block)
-        assert isinstance(rv, BlockRV)
-        return rv
+        return self._enter(state, BlockRV(), block)
 
     def _loop_rv(self, state: State, loop: For) -> LoopRV:
-        rv = self._enter(state, loop)
-        assert isinstance(rv, LoopRV)
-        return rv
+        return self._enter(state, LoopRV(), loop.loop_var)
 
     def _item(self, rv: object, kind: type) -> tuple[State, Block | Var]:
         if not isinstance(rv, kind) or rv not in self._items:

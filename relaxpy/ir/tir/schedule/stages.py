@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from typing_extensions import override
 
@@ -21,8 +21,17 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.reducers import is_commutative
-from relaxpy.ir.tir.schedule.state import State, child_blocks, refused
-from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, Stmt, While
+from relaxpy.ir.tir.schedule.state import State, child_blocks, domains_of, refused
+from relaxpy.ir.tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    ForKind,
+    IfThenElse,
+    Stmt,
+    While,
+)
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 Indices = tuple[PrimExpr, ...]
@@ -100,11 +109,6 @@ def is_unit(domain: Range | None) -> bool:
     return domain is not None and isinstance(domain.extent, IntImm) and domain.extent.value == 1
 
 
-def domains_of(loops: Sequence[For]) -> dict[Var, Range]:
-    """Return the range of the variable of each loop."""
-    return {loop.loop_var: Range.from_min_extent(loop.min, loop.extent) for loop in loops}
-
-
 def is_one_to_one(
     indices: Sequence[PrimExpr], domains: Mapping[Var, Range], predicate: PrimExpr | bool = True
 ) -> bool:
@@ -170,7 +174,34 @@ def stages_in(state: State, scope: Stmt) -> list[Stage]:
     return [stage_of(state, realize.block) for realize in child_blocks(scope)]
 
 
+def stage_in_scope(state: State, block: Block) -> tuple[list[Stage], Stage]:
+    """Return the stages in the scope of a block, and its own."""
+    stages = stages_in(state, state.scope(block))
+    return stages, next(stage for stage in stages if stage.block is block)
+
+
 # --- the conditions on one stage
+
+
+def check_only_content(
+    stage: Stage, loops: Sequence[For], kinds: Container[ForKind] | None = None
+) -> None:
+    """Errors: ScheduleError if there is more in loops than the block, or they are annotated.
+
+    `kinds` are those that the loops may have; without any, annotations are no matter either.
+    """
+    for outer, inner in zip(loops, (*loops[1:], stage.realize), strict=True):
+        if outer.body is not inner:
+            raise refused(f"there is more than block {stage.name} in the loops around it", outer)
+        if kinds is not None and (outer.annotations or outer.kind not in kinds):
+            raise refused(f"loop {outer.loop_var.name} is annotated or not serial", outer)
+
+
+def check_own_variables(stage: Stage) -> None:
+    """Errors: ScheduleError if the block uses a loop variable other than through its own."""
+    loops = {loop.loop_var for loop in stage.loops}
+    if any(var in loops for var in occurrences(stage.block, Var)):
+        raise refused(f"block {stage.name} uses a loop variable directly", stage.block)
 
 
 def check_kinds(stage: Stage) -> None:

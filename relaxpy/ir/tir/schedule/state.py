@@ -131,6 +131,16 @@ class State:
 
     # --- replacement
 
+    def renew(self, old: Block, new: Block) -> None:
+        """Put a block in the place of another one."""
+        self.replace({old: new}, {old: new})
+
+    def allocate(self, scope: Block, *buffers: Buffer) -> None:
+        """Let a block, or the one in its place now, allocate buffers."""
+        current = self.current(scope)
+        assert current is not None
+        self.renew(current, replace(current, alloc_buffers=(*current.alloc_buffers, *buffers)))
+
     def replace(
         self, changes: Mapping[Stmt, Stmt | None], renewed: Mapping[Block, Block] | None = None
     ) -> None:
@@ -222,6 +232,14 @@ def child_blocks(node: Stmt) -> list[BlockRealize]:
             return outermost_blocks(node)
 
 
+def only_block(loop: For) -> Block:
+    """Return the block in a loop. Errors: ScheduleError if there is not one."""
+    blocks = outermost_blocks(loop)
+    if len(blocks) != 1:
+        raise refused(f"there are {len(blocks)} blocks in loop {loop.loop_var.name}", loop)
+    return blocks[0].block
+
+
 def loops_between(node: Stmt, target: Stmt) -> list[For]:
     """Return the loops from `node`, included, down to `target`, outermost first."""
 
@@ -269,8 +287,11 @@ def mapped(
 
 def refreshed(block: Block) -> Block:
     """Return `block` with the reads and writes that its body has; a root keeps its own."""
-    if not block.reads and not block.writes and not block.iter_vars:
-        return block
+    return with_regions(block) if block.reads or block.writes or block.iter_vars else block
+
+
+def with_regions(block: Block) -> Block:
+    """Return `block` with the reads and writes that its body has."""
     reads, writes = access_regions(block)
     return replace(block, reads=reads, writes=writes)
 
@@ -280,9 +301,14 @@ def substituted(node: Stmt, values: Mapping[Var, PrimExpr], renewed: dict[Block,
     return mapped(node, lambda expr: substitution.substitute(expr, values), renewed)
 
 
-def domains(loops: Sequence[For]) -> dict[Var, Range]:
+def domains_of(loops: Sequence[For]) -> dict[Var, Range]:
     """Return the range of the variable of each loop."""
     return {loop.loop_var: Range.from_min_extent(loop.min, loop.extent) for loop in loops}
+
+
+def iter_domains(block: Block) -> dict[Var, Range]:
+    """Return the domain of each variable of a block."""
+    return {it.var: it.dom for it in block.iter_vars if it.dom is not None}
 
 
 def with_simple_bindings(
@@ -303,7 +329,7 @@ def with_simple_bindings(
             case BlockRealize(iter_values=values, predicate=condition, block=block):
                 full = condition if predicate is None else ops.all_of(condition, predicate)
                 simple = iter_map_simplify(
-                    values, domains(loops), full, simplify_trivial_iterators=not keep_unit_iters
+                    values, domains_of(loops), full, simplify_trivial_iterators=not keep_unit_iters
                 )
                 cast = [ops.cast_to(v, o.dtype) for v, o in zip(simple, values, strict=True)]
                 return BlockRealize(tuple(cast), full, block, span=item.span)
