@@ -502,6 +502,11 @@ class MisuseError(RelaxpyError, TypeError, ValueError):
     """An argument of relaxpy's Python API has the wrong type or value."""
 
 
+def unexpected(value: object, expected: str, **details: Any) -> MisuseError:
+    """Return the error that an argument is not what is expected of it."""
+    return MisuseError(f"{expected}, found {value!r:.60}", about=value, **details)
+
+
 class UnknownOptionError(MisuseError, AttributeError):
     """No pass has an option of this name."""
 

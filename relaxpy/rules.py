@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import UnknownNameError, close_names, unexpected
 from relaxpy.screen import program_html
 
 
@@ -93,7 +93,7 @@ def explain(rule: str) -> Rule:
         MisuseError (also TypeError): `rule` is not a string.
     """
     if not isinstance(rule, str):
-        raise MisuseError(f"the ID of a rule is a string, found {rule!r:.60}", about=rule)
+        raise unexpected(rule, "the ID of a rule is a string")
     rules = all_rules()
     family, _, number = rule.strip().strip("[]").partition("-")
     name = f"{family.upper()}-{number.lower()}"

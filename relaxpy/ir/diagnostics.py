@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.errors import RelaxpyError, unexpected
 
 Renderer = Callable[[RelaxpyError], object]
 
@@ -21,7 +21,7 @@ def override_renderer(render_func: Renderer | None) -> None:
     """
     global _renderer
     if render_func is not None and not callable(render_func):
-        raise MisuseError(f"a renderer is a function, found {render_func!r:.60}", about=render_func)
+        raise unexpected(render_func, "a renderer is a function")
     _renderer = render_func
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Attrs, Node
 
 
@@ -41,18 +41,13 @@ class VDevice(GlobalInfo):
     def __post_init__(self) -> None:
         number, target = self.vdevice_id, self.target
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise MisuseError(f"devices are numbered from 0, found {number!r:.60}", about=number)
+            raise unexpected(number, "devices are numbered from 0")
         if not isinstance(self.memory_scope, str):
-            raise MisuseError(
-                f"a memory scope is a string, found {self.memory_scope!r:.60}",
-                about=self.memory_scope,
-            )
+            raise unexpected(self.memory_scope, "a memory scope is a string")
         if isinstance(target, Mapping):
             object.__setattr__(self, "target", Attrs(target))
         elif not isinstance(target, str | None):
-            raise MisuseError(
-                f"a target is a string or a table, found {target!r:.60}", about=target
-            )
+            raise unexpected(target, "a target is a string or a table")
 
     @property
     def kind(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names, unknown_attribute
+from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected, unknown_attribute
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import rename, walk
@@ -39,17 +39,12 @@ class IRModule(Node):
         self._python_class: Callable[..., Any] | None = None
         self.attrs: Attrs = as_attrs(attrs)
         if not isinstance(global_infos, Mapping | None):
-            raise MisuseError(
-                f"global infos are a table of lists, found {global_infos!r:.60}", about=global_infos
-            )
+            raise unexpected(global_infos, "global infos are a table of lists")
         self.global_infos: dict[str, tuple[object, ...]] = {
             name: _listed(infos) for name, infos in (global_infos or {}).items()
         }
         if not isinstance(functions, Mapping | None):
-            raise MisuseError(
-                f"a module is a table from names to functions, found {functions!r:.60}",
-                about=functions,
-            )
+            raise unexpected(functions, "a module is a table from names to functions")
         for name, func in (functions or {}).items():
             if (name.name_hint if isinstance(name, GlobalVar) else name) in self._vars:
                 raise MisuseError(f"two functions are called {name}", rule="SC-9", about=name)
@@ -309,9 +304,7 @@ class IRModule(Node):
     def from_expr(func: BaseFunc) -> IRModule:
         """Return a module of one function, named by its `global_symbol` or `main`."""
         if not isinstance(func, BaseFunc):
-            raise MisuseError(
-                f"expected a function, found {func!r:.60}", hint=_hint_for(func), about=func
-            )
+            raise unexpected(func, "expected a function", hint=_hint_for(func))
         return IRModule({str(func.attrs.get("global_symbol") or "main"): func})
 
     @override
@@ -329,15 +322,12 @@ def _hint_for(func: object) -> str | None:
 def _listed(infos: object) -> tuple[object, ...]:
     """Errors: MisuseError (also TypeError) if the global infos of a name are not a list."""
     if not isinstance(infos, (list, tuple)):
-        raise MisuseError(f"global infos are in a list, found {infos!r:.60}", about=infos)
+        raise unexpected(infos, "global infos are in a list")
     return tuple(infos)
 
 
 def _checked_name(name: object) -> str:
     """Return `name`. Errors: MisuseError (also TypeError) if it is not a string."""
     if not isinstance(name, str):
-        raise MisuseError(
-            f"a function of a module is named by a string or a GlobalVar, found {name!r:.60}",
-            about=name,
-        )
+        raise unexpected(name, "a function of a module is named by a string or a GlobalVar")
     return name

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, Unpack, final
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import UnknownNameError, close_names, unexpected
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.op_record import COLUMNS, Columns, OpRecord, check_columns
 
@@ -44,7 +44,7 @@ class Op(Node):
     def __new__(cls, name: str) -> Self:
         """Return the operator `name`."""
         if not isinstance(name, str):
-            raise MisuseError(f"an operator is named by a string, found {name!r:.60}", about=name)
+            raise unexpected(name, "an operator is named by a string")
         op = cls._table.get(name)
         if op is None:
             new = object.__new__(cls)

@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, close_names
+from relaxpy.errors import MisuseError, close_names, unexpected
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -181,11 +181,9 @@ def check_columns(columns: Columns) -> None:
             hint = close_names(name, Columns.__annotations__)
             raise MisuseError(f"an operator has no column {name!r}", hint=hint, about=name)
         if name in _FUNCTIONS and value is not None and not callable(value):
-            raise MisuseError(f"column {name} is a function, found {value!r:.60}", about=value)
+            raise unexpected(value, f"column {name} is a function")
         if name == "memory" and not (value is None or isinstance(value, Memory) or callable(value)):
-            raise MisuseError(
-                f"column memory is a Memory or a function, found {value!r:.60}", about=value
-            )
+            raise unexpected(value, "column memory is a Memory or a function")
 
 
 def apply_column(

@@ -24,7 +24,7 @@ import numpy as np
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.errors import MisuseError, RelaxpyError, unexpected
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
@@ -389,10 +389,8 @@ def _frozen(value: object) -> object:
         return value
     for key in value:
         if not isinstance(key, str):
-            raise MisuseError(
-                f"the keys of a dict to save are strings, found {key!r:.60}",
-                about=key,
-                hint="save a list of pairs",
+            raise unexpected(
+                key, "the keys of a dict to save are strings", hint="save a list of pairs"
             )
     return Attrs(value)
 
@@ -410,7 +408,7 @@ def check_size(text: str) -> None:
 
 def _table(writer: _Writer, node: object) -> dict[str, object]:
     if not isinstance(node, (Node, tuple, Attrs, np.ndarray, str)):
-        raise MisuseError(f"expected a node or a module, found {node!r:.60}", about=node)
+        raise unexpected(node, "expected a node or a module")
     for child in _nodes_in(node):
         writer.add(child)
     root = writer.value(node)
@@ -542,7 +540,7 @@ def load_json(text: str) -> Any:
             rejects its fields.
     """
     if not isinstance(text, str):
-        raise MisuseError(f"expected the text of a saved program, found {text!r:.60}", about=text)
+        raise unexpected(text, "expected the text of a saved program")
     return _read(text, ())
 
 
@@ -566,9 +564,7 @@ def _read(saved: object, variables: tuple[Node, ...], arrays: Sequence[Array] = 
         if not isinstance(table, dict) or table.get("format") != FORMAT:
             raise MisuseError("this is not a saved relaxpy program")
         if table.get("version") != VERSION:
-            raise MisuseError(
-                f"expected a program of version {VERSION}, found {table.get('version')!r}"
-            )
+            raise unexpected(table.get("version"), f"expected a program of version {VERSION}")
         kinds, rows, root = table.get("kinds"), table.get("nodes"), table.get("root")
         if not isinstance(rows, list) or len(rows) > MAX_STEPS or not isinstance(kinds, list):
             raise MisuseError("the table of nodes is missing or too large")

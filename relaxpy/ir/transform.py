@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
 from relaxpy.ir.instrument import (
     DumpIR as DumpIR,
     PassPrintingInstrument as PassPrintingInstrument,
@@ -70,7 +70,7 @@ def get_pipeline(name: str = "default", **options: object) -> Pass:
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
-        raise MisuseError(f"the name of a pipeline is a string, found {name!r:.60}", about=name)
+        raise unexpected(name, "the name of a pipeline is a string")
 
 
 def list_pipelines() -> list[str]:

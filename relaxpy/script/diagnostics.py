@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, RelaxpyWarning
+from relaxpy.errors import Diagnostic, RelaxpyError, RelaxpyWarning, unexpected
 from relaxpy.screen import coloured, takes_colour
 
 
@@ -40,4 +40,4 @@ def _diagnostics_of(problem: object) -> Sequence[Diagnostic]:
                 return diagnostics
         case _:
             pass
-    raise MisuseError(f"expected an error or diagnostics, found {problem!r:.60}", about=problem)
+    raise unexpected(problem, "expected an error or diagnostics")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from relaxpy.entry import user_facing as _user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir import global_info as _infos
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.script.language import records as _records
@@ -45,9 +45,9 @@ if not TYPE_CHECKING:  # it would make a type checker accept every name
 def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _records.DeviceForm:
     """The device of this kind and number in the module's list; without a kind, of all devices."""
     if not isinstance(target, str | None):
-        raise MisuseError(f"a device's kind is a string, found {target!r:.60}", about=target)
+        raise unexpected(target, "a device's kind is a string")
     if isinstance(device_index, bool) or not isinstance(device_index, int):
-        raise MisuseError(f"a device has a number, found {device_index!r:.60}", about=device_index)
+        raise unexpected(device_index, "a device has a number")
     return _records.DeviceForm(target or "vdevice", max(device_index, 0))
 
 
@@ -55,10 +55,7 @@ def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _record
 def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> _records.AttrsForm:
     """Set attributes of the module; with `allow_overwrite`, they replace existing ones."""
     if not isinstance(allow_overwrite, bool):
-        raise MisuseError(
-            f"allow_overwrite is True or False, found {allow_overwrite!r:.60}",
-            about=allow_overwrite,
-        )
+        raise unexpected(allow_overwrite, "allow_overwrite is True or False")
     return _records.AttrsForm("module", _records.attributes(attrs), allow_overwrite)
 
 
@@ -66,10 +63,8 @@ def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> 
 def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _records.GlobalInfosForm:
     """Add global infos to the module: lists by name."""
     if not isinstance(infos, Mapping) or not all(isinstance(key, str) for key in infos):
-        raise MisuseError(
-            f"global infos are a dict of lists keyed by strings, found {infos!r:.60}", about=infos
-        )
+        raise unexpected(infos, "global infos are a dict of lists keyed by strings")
     for listed in infos.values():
         if not isinstance(listed, (tuple, list)):
-            raise MisuseError(f"global infos are in a list, found {listed!r:.60}", about=listed)
+            raise unexpected(listed, "global infos are in a list")
     return _records.GlobalInfosForm({name: tuple(listed) for name, listed in infos.items()})

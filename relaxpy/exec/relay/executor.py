@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, close_names
+from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.exec.relay.compiled import (
     FunctionReport,
     FunctionRow,
@@ -74,7 +74,7 @@ class Executor:
         if expr is None:
             return self.mod.get_global_var("main")
         if not isinstance(expr, RelayExpr):
-            raise MisuseError(f"expected a Relay expression, found {expr!r:.60}", about=expr)
+            raise unexpected(expr, "expected a Relay expression")
         return expr
 
     def _entry(self, expr: RelayExpr) -> tuple[RelayModule, str]:
@@ -134,5 +134,5 @@ def create_executor(
             about=kind,
         )
     if not isinstance(mod, RelayModule | None):
-        raise MisuseError(f"expected a Relay module, found {mod!r:.60}", about=mod)
+        raise unexpected(mod, "expected a Relay module")
     return Executor(RelayModule() if mod is None else mod, kind, dict(params or {}))

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, close_names
+from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.ir.core.node import Node
 
 KINDS = (
@@ -29,11 +29,7 @@ def split_device(text: object) -> tuple[str, int]:
     """
     kind, colon, digits = text.partition(":") if isinstance(text, str) else ("", "", "")
     if not kind or (colon and not re.fullmatch("[0-9]{1,9}", digits)):
-        raise MisuseError(
-            f"a device is its kind and number, found {text!r:.60}",
-            about=text,
-            hint='write "cuda:0"',
-        )
+        raise unexpected(text, "a device is its kind and number", hint='write "cuda:0"')
     return kind, int(digits or 0)
 
 
@@ -57,9 +53,7 @@ class Device(Node):
                 hint=close_names(str(self.kind), KINDS),
             )
         if isinstance(self.index, bool) or not isinstance(self.index, int) or self.index < 0:
-            raise MisuseError(
-                f"devices are numbered from 0, found {self.index!r:.60}", about=self.index
-            )
+            raise unexpected(self.index, "devices are numbered from 0")
 
     @property
     def exist(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, close_names
+from relaxpy.errors import MisuseError, close_names, unexpected
 
 _SMALL_FLOATS = {
     "float8_e3m4": 8,
@@ -291,7 +291,7 @@ def _name_of(value: Any) -> str:
         name: str = np.dtype(value).name
         return name
     except (TypeError, ValueError):
-        raise MisuseError(f"expected a dtype, found {value!r:.60}", rule="DT-1") from None
+        raise unexpected(value, "expected a dtype", rule="DT-1") from None
 
 
 BOOL = DataType("bool")

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 
@@ -189,9 +189,7 @@ class Attrs(Mapping[str, "Attr"]):
         except RecursionError:
             raise MisuseError("an attribute is nested too deeply, or contains itself") from None
         except (TypeError, ValueError):
-            raise MisuseError(
-                f"attributes are a table of names and values, found {items!r:.60}", about=items
-            ) from None
+            raise unexpected(items, "attributes are a table of names and values") from None
         object.__setattr__(self, "_items", MappingProxyType(table))
 
     @override

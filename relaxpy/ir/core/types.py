@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.dtype import DataType
 
 
@@ -30,10 +30,7 @@ class PointerType:
         if not isinstance(self.element_type, PrimType):
             object.__setattr__(self, "element_type", PrimType(DataType(self.element_type)))
         if not isinstance(self.storage_scope, str):
-            raise MisuseError(
-                f"expected a storage scope as a string, found {self.storage_scope!r:.60}",
-                about=self.storage_scope,
-            )
+            raise unexpected(self.storage_scope, "expected a storage scope as a string")
 
 
 @lru_cache(maxsize=1 << 8)

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.node import Node, is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, Requirement, listed
@@ -67,13 +67,11 @@ def pass_decorator(
     ) -> Any:
         if opt_level is None:
             if isinstance(pass_func, Node):
-                raise MisuseError(
-                    f"a pass is a function or a class, found {pass_func!r:.60}", about=pass_func
-                )
+                raise unexpected(pass_func, "a pass is a function or a class")
             raise MisuseError("a pass needs an opt_level, from which on it runs")
         level = opt_level
         if not isinstance(level, int):
-            raise MisuseError(f"opt_level is an integer, found {level!r:.60}", about=level)
+            raise unexpected(level, "opt_level is an integer")
 
         def info(decorated: object) -> PassInfo:
             pass_name = str(name or getattr(decorated, "__name__", "pass"))
@@ -81,9 +79,7 @@ def pass_decorator(
 
         def decorate(decorated: Any) -> Any:
             if not is_function(decorated):
-                raise MisuseError(
-                    f"a pass is a function or a class, found {decorated!r:.60}", about=decorated
-                )
+                raise unexpected(decorated, "a pass is a function or a class")
             if not isinstance(decorated, type):
                 return kind(lift(decorated), info(decorated))
             if getattr(decorated, method, None) is None:

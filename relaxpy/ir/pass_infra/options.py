@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import is_function
 
 _NAMES: Mapping[object, tuple[str, str]] = {
@@ -34,7 +34,7 @@ def check_options(step: Hashable) -> None:
     for name, kind in _declared(type(step)).items():
         value = getattr(step, name)
         if not _has_type(value, kind):
-            raise MisuseError(f"{name} is {_described(kind)}, found {value!r:.60}", about=value)
+            raise unexpected(value, f"{name} is {_described(kind)}")
         if isinstance(value, list):
             object.__setattr__(step, name, tuple(value))
 

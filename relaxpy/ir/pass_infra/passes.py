@@ -25,6 +25,7 @@ from relaxpy.errors import (
     UnknownOptionError,
     WellFormedError,
     close_names,
+    unexpected,
 )
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.hooks import call
@@ -176,7 +177,7 @@ def pass_instrument(cls: type) -> type[PassInstrument]:
         MisuseError (also TypeError): `cls` is not a class.
     """
     if not isinstance(cls, type):
-        raise MisuseError(f"an instrument is a class, found {cls!r:.60}", about=cls)
+        raise unexpected(cls, "an instrument is a class")
     if issubclass(cls, PassInstrument):
         return cls
     return type(cls.__name__, (cls, PassInstrument), {"__doc__": cls.__doc__})
@@ -225,15 +226,13 @@ class PassContext:
 
     def __post_init__(self) -> None:
         if isinstance(self.opt_level, bool) or not isinstance(self.opt_level, int):
-            raise MisuseError(
-                f"opt_level is an integer, found {self.opt_level!r:.60}", about=self.opt_level
-            )
+            raise unexpected(self.opt_level, "opt_level is an integer")
         self.required_pass = listed(self.required_pass, "names of passes")
         self.disabled_pass = listed(self.disabled_pass, "names of passes")
         self.instruments = _instruments(self.instruments)
         self._checks = self._value_checks()
         if not isinstance(self.config, Mapping | None):
-            raise MisuseError(f"config is a table, found {self.config!r:.60}", about=self.config)
+            raise unexpected(self.config, "config is a table")
         self.config = dict(self.config or {})
         for key, value in self.config.items():
             kind = _configs.get(key)
@@ -244,9 +243,7 @@ class PassContext:
                     about=key,
                 )
             if not isinstance(value, kind):
-                raise MisuseError(
-                    f"option {key} is of type {kind.__name__}, found {value!r:.60}", about=value
-                )
+                raise unexpected(value, f"option {key} is of type {kind.__name__}")
 
     def _value_checks(self) -> tuple[PassInstrument, ...]:
         """The instrument that compares values, if that is what `check` says."""
@@ -262,10 +259,10 @@ class PassContext:
         if not isinstance(inputs, Mapping) or not all(
             isinstance(args, (list, tuple)) for args in inputs.values()
         ):
-            raise MisuseError(
-                f"check_inputs has arguments by names of functions, found {inputs!r:.60}",
+            raise unexpected(
+                inputs,
+                "check_inputs has arguments by names of functions",
                 hint='write check_inputs={"main": (x, y)}',
-                about=inputs,
             )
         return (call("value_check", inputs),)
 
@@ -403,7 +400,7 @@ def listed(values: Sequence[V] | None, what: str) -> tuple[V, ...]:
         MisuseError (also TypeError): it is neither.
     """
     if isinstance(values, str) or not isinstance(values, Sequence | None):
-        raise MisuseError(f"expected a list of {what}, found {values!r:.60}", about=values)
+        raise unexpected(values, f"expected a list of {what}")
     return tuple(values or ())
 
 
@@ -412,9 +409,9 @@ def _instruments(values: Sequence[PassInstrument] | None) -> tuple[PassInstrumen
     for value in listed(values, "instruments"):
         if not isinstance(value, PassInstrument):
             is_class = isinstance(value, type)
-            raise MisuseError(
-                f"expected an instrument, found {value!r:.60}",
-                about=value,
+            raise unexpected(
+                value,
+                "expected an instrument",
                 hint=f"create an instance: {value.__name__}()"
                 if is_class
                 else "derive its class from PassInstrument, or decorate it with pass_instrument",
@@ -463,9 +460,9 @@ class Sequential(Pass):
         for step in listed(self.passes, "passes"):
             if not isinstance(step, Pass):
                 is_class = isinstance(step, type) and issubclass(step, Pass)
-                raise MisuseError(
-                    f"expected a pass, found {step!r:.60}",
-                    about=step,
+                raise unexpected(
+                    step,
+                    "expected a pass",
                     hint=f"create an instance: {step.__name__}()" if is_class else None,
                 )
         object.__setattr__(self, "passes", tuple(self.passes or ()))
@@ -517,7 +514,7 @@ def required_pass(step: object) -> Pass:
         return step
     cls = _named_class(step) if isinstance(step, str) else step
     if not isinstance(cls, type) or not issubclass(cls, Pass):
-        raise MisuseError(f"a required pass is a pass or its name, found {step!r:.60}", about=step)
+        raise unexpected(step, "a required pass is a pass or its name")
     try:
         return cls()
     except TypeError:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.functional import FunctionalPass, ModuleFunction, pass_decorator
@@ -35,9 +35,7 @@ prim_func_pass = pass_decorator(
 
 def _check_function(function: object) -> None:
     if not is_function(function):
-        raise MisuseError(
-            f"expected a function of PrimFuncs, found {function!r:.60}", about=function
-        )
+        raise unexpected(function, "expected a function of PrimFuncs")
 
 
 @user_facing

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, RelayTypeError
+from relaxpy.errors import RelayTypeError, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relay.ty import Type
@@ -27,10 +27,8 @@ def _operator(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Any
         from relaxpy.ir.relay.op.registry import Op
 
         if not isinstance(other, RelayExpr):
-            raise MisuseError(
-                f"expected a Relay expression, found {other!r:.60}",
-                hint=f"write relay.const({other!r:.60})",
-                about=other,
+            raise unexpected(
+                other, "expected a Relay expression", hint=f"write relay.const({other!r:.60})"
             )
         return Call(Op.get(name), (other, self) if reflected else (self, other))
 

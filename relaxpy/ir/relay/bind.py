@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relay.expr import Function, RelayExpr, Var, rewrite
 
@@ -25,7 +25,7 @@ def bind(expr: E, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
             an expression.
     """
     if not isinstance(binds, Mapping):
-        raise MisuseError(f"expected expressions by variables, found {binds!r:.60}", about=binds)
+        raise unexpected(binds, "expected expressions by variables")
     for var, value in binds.items():
         if not isinstance(var, Var) or not isinstance(value, RelayExpr):
             raise MisuseError(

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.foreign_arrays import read_array
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
@@ -167,9 +167,7 @@ class TupleGetItem(RelayExpr):
         check_instance(self.tuple_value, RelayExpr, "a Relay expression")
         index: object = self.index
         if isinstance(index, (bool, np.bool_)) or not isinstance(index, (int, np.integer)):
-            raise MisuseError(
-                f"a tuple index is an integer, found {index!r:.60}", rule="RLY-41", about=index
-            )
+            raise unexpected(index, "a tuple index is an integer", rule="RLY-41")
         if index < 0:
             raise MisuseError(
                 f"a tuple index is at least 0, found {index}", rule="RLY-41", about=index

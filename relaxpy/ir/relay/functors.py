@@ -10,7 +10,7 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children
 from relaxpy.ir.relay import expr as rl, ty
@@ -54,7 +54,7 @@ class _Functor:
     def visit(self, node: Any) -> Any:
         """Return the result for a node, which is computed once."""
         if not isinstance(node, Node):
-            raise MisuseError(f"expected a node of Relay, found {node!r:.60}", about=node)
+            raise unexpected(node, "expected a node of Relay")
         if node not in self.memo_map:
             method = getattr(self, _METHODS.get(type(node), "visit_default"))
             self.memo_map[node] = method(node)

@@ -8,7 +8,7 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import walk
@@ -44,9 +44,7 @@ class RelayModule(Textual):
         self.attrs: Attrs = as_attrs(attrs)
         for table in (functions, type_definitions):
             if not isinstance(table, Mapping | None):
-                raise MisuseError(
-                    f"a module is built from tables by name, found {table!r:.60}", about=table
-                )
+                raise unexpected(table, "a module is built from tables by name")
         for header, data in (type_definitions or {}).items():
             self[header] = data
         for name, function in (functions or {}).items():
@@ -258,7 +256,7 @@ class Prelude:
     @user_facing
     def __init__(self, mod: RelayModule | None = None) -> None:
         if not isinstance(mod, RelayModule | None):
-            raise MisuseError(f"expected a module of Relay, found {mod!r:.60}", about=mod)
+            raise unexpected(mod, "expected a module of Relay")
         self.mod = RelayModule() if mod is None else mod
         self.mod.import_from_std("prelude.rly")
 
@@ -276,10 +274,7 @@ def global_names(expr: Node) -> set[str]:
 def _hint(name: object) -> str:
     hint = name.name_hint if isinstance(name, GlobalVar) else name
     if not isinstance(hint, str) or not hint:
-        raise MisuseError(
-            f"a function of a module is named by a string or a GlobalVar, found {name!r:.60}",
-            about=name,
-        )
+        raise unexpected(name, "a function of a module is named by a string or a GlobalVar")
     return hint
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
@@ -66,7 +66,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def check_name(value: object, what: str) -> None:
     """Errors: MisuseError (also TypeError) unless `value` is a non-empty string."""
     if not isinstance(value, str) or not value:
-        raise MisuseError(f"{what} is a non-empty string, found {value!r:.60}", about=value)
+        raise unexpected(value, f"{what} is a non-empty string")
 
 
 def check_identifier(value: object, what: str, *, allows_keywords: bool = False) -> None:
@@ -85,9 +85,7 @@ def check_identifier(value: object, what: str, *, allows_keywords: bool = False)
             about=value,
         )
     if not allows_keywords and is_keyword(value):
-        raise MisuseError(
-            f"{what} is not a word of Relay text, found {value!r}", rule="RLY-60", about=value
-        )
+        raise unexpected(value, f"{what} is not a word of Relay text", rule="RLY-60")
 
 
 def is_keyword(name: str) -> bool:
@@ -98,7 +96,7 @@ def is_keyword(name: str) -> bool:
 def check_instance(value: object, kind: type[Node] | tuple[type[Node], ...], what: str) -> None:
     """Errors: MisuseError (also TypeError) unless `value` is a node of the kind."""
     if not isinstance(value, kind):
-        raise MisuseError(f"expected {what}, found {value!r:.60}", about=value)
+        raise unexpected(value, f"expected {what}")
 
 
 def nodes_tuple(values: object, kind: type[Node], what: str) -> tuple[Any, ...]:
@@ -108,7 +106,7 @@ def nodes_tuple(values: object, kind: type[Node], what: str) -> tuple[Any, ...]:
         MisuseError (also TypeError): it is not a list of nodes of that kind.
     """
     if isinstance(values, (str, Node)) or not isinstance(values, Iterable):
-        raise MisuseError(f"expected a list of {what}, found {values!r:.60}", about=values)
+        raise unexpected(values, f"expected a list of {what}")
     items = tuple(values)
     for item in items:
         if not isinstance(item, kind):
@@ -121,9 +119,7 @@ def as_kind(value: object) -> TypeKind:
     try:
         return TypeKind(value)  # type: ignore[arg-type]
     except ValueError:
-        raise MisuseError(
-            f"expected a TypeKind, found {value!r:.60}", rule="RLY-17", about=value
-        ) from None
+        raise unexpected(value, "expected a TypeKind", rule="RLY-17") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -219,11 +215,7 @@ def _as_dim(value: object) -> Dim:
         )
     elif isinstance(number := getattr(value, "value", None), int):  # an IntImm of TIR
         return _as_dim(number)
-    raise MisuseError(
-        f"a dimension is an integer >= 0, a ShapeVar or ?, found {value!r:.60}",
-        rule="RLY-68",
-        about=value,
-    )
+    raise unexpected(value, "a dimension is an integer >= 0, a ShapeVar or ?", rule="RLY-68")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -244,7 +236,7 @@ class TensorType(Type):
                     about=shape,
                 )
         elif isinstance(shape, (str, Node)) or not isinstance(shape, Iterable):
-            raise MisuseError(f"a shape is a list of dimensions, found {shape!r:.60}", about=shape)
+            raise unexpected(shape, "a shape is a list of dimensions")
         else:
             shape = tuple(map(_as_dim, shape))
         dtype: Any = self.dtype

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 from typing_extensions import TypeIs, override
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, counted
+from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PointerType, pointer_type
@@ -31,11 +31,9 @@ BY_ELEMENT = "kernels compute by element: index buffers, inside loops"
 def _check_pointer(data: object, name: object) -> None:
     """Errors: MisuseError (also TypeError) if `name` is not a string or `data` not a pointer."""
     if not isinstance(name, str):
-        raise MisuseError(f"a buffer is named by a string, found {name!r:.60}", about=name)
+        raise unexpected(name, "a buffer is named by a string")
     if not isinstance(data, Var) or data.dtype != HANDLE:
-        raise MisuseError(
-            f"data of buffer {name} is a pointer variable, found {data!r:.60}", about=data
-        )
+        raise unexpected(data, f"data of buffer {name} is a pointer variable")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -305,11 +303,11 @@ class BufferRegion(Node):
 
     def __post_init__(self) -> None:
         if not isinstance(self.buffer, Buffer):
-            raise MisuseError(f"expected a Buffer, found {self.buffer!r:.60}")
+            raise unexpected(self.buffer, "expected a Buffer")
         object.__setattr__(self, "region", tuple(self.region))
         for rng in self.region:
             if not isinstance(rng, Range):
-                raise MisuseError(f"a region consists of Ranges, found {rng!r:.60}", about=rng)
+                raise unexpected(rng, "a region consists of Ranges")
         if len(self.region) != self.buffer.ndim:
             raise MisuseError(f"a region of {self.buffer.name} has {self.buffer.ndim} ranges")
 
@@ -360,7 +358,7 @@ def check_access(
 ) -> tuple[DataType, Buffer, tuple[PrimExpr, ...]]:
     """Check an access to a buffer; return its datatype, the buffer and the converted indices."""
     if not isinstance(buffer, Buffer):
-        raise MisuseError(f"a Buffer is accessed, found {buffer!r:.60}", about=buffer)
+        raise unexpected(buffer, "a Buffer is accessed")
     values = ops.convert_all(indices)
     if len(values) != buffer.ndim:
         raise MisuseError(index_count(buffer, values))
@@ -403,9 +401,7 @@ def decl_buffer(
         element = DataType("int8") if kind == BOOL else kind
         data = Var(name, pointer_type(element, scope))
     elif not isinstance(getattr(data, "type_annotation", None), PointerType):
-        raise MisuseError(
-            f"data of buffer {name} is a pointer variable, found {data!r:.60}", about=data
-        )
+        raise unexpected(data, f"data of buffer {name} is a pointer variable")
     if buffer_type not in ("", "auto", "default", "auto_broadcast", 1, 2):
         raise MisuseError(
             f'a buffer is of type "default" or "auto_broadcast", found {buffer_type!r:.60}',

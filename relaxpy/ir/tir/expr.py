@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, counted, digits
+from relaxpy.errors import MisuseError, counted, digits, unexpected
 from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
@@ -50,7 +50,7 @@ class Var(PrimExpr):
     ) -> Self:
         """Create a variable; `dtype` may also be a pointer type."""
         if not isinstance(name, str):
-            raise MisuseError(f"a variable is named by a string, found {name!r:.60}", about=name)
+            raise unexpected(name, "a variable is named by a string")
         node = object.__new__(cls)
         if isinstance(dtype, PointerType):
             annotation: PrimType | PointerType = dtype
@@ -120,7 +120,7 @@ class IntImm(ConstExpr):
                 return known
         kind = DataType(dtype)
         if not kind.is_int or kind.lanes != 1:
-            raise MisuseError(f"an IntImm has a scalar integer dtype, found {str(kind)!r}")
+            raise unexpected(str(kind), "an IntImm has a scalar integer dtype")
         number = value if type(value) is int else ops.as_int(value)
         low, high = ops.int_range(kind)
         if not low <= number <= high:
@@ -151,7 +151,7 @@ class FloatImm(ConstExpr):
         """Errors: MisuseError if `dtype` is not a scalar float type or too narrow for `value`."""
         kind = DataType(dtype)
         if not kind.is_float or kind.lanes != 1:
-            raise MisuseError(f"a FloatImm has a scalar float dtype, found {str(kind)!r}")
+            raise unexpected(str(kind), "a FloatImm has a scalar float dtype")
         return cls._make(kind, ops.as_float(value, kind))
 
     def __float__(self) -> float:
@@ -537,12 +537,12 @@ class Call(PrimExpr):
         """`op` is an Op, its name, which begins with `tir.`, or a GlobalVar."""
         if isinstance(op, str):
             if not op.startswith("tir."):
-                raise MisuseError(f"an intrinsic's name begins with 'tir.', found {op!r}", about=op)
+                raise unexpected(op, "an intrinsic's name begins with 'tir.'")
             op = Op(op)
         elif not isinstance(op, Node) or isinstance(op, PrimExpr):
-            raise MisuseError(f"a call needs an Op or a GlobalVar, found {op!r:.60}", about=op)
+            raise unexpected(op, "a call needs an Op or a GlobalVar")
         if not isinstance(args, (list, tuple)):
-            raise MisuseError(f"expected a list of arguments, found {args!r:.60}", about=args)
+            raise unexpected(args, "expected a list of arguments")
         values = tuple(a if isinstance(a, Node) else ops.convert(a) for a in args)
         count = op.get_attr("num_inputs") if isinstance(op, Op) else None
         if count is not None and count != len(values):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keyword import iskeyword
 from typing import Any
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.dtype import HANDLE, INT32
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
@@ -27,20 +27,11 @@ def call_kernel(
     if not isinstance(kernel, str) and isinstance(getattr(kernel, "src", None), str):
         kernel, options = kernel.src, {"kernel_name": kernel.__name__, **options}
     if not isinstance(kernel, str) or not kernel:
-        raise MisuseError(
-            f"an external kernel is a text, a name or a function of Triton, found {kernel!r:.60}",
-            about=kernel,
-        )
+        raise unexpected(kernel, "an external kernel is a text, a name or a function of Triton")
     if not isinstance(options.get("kernel_name", ""), str):
-        raise MisuseError(
-            f"kernel_name is a string, found {options['kernel_name']!r:.60}",
-            about=options["kernel_name"],
-        )
+        raise unexpected(options["kernel_name"], "kernel_name is a string")
     if not isinstance(launch_args, (tuple, list)):
-        raise MisuseError(
-            f"a kernel is launched over a list of extents, found {launch_args!r:.60}",
-            about=launch_args,
-        )
+        raise unexpected(launch_args, "a kernel is launched over a list of extents")
     flat_options = [item for option in options.items() for item in option]
     operands = [arg.data if isinstance(arg, Buffer) else ops.convert(arg) for arg in args]
     return Call(

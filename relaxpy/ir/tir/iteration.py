@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import ops
@@ -135,15 +135,13 @@ class IterVar(Node):
             dom = Range(*dom)
             object.__setattr__(self, "dom", dom)
         if dom is not None and not isinstance(dom, Range):
-            raise MisuseError(
-                f"a domain is a Range, a pair (begin, end) or None, found {dom!r:.60}", about=dom
-            )
+            raise unexpected(dom, "a domain is a Range, a pair (begin, end) or None")
         if isinstance(self.var, str):
             kind = dom.extent.dtype if isinstance(dom, Range) else INT32
             object.__setattr__(self, "var", Var(self.var, kind))
         ops.check_variable(self.var, "an iteration variable")
         if not isinstance(self.thread_tag, str):
-            raise MisuseError(f"a thread is named by a string, found {self.thread_tag!r:.60}")
+            raise unexpected(self.thread_tag, "a thread is named by a string")
         object.__setattr__(self, "iter_type", enumerated(IterVarKind, self.iter_type))
 
     def __prim_expr__(self) -> PrimExpr:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, counted
+from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
@@ -45,7 +45,7 @@ class Layout:
             raise MisuseError(f"a layout is named by a string, found {name!r:.60}, {dtype!r:.60}")
         kind = DataType(dtype)
         if kind.family != "int" or kind.vector:
-            raise MisuseError(f"axes run over signed integers, found {dtype!r:.60}", about=dtype)
+            raise unexpected(dtype, "axes run over signed integers")
         axes: list[IterVar] = []
         factors: dict[str, int] = {}
         for axis, factor in _parsed(name):

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard, cast
 import ml_dtypes
 import numpy as np
 
-from relaxpy.errors import MisuseError, digits
+from relaxpy.errors import MisuseError, digits, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr, vectors
@@ -44,7 +44,7 @@ def as_int(value: object) -> int:
     try:
         return operator.index(value.item() if isinstance(value, np.generic) else value)  # type: ignore[arg-type]
     except TypeError:
-        raise MisuseError(f"expected an integer, found {value!r:.60}", about=value) from None
+        raise unexpected(value, "expected an integer") from None
 
 
 def as_float(value: object, dtype: DataType) -> float:
@@ -56,7 +56,7 @@ def as_float(value: object, dtype: DataType) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if number != number and not isinstance(value, (float, np.generic, expr.FloatImm)):
-        raise MisuseError(f"expected a number, found {value!r:.60}", about=value)
+        raise unexpected(value, "expected a number")
     low, high = float_range(dtype)
     if not low <= number <= high and math.isfinite(number) and not _rounds_into(number, dtype):
         raise MisuseError(f"{number} is outside the range of {dtype}", about=value)
@@ -78,15 +78,13 @@ def check_predicate(predicate: object, index: DataType) -> None:
     expected = BOOL.spread(index)
     if not isinstance(predicate, expr.PrimExpr) or predicate.dtype != expected:
         lanes = f"{'vscale times ' if index.is_scalable else ''}{index.lanes}"
-        raise MisuseError(
-            f"a predicate of {lanes} lanes is {expected}, found {predicate!r:.60}", about=predicate
-        )
+        raise unexpected(predicate, f"a predicate of {lanes} lanes is {expected}")
 
 
 def check_variable(var: object, construct: str) -> None:
     """Errors: MisuseError (also TypeError) if `var`, defined by `construct`, is not a tir.Var."""
     if not isinstance(var, expr.Var):
-        raise MisuseError(f"{construct} defines a tir.Var, found {var!r:.60}", about=var)
+        raise unexpected(var, f"{construct} defines a tir.Var")
 
 
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
@@ -106,7 +104,7 @@ def const(value: expr.ExprLike, dtype: str | None = None) -> expr.PrimExpr:
         dtype = dtype or value.dtype.name
         value = cast("bool | int | float", value.item())
     if not isinstance(value, (bool, int, float)):
-        raise MisuseError(f"a constant is a number, found {value!r}")
+        raise unexpected(value, "a constant is a number")
     if dtype is None:
         return convert(value)
     kind = DataType(dtype)
@@ -161,7 +159,7 @@ def convert_all(values: object) -> tuple[expr.PrimExpr, ...]:
         MisuseError (also TypeError): it is neither, or an element cannot be converted.
     """
     if not isinstance(values, (list, tuple)):
-        raise MisuseError(f"expected a list of expressions, found {values!r:.60}", about=values)
+        raise unexpected(values, "expected a list of expressions")
     return tuple([v if isinstance(v, expr.PrimExpr) else convert(v) for v in values])
 
 

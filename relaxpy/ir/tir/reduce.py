@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, counted
+from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.ir.core.dtype import BOOL, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import intrin, ops
@@ -79,9 +79,9 @@ class Reduce(PrimExpr):
         """Errors: MisuseError if an axis is not a reduction axis or `src` has a wrong length."""
         source, index = ops.convert_all(src), ops.as_int(value_index)
         if not isinstance(combiner, CommReducer):
-            raise MisuseError(f"expected a CommReducer, found {combiner!r:.60}", about=combiner)
+            raise unexpected(combiner, "expected a CommReducer")
         if not isinstance(rdom, (list, tuple)):
-            raise MisuseError(f"expected a list of axes, found {rdom!r:.60}", about=rdom)
+            raise unexpected(rdom, "expected a list of axes")
         axes = tuple(rdom)
         for axis in axes:
             if not isinstance(axis, IterVar) or axis.iter_type != IterVarKind.CommReduce:
@@ -110,7 +110,7 @@ def make_reducer(combine: Combine, identity: Sequence[ExprLike]) -> CommReducer:
         MisuseError: `combine` takes or returns a wrong number of values.
     """
     if not callable(combine):
-        raise MisuseError(f"a reducer is a function of values, found {combine!r:.60}")
+        raise unexpected(combine, "a reducer is a function of values")
     start = ops.convert_all(identity)
     names = list(inspect.signature(combine).parameters)
     if len(names) != 2 * len(start):
@@ -138,13 +138,13 @@ def comm_reducer(
     """
     operands = _operand_names(fcombine)
     if not callable(fidentity):
-        raise MisuseError(
-            f"the identity of a reducer is a function of datatypes, found {fidentity!r:.60}",
-            about=fidentity,
+        raise unexpected(
+            fidentity,
+            "the identity of a reducer is a function of datatypes",
             hint="T.comm_reducer takes a list of values, too",
         )
     if not isinstance(name, str):
-        raise MisuseError(f"a reducer is named by a string, found {name!r:.60}", about=name)
+        raise unexpected(name, "a reducer is named by a string")
 
     def build(expr: Any, axis: Any, where: ExprLike | None, init: Any) -> Reduction:
         axes = list(axis) if isinstance(axis, (list, tuple)) else [axis]
@@ -198,7 +198,7 @@ def _operand_names(fcombine: object) -> tuple[str, str]:
         MisuseError: it is not a function, or takes fewer parameters.
     """
     if not callable(fcombine):
-        raise MisuseError(f"a reducer is a function of two values, found {fcombine!r:.60}")
+        raise unexpected(fcombine, "a reducer is a function of two values")
     try:
         names = list(inspect.signature(fcombine).parameters)
     except ValueError:

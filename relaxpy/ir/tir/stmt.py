@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs, freeze, set_fields
 from relaxpy.ir.tir import ops
@@ -44,10 +44,8 @@ class Stmt(Node):
 def _statement(value: object) -> Stmt:
     """Return `value`. Errors: MisuseError (also TypeError) if it is not a statement."""
     if not isinstance(value, Stmt):
-        raise MisuseError(
-            f"expected a statement, found {value!r:.60}",
-            about=value,
-            hint="tir.Evaluate converts an expression to a statement",
+        raise unexpected(
+            value, "expected a statement", hint="tir.Evaluate converts an expression to a statement"
         )
     return value
 
@@ -55,10 +53,10 @@ def _statement(value: object) -> Stmt:
 def _all(kind: type[P], values: object) -> tuple[P, ...]:
     """Return the elements of a list. Errors: MisuseError if one is not an instance of `kind`."""
     if not isinstance(values, (list, tuple)):
-        raise MisuseError(f"expected a list, found {values!r:.60}", about=values)
+        raise unexpected(values, "expected a list")
     for value in values:
         if not isinstance(value, kind):
-            raise MisuseError(f"expected a {kind.__name__}, found {value!r:.60}", about=value)
+            raise unexpected(value, f"expected a {kind.__name__}")
     return tuple(values)
 
 
@@ -93,10 +91,7 @@ class AttrStmt(Stmt):
 
     def __post_init__(self) -> None:
         if not isinstance(self.attr_key, str):
-            raise MisuseError(
-                f"an annotation is named by a string, found {self.attr_key!r:.60}",
-                about=self.attr_key,
-            )
+            raise unexpected(self.attr_key, "an annotation is named by a string")
         object.__setattr__(self, "node", freeze(self.node))
         set_fields(self, value=ops.convert(self.value), body=_statement(self.body))
 
@@ -307,9 +302,7 @@ class SeqStmt(Stmt):
 
     def __post_init__(self) -> None:
         if not isinstance(self.seq, (list, tuple)):
-            raise MisuseError(
-                f"expected a list of statements, found {self.seq!r:.60}", about=self.seq
-            )
+            raise unexpected(self.seq, "expected a list of statements")
         flat: list[Stmt] = []
         for stmt in self.seq:
             flat += stmt.seq if isinstance(stmt, SeqStmt) else (_statement(stmt),)
@@ -396,9 +389,7 @@ class Block(Stmt):
 
     def __post_init__(self) -> None:
         if not isinstance(self.name_hint, str):
-            raise MisuseError(
-                f"a block is named by a string, found {self.name_hint!r:.60}", about=self.name_hint
-            )
+            raise unexpected(self.name_hint, "a block is named by a string")
         set_fields(
             self,
             iter_vars=_all(IterVar, self.iter_vars),
@@ -425,7 +416,7 @@ class BlockRealize(Stmt):
     def __post_init__(self) -> None:
         values = ops.convert_all(self.iter_values)
         if not isinstance(self.block, Block):
-            raise MisuseError(f"expected a Block, found {self.block!r:.60}", about=self.block)
+            raise unexpected(self.block, "expected a Block")
         if len(values) != len(self.block.iter_vars):
             raise MisuseError(
                 f"block {self.block.name_hint} has {len(self.block.iter_vars)} iteration "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core import traverse
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import ops, substitution
@@ -78,10 +78,10 @@ def ir_transform(
 def _check(node: object, *functions: object) -> None:
     """Errors: MisuseError (also TypeError) if `node` is not a node or a function not callable."""
     if not isinstance(node, Node):
-        raise MisuseError(f"expected a statement or an expression, found {node!r:.60}", about=node)
+        raise unexpected(node, "expected a statement or an expression")
     for function in functions:
         if not callable(function):
-            raise MisuseError(f"expected a function of nodes, found {function!r:.60}")
+            raise unexpected(function, "expected a function of nodes")
 
 
 def _node(value: object) -> Node:
@@ -98,7 +98,7 @@ def substitute(node: N, vmap: Mapping[Var, ExprLike]) -> N:
     """
     _check(node)
     if not isinstance(vmap, Mapping):
-        raise MisuseError(f"vmap maps variables to values, found {vmap!r:.60}", about=vmap)
+        raise unexpected(vmap, "vmap maps variables to values")
     values = {}
     for var, value in vmap.items():
         ops.check_variable(var, "a substitution")

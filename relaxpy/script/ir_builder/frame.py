@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import BuilderStateError, MisuseError
+from relaxpy.errors import BuilderStateError, unexpected
 from relaxpy.script.language import records
 from relaxpy.script.language.eager import is_eager, not_iterable
 from relaxpy.script.language.kernel_builder import FRAMES, KernelBuilder
@@ -42,7 +42,7 @@ def current_builder() -> IRBuilder:
 def check_option(value: object, name: str) -> None:
     """Errors: MisuseError (also TypeError) if an option is neither True nor False."""
     if not isinstance(value, bool):
-        raise MisuseError(f"{name} is True or False, found {value!r:.60}", about=value)
+        raise unexpected(value, f"{name} is True or False")
 
 
 class _Aborted(Exception):  # noqa: N818
@@ -116,7 +116,7 @@ class IRBuilderFrame:
     def add_callback(self, callback: Callable[[], object]) -> None:
         """Call `callback` when this frame is left; callbacks run in reverse order."""
         if not callable(callback):
-            raise MisuseError(f"a callback is a function, found {callback!r:.60}", about=callback)
+            raise unexpected(callback, "a callback is a function")
         self._callbacks.append(callback)
 
     @override

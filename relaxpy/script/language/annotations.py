@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.types import PrimType
 from relaxpy.ir.global_info import VDevice
@@ -137,10 +137,10 @@ def _checked_dim(value: object) -> object:
     if isinstance(value, rx.Expr):
         value = scalar_value(value)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer, str, PrimExpr)):
-        raise MisuseError(
-            f"a dimension is an integer expression or a name, found {value!r:.60}",
+        raise unexpected(
+            value,
+            "a dimension is an integer expression or a name",
             rule="PX-9",
-            about=value,
             hint=integer_hint(value),
         )
     if not isinstance(value, str):
@@ -158,9 +158,7 @@ def checked_ndim(ndim: object) -> int:
     Errors: MisuseError about `ndim` if it is not a rank.
     """
     if isinstance(ndim, bool) or not isinstance(ndim, int) or ndim < -1:
-        raise MisuseError(
-            f"ndim is -1 (unknown) or a rank, found {ndim!r}", rule="SI-11", about=ndim
-        )
+        raise unexpected(ndim, "ndim is -1 (unknown) or a rank", rule="SI-11")
     if ndim > MAX_RANK:
         raise MisuseError(f"a rank is at most {MAX_RANK}, found {ndim}", about=ndim)
     return ndim
@@ -182,9 +180,9 @@ class Tensor(Annotation):
     ) -> None:
         if isinstance(shape, str):
             if dtype is not None:
-                raise MisuseError(
-                    f"a shape is a sequence of dimensions, found {shape!r}",
-                    about=shape,
+                raise unexpected(
+                    shape,
+                    "a shape is a sequence of dimensions",
                     hint=f"a tuple of one has a comma: ({shape!r},)"
                     if shape.isidentifier() and isinstance(dtype, str)
                     else "the shape comes first, the dtype second",
@@ -200,10 +198,10 @@ class Tensor(Annotation):
                 hint="bind the shape to a variable first and write that: s = ...; R.Tensor(s)",
             )
         if shape is not None and not isinstance(shape, (tuple, list, rx.ShapeExpr, rx.Var)):
-            raise MisuseError(
-                f"a shape is a sequence of dimensions or a shape variable, found {shape!r:.60}",
+            raise unexpected(
+                shape,
+                "a shape is a sequence of dimensions or a shape variable",
                 rule="SI-3",
-                about=shape,
                 hint=f"write the dimensions in a tuple: ({shape!r},)"
                 if isinstance(shape, (int, PrimExpr))
                 else None,
@@ -218,10 +216,8 @@ class Tensor(Annotation):
         self.shape = shape
         self.dtype = None if dtype is None else as_dtype(dtype)
         if not (vdevice is None or isinstance(vdevice, (str, VDevice, DeviceForm))):
-            raise MisuseError(
-                f"a device is a string or I.vdevice(...), found {vdevice!r:.60}",
-                about=vdevice,
-                hint='write vdevice="cuda:0"',
+            raise unexpected(
+                vdevice, "a device is a string or I.vdevice(...)", hint='write vdevice="cuda:0"'
             )
         self.vdevice = vdevice
 
@@ -261,15 +257,15 @@ class DTensor(Annotation):
         self.tensor = Tensor(shape, dtype, ndim=ndim)
         self.node_count = self.tensor.node_count
         if not isinstance(device_mesh, (DeviceMesh, str)):
-            raise MisuseError(
-                f"a distributed tensor has a mesh of devices, found {device_mesh!r:.60}",
-                about=device_mesh,
+            raise unexpected(
+                device_mesh,
+                "a distributed tensor has a mesh of devices",
                 hint='write R.dist.device_mesh((2,), [0, 1]), or "mesh[0]" if the module lists it',
             )
         if not isinstance(placement, (Placement, str)):
-            raise MisuseError(
-                f"a distributed tensor has a placement, found {placement!r:.60}",
-                about=placement,
+            raise unexpected(
+                placement,
+                "a distributed tensor has a placement",
                 hint='write "S[0]" to split it along axis 0, "R" for copies',
             )
         self.device_mesh = device_mesh
@@ -298,9 +294,7 @@ class Shape(Annotation):
         if isinstance(values, UnknownShape):
             values = None
         if values is not None and not isinstance(values, (tuple, list)):
-            raise MisuseError(
-                f"a shape is a list of dimensions, found {values!r:.60}", about=values
-            )
+            raise unexpected(values, "a shape is a list of dimensions")
         self.values = None if values is None else tuple(_checked_dim(v) for v in values)
         self.node_count = 1 + len(self.values or ())
         self.ndim = checked_ndim(ndim)
@@ -369,9 +363,7 @@ class Tuple(Annotation):
 
 def _checked_sinfo(value: object) -> object:
     if value is not None and not is_annotation(value):
-        raise MisuseError(
-            f"expected a struct info such as R.Tensor, found {value!r:.60}", about=value
-        )
+        raise unexpected(value, "expected a struct info such as R.Tensor")
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any, TypeVar
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 
@@ -22,20 +22,16 @@ def dimensions(shape: Any) -> tuple[ExprLike, ...]:
 def integers(values: Any, field: str) -> tuple[ExprLike, ...]:
     """Check that `values` are integers or integer expressions, and return them as a tuple."""
     if not isinstance(values, (tuple, list)):
-        raise MisuseError(
-            f"expected a list of integers, found {values!r:.60}",
-            about=values,
-            hint=f"each member is {field}",
-        )
+        raise unexpected(values, "expected a list of integers", hint=f"each member is {field}")
     for value in values:
         if isinstance(value, TypeVar):  # in an annotation, which Python evaluates
             continue
         kind = value.dtype if isinstance(value, PrimExpr) else None
         is_int = isinstance(value, Integral) if kind is None else kind.is_int and not kind.is_bool
         if not is_int or isinstance(value, bool):
-            raise MisuseError(
-                f"{field} of a buffer is an integer, found {value!r:.60}",
-                about=value,
+            raise unexpected(
+                value,
+                f"{field} of a buffer is an integer",
                 hint="declare a variable, as in n = T.int32(), and use T.match_buffer"
                 if isinstance(value, str) and field == "a dimension"
                 else None,

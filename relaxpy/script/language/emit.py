@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Any
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir.expr import CALLED_BY_TEXT
@@ -23,7 +23,7 @@ def emit_match_cast(value: object, struct_info: object) -> records.MatchCastForm
 def emit_var_binding(binding: rx.VarBinding) -> records.EmitForm:
     """Bind the value of a VarBinding object to the name on the left."""
     if not isinstance(binding, rx.VarBinding):
-        raise MisuseError(f"expected a VarBinding, found {binding!r:.60}", about=binding)
+        raise unexpected(binding, "expected a VarBinding")
     return records.EmitForm(binding.value, binding.var.struct_info)
 
 
@@ -34,7 +34,7 @@ def emit_te(func: Callable[..., Any], *args: object, **kwargs: object) -> record
     The kernel is added to the module, under `primfunc_name_hint` or the name of `func`.
     """
     if not callable(func):
-        raise MisuseError(f"emit_te takes a function, found {func!r:.60}", about=func)
+        raise unexpected(func, "emit_te takes a function")
     return records.TeForm(func, args, kwargs)
 
 

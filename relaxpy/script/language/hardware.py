@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
@@ -167,7 +167,7 @@ def llvm_lookup_intrinsic_id(name: str) -> PrimExpr:
         MisuseError: `name` is not a name.
     """
     if not isinstance(name, str) or not name:
-        raise MisuseError(f"an intrinsic is named by a string, found {name!r:.60}", about=name)
+        raise unexpected(name, "an intrinsic is named by a string")
     return StringImm(name)
 
 

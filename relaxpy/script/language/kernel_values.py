@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import HANDLE, DataType
 from relaxpy.ir.core.types import PrimType
 from relaxpy.ir.tir import ops
@@ -48,7 +48,7 @@ def scalar(value: object, dtype: DataType | None) -> PrimExpr:
     if dtype is not None and isinstance(value, (bool, int, float, np.number, np.bool_)):
         return ops.const(value, dtype)
     if isinstance(value, str) and dtype != HANDLE:
-        raise MisuseError(f"expected a scalar expression, found {value!r}", about=value)
+        raise unexpected(value, "expected a scalar expression")
     expr = ops.convert(value)
     if not expr.dtype:
         raise MisuseError(f"`{expr}` has no value", about=value)

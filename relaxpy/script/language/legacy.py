@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import static_type as ty
@@ -64,7 +64,7 @@ def Void() -> DataType:
 
 def _bits(width: object) -> int:
     if isinstance(width, bool) or not isinstance(width, int):
-        raise MisuseError(f"a bit width is an integer, found {width!r}", rule="DT-8", about=width)
+        raise unexpected(width, "a bit width is an integer", rule="DT-8")
     return width
 
 
@@ -105,9 +105,7 @@ def _func_type(
 ) -> ty.FuncType | Callable_:
     """A function from argument types to a result type, pure by default."""
     if not isinstance(arg_types, (tuple, list)):
-        raise MisuseError(
-            f"the types of arguments are a list, found {arg_types!r:.60}", about=arg_types
-        )
+        raise unexpected(arg_types, "the types of arguments are a list")
     args, ret = tuple(map(as_type, arg_types)), as_type(ret_type)
     if ret is None or None in args:
         return Callable_(arg_types, ret_type, pure)
@@ -145,11 +143,7 @@ def _dtype(value: object) -> DataType:
 def match_shape(value: object, pattern: Sequence[object]) -> records.MatchShapeForm:
     """Check `value`, a tensor or a shape, against a shape at run time (LEG-1, LEG-2)."""
     if not isinstance(pattern, (tuple, list, rx.ShapeExpr)):
-        raise MisuseError(
-            f"a pattern is a list of dimensions, found {pattern!r:.60}",
-            rule="LEG-1",
-            about=pattern,
-        )
+        raise unexpected(pattern, "a pattern is a list of dimensions", rule="LEG-1")
     return records.MatchShapeForm(value, pattern)
 
 

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_constructed
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.target import Target
@@ -124,9 +124,7 @@ class PythonOptions:
     def __call__(self, function: Callable[..., Any], /) -> Callable[..., Any]:
         """Return `function` itself; the enclosing class adds it to its module."""
         if not callable(function):
-            raise MisuseError(
-                f"I.pyfunc decorates a function, found {function!r:.60}", about=function
-            )
+            raise unexpected(function, "I.pyfunc decorates a function")
         return function
 
 
@@ -239,7 +237,7 @@ def check_added_attributes(present: Mapping[str, object], attrs: Mapping[str, ob
         raise MisuseError(f"attribute {', '.join(repeated)} is set twice")
     symbol = attrs.get("global_symbol", "")
     if not isinstance(symbol, str):
-        raise MisuseError(f"global_symbol is a string, found {symbol!r:.60}", about=symbol)
+        raise unexpected(symbol, "global_symbol is a string")
 
 
 @user_constructed
@@ -283,13 +281,9 @@ class BufferSpec(Form):
             separators = integers(self.axis_separators, "an axis separator")
             object.__setattr__(self, "axis_separators", separators)
         if not (self.data is None or isinstance(self.data, Var)):
-            raise MisuseError(
-                f"data of a buffer is a pointer variable, found {self.data!r:.60}", about=self.data
-            )
+            raise unexpected(self.data, "data of a buffer is a pointer variable")
         if not isinstance(self.scope, str):
-            raise MisuseError(
-                f"a scope is named by a string, found {self.scope!r}", about=self.scope
-            )
+            raise unexpected(self.scope, "a scope is named by a string")
         for name in ("align", "offset_factor"):
             integers((getattr(self, name),), name)
 

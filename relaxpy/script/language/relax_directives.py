@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op as _op  # noqa: F401  (registers the operators)
 from relaxpy.ir.relax.op.call import call_packed as _call_packed
@@ -133,7 +133,7 @@ def prim_value(value: ExprLike) -> rx.PrimValue:
 def string(value: str) -> rx.StringImm:
     """A string."""
     if not isinstance(value, str):
-        raise MisuseError(f"expected a string, found {value!r:.60}", about=value)
+        raise unexpected(value, "expected a string")
     return rx.StringImm(value)
 
 
@@ -145,7 +145,7 @@ def dtype(value: str) -> rx.DataTypeImm:
 def shape(values: Sequence[PrimExpr | int]) -> rx.ShapeExpr:
     """A shape value."""
     if not isinstance(values, (tuple, list)):
-        raise MisuseError(f"a shape is a list of dimensions, found {values!r:.60}", about=values)
+        raise unexpected(values, "a shape is a list of dimensions")
     return rx.ShapeExpr(tuple(values))
 
 
@@ -157,10 +157,7 @@ def make_tuple(*fields: object) -> rx.Tuple:
 def ExternFunc(global_symbol: str, struct_info: object = None) -> rx.ExternFunc:
     """The packed function registered under a name."""
     if not isinstance(global_symbol, str):
-        raise MisuseError(
-            f"a packed function is named by a string, found {global_symbol!r:.60}",
-            about=global_symbol,
-        )
+        raise unexpected(global_symbol, "a packed function is named by a string")
     return rx.ExternFunc(global_symbol, None if struct_info is None else resolve(struct_info))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.errors import MisuseError, counted
+from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, freeze
 from relaxpy.ir.core.target import Target, target_attr
@@ -82,7 +82,7 @@ def _loop(kind: ForKind, name: str) -> Callable[..., records.LoopForm]:
         bounds, first = _bounds(start, stop), None
         by = ops.convert(step)
         if not isinstance(by, IntImm) or not by.dtype.is_int or by.value == 0:
-            raise MisuseError(f"a step is an integer other than 0, found {step!r:.60}", about=step)
+            raise unexpected(step, "a step is an integer other than 0")
         if by.value != 1:
             first, bounds = bounds[0], _iterations(*bounds, by.value)
         return records.LoopForm(
@@ -128,9 +128,7 @@ def thread_binding(
     elif stop is None:
         start, stop = 0, start
     if not isinstance(thread, str):
-        raise MisuseError(
-            f"thread names a hardware index such as 'threadIdx.x', found {thread!r}", about=thread
-        )
+        raise unexpected(thread, "thread names a hardware index such as 'threadIdx.x'")
     return records.LoopForm(
         (_bounds(start, stop),), ForKind.THREAD_BINDING, _annotations(annotations), thread
     )
@@ -147,11 +145,9 @@ def grid(*extents: ExprLike) -> records.LoopForm:
 def block(name: str = "", no_realize: bool = False) -> records.BlockForm:
     """A block: a computation over the iteration variables that it declares."""
     if not isinstance(no_realize, bool):
-        raise MisuseError(
-            f"no_realize is True or False, found {no_realize!r:.60}", about=no_realize
-        )
+        raise unexpected(no_realize, "no_realize is True or False")
     if not isinstance(name, str):
-        raise MisuseError(f"a block is named by a string, found {name!r}", about=name)
+        raise unexpected(name, "a block is named by a string")
     return records.BlockForm(name, no_realize)
 
 
@@ -173,7 +169,7 @@ class Axis:
         ends = tuple(dom) if isinstance(dom, (tuple, list)) else (0, dom)
         integers = (isinstance(e, (int, PrimExpr)) and not isinstance(e, bool) for e in ends)
         if len(ends) != 2 or not all(integers):
-            raise MisuseError(f"a domain is an extent or (begin, end), found {dom!r}", about=dom)
+            raise unexpected(dom, "a domain is an extent or (begin, end)")
         if not any(isinstance(end, PrimExpr) for end in ends):
             ends = tuple(ops.const(end, value.dtype) for end in ends)
         return records.AxisForm(Range(*ends), value, kind)
@@ -209,9 +205,7 @@ class Axis:
     ) -> records.RemapForm:
         """Iteration variables bound to loops, each spatial (S) or of a reduction (R)."""
         if not isinstance(kinds, str) or set(kinds) - set("SR"):
-            raise MisuseError(
-                f"the kinds of block variables are letters S and R, found {kinds!r}", about=kinds
-            )
+            raise unexpected(kinds, "the kinds of block variables are letters S and R")
         if not isinstance(bindings, (tuple, list)):
             bindings = [bindings]  # type: ignore[list-item]
         if len(kinds) != len(bindings):
@@ -243,9 +237,7 @@ def _regions(argument: tuple[Any, ...]) -> tuple[BufferRegion | BufferLoad | Buf
         argument = tuple(argument[0])
     for region in argument:
         if not isinstance(region, (BufferRegion, BufferLoad, Buffer)):
-            raise MisuseError(
-                f"expected a region of a buffer such as A[0:4], found {region!r:.60}", about=region
-            )
+            raise unexpected(region, "expected a region of a buffer such as A[0:4]")
         if isinstance(region, BufferLoad) and any(
             isinstance(index, tir.Ramp) for index in region.indices
         ):
@@ -299,9 +291,7 @@ def match_buffer(
             region = regions([param])[0]
             shape, dtype = [dim.extent for dim in region.region], str(region.buffer.dtype)
     elif not isinstance(param, Var):
-        raise MisuseError(
-            f"match_buffer takes a handle parameter or a region, found {param!r:.60}", about=param
-        )
+        raise unexpected(param, "match_buffer takes a handle parameter or a region")
     elif param.dtype != "handle":
         raise MisuseError(
             f"only a handle is matched with a buffer, {param.name} is {param.dtype}",
@@ -339,10 +329,8 @@ def decl_buffer(*args: Any, **kwargs: Any) -> records.DeclBufferForm:
 
 def _extents(argument: object) -> tuple[PrimExpr, ...]:
     if not isinstance(argument, (tuple, list)):
-        raise MisuseError(
-            f"expected a list of extents, found {argument!r:.60}",
-            about=argument,
-            hint="write one extent in a list, too: [4]",
+        raise unexpected(
+            argument, "expected a list of extents", hint="write one extent in a list, too: [4]"
         )
     return tuple(ops.convert(extent) for extent in argument)
 
@@ -377,7 +365,7 @@ def allocate_const(
     except (TypeError, ValueError, OverflowError):
         array = np.array("")
     if array.dtype.kind in "SUc" or not (kind.is_int or kind.is_float):
-        raise MisuseError(f"expected an array of numbers, found {data!r:.60}", about=data)
+        raise unexpected(data, "expected an array of numbers")
     known = [dim.value for dim in dims if isinstance(dim, tir.IntImm)]
     if len(known) == len(dims) and math.prod(known) != array.size:
         raise MisuseError(
@@ -406,26 +394,22 @@ def comm_reducer(
 def attr(node: object, attr_key: str, value: ExprLike) -> records.AttrForm:
     """An annotation on the statements that follow."""
     if not isinstance(attr_key, str):
-        raise MisuseError(f"a key is a string, found {attr_key!r:.60}", about=attr_key)
+        raise unexpected(attr_key, "a key is a string")
     return records.AttrForm(node, attr_key, ops.convert(value))
 
 
 def env_thread(thread_tag: str, dtype: str = "int32") -> records.EnvThreadForm:
     """A variable for the hardware index `thread_tag`."""
     if not isinstance(thread_tag, str):
-        raise MisuseError(
-            f"a hardware index is named by a string, found {thread_tag!r:.60}", about=thread_tag
-        )
+        raise unexpected(thread_tag, "a hardware index is named by a string")
     return records.EnvThreadForm(thread_tag, as_dtype(dtype))
 
 
 def launch_thread(thread: str | Var, extent: ExprLike) -> records.LaunchThreadForm:
     """Run the statements that follow for `extent` values of the hardware index `thread`."""
     if not isinstance(thread, (str, Var)):
-        raise MisuseError(
-            "a hardware index is named by a string or returned by T.env_thread, "
-            f"found {thread!r:.60}",
-            about=thread,
+        raise unexpected(
+            thread, "a hardware index is named by a string or returned by T.env_thread"
         )
     return records.LaunchThreadForm(thread, ops.convert(extent))
 
@@ -435,14 +419,9 @@ def realize(
 ) -> records.RealizeForm:
     """A region realized for the statements that follow; the scope `""` is unspecified memory."""
     if not isinstance(buffer_slice, (BufferRegion, BufferLoad)):
-        raise MisuseError(
-            f"expected a region of a buffer such as A[0:4], found {buffer_slice!r:.60}",
-            about=buffer_slice,
-        )
+        raise unexpected(buffer_slice, "expected a region of a buffer such as A[0:4]")
     if not isinstance(storage_scope, str):
-        raise MisuseError(
-            f"a scope is named by a string, found {storage_scope!r:.60}", about=storage_scope
-        )
+        raise unexpected(storage_scope, "a scope is named by a string")
     [buffer_slice] = regions([buffer_slice])
     return records.RealizeForm(buffer_slice, storage_scope, ops.truth(condition))
 
@@ -450,7 +429,7 @@ def realize(
 def let(v: Var, value: ExprLike, body: ExprLike | None = None) -> records.LetForm | PrimExpr:
     """Bind `v` to `value`: in `body` if there is one, otherwise in the statements that follow."""
     if not isinstance(v, Var):
-        raise MisuseError(f"let binds a variable, found {v!r:.60}", about=v)
+        raise unexpected(v, "let binds a variable")
     if body is not None:
         return tir.Let(v, value, body)
     return records.LetForm(ops.convert(value), v)
@@ -467,7 +446,7 @@ def let_expr(expr: ExprLike, where: Mapping[Var, ExprLike]) -> PrimExpr:
     """`expr` with each variable of `where` bound to its value."""
     result = ops.convert(expr)
     if not isinstance(where, Mapping) or not all(isinstance(v, Var) for v in where):
-        raise MisuseError(f"where is a dict keyed by variables, found {where!r:.60}", about=where)
+        raise unexpected(where, "where is a dict keyed by variables")
     for var, value in reversed(list(where.items())):
         result = tir.Let(
             var, ops.const(value, var.dtype) if isinstance(value, (int, float)) else value, result
@@ -516,7 +495,7 @@ def buffer_store(
     For vectors, only the lanes where `predicate` is true are stored.
     """
     if not isinstance(buffer, Buffer):
-        raise MisuseError(f"expected a buffer, found {buffer!r:.60}", about=buffer)
+        raise unexpected(buffer, "expected a buffer")
     listed = indices if isinstance(indices, (tuple, list)) else (indices,)
     mask = None if predicate is None else ops.convert(predicate)
     return records.StoreForm(buffer, value, tuple(map(ops.convert, listed)), mask)

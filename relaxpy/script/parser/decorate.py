@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import attach_position
-from relaxpy.errors import MisuseError, ParseError, RelaxpyError, close_names
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError, close_names, unexpected
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
@@ -45,7 +45,7 @@ def _checked_options(options: Mapping[str, object], others: Mapping[str, object]
     for name, value in values.items():
         kind, expected = (str, "a string") if name == "name" else (bool, "True or False")
         if not isinstance(value, kind):
-            raise MisuseError(f"option {name} is {expected}, found {value!r:.60}", about=value)
+            raise unexpected(value, f"option {name} is {expected}")
     return values
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.script.printer import doc as docs
 from relaxpy.script.printer.doc import Doc, ExprDoc, OperationKind
@@ -63,7 +63,7 @@ def to_python_script(
             beside a statement has several lines.
     """
     if not isinstance(doc, Doc):
-        raise MisuseError(f"expected a Doc, found {doc!r:.60}", about=doc)
+        raise unexpected(doc, "expected a Doc")
     writer = _Writer(indent_spaces, _underlined(doc, path_to_underline or ()))
     writer.statement(doc)
     context = -1 if num_context_lines is None else num_context_lines

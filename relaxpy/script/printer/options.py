@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, close_names
+from relaxpy.errors import MisuseError, close_names, unexpected
 from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.ir.short_text.document import INDENT, WIDTH
 from relaxpy.script.printer.names import is_name
@@ -78,19 +78,19 @@ class Options:
         for key in _SWITCHES:
             value = getattr(self, key)
             if not isinstance(value, bool):
-                raise MisuseError(f"{key} is True or False, found {value!r:.60}", about=value)
+                raise unexpected(value, f"{key} is True or False")
         for key in ("obj_to_underline", "path_to_underline"):
             value = getattr(self, key)
             if value is not None and not isinstance(value, (list, tuple)):
-                raise MisuseError(f"{key} is a list, found {value!r:.60}", about=value)
+                raise unexpected(value, f"{key} is a list")
         for key in ("obj_to_annotate", "path_to_annotate"):
             value = getattr(self, key)
             if value is not None and not isinstance(value, Mapping):
-                raise MisuseError(f"{key} is a mapping to texts, found {value!r:.60}", about=value)
+                raise unexpected(value, f"{key} is a mapping to texts")
         for key in ("indent_spaces", "width"):
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise MisuseError(f"{key} is a positive integer, found {value!r:.60}", about=value)
+                raise unexpected(value, f"{key} is a positive integer")
 
     @staticmethod
     def of(keywords: Mapping[str, object]) -> Options:
@@ -112,7 +112,7 @@ class Options:
 
 def _require_name(key: str, value: object) -> None:
     if not isinstance(value, str) or not is_name(value):
-        raise MisuseError(f"{key} is a Python name, found {value!r:.60}", about=value)
+        raise unexpected(value, f"{key} is a Python name")
     if value.startswith("__") or value in ("_", "metadata", "range"):
         raise MisuseError(
             f"{key} cannot be {value!r:.60}, which is reserved in a program", about=value

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node
 from relaxpy.screen import ipython, program_html
@@ -100,16 +100,14 @@ def cprint(
         show(printable, style)
         return
     if not isinstance(printable, str):
-        raise MisuseError(f"expected a program or a text, found {printable!r:.60}", about=printable)
+        raise unexpected(printable, "expected a program or a text")
     _check_style(style)
     _print(printable, style)
 
 
 def _check_style(style: object) -> None:
     if style is not None and style not in _THEMES:
-        raise MisuseError(
-            f"a style is one of {', '.join(_THEMES)}, found {style!r:.60}", about=style
-        )
+        raise unexpected(style, f"a style is one of {', '.join(_THEMES)}")
 
 
 def _print(text: str, style: str | None) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import Diagnostic, MisuseError, ParseError, RelaxpyError
+from relaxpy.errors import Diagnostic, MisuseError, ParseError, RelaxpyError, unexpected
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.budget import Budget
 from relaxpy.ir.core.dtype import DataType
@@ -56,7 +56,7 @@ def parse(
         RelayTypeError: the program is not well-typed.
     """
     if not isinstance(init_module, RelayModule | None):
-        raise MisuseError(f"init_module is a module, found {init_module!r:.60}", about=init_module)
+        raise unexpected(init_module, "init_module is a module")
     budget = Budget()
     program = read(source, source_name, init_module, init_meta_table, budget)
     module = RelayModule() if init_module is None else init_module.clone()
@@ -99,7 +99,7 @@ def read(
 ) -> Program:
     """Read a text without checking its types."""
     if not isinstance(source, str):
-        raise MisuseError(f"the source is a string, found {source!r:.60}", about=source)
+        raise unexpected(source, "the source is a string")
     if "\0" in source:
         raise ParseError("the text contains a null character", rule="RLY-58")
     cursor = Cursor(Tokens(source, str(source_name)), budget or Budget())
@@ -387,8 +387,6 @@ def _constant(entry: object) -> rl.Constant:
                 raise MisuseError(f"no tensor has the shape {shape}", rule="RLY-65")
             return rl.Constant(np.frombuffer(data, dtype.newbyteorder("<")).reshape(shape))
         case _:
-            raise MisuseError(
-                f"an entry of relay.Constant has dtype, shape and data, found {entry!r:.60}",
-                rule="RLY-65",
-                about=entry,
+            raise unexpected(
+                entry, "an entry of relay.Constant has dtype, shape and data", rule="RLY-65"
             )

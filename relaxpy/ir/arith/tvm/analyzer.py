@@ -10,7 +10,7 @@ from math import inf
 from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.algebra import facts, interval, poly
 from relaxpy.ir.arith.algebra.facts import Facts
 from relaxpy.ir.arith.algebra.interval import Interval
@@ -126,7 +126,7 @@ class Analyzer:
         try:
             self._extensions = Extension(flags)
         except (TypeError, ValueError):
-            raise MisuseError(f"expected an Extension, found {flags!r:.60}", about=flags) from None
+            raise unexpected(flags, "expected an Extension") from None
         self._facts = replace(self._facts, extensions=int(self._extensions))
 
     @property
@@ -362,10 +362,7 @@ class Analyzer:
             self._facts = replace(self._facts, residues={**self._facts.residues, var: residue})
             return
         if not isinstance(info, ConstIntBound):
-            raise MisuseError(
-                f"expected a ConstIntBound, ModularSet or IntervalSet, found {info!r:.60}",
-                about=info,
-            )
+            raise unexpected(info, "expected a ConstIntBound, ModularSet or IntervalSet")
         declared = self._facts.bounds.get(var)
         if declared is not None and not override and declared != info.interval:
             raise MisuseError(f"{var.name} already has other bounds: {ConstIntBound.of(declared)}")

@@ -7,7 +7,7 @@ from dataclasses import field
 from types import MappingProxyType
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.intset import IntervalSet, domains_of
@@ -35,20 +35,18 @@ class IntConstraints:
 
     def __post_init__(self) -> None:
         if not isinstance(self.ranges, Mapping):
-            raise MisuseError(f"expected a table of ranges by tir.Var, found {self.ranges!r:.60}")
+            raise unexpected(self.ranges, "expected a table of ranges by tir.Var")
         ranges = dict(self.ranges)
         for var, domain in ranges.items():
             ops.check_variable(var, "a table of ranges")
             if not isinstance(domain, Range):
-                raise MisuseError(
-                    f"expected a Range for each tir.Var in ranges, found {domain!r:.60}"
-                )
+                raise unexpected(domain, "expected a Range for each tir.Var in ranges")
         variables = tuple(check_variables(self.variables))
         for var in variables:
             if var.dtype.family != "int" or var.dtype.vector:
                 raise MisuseError(f"expected integer variables, found {var.dtype}")
         if not isinstance(self.relations, (list, tuple)):
-            raise MisuseError(f"expected a list of relations, found {self.relations!r:.60}")
+            raise unexpected(self.relations, "expected a list of relations")
         object.__setattr__(self, "variables", variables)
         object.__setattr__(self, "ranges", MappingProxyType(ranges))
         object.__setattr__(self, "relations", tuple(ops.truth(r) for r in self.relations))
@@ -117,7 +115,7 @@ class IntGroupBounds:
             MisuseError (also TypeError): it is not a Range.
         """
         if not isinstance(rng, Range):
-            raise MisuseError(f"expected a Range, found {rng!r:.60}", about=rng)
+            raise unexpected(rng, "expected a Range")
         one = ops.const(1, rng.min.dtype)
         analyzer = Analyzer()
         if isinstance(rng.extent, tir.IntImm) and rng.extent.value == 1:

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
@@ -119,7 +119,7 @@ class IntervalSet(IntSet):
         if isinstance(domain, IntervalSet):
             return domain
         if not isinstance(domain, Range):
-            raise MisuseError(f"expected an IntervalSet or a Range, found {domain!r:.60}")
+            raise unexpected(domain, "expected an IntervalSet or a Range")
         return IntervalSet(domain.min, simplify(ops.sub(domain.stop, 1)))
 
 
@@ -130,10 +130,7 @@ def domains_of(table: Mapping[tir.Var, IntervalSet | Range]) -> dict[tir.Var, In
         MisuseError (also TypeError): `table` does not map tir.Var to IntervalSets or Ranges.
     """
     if not isinstance(table, Mapping):
-        raise MisuseError(
-            f"expected a table of intervals or Ranges by tir.Var, found {table!r:.60}",
-            about=table,
-        )
+        raise unexpected(table, "expected a table of intervals or Ranges by tir.Var")
     for var in table:
         ops.check_variable(var, "a table of domains")
     return {var: IntervalSet.of(domain) for var, domain in table.items()}
@@ -193,7 +190,7 @@ def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
         MisuseError (also TypeError): a member is not an IntervalSet.
     """
     if not isinstance(sets, (list, tuple)):
-        raise MisuseError(f"expected a list of intervals, found {sets!r:.60}", about=sets)
+        raise unexpected(sets, "expected a list of intervals")
     result = NOTHING
     waiting = []
     for interval in sets:

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr
@@ -76,7 +76,7 @@ class IterSplitExpr(IterMapExpr):
     ) -> Self:
         """Errors: MisuseError (also TypeError) if `source` is not an IterMark."""
         if not isinstance(source, IterMark):
-            raise MisuseError(f"expected an IterMark to split, found {source!r:.60}", about=source)
+            raise unexpected(source, "expected an IterMark to split")
         numbers = (lower_factor, source.extent if extent is None else extent, scale)
         fields = (ops.cast_to(ops.convert(n), source.dtype) for n in numbers)
         return cls._make(source.dtype, source, *fields)
@@ -101,10 +101,10 @@ class IterSumExpr(IterMapExpr):
     def __new__(cls, args: Sequence[IterSplitExpr], base: ExprLike = 0) -> Self:
         """Errors: MisuseError (also TypeError) if an arg is not an IterSplitExpr."""
         if not isinstance(args, (list, tuple)):
-            raise MisuseError(f"expected a list of splits, found {args!r:.60}", about=args)
+            raise unexpected(args, "expected a list of splits")
         for arg in args:
             if not isinstance(arg, IterSplitExpr):
-                raise MisuseError(f"expected an IterSplitExpr to add, found {arg!r:.60}", about=arg)
+                raise unexpected(arg, "expected an IterSplitExpr to add")
         addend = ops.convert(base)
         if args:
             addend = ops.cast_to(addend, args[0].dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.extents import analyzer_of, size_of
 from relaxpy.ir.arith.tvm.iter_expr import (
@@ -115,7 +115,7 @@ def _level(level: IterMapLevel | str | int) -> IterMapLevel:
     try:
         return IterMapLevel(level)
     except ValueError:
-        raise MisuseError(f"expected an IterMapLevel, found {level!r:.60}", about=level) from None
+        raise unexpected(level, "expected an IterMapLevel") from None
 
 
 def _checked(reader: Reader, level: IterMapLevel, indices: tuple[IterSumExpr, ...]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.arith.canonical import GENERAL, entry_point
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import BOOL, DataType
@@ -27,13 +27,11 @@ def narrow_predicate_expression(expr: ExprLike, ranges: Mapping[Var, Range]) -> 
         MisuseError (also TypeError): `expr` is not Bool, or a variable has no Range.
     """
     if not isinstance(ranges, Mapping):
-        raise MisuseError(
-            f"expected a table of ranges by tir.Var, found {ranges!r:.60}", about=ranges
-        )
+        raise unexpected(ranges, "expected a table of ranges by tir.Var")
     ends = {}
     for var, domain in ranges.items():
         if not isinstance(var, Var) or not isinstance(domain, Range):
-            raise MisuseError(f"expected a Range for each tir.Var in ranges, found {domain!r:.60}")
+            raise unexpected(domain, "expected a Range for each tir.Var in ranges")
         ends[var] = (domain.min, simplify(ops.sub(domain.stop, 1)))
     return _Narrow(ends).condition(ops.truth(expr), strict=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.arith.algebra import folding, poly, writer
 from relaxpy.ir.arith.algebra.affine import linear_terms
 from relaxpy.ir.arith.algebra.poly import Poly
@@ -37,7 +37,7 @@ def linear_row(p: Poly, variables: Sequence[Var]) -> tuple[list[Poly], Poly] | N
 def check_variables(variables: object) -> list[Var]:
     """`variables` as a list. Errors: MisuseError (also TypeError) if one is not a tir.Var."""
     if not isinstance(variables, (list, tuple)):
-        raise MisuseError(f"expected a list of variables, found {variables!r:.60}", about=variables)
+        raise unexpected(variables, "expected a list of variables")
     for var in variables:
         ops.check_variable(var, "a list of variables")
     return list(variables)

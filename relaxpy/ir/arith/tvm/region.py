@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import analyzer_of
@@ -63,7 +63,7 @@ class _Estimate:
     ) -> None:
         self.analyzer: Analyzer = analyzer_of(iters)
         if not isinstance(region, (list, tuple)):
-            raise MisuseError(f"expected a list of Ranges, found {region!r:.60}", about=region)
+            raise unexpected(region, "expected a list of Ranges")
         for dimension in region:
             if not isinstance(dimension, Range):
                 raise MisuseError(

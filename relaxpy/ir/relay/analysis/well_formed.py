@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relay.analysis.scopes import Scope, Scopes, same_scope
@@ -38,7 +38,7 @@ def well_formed(expr: RelayExpr | RelayModule) -> bool:
             for function in expr.functions.values()
         )
     if not isinstance(expr, RelayExpr):
-        raise MisuseError(f"expected a Relay expression or module, found {expr!r:.60}", about=expr)
+        raise unexpected(expr, "expected a Relay expression or module")
     if any(isinstance(node, TempExpr) for node in walk(expr)):
         return False
     binders: list[Var] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import freeze
 
@@ -95,8 +95,4 @@ def check_attribute(operator: str, name: str, kind: Kind, default: object, value
     if value is None and (default is None or name in _OPTIONAL):
         return
     if not kind.accepts(freeze(value)):
-        raise MisuseError(
-            f"{operator}: {name} is {kind.described}, found {value!r:.60}",
-            rule="RLY-71",
-            about=value,
-        )
+        raise unexpected(value, f"{operator}: {name} is {kind.described}", rule="RLY-71")

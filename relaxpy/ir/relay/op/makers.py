@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownAttributeError, close_names, counted
+from relaxpy.errors import MisuseError, UnknownAttributeError, close_names, counted, unexpected
 from relaxpy.ir.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from relaxpy.ir.relay.op.registry import REQUIRED, Op, OpRecord, is_op_name, list_op_names
 
@@ -203,9 +203,7 @@ def _operand(name: str, value: Any) -> RelayExpr:
     if isinstance(value, (tuple, list)) and all(isinstance(v, RelayExpr) for v in value):
         return Tuple(value)  # type: ignore[arg-type]
     if not isinstance(value, RelayExpr):
-        raise MisuseError(
-            f"{name} takes Relay expressions, found {value!r:.60}",
-            hint=f"write relay.const({value!r:.60})",
-            about=value,
+        raise unexpected(
+            value, f"{name} takes Relay expressions", hint=f"write relay.const({value!r:.60})"
         )
     return value

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import Diagnostic, MisuseError, TransformError
+from relaxpy.errors import Diagnostic, TransformError, unexpected
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -49,7 +49,7 @@ def to_relax(mod: RelayModule, entry_functions: Sequence[str] | None = None) -> 
         UnknownNameError: the module does not have an entry function.
     """
     if not isinstance(mod, RelayModule):
-        raise MisuseError(f"expected a Relay module, found {mod!r:.60}", about=mod)
+        raise unexpected(mod, "expected a Relay module")
     module = infer_module(mod)
     if entry_functions is None:
         entry_functions = ["main"] if "main" in module else _monomorphic(module)
@@ -83,7 +83,7 @@ def untranslatable(mod: RelayModule) -> dict[str, tuple[Diagnostic, ...]]:
         RelayTypeError: the module is not well-typed.
     """
     if not isinstance(mod, RelayModule):
-        raise MisuseError(f"expected a Relay module, found {mod!r:.60}", about=mod)
+        raise unexpected(mod, "expected a Relay module")
     return translate_all(infer_module(mod)).obstacles_by_name()
 
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, TransformError
+from relaxpy.errors import MisuseError, TransformError, unexpected
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo
@@ -158,5 +158,5 @@ def function_pass(
 
         return create
     if not callable(pass_func):
-        raise MisuseError(f"expected a function, found {pass_func!r:.60}", about=pass_func)
+        raise unexpected(pass_func, "expected a function")
     return _FunctionPass(pass_func, opt_level, title, tuple(required or ()))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, index_count
@@ -25,7 +25,7 @@ def _axis_groups(buffer: Buffer) -> Iterator[range]:
 def _integer(value: ExprLike, noun: str) -> PrimExpr:
     result = ops.convert(value)
     if not result.dtype.is_int or result.dtype.is_bool:
-        raise MisuseError(f"{noun} is an integer, found {value!r:.60}", about=value)
+        raise unexpected(value, f"{noun} is an integer")
     return result
 
 
@@ -37,7 +37,7 @@ def offsets(buffer: Buffer, indices: Sequence[ExprLike]) -> list[PrimExpr]:
             buffer with several physical axes has an offset.
     """
     if not isinstance(indices, (tuple, list)):
-        raise MisuseError(f"expected a list of indices, found {indices!r:.60}", about=indices)
+        raise unexpected(indices, "expected a list of indices")
     values = [_integer(index, "an index") for index in indices]
     if len(values) != buffer.ndim:
         raise MisuseError(index_count(buffer, values))

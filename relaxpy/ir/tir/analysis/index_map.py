@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Node
@@ -56,7 +56,7 @@ class IndexMap(Node):
             ops.check_variable(var, "an index map")
         inverse = self.inverse_index_map
         if inverse is not None and not isinstance(inverse, IndexMap):
-            raise MisuseError(f"the inverse is an IndexMap, found {inverse!r:.60}", about=inverse)
+            raise unexpected(inverse, "the inverse is an IndexMap")
 
     @override
     def __str__(self) -> str:
@@ -137,7 +137,7 @@ class IndexMap(Node):
 
     def _check_count(self, values: Sequence[object], noun: str) -> None:
         if not isinstance(values, Sequence) or isinstance(values, str):
-            raise MisuseError(f"expected a list of {noun}, found {values!r:.60}", about=values)
+            raise unexpected(values, f"expected a list of {noun}")
         if len(values) != len(self.initial_indices):
             raise MisuseError(
                 f"the map takes {len(self.initial_indices)} {noun}, found {len(values)}",
@@ -236,7 +236,7 @@ class IndexMap(Node):
     def is_equivalent_to(self, other: IndexMap) -> bool:
         """Return whether the two maps provably have the same final indices."""
         if not isinstance(other, IndexMap):
-            raise MisuseError(f"expected an IndexMap, found {other!r:.60}", about=other)
+            raise unexpected(other, "expected an IndexMap")
         if len(self.initial_indices) != len(other.initial_indices):
             return False
         if len(self.final_indices) != len(other.final_indices):
@@ -249,7 +249,7 @@ class IndexMap(Node):
 def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tuple[Var, ...]:
     """Create a variable for each index that a function takes."""
     if not callable(function):
-        raise MisuseError(f"an index map is a function, found {function!r:.60}", about=function)
+        raise unexpected(function, "an index map is a function")
     names: list[str] = []
     varargs: str | None = None
     try:

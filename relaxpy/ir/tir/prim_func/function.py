@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
@@ -59,21 +59,13 @@ class PrimFunc(BaseFunc):
     def __post_init__(self) -> None:
         params: list[Var] = []
         if not isinstance(self.params, (list, tuple)):
-            raise MisuseError(
-                f"expected a list of parameters, found {self.params!r:.60}", rule="AST-4"
-            )
+            raise unexpected(self.params, "expected a list of parameters", rule="AST-4")
         if not isinstance(self.body, Stmt):
-            raise MisuseError(
-                f"the body is a statement, found {self.body!r:.60}", rule="AST-4", about=self.body
-            )
+            raise unexpected(self.body, "the body is a statement", rule="AST-4")
         buffers = dict(self.buffer_map or {})
         for buffer in buffers.values():
             if not isinstance(buffer, Buffer):
-                raise MisuseError(
-                    f"buffer_map maps handles to Buffers, found {buffer!r:.60}",
-                    rule="AST-4",
-                    about=buffer,
-                )
+                raise unexpected(buffer, "buffer_map maps handles to Buffers", rule="AST-4")
         for param in self.params:
             if isinstance(param, Buffer):
                 handle = Var(param.name, "handle")
@@ -82,15 +74,13 @@ class PrimFunc(BaseFunc):
             elif isinstance(param, Var):
                 params.append(param)
             else:
-                raise MisuseError(
-                    f"a parameter is a Var or a Buffer, found {param!r:.60}", rule="AST-4"
-                )
+                raise unexpected(param, "a parameter is a Var or a Buffer", rule="AST-4")
         for stranger in buffers.keys() - set(params):
-            raise MisuseError(
-                f"buffer_map maps parameters to Buffers, found {stranger!r:.60}",
+            raise unexpected(
+                stranger,
+                "buffer_map maps parameters to Buffers",
                 rule="AST-4",
                 hint="list it among the parameters",
-                about=stranger,
             )
         ret = self.ret_type
         if isinstance(ret, PrimType):

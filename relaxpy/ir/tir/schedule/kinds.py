@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Attr, as_attrs
 from relaxpy.ir.tir.expr import IterVarKind, Var
 from relaxpy.ir.tir.iteration import IterVar
@@ -28,10 +28,7 @@ def run_as(state: State, loop: For, kind: ForKind) -> None:
 def bind(state: State, loop: For, thread_axis: str) -> None:
     """Bind `loop` to an index of threads; reductions may run over a threadIdx."""
     if thread_axis not in _THREADS:
-        raise MisuseError(
-            f"expected a thread axis such as 'blockIdx.x', found {thread_axis!r:.40}",
-            about=thread_axis,
-        )
+        raise unexpected(thread_axis, "expected a thread axis such as 'blockIdx.x'")
     if loop.kind != ForKind.SERIAL:
         raise refused(f"loop {loop.loop_var.name} is {loop.kind.name.lower()} already", loop)
     check_parallel(state, loop, reductions=thread_axis.startswith("threadIdx"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
@@ -61,7 +61,7 @@ def _inferred(loop: For, factors: Sequence[ExprLike | None]) -> list[PrimExpr]:
     """Return the factors with the one that is None inferred."""
     dtype = loop.loop_var.dtype
     if not isinstance(factors, (list, tuple)) or not factors:
-        raise MisuseError(f"factors is a list, found {factors!r:.60}", about=factors)
+        raise unexpected(factors, "factors is a list")
     given = [None if f is None else ops.cast_to(ops.convert(f), dtype) for f in factors]
     known = [f for f in given if f is not None]
     for factor in known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import analyzer_of
 from relaxpy.ir.core.node import Node
@@ -38,10 +38,10 @@ def pad_einsum(state: State, block: Block, padding: Sequence[int]) -> None:
     """Let the extents of a block be multiples, and its operands have copies of these sizes."""
     stages, stage = stage_in_scope(state, block)
     if not isinstance(padding, (list, tuple)) or len(padding) != len(block.iter_vars):
-        raise MisuseError(
+        raise unexpected(
+            padding,
             f"padding has a number for each of the {len(block.iter_vars)} variables of block "
-            f"{stage.name}, found {padding!r:.60}",
-            about=padding,
+            f"{stage.name}",
         )
     factors = [ops.as_int(factor) for factor in padding]
     if any(factor < 1 for factor in factors):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, ScheduleError
+from relaxpy.errors import MisuseError, ScheduleError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attr
 from relaxpy.ir.module import IRModule
@@ -112,7 +112,7 @@ class Schedule:
             named = "global_symbol" in mod.attrs
             mod = IRModule({"main": mod.with_attr("global_symbol", "main") if named else mod})
         if not isinstance(mod, IRModule):
-            raise MisuseError(f"expected a PrimFunc or a module, found {mod!r:.60}", about=mod)
+            raise unexpected(mod, "expected a PrimFunc or a module")
         self._module = mod
         self._states: dict[str, State] = {}
         self._items: dict[BlockRV | LoopRV, tuple[str, Block | Var]] = {}
@@ -202,7 +202,7 @@ class Schedule:
     def _item(self, rv: object, kind: type) -> tuple[State, Block | Var]:
         if not isinstance(rv, kind) or rv not in self._items:
             noun = "block, or its name" if kind is BlockRV else "loop"
-            raise MisuseError(f"expected a {noun}, found {rv!r:.60}", about=rv)
+            raise unexpected(rv, f"expected a {noun}")
         name, item = self._items[rv]
         return self._states[name], item
 
@@ -554,9 +554,7 @@ class Schedule:
             MisuseError: `target` is not a loop.
         """
         if not isinstance(target, LoopRV):
-            raise MisuseError(
-                f"blockize takes the loop around one block, found {target!r:.60}", about=target
-            )
+            raise unexpected(target, "blockize takes the loop around one block")
         state, node = self._loop(target)
         new = blockize.blockize(state, node, preserve_unit_iters=preserve_unit_iters)
         return self._block_rv(state, new)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.expr import ConstExpr, StringImm
@@ -112,16 +112,14 @@ class Trace:
         try:
             items = json.loads(json_obj) if isinstance(json_obj, str) else json_obj
         except ValueError:
-            raise MisuseError(f"a trace is JSON, found {json_obj!r:.60}", about=json_obj) from None
+            raise unexpected(json_obj, "a trace is JSON") from None
         known: dict[object, BlockRV | LoopRV] = {}
         for item in items if isinstance(items, list) else [items]:
             match item:
                 case [str(kind), dict(arguments), list(outputs)]:
                     _apply(sch, kind, _named(arguments, known), outputs, known)
                 case _:
-                    raise MisuseError(
-                        f"an instruction is [name, arguments, results], found {item!r:.60}"
-                    )
+                    raise unexpected(item, "an instruction is [name, arguments, results]")
 
 
 _LISTS = frozenset(

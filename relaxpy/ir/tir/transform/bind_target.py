@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.core.target import Target
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -58,7 +58,7 @@ class ApplyDefaultSchedule(Pass):
         """Errors: MisuseError (also TypeError) if one of `rules` is not a ScheduleRule."""
         for rule in rules:
             if not isinstance(rule, ScheduleRule):
-                raise MisuseError(f"expected a ScheduleRule, found {rule!r:.60}", about=rule)
+                raise unexpected(rule, "expected a ScheduleRule")
         object.__setattr__(self, "rules", rules)
 
     @override

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from typing_extensions import override
 
-from relaxpy.errors import BuilderStateError, MisuseError
+from relaxpy.errors import BuilderStateError, unexpected
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.signatures import known_signature
@@ -62,7 +62,7 @@ class IRModuleFrame(IRBuilderFrame):
         """
         check_name(name, "the name of a function")
         if not isinstance(signature, BaseFunc):
-            raise MisuseError(f"expected a function, found {signature!r:.60}", about=signature)
+            raise unexpected(signature, "expected a function")
         if name in self.global_vars:
             raise BuilderStateError(
                 f"the module has two functions named {name!r}", rule="TOP-1", about=name
@@ -97,7 +97,7 @@ class IRModuleFrame(IRBuilderFrame):
                 f"the module has two functions named {name!r}", rule="TOP-1", about=name
             )
         if not isinstance(func, BaseFunc):
-            raise MisuseError(f"expected a function, found {func!r:.60}", about=func)
+            raise unexpected(func, "expected a function")
         self.called.update(mentioned_globals(func))
         var = self.declare(name, func) if declared is None else declared
         self.functions[var] = func
