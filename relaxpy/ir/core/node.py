@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
+from dataclasses import fields as dataclass_fields
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self, TypeAlias
 
@@ -308,6 +310,57 @@ def as_attrs(value: Mapping[str, object] | None) -> Attrs:
     if value is None:
         return EMPTY_ATTRS
     return value if isinstance(value, Attrs) else Attrs(value)
+
+
+class Conversions:
+    """What the constructors of some kinds of node do with fields: functions by annotations.
+
+    A missing list that has a default is read as that.
+    """
+
+    def __init__(self, by_annotation: Mapping[str, Callable[[Any], object]]) -> None:
+        self._by_annotation = by_annotation
+        self._steps: dict[type[Node], list[tuple[str, Any, Callable[[Any], object]]]] = {}
+
+    def apply(self, node: Node) -> None:
+        """Convert the structural fields of a node under construction."""
+        steps = self._steps.get(type(node))
+        if steps is None:
+            steps = self._steps[type(node)] = [
+                (field.name, field.default, self._by_annotation[str(field.type)])
+                for field in dataclass_fields(type(node))  # type: ignore[arg-type]
+                if field.name in node._fields and str(field.type) in self._by_annotation
+            ]
+        for name, default, convert in steps:
+            value = getattr(node, name)
+            value = default if value is None and default == () else value
+            object.__setattr__(node, name, convert(value))
+
+
+def checks_of(nouns: Mapping[type[Node], str]) -> dict[str, Callable[[Any], Any]]:
+    """Return the functions that check fields of these kinds, and lists of them, by annotations."""
+    found: dict[str, Callable[[Any], Any]] = {}
+    for kind, noun in nouns.items():
+        found[kind.__name__] = partial(_check, kind, noun, optional=False)
+        found[f"{kind.__name__} | None"] = partial(_check, kind, noun, optional=True)
+        found[f"tuple[{kind.__name__}, ...]"] = partial(_check_all, kind, noun)
+    return found
+
+
+def _check(kind: type[Node], noun: str, value: object, *, optional: bool) -> object:
+    if not isinstance(value, kind) and not (optional and value is None):
+        raise unexpected(value, f"expected a {noun}")
+    return value
+
+
+def _check_all(kind: type[Node], noun: str, values: object) -> tuple[object, ...]:
+    if isinstance(values, (str, Node)) or not isinstance(values, Iterable):
+        raise unexpected(values, f"expected a list of {noun}s")
+    items = tuple(values)
+    for item in items:
+        if not isinstance(item, kind):
+            raise MisuseError(f"expected a list of {noun}s, found {item!r:.60} in it", about=item)
+    return items
 
 
 def set_fields(node: object, **fields: object) -> None:

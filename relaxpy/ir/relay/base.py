@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import RelayTypeError, unexpected
 from relaxpy.ir import hooks
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Conversions, Node
 from relaxpy.ir.relay.ty import Type
 
 if TYPE_CHECKING:
@@ -37,9 +37,13 @@ def _operator(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Any
 
 
 class Textual(Node):
-    """The base class of nodes that have a program text."""
+    """The base class of nodes that have a program text, and whose fields are checked."""
 
     __slots__ = ()
+    _conversions: ClassVar[Conversions]
+
+    def __post_init__(self) -> None:
+        self._conversions.apply(self)
 
     @override
     def astext(

@@ -14,21 +14,29 @@ from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.foreign_arrays import read_array
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
+from relaxpy.ir.core.node import (
+    EMPTY_ATTRS,
+    Attrs,
+    Conversions,
+    Node,
+    as_attrs,
+    checks_of,
+    set_fields,
+)
 from relaxpy.ir.core.traverse import rewrite as rewrite_nodes
 from relaxpy.ir.relay.base import RelayExpr as RelayExpr, Textual
 from relaxpy.ir.relay.ty import (
+    NOUNS,
     FuncType,
     GlobalTypeVar,
     TensorType,
+    TupleType,
     Type,
     TypeCall,
     TypeRelation,
     TypeVar,
     check_identifier,
-    check_instance,
     check_name,
-    nodes_tuple,
     scalar_type,
 )
 
@@ -79,8 +87,7 @@ class Var(RelayExpr):
             set_fields(self, name_hint=self.name_hint.name_hint)
         if not isinstance(self.name_hint, str):
             check_name(self.name_hint, "the name of a variable")
-        if self.type_annotation is not None:
-            check_instance(self.type_annotation, Type, "a type")
+        RelayExpr.__post_init__(self)
 
     @property
     def vid(self) -> Id:
@@ -142,9 +149,6 @@ class Tuple(RelayExpr):
     _fields = ("fields",)
     fields: tuple[RelayExpr, ...]
 
-    def __post_init__(self) -> None:
-        set_fields(self, fields=nodes_tuple(self.fields, RelayExpr, "Relay expressions"))
-
     def __len__(self) -> int:
         return len(self.fields)
 
@@ -164,7 +168,7 @@ class TupleGetItem(RelayExpr):
     index: int
 
     def __post_init__(self) -> None:
-        check_instance(self.tuple_value, RelayExpr, "a Relay expression")
+        RelayExpr.__post_init__(self)
         index: object = self.index
         if isinstance(index, (bool, np.bool_)) or not isinstance(index, (int, np.integer)):
             raise unexpected(index, "a tuple index is an integer", rule="RLY-41")
@@ -194,18 +198,6 @@ class Function(RelayExpr):
     attrs: Attrs = EMPTY_ATTRS
     constraints: tuple[TypeRelation, ...] = field(default=(), kw_only=True)
 
-    def __post_init__(self) -> None:
-        check_instance(self.body, RelayExpr, "a Relay expression as the body")
-        if self.ret_type is not None:
-            check_instance(self.ret_type, Type, "a type")
-        set_fields(
-            self,
-            params=nodes_tuple(self.params, Var, "variables"),
-            type_params=nodes_tuple(self.type_params or (), TypeVar, "type parameters"),
-            constraints=nodes_tuple(self.constraints or (), TypeRelation, "type relations"),
-            attrs=as_attrs(self.attrs),
-        )
-
     def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Function:
         """Return this function with one attribute, or several, added or replaced."""
         changes = key if isinstance(key, Mapping) else {key: value}
@@ -221,15 +213,6 @@ class Call(RelayExpr):
     args: tuple[RelayExpr, ...]
     attrs: Attrs = EMPTY_ATTRS
     type_args: tuple[Component, ...] = ()
-
-    def __post_init__(self) -> None:
-        check_instance(self.op, RelayExpr, "a Relay expression as the callee")
-        set_fields(
-            self,
-            args=nodes_tuple(self.args, RelayExpr, "Relay expressions"),
-            attrs=as_attrs(self.attrs),
-            type_args=tuple(self.type_args or ()),
-        )
 
     def astuple(self) -> Call:
         """Return this call; with it, `len` and indices it stands for TVM's TupleWrapper."""
@@ -268,11 +251,6 @@ class Let(RelayExpr):
     value: RelayExpr
     body: RelayExpr
 
-    def __post_init__(self) -> None:
-        check_instance(self.var, Var, "a variable")
-        check_instance(self.value, RelayExpr, "a Relay expression as the value")
-        check_instance(self.body, RelayExpr, "a Relay expression as the body")
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class If(RelayExpr):
@@ -282,10 +260,6 @@ class If(RelayExpr):
     cond: RelayExpr
     true_branch: RelayExpr
     false_branch: RelayExpr
-
-    def __post_init__(self) -> None:
-        for name in self._fields:
-            check_instance(getattr(self, name), RelayExpr, "a Relay expression")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -301,8 +275,8 @@ class Constructor(RelayExpr):
 
     def __post_init__(self) -> None:
         check_identifier(self.name_hint, "the name of a constructor")
-        check_instance(self.belong_to, GlobalTypeVar, "the name of a data type")
-        set_fields(self, inputs=nodes_tuple(self.inputs, Type, "types"))
+        RelayExpr.__post_init__(self)
+        set_fields(self, inputs=TupleType(self.inputs).fields)
 
     def enter(self, header: GlobalTypeVar, type_vars: tuple[TypeVar, ...], index: int) -> None:
         """Set the tag and the type of constructor number `index` of the data type `header`.
@@ -343,9 +317,6 @@ class PatternVar(Pattern):
     _binds = frozenset(("var",))
     var: Var
 
-    def __post_init__(self) -> None:
-        check_instance(self.var, Var, "a variable")
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PatternConstructor(Pattern):
@@ -355,10 +326,6 @@ class PatternConstructor(Pattern):
     constructor: Constructor
     patterns: tuple[Pattern, ...] = ()
 
-    def __post_init__(self) -> None:
-        check_instance(self.constructor, Constructor, "a constructor")
-        set_fields(self, patterns=nodes_tuple(self.patterns or (), Pattern, "patterns"))
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PatternTuple(Pattern):
@@ -366,9 +333,6 @@ class PatternTuple(Pattern):
 
     _fields = ("patterns",)
     patterns: tuple[Pattern, ...] = ()
-
-    def __post_init__(self) -> None:
-        set_fields(self, patterns=nodes_tuple(self.patterns or (), Pattern, "patterns"))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -382,8 +346,7 @@ class Clause(Node):
     span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_instance(self.lhs, Pattern, "a pattern")
-        check_instance(self.rhs, RelayExpr, "a Relay expression")
+        Textual._conversions.apply(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -395,14 +358,6 @@ class Match(RelayExpr):
     clauses: tuple[Clause, ...]
     complete: bool = True
 
-    def __post_init__(self) -> None:
-        check_instance(self.data, RelayExpr, "a Relay expression")
-        set_fields(
-            self,
-            clauses=nodes_tuple(self.clauses, Clause, "clauses"),
-            complete=bool(self.complete),
-        )
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RefCreate(RelayExpr):
@@ -410,9 +365,6 @@ class RefCreate(RelayExpr):
 
     _fields = ("value",)
     value: RelayExpr
-
-    def __post_init__(self) -> None:
-        check_instance(self.value, RelayExpr, "a Relay expression")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -422,9 +374,6 @@ class RefRead(RelayExpr):
     _fields = ("ref",)
     ref: RelayExpr
 
-    def __post_init__(self) -> None:
-        check_instance(self.ref, RelayExpr, "a Relay expression")
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RefWrite(RelayExpr):
@@ -433,10 +382,6 @@ class RefWrite(RelayExpr):
     _fields = ("ref", "value")
     ref: RelayExpr
     value: RelayExpr
-
-    def __post_init__(self) -> None:
-        check_instance(self.ref, RelayExpr, "a Relay expression")
-        check_instance(self.value, RelayExpr, "a Relay expression")
 
 
 class TempExpr(RelayExpr):
@@ -449,6 +394,25 @@ class TempExpr(RelayExpr):
     def realize(self) -> RelayExpr:
         """Return the expression that this node stands for."""
         raise MisuseError(f"{type(self).__name__} does not define realize()", about=self)
+
+
+Textual._conversions = Conversions(
+    {
+        **checks_of(
+            {
+                **NOUNS,
+                RelayExpr: "Relay expression",
+                Var: "variable",
+                Constructor: "constructor",
+                Pattern: "pattern",
+                Clause: "clause",
+            }
+        ),
+        "tuple[Component, ...]": tuple,
+        "Attrs": as_attrs,
+        "bool": bool,
+    }
+)
 
 
 def var(

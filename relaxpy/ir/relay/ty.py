@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
@@ -14,7 +14,15 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
+from relaxpy.ir.core.node import (
+    EMPTY_ATTRS,
+    Attrs,
+    Conversions,
+    Node,
+    as_attrs,
+    checks_of,
+    set_fields,
+)
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 
 if TYPE_CHECKING:
@@ -39,6 +47,9 @@ class Type(Node):
     """The base class of all types, which are equal if their structure is (RLY-86)."""
 
     span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _CONVERSIONS.apply(self)
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -93,27 +104,6 @@ def is_keyword(name: str) -> bool:
     return _KEYWORDS.fullmatch(name) is not None
 
 
-def check_instance(value: object, kind: type[Node] | tuple[type[Node], ...], what: str) -> None:
-    """Errors: MisuseError (also TypeError) unless `value` is a node of the kind."""
-    if not isinstance(value, kind):
-        raise unexpected(value, f"expected {what}")
-
-
-def nodes_tuple(values: object, kind: type[Node], what: str) -> tuple[Any, ...]:
-    """Return a list of nodes as a tuple.
-
-    Errors:
-        MisuseError (also TypeError): it is not a list of nodes of that kind.
-    """
-    if isinstance(values, (str, Node)) or not isinstance(values, Iterable):
-        raise unexpected(values, f"expected a list of {what}")
-    items = tuple(values)
-    for item in items:
-        if not isinstance(item, kind):
-            raise MisuseError(f"expected a list of {what}, found {item!r:.60} in it", about=item)
-    return items
-
-
 def as_kind(value: object) -> TypeKind:
     """Return a kind given as a member of the enumeration or as its number."""
     try:
@@ -133,7 +123,7 @@ class TypeVar(Type):
 
     def __post_init__(self) -> None:
         check_name(self.name_hint, "the name of a type parameter")
-        set_fields(self, kind=as_kind(self.kind))
+        Type.__post_init__(self)
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -171,9 +161,6 @@ class IncompleteType(Type):
     _fields = ("kind",)
     _variable = True
     kind: TypeKind = TypeKind.Type
-
-    def __post_init__(self) -> None:
-        set_fields(self, kind=as_kind(self.kind))
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -280,12 +267,6 @@ class TupleType(Type):
     _fields = ("fields",)
     fields: tuple[Type, ...]
 
-    def __post_init__(self) -> None:
-        set_fields(self, fields=nodes_tuple(self.fields, Type, "types"))
-
-
-UNIT: Final = TupleType(())
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RefType(Type):
@@ -293,9 +274,6 @@ class RefType(Type):
 
     _fields = ("value",)
     value: Type
-
-    def __post_init__(self) -> None:
-        check_instance(self.value, Type, "a type")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -305,10 +283,6 @@ class TypeCall(Type):
     _fields = ("func", "args")
     func: GlobalTypeVar
     args: tuple[Type, ...]
-
-    def __post_init__(self) -> None:
-        check_instance(self.func, GlobalTypeVar, "the name of a data type")
-        set_fields(self, args=nodes_tuple(self.args, Type, "types"))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -326,9 +300,9 @@ class TypeRelation(Type):
 
     def __post_init__(self) -> None:
         check_name(self.func, "the name of a type relation")
-        args = nodes_tuple(self.args, Type, "types")
-        inputs = max(len(args) - 1, 0) if self.num_inputs is None else self.num_inputs
-        set_fields(self, args=args, num_inputs=inputs, attrs=as_attrs(self.attrs))
+        Type.__post_init__(self)
+        if self.num_inputs is None:
+            set_fields(self, num_inputs=max(len(self.args) - 1, 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -342,17 +316,6 @@ class FuncType(Type):
     ret_type: Type
     type_params: tuple[TypeVar, ...] = ()
     type_constraints: tuple[TypeRelation, ...] = ()
-
-    def __post_init__(self) -> None:
-        check_instance(self.ret_type, Type, "a type")
-        set_fields(
-            self,
-            arg_types=nodes_tuple(self.arg_types, Type, "types"),
-            type_params=nodes_tuple(self.type_params or (), TypeVar, "type parameters"),
-            type_constraints=nodes_tuple(
-                self.type_constraints or (), TypeRelation, "type relations"
-            ),
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -368,12 +331,7 @@ class TypeData(Type):
     constructors: tuple[Constructor, ...]
 
     def __post_init__(self) -> None:
-        check_instance(self.header, GlobalTypeVar, "the name of a data type")
-        set_fields(
-            self,
-            type_vars=nodes_tuple(self.type_vars, TypeVar, "type parameters"),
-            constructors=nodes_tuple(self.constructors, Node, "constructors"),
-        )
+        Type.__post_init__(self)
         for index, constructor in enumerate(self.constructors):
             constructor.enter(self.header, self.type_vars, index)
 
@@ -382,6 +340,22 @@ class TypeData(Type):
         """The name and the field types of each constructor."""
         return tuple((c.name_hint, c.inputs) for c in self.constructors)
 
+
+NOUNS: Final[Mapping[type[Node], str]] = {
+    Type: "type",
+    TypeVar: "type parameter",
+    TypeRelation: "type relation",
+    GlobalTypeVar: "data type",
+}
+_CONVERSIONS: Final = Conversions(
+    {
+        **checks_of(NOUNS),
+        "tuple[Constructor, ...]": checks_of({Node: "constructor"})["tuple[Node, ...]"],
+        "TypeKind": as_kind,
+        "Attrs": as_attrs,
+    }
+)
+UNIT: Final = TupleType(())
 
 AnyType: TypeAlias = (
     TensorType

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import INT32, DataType
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs, freeze, set_fields
+from relaxpy.ir.core.node import (
+    EMPTY_ATTRS,
+    Attr,
+    Attrs,
+    Conversions,
+    Node,
+    as_attrs,
+    checks_of,
+    freeze,
+    set_fields,
+)
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, check_access
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
@@ -19,9 +30,6 @@ from relaxpy.ir.tir.iteration import IterVar, Range, enumerated
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
-
-
-P = TypeVar("P")
 
 
 class ForKind(IntEnum):
@@ -34,11 +42,21 @@ class ForKind(IntEnum):
     THREAD_BINDING = 4
 
 
+Condition: TypeAlias = PrimExpr
+"""An expression that the constructor checks to be a truth value."""
+
+
 class Stmt(Node):
-    """The base class of statements, which compare by identity."""
+    """The base class of statements, which compare by identity.
+
+    Fields are converted as their annotations say (`_CONVERSIONS`).
+    """
 
     __slots__ = ()
     _bits = 1  # which no expression has inside
+
+    def __post_init__(self) -> None:
+        _CONVERSIONS.apply(self)
 
 
 def _statement(value: object) -> Stmt:
@@ -48,16 +66,6 @@ def _statement(value: object) -> Stmt:
             value, "expected a statement", hint="tir.Evaluate converts an expression to a statement"
         )
     return value
-
-
-def _all(kind: type[P], values: object) -> tuple[P, ...]:
-    """Return the elements of a list. Errors: MisuseError if one is not an instance of `kind`."""
-    if not isinstance(values, (list, tuple)):
-        raise unexpected(values, "expected a list")
-    for value in values:
-        if not isinstance(value, kind):
-            raise unexpected(value, f"expected a {kind.__name__}")
-    return tuple(values)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -73,7 +81,7 @@ class LetStmt(Stmt):
 
     def __post_init__(self) -> None:
         ops.check_variable(self.var, "a let")
-        set_fields(self, value=ops.convert(self.value), body=_statement(self.body))
+        Stmt.__post_init__(self)
         if self.value.dtype != self.var.dtype:
             raise MisuseError(f"{self.var.name} of {self.var.dtype} is bound to {self.value.dtype}")
 
@@ -92,8 +100,7 @@ class AttrStmt(Stmt):
     def __post_init__(self) -> None:
         if not isinstance(self.attr_key, str):
             raise unexpected(self.attr_key, "an annotation is named by a string")
-        object.__setattr__(self, "node", freeze(self.node))
-        set_fields(self, value=ops.convert(self.value), body=_statement(self.body))
+        Stmt.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -101,18 +108,10 @@ class AssertStmt(Stmt):
     """`body` after a check of `condition`, which fails with the error `message`."""
 
     _fields = ("condition", "message", "body")
-    condition: PrimExpr
+    condition: Condition
     message: PrimExpr
     body: Stmt
     span: Span | None = None
-
-    def __post_init__(self) -> None:
-        set_fields(
-            self,
-            condition=ops.truth(self.condition),
-            message=ops.convert(self.message),
-            body=_statement(self.body),
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -120,12 +119,9 @@ class While(Stmt):
     """A loop over `body` while `condition` holds."""
 
     _fields = ("condition", "body")
-    condition: PrimExpr
+    condition: Condition
     body: Stmt
     span: Span | None = None
-
-    def __post_init__(self) -> None:
-        set_fields(self, condition=ops.truth(self.condition), body=_statement(self.body))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -145,31 +141,21 @@ class For(Stmt):
 
     def __post_init__(self) -> None:
         ops.check_variable(self.loop_var, "a loop")
-        if self.thread_binding is not None:
-            _all(IterVar, (self.thread_binding,))
+        Stmt.__post_init__(self)
         kind = self.loop_var.dtype
         if not kind.is_int or kind.vector:
             raise MisuseError(
                 f"a loop counts integers, found {self.loop_var.name} of {kind}", about=self.loop_var
             )
-        bounds = []
-        for bound in (self.min, self.extent):
-            value = ops.convert(bound)
-            if isinstance(value, IntImm):
-                value = ops.cast_to(value, kind)
-            if value.dtype != kind:
+        for name in ("min", "extent"):
+            bound: PrimExpr = getattr(self, name)
+            if isinstance(bound, IntImm):
+                bound = ops.cast_to(bound, kind)
+            if bound.dtype != kind:
                 raise MisuseError(
-                    f"loop variable {self.loop_var.name} of {kind} has a bound of {value.dtype}"
+                    f"loop variable {self.loop_var.name} of {kind} has a bound of {bound.dtype}"
                 )
-            bounds.append(value)
-        set_fields(
-            self,
-            min=bounds[0],
-            extent=bounds[1],
-            kind=enumerated(ForKind, self.kind),
-            annotations=as_attrs(self.annotations),
-            body=_statement(self.body),
-        )
+            set_fields(self, **{name: bound})
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -214,15 +200,6 @@ class BufferRealize(Stmt):
     body: Stmt
     span: Span | None = None
 
-    def __post_init__(self) -> None:
-        _all(Buffer, (self.buffer,))
-        set_fields(
-            self,
-            bounds=_all(Range, self.bounds),
-            condition=ops.convert(self.condition),
-            body=_statement(self.body),
-        )
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Allocate(Stmt):
@@ -240,14 +217,7 @@ class Allocate(Stmt):
 
     def __post_init__(self) -> None:
         ops.check_variable(self.buffer_var, "an allocation")
-        set_fields(
-            self,
-            body=_statement(self.body),
-            dtype=DataType(self.dtype),
-            extents=ops.convert_all(self.extents),
-            condition=ops.convert(self.condition),
-            annotations=as_attrs(self.annotations),
-        )
+        Stmt.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -266,15 +236,9 @@ class AllocateConst(Stmt):
 
     def __post_init__(self) -> None:
         ops.check_variable(self.buffer_var, "an allocation")
-        data = self.data
-        set_fields(
-            self,
-            body=_statement(self.body),
-            dtype=DataType(self.dtype),
-            extents=ops.convert_all(self.extents),
-            data=freeze(data.tolist() if isinstance(data, np.ndarray) else data),
-            annotations=as_attrs(self.annotations),
-        )
+        if isinstance(self.data, np.ndarray):
+            set_fields(self, data=self.data.tolist())
+        Stmt.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -286,10 +250,6 @@ class DeclBuffer(Stmt):
     buffer: Buffer
     body: Stmt
     span: Span | None = None
-
-    def __post_init__(self) -> None:
-        _all(Buffer, (self.buffer,))
-        _statement(self.body)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -323,15 +283,10 @@ class IfThenElse(Stmt):
     """A conditional statement; `else_case` may be None."""
 
     _fields = ("condition", "then_case", "else_case")
-    condition: PrimExpr
+    condition: Condition
     then_case: Stmt
     else_case: Stmt | None = None
     span: Span | None = None
-
-    def __post_init__(self) -> None:
-        set_fields(self, condition=ops.truth(self.condition), then_case=_statement(self.then_case))
-        if self.else_case is not None:
-            _statement(self.else_case)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -341,9 +296,6 @@ class Evaluate(Stmt):
     _fields = ("value",)
     value: PrimExpr
     span: Span | None = None
-
-    def __post_init__(self) -> None:
-        set_fields(self, value=ops.convert(self.value))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -357,8 +309,7 @@ class MatchBufferRegion(Node):
     source: BufferRegion
 
     def __post_init__(self) -> None:
-        _all(Buffer, (self.buffer,))
-        _all(BufferRegion, (self.source,))
+        _CONVERSIONS.apply(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -390,17 +341,7 @@ class Block(Stmt):
     def __post_init__(self) -> None:
         if not isinstance(self.name_hint, str):
             raise unexpected(self.name_hint, "a block is named by a string")
-        set_fields(
-            self,
-            iter_vars=_all(IterVar, self.iter_vars),
-            reads=_all(BufferRegion, self.reads),
-            writes=_all(BufferRegion, self.writes),
-            body=_statement(self.body),
-            init=None if self.init is None else _statement(self.init),
-            alloc_buffers=_all(Buffer, self.alloc_buffers or ()),
-            match_buffers=_all(MatchBufferRegion, self.match_buffers or ()),
-            annotations=as_attrs(self.annotations),
-        )
+        Stmt.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -409,21 +350,39 @@ class BlockRealize(Stmt):
 
     _fields = ("iter_values", "predicate", "block")
     iter_values: tuple[PrimExpr, ...]
-    predicate: PrimExpr
+    predicate: Condition
     block: Block
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        values = ops.convert_all(self.iter_values)
-        if not isinstance(self.block, Block):
-            raise unexpected(self.block, "expected a Block")
+        Stmt.__post_init__(self)
+        values = self.iter_values
         if len(values) != len(self.block.iter_vars):
             raise MisuseError(
                 f"block {self.block.name_hint} has {len(self.block.iter_vars)} iteration "
                 f"variables, found {len(values)} values"
             )
-        set_fields(self, iter_values=values, predicate=ops.truth(self.predicate))
 
+
+_CONVERSIONS = Conversions(
+    {
+        "PrimExpr": ops.convert,
+        "Condition": ops.truth,
+        "tuple[PrimExpr, ...]": ops.convert_all,
+        "Stmt": _statement,
+        "Stmt | None": lambda value: None if value is None else _statement(value),
+        "Attr": freeze,
+        "Attrs": as_attrs,
+        "DataType": DataType,
+        "ForKind": partial(enumerated, ForKind),
+        **checks_of(
+            {
+                kind: kind.__name__
+                for kind in (IterVar, Range, Buffer, BufferRegion, MatchBufferRegion, Block)
+            }
+        ),
+    }
+)
 
 AnyStmt: TypeAlias = (
     LetStmt
