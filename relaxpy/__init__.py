@@ -7,7 +7,7 @@ import sys as _sys
 from typing import TYPE_CHECKING
 
 from relaxpy.absent import AbsentModules as _AbsentModules
-from relaxpy.lazy import finder as _finder
+from relaxpy.lazy import finder as _finder, located as _located
 
 if TYPE_CHECKING:
     from relaxpy import (
@@ -89,46 +89,25 @@ __all__ = [
     "transform",
 ]
 
-_LOCATIONS = {
-    "DataType": "relaxpy.ir.core.dtype:DataType",
-    "DataTypeCode": "relaxpy.ir.core.dtype:DataTypeCode",
-    "Device": "relaxpy.ir.core.device:Device",
-    "Executable": "relaxpy.exec.executable:Executable",
-    "IRModule": "relaxpy.ir.module:IRModule",
-    "TVMError": "relaxpy.errors:RelaxpyError",
-    "VirtualMachine": "relaxpy.exec.vm:VirtualMachine",
-    "arith": "relaxpy.arith",
-    "build": "relaxpy.exec.compile:compile",
-    "compile": "relaxpy.exec.compile:compile",
-    "cpu": "relaxpy.ir.core.device:cpu",
-    "cuda": "relaxpy.ir.core.device:cuda",
-    "device": "relaxpy.ir.core.device:device",
-    "distributed": "relaxpy.distributed",
-    "dlight": "relaxpy.dlight",
-    "doctor": "relaxpy.exec.doctor:doctor",
-    "error": "relaxpy.error",
-    "errors": "relaxpy.errors",
-    "explain": "relaxpy.rules:explain",
-    "get_global_func": "relaxpy.exec.runtime.registry:get_global_func",
-    "get_pipeline": "relaxpy.ir.transform:get_pipeline",
-    "instrument": "relaxpy.ir:instrument",
-    "ir": "relaxpy.ir",
-    "load_executable": "relaxpy.exec.compile:load_executable",
-    "nd": "relaxpy.nd",
-    "register_func": "relaxpy.exec.runtime.registry:register_func",
-    "register_global_func": "relaxpy.exec.runtime.registry:register_func",
-    "relax": "relaxpy.relax",
-    "relay": "relaxpy.relay",
-    "runtime": "relaxpy.runtime",
-    "script": "relaxpy.script",
-    "target": "relaxpy.target",
-    "te": "relaxpy.te",
-    "testing": "relaxpy.testing",
-    "tir": "relaxpy.tir",
-    "topi": "relaxpy.topi",
-    "transform": "relaxpy.transform",
-}
-
+_LOCATIONS = _located(
+    {
+        "relaxpy": "arith distributed dlight error errors ir nd relax relay runtime script target "
+        "te testing tir topi transform",
+        "relaxpy.errors": "TVMError=RelaxpyError",
+        "relaxpy.exec.compile": "build=compile compile load_executable",
+        "relaxpy.exec.doctor": "doctor",
+        "relaxpy.exec.executable": "Executable",
+        "relaxpy.exec.runtime.registry": "get_global_func register_func "
+        "register_global_func=register_func",
+        "relaxpy.exec.vm": "VirtualMachine",
+        "relaxpy.ir": "instrument",
+        "relaxpy.ir.core.device": "Device cpu cuda device",
+        "relaxpy.ir.core.dtype": "DataType DataTypeCode",
+        "relaxpy.ir.module": "IRModule",
+        "relaxpy.ir.transform": "get_pipeline",
+        "relaxpy.rules": "explain",
+    }
+)
 if not TYPE_CHECKING:  # it would make a type checker accept every name
     __getattr__ = _finder(globals(), _LOCATIONS)
 

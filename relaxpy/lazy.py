@@ -10,6 +10,16 @@ from relaxpy.gc_pause import gc_paused
 from relaxpy.missing import attribute_error
 
 
+def located(names: Mapping[str, str]) -> dict[str, str]:
+    """Return the locations, for `finder`, of names that are listed by their modules.
+
+    `new=old` is another name for `old`; what is listed under the package itself are modules.
+    """
+    joints = {"relaxpy": "."}
+    pairs = [(module, name.split("=")) for module, text in names.items() for name in text.split()]
+    return {name[0]: f"{module}{joints.get(module, ':')}{name[-1]}" for module, name in pairs}
+
+
 def finder(namespace: dict[str, Any], locations: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` (PEP 562) of the module whose globals are `namespace`.
 

@@ -1,4 +1,4 @@
-"""The names that users import, and that the three places which list them agree."""
+"""The names that users import, and that the two places which list them agree."""
 
 import ast
 import inspect
@@ -33,13 +33,14 @@ def seen_by_type_checkers(face: str) -> dict[str, str]:
     """The public names that a face imports, under TYPE_CHECKING, and where from."""
     found = {}
     for node in ast.walk(ast.parse(inspect.getsource(import_module(face)))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("relaxpy"):
-            for alias in node.names:
-                if (alias.asname or alias.name).startswith("_"):
-                    continue
-                joint = "." if node.module == "relaxpy" else ":"
-                found[alias.asname or alias.name] = f"{node.module}{joint}{alias.name}"
-    return found
+        match node:
+            case ast.ImportFrom(module=str(module)) if module.startswith("relaxpy"):
+                joint = "." if module == "relaxpy" else ":"
+                for alias in node.names:
+                    found[alias.asname or alias.name] = f"{module}{joint}{alias.name}"
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=old)):
+                found[name] = found[old]
+    return {name: place for name, place in found.items() if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -2,120 +2,76 @@
 
 from typing import TYPE_CHECKING
 
-from relaxpy.lazy import finder as _finder
+from relaxpy.lazy import finder as _finder, located as _located
 
 if TYPE_CHECKING:
-    from relaxpy.errors import Span
-    from relaxpy.ir.container import Array, Map
-    from relaxpy.ir.core.dtype import DataType
-    from relaxpy.ir.core.node import Attrs, Attrs as DictAttrs
-    from relaxpy.ir.core.source_name import SourceName
-    from relaxpy.ir.core.types import PointerType, PrimType
-    from relaxpy.ir.equality.access_path import AccessPath
+    from relaxpy.errors import Span as Span
+    from relaxpy.ir.container import Array as Array, Map as Map
+    from relaxpy.ir.core.dtype import DataType as DataType
+    from relaxpy.ir.core.node import Attrs as Attrs
+    from relaxpy.ir.core.source_name import SourceName as SourceName
+    from relaxpy.ir.core.types import PointerType as PointerType, PrimType as PrimType
+    from relaxpy.ir.equality.access_path import AccessPath as AccessPath
     from relaxpy.ir.equality.structural import (
-        assert_structural_equal,
-        first_mismatch,
-        get_first_structural_mismatch,
-        structural_equal,
-        structural_hash,
+        assert_structural_equal as assert_structural_equal,
+        first_mismatch as first_mismatch,
+        get_first_structural_mismatch as get_first_structural_mismatch,
+        structural_equal as structural_equal,
+        structural_hash as structural_hash,
     )
-    from relaxpy.ir.global_info import DummyGlobalInfo, GlobalInfo, VDevice
-    from relaxpy.ir.make_node import make_node
-    from relaxpy.ir.module import IRModule
-    from relaxpy.ir.op import Op, register_op_attr
-    from relaxpy.ir.relax.nodes import BaseFunc, EnvFunc, GlobalVar
-    from relaxpy.ir.relax.nodes.static_type import FuncType, TupleType, Type
-    from relaxpy.ir.serialize import load_json, save_json
-    from relaxpy.ir.tir.expr import PrimExpr
-    from relaxpy.ir.tir.iteration import Range
+    from relaxpy.ir.global_info import (
+        DummyGlobalInfo as DummyGlobalInfo,
+        GlobalInfo as GlobalInfo,
+        VDevice as VDevice,
+    )
+    from relaxpy.ir.make_node import make_node as make_node
+    from relaxpy.ir.module import IRModule as IRModule
+    from relaxpy.ir.op import Op as Op, register_op_attr as register_op_attr
+    from relaxpy.ir.relax.nodes import (
+        BaseFunc as BaseFunc,
+        EnvFunc as EnvFunc,
+        GlobalVar as GlobalVar,
+    )
+    from relaxpy.ir.relax.nodes.static_type import (
+        FuncType as FuncType,
+        TupleType as TupleType,
+        Type as Type,
+    )
+    from relaxpy.ir.serialize import load_json as load_json, save_json as save_json
+    from relaxpy.ir.tir.expr import PrimExpr as PrimExpr
+    from relaxpy.ir.tir.iteration import Range as Range
 
-__all__ = [
-    "AccessPath",
-    "Array",
-    "Attrs",
-    "BaseFunc",
-    "DataType",
-    "DictAttrs",
-    "DummyGlobalInfo",
-    "EnvFunc",
-    "FuncType",
-    "GlobalInfo",
-    "GlobalVar",
-    "IRModule",
-    "Map",
-    "Op",
-    "PointerType",
-    "PrimExpr",
-    "PrimType",
-    "Range",
-    "SourceName",
-    "Span",
-    "TupleType",
-    "Type",
-    "VDevice",
-    "assert_structural_equal",
-    "first_mismatch",
-    "get_first_structural_mismatch",
-    "load_json",
-    "make_node",
-    "register_op_attr",
-    "save_json",
-    "structural_equal",
-    "structural_hash",
-]
+    DictAttrs = Attrs
 
-_LOCATIONS = {
-    "AccessPath": "relaxpy.ir.equality.access_path:AccessPath",
-    "Array": "relaxpy.ir.container:Array",
-    "Attrs": "relaxpy.ir.core.node:Attrs",
-    "BaseFunc": "relaxpy.ir.relax.nodes:BaseFunc",
-    "DataType": "relaxpy.ir.core.dtype:DataType",
-    "DictAttrs": "relaxpy.ir.core.node:Attrs",
-    "DummyGlobalInfo": "relaxpy.ir.global_info:DummyGlobalInfo",
-    "EnvFunc": "relaxpy.ir.relax.nodes:EnvFunc",
-    "FuncType": "relaxpy.ir.relax.nodes.static_type:FuncType",
-    "GlobalInfo": "relaxpy.ir.global_info:GlobalInfo",
-    "GlobalVar": "relaxpy.ir.relax.nodes:GlobalVar",
-    "IRModule": "relaxpy.ir.module:IRModule",
-    "Map": "relaxpy.ir.container:Map",
-    "Op": "relaxpy.ir.op:Op",
-    "PointerType": "relaxpy.ir.core.types:PointerType",
-    "PrimExpr": "relaxpy.ir.tir.expr:PrimExpr",
-    "PrimType": "relaxpy.ir.core.types:PrimType",
-    "Range": "relaxpy.ir.tir.iteration:Range",
-    "SourceName": "relaxpy.ir.core.source_name:SourceName",
-    "Span": "relaxpy.errors:Span",
-    "TupleType": "relaxpy.ir.relax.nodes.static_type:TupleType",
-    "Type": "relaxpy.ir.relax.nodes.static_type:Type",
-    "VDevice": "relaxpy.ir.global_info:VDevice",
-    "assert_structural_equal": "relaxpy.ir.equality.structural:assert_structural_equal",
-    "first_mismatch": "relaxpy.ir.equality.structural:first_mismatch",
-    "get_first_structural_mismatch": "relaxpy.ir.equality.structural:get_first_structural_mismatch",
-    "load_json": "relaxpy.ir.serialize:load_json",
-    "make_node": "relaxpy.ir.make_node:make_node",
-    "register_op_attr": "relaxpy.ir.op:register_op_attr",
-    "save_json": "relaxpy.ir.serialize:save_json",
-    "structural_equal": "relaxpy.ir.equality.structural:structural_equal",
-    "structural_hash": "relaxpy.ir.equality.structural:structural_hash",
-}
-
-_MODULES = (
-    "attrs",
-    "base",
-    "container",
-    "expr",
-    "function",
-    "global_info",
-    "instrument",
-    "module",
-    "op",
-    "transform",
-    "type",
+_LOCATIONS = _located(
+    {
+        "relaxpy.errors": "Span",
+        "relaxpy.ir.container": "Array Map",
+        "relaxpy.ir.core.dtype": "DataType",
+        "relaxpy.ir.core.node": "Attrs DictAttrs=Attrs",
+        "relaxpy.ir.core.source_name": "SourceName",
+        "relaxpy.ir.core.types": "PointerType PrimType",
+        "relaxpy.ir.equality.access_path": "AccessPath",
+        "relaxpy.ir.equality.structural": "assert_structural_equal first_mismatch "
+        "get_first_structural_mismatch structural_equal structural_hash",
+        "relaxpy.ir.global_info": "DummyGlobalInfo GlobalInfo VDevice",
+        "relaxpy.ir.make_node": "make_node",
+        "relaxpy.ir.module": "IRModule",
+        "relaxpy.ir.op": "Op register_op_attr",
+        "relaxpy.ir.relax.nodes": "BaseFunc EnvFunc GlobalVar",
+        "relaxpy.ir.relax.nodes.static_type": "FuncType TupleType Type",
+        "relaxpy.ir.serialize": "load_json save_json",
+        "relaxpy.ir.tir.expr": "PrimExpr",
+        "relaxpy.ir.tir.iteration": "Range",
+    }
 )
+__all__ = list(_LOCATIONS)
+_MODULES = "attrs base container expr function global_info instrument module op transform type"
 """The modules that are attributes without an import of their own."""
 
 if not TYPE_CHECKING:  # it would make a type checker accept every name
-    __getattr__ = _finder(globals(), _LOCATIONS | {name: f"{__name__}.{name}" for name in _MODULES})
+    _modules = {name: f"{__name__}.{name}" for name in _MODULES.split()}
+    __getattr__ = _finder(globals(), _LOCATIONS | _modules)
 
 
 def __dir__() -> list[str]:

@@ -8,39 +8,6 @@ from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrume
 from relaxpy.exec.vm import VirtualMachine as VirtualMachine
 from relaxpy.ir.global_info import DummyGlobalInfo as DummyGlobalInfo, VDevice as VDevice
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder as BlockBuilder
-from relaxpy.ir.relax.nodes import (
-    Binding as Binding,
-    BindingBlock as BindingBlock,
-    Call as Call,
-    Constant as Constant,
-    DataflowBlock as DataflowBlock,
-    DataflowVar as DataflowVar,
-    DataTypeImm as DataTypeImm,
-    Expr as Expr,
-    ExternFunc as ExternFunc,
-    FuncStructInfo as FuncStructInfo,
-    Function as Function,
-    GlobalVar as GlobalVar,
-    Id as Id,
-    If as If,
-    MatchCast as MatchCast,
-    ObjectStructInfo as ObjectStructInfo,
-    PrimStructInfo as PrimStructInfo,
-    PrimValue as PrimValue,
-    SeqExpr as SeqExpr,
-    ShapeExpr as ShapeExpr,
-    ShapeStructInfo as ShapeStructInfo,
-    StringImm as StringImm,
-    StructInfo as StructInfo,
-    TensorStructInfo as TensorStructInfo,
-    Tuple as Tuple,
-    TupleGetItem as TupleGetItem,
-    TupleStructInfo as TupleStructInfo,
-    Var as Var,
-    VarBinding as VarBinding,
-    const as const,
-    convert_to_expr as convert_to_expr,
-)
 from relaxpy.ir.relax.nodes.static_type import (
     DynTensorType as DynTensorType,
     FuncType as FuncType,
@@ -62,8 +29,6 @@ from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite as Dat
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator as PyExprMutator
 from relaxpy.ir.relax.rewrite.expr_visitor import PyExprVisitor as PyExprVisitor
-from relaxpy.ir.relax.shapes import get_shape_of as get_shape_of
-from relaxpy.ir.relax.utils import extern as extern
 from relaxpy.ir.transform import (
     get_pipeline as get_pipeline,
     register_pipeline as register_pipeline,
@@ -92,7 +57,9 @@ from relaxpy.relax import (
     utils as utils,
     vm_build as vm_build,
 )
+from relaxpy.relax.expr import *
 from relaxpy.relax.expr_functor import ExprMutator as ExprMutator, ExprVisitor as ExprVisitor
+from relaxpy.relax.struct_info import *
 
 TensorType = DynTensorType
 

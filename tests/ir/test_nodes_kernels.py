@@ -254,7 +254,7 @@ def test_conditions_are_boolean(make):
         (lambda: stmt.Allocate("p", "int8", (4,), True, NOTHING), r"defines a tir\.Var"),
         (lambda: stmt.Allocate(A.data, "int8", 4, True, NOTHING), "expected a list of expr"),
         (lambda: stmt.DeclBuffer(3, NOTHING), "expected a Buffer, found 3"),
-        (lambda: stmt.Block((I,), (), (), "b", NOTHING), "expected a list of IterVars, found i in it"),
+        (lambda: stmt.Block((I,), (), (), "b", NOTHING), "a list of IterVars, found i in it"),
         (lambda: stmt.Block((), (A,), (), "b", NOTHING), "a list of BufferRegions, found A in it"),
         (lambda: stmt.Block(3, (), (), "b", NOTHING), "a list of IterVars, found 3"),
         (lambda: stmt.BlockRealize((), True, NOTHING), "expected a Block"),

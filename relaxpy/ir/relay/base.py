@@ -42,8 +42,10 @@ class Textual(Node):
     __slots__ = ()
     _conversions: ClassVar[Conversions]
 
-    def __post_init__(self) -> None:
-        self._conversions.apply(self)
+    if not TYPE_CHECKING:  # which each kind with more checks would have to override
+
+        def __post_init__(self):
+            self._conversions.apply(self)
 
     @override
     def astext(

@@ -87,7 +87,7 @@ class Var(RelayExpr):
             set_fields(self, name_hint=self.name_hint.name_hint)
         if not isinstance(self.name_hint, str):
             check_name(self.name_hint, "the name of a variable")
-        RelayExpr.__post_init__(self)
+        self._conversions.apply(self)
 
     @property
     def vid(self) -> Id:
@@ -168,7 +168,7 @@ class TupleGetItem(RelayExpr):
     index: int
 
     def __post_init__(self) -> None:
-        RelayExpr.__post_init__(self)
+        self._conversions.apply(self)
         index: object = self.index
         if isinstance(index, (bool, np.bool_)) or not isinstance(index, (int, np.integer)):
             raise unexpected(index, "a tuple index is an integer", rule="RLY-41")
@@ -275,7 +275,7 @@ class Constructor(RelayExpr):
 
     def __post_init__(self) -> None:
         check_identifier(self.name_hint, "the name of a constructor")
-        RelayExpr.__post_init__(self)
+        self._conversions.apply(self)
         set_fields(self, inputs=TupleType(self.inputs).fields)
 
     def enter(self, header: GlobalTypeVar, type_vars: tuple[TypeVar, ...], index: int) -> None:

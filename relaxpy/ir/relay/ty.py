@@ -48,8 +48,10 @@ class Type(Node):
 
     span: Span | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        _CONVERSIONS.apply(self)
+    if not TYPE_CHECKING:  # which each kind with more checks would have to override
+
+        def __post_init__(self):
+            _CONVERSIONS.apply(self)
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -123,7 +125,7 @@ class TypeVar(Type):
 
     def __post_init__(self) -> None:
         check_name(self.name_hint, "the name of a type parameter")
-        Type.__post_init__(self)
+        _CONVERSIONS.apply(self)
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -300,7 +302,7 @@ class TypeRelation(Type):
 
     def __post_init__(self) -> None:
         check_name(self.func, "the name of a type relation")
-        Type.__post_init__(self)
+        _CONVERSIONS.apply(self)
         if self.num_inputs is None:
             set_fields(self, num_inputs=max(len(self.args) - 1, 0))
 
@@ -331,7 +333,7 @@ class TypeData(Type):
     constructors: tuple[Constructor, ...]
 
     def __post_init__(self) -> None:
-        Type.__post_init__(self)
+        _CONVERSIONS.apply(self)
         for index, constructor in enumerate(self.constructors):
             constructor.enter(self.header, self.type_vars, index)
 

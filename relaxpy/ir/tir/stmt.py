@@ -55,8 +55,10 @@ class Stmt(Node):
     __slots__ = ()
     _bits = 1  # which no expression has inside
 
-    def __post_init__(self) -> None:
-        _CONVERSIONS.apply(self)
+    if not TYPE_CHECKING:  # which each kind with more checks would have to override
+
+        def __post_init__(self):
+            _CONVERSIONS.apply(self)
 
 
 def _statement(value: object) -> Stmt:
@@ -81,7 +83,7 @@ class LetStmt(Stmt):
 
     def __post_init__(self) -> None:
         ops.check_variable(self.var, "a let")
-        Stmt.__post_init__(self)
+        _CONVERSIONS.apply(self)
         if self.value.dtype != self.var.dtype:
             raise MisuseError(f"{self.var.name} of {self.var.dtype} is bound to {self.value.dtype}")
 
@@ -100,7 +102,7 @@ class AttrStmt(Stmt):
     def __post_init__(self) -> None:
         if not isinstance(self.attr_key, str):
             raise unexpected(self.attr_key, "an annotation is named by a string")
-        Stmt.__post_init__(self)
+        _CONVERSIONS.apply(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -141,7 +143,7 @@ class For(Stmt):
 
     def __post_init__(self) -> None:
         ops.check_variable(self.loop_var, "a loop")
-        Stmt.__post_init__(self)
+        _CONVERSIONS.apply(self)
         kind = self.loop_var.dtype
         if not kind.is_int or kind.vector:
             raise MisuseError(
@@ -217,7 +219,7 @@ class Allocate(Stmt):
 
     def __post_init__(self) -> None:
         ops.check_variable(self.buffer_var, "an allocation")
-        Stmt.__post_init__(self)
+        _CONVERSIONS.apply(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -238,7 +240,7 @@ class AllocateConst(Stmt):
         ops.check_variable(self.buffer_var, "an allocation")
         if isinstance(self.data, np.ndarray):
             set_fields(self, data=self.data.tolist())
-        Stmt.__post_init__(self)
+        _CONVERSIONS.apply(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -341,7 +343,7 @@ class Block(Stmt):
     def __post_init__(self) -> None:
         if not isinstance(self.name_hint, str):
             raise unexpected(self.name_hint, "a block is named by a string")
-        Stmt.__post_init__(self)
+        _CONVERSIONS.apply(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -355,7 +357,7 @@ class BlockRealize(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        Stmt.__post_init__(self)
+        _CONVERSIONS.apply(self)
         values = self.iter_values
         if len(values) != len(self.block.iter_vars):
             raise MisuseError(

@@ -3,13 +3,7 @@
 from typing import TYPE_CHECKING
 
 from relaxpy.absent import instead_of as _instead_of
-from relaxpy.ir.relax.frontend.nn.core import (
-    Effect as Effect,
-    Object as Object,
-    Parameter as Parameter,
-    Tensor as Tensor,
-)
-from relaxpy.ir.relax.frontend.nn.effects import IOEffect as IOEffect, KVCache as KVCache
+from relaxpy.ir.relax.frontend.nn.core import Object as Object
 from relaxpy.ir.relax.frontend.nn.exporter import add_extern as add_extern
 from relaxpy.ir.relax.frontend.nn.extern import (
     ExternModule as ExternModule,
@@ -33,24 +27,6 @@ from relaxpy.ir.relax.frontend.nn.module import (
     ParameterDict as ParameterDict,
     ParameterList as ParameterList,
 )
-from relaxpy.ir.relax.frontend.nn.modules import (
-    GELU as GELU,
-    Attention as Attention,
-    Conv1D as Conv1D,
-    Conv2D as Conv2D,
-    Conv3D as Conv3D,
-    ConvTranspose1D as ConvTranspose1D,
-    Embedding as Embedding,
-    GroupNorm as GroupNorm,
-    Identity as Identity,
-    LayerNorm as LayerNorm,
-    Linear as Linear,
-    ReLU as ReLU,
-    RMSNorm as RMSNorm,
-    SiLU as SiLU,
-    TimestepEmbedding as TimestepEmbedding,
-    Timesteps as Timesteps,
-)
 from relaxpy.ir.relax.frontend.nn.names import missing_names as _missing_names
 from relaxpy.ir.relax.frontend.nn.subroutine import SubroutineMixin as SubroutineMixin
 from relaxpy.ir.relax.frontend.nn.visitor import Mutator as Mutator
@@ -65,86 +41,8 @@ from relaxpy.relax.frontend.nn import (
     subroutine as subroutine,
     visitor as visitor,
 )
-from relaxpy.relax.frontend.nn.op import (
-    add as add,
-    arange as arange,
-    argsort as argsort,
-    astype as astype,
-    broadcast_to as broadcast_to,
-    ccl_allgather as ccl_allgather,
-    ccl_allreduce as ccl_allreduce,
-    ccl_broadcast_from_worker0 as ccl_broadcast_from_worker0,
-    chunk as chunk,
-    concat as concat,
-    conv1d as conv1d,
-    conv1d_transpose as conv1d_transpose,
-    conv2d as conv2d,
-    conv3d as conv3d,
-    cumsum as cumsum,
-    debug_func as debug_func,
-    divide as divide,
-    empty as empty,
-    equal as equal,
-    exp as exp,
-    extern as extern,
-    floor as floor,
-    full as full,
-    gelu as gelu,
-    get_timestep_embedding as get_timestep_embedding,
-    greater as greater,
-    greater_equal as greater_equal,
-    group_norm as group_norm,
-    interpolate as interpolate,
-    layer_norm as layer_norm,
-    less as less,
-    less_equal as less_equal,
-    log as log,
-    matmul as matmul,
-    max as max,
-    maximum as maximum,
-    min as min,
-    minimum as minimum,
-    multinomial_from_uniform as multinomial_from_uniform,
-    multiply as multiply,
-    negative as negative,
-    not_equal as not_equal,
-    ones as ones,
-    pad as pad,
-    permute as permute,
-    permute_dims as permute_dims,
-    prelu as prelu,
-    print_ as print_,
-    relu as relu,
-    relu6 as relu6,
-    renormalize_top_p_top_k_prob as renormalize_top_p_top_k_prob,
-    repeat as repeat,
-    reshape as reshape,
-    rms_norm as rms_norm,
-    sample_top_p_top_k_from_sorted_prob as sample_top_p_top_k_from_sorted_prob,
-    scaled_dot_product_attention as scaled_dot_product_attention,
-    sigmoid as sigmoid,
-    silu as silu,
-    softmax as softmax,
-    softplus as softplus,
-    sort as sort,
-    split as split,
-    sqrt as sqrt,
-    square as square,
-    squeeze as squeeze,
-    subtract as subtract,
-    sum as sum,
-    take as take,
-    tanh as tanh,
-    tensor_expr_op as tensor_expr_op,
-    tensor_ir_inplace_op as tensor_ir_inplace_op,
-    tensor_ir_op as tensor_ir_op,
-    topk as topk,
-    triu as triu,
-    unsqueeze as unsqueeze,
-    where as where,
-    wrap_nested as wrap_nested,
-    zeros as zeros,
-)
+from relaxpy.relax.frontend.nn.modules import *
+from relaxpy.relax.frontend.nn.op import *
 
 if not TYPE_CHECKING:
     __getattr__ = _missing_names(globals(), _instead_of, _from_import_error)
