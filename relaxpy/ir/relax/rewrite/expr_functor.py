@@ -5,8 +5,9 @@ This is the style of user code and of TVM; passes of relaxpy itself use `map_bin
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import new_class
-from typing import Any, NoReturn, TypeVar, assert_never
+from typing import Any, Final, TypeVar
 
 from relaxpy.entry import nested_too_deeply
 from relaxpy.errors import MisuseError
@@ -23,10 +24,62 @@ def _no_such_kind(what: str, node: object) -> MisuseError:
     return MisuseError(f"expected {what}, found {type(node).__name__} {node!r:.60}", about=node)
 
 
+EXPR_HOOKS: Final[Mapping[type, str]] = {
+    rx.Constant: "visit_constant_",
+    rx.Tuple: "visit_tuple_",
+    rx.Var: "visit_var_",
+    rx.DataflowVar: "visit_dataflow_var_",
+    rx.ShapeExpr: "visit_shape_expr_",
+    rx.ExternFunc: "visit_extern_func_",
+    rx.GlobalVar: "visit_global_var_",
+    rx.Function: "visit_function_",
+    rx.Call: "visit_call_",
+    rx.SeqExpr: "visit_seq_expr_",
+    rx.If: "visit_if_",
+    Op: "visit_op_",
+    rx.TupleGetItem: "visit_tuple_getitem_",
+    rx.PrimValue: "visit_prim_value_",
+    rx.StringImm: "visit_string_imm_",
+    rx.DataTypeImm: "visit_data_type_imm_",
+}
+"""The method for each kind of expression."""
+_BINDING_HOOKS: Final[Mapping[type, str]] = {
+    rx.VarBinding: "visit_var_binding_",
+    rx.MatchCast: "visit_match_cast_",
+}
+_BLOCK_HOOKS: Final[Mapping[type, str]] = {
+    rx.BindingBlock: "visit_binding_block_",
+    rx.DataflowBlock: "visit_dataflow_block_",
+}
+_DEFINITION_HOOKS: Final[Mapping[type, str]] = {
+    rx.Var: "visit_var_def_",
+    rx.DataflowVar: "visit_dataflow_var_def_",
+}
+
+
+def hook_of(kind: type, hooks: Mapping[type, str] = EXPR_HOOKS) -> str | None:
+    """The name of the method for a kind of node, or for its nearest base class."""
+    hook = hooks.get(kind)
+    return hook or next((hooks[base] for base in kind.__mro__ if base in hooks), None)
+
+
+def _undefined(hook: str) -> Callable[[Any, Any], Any]:
+    def visit(self: object, node: Any) -> Any:
+        raise MisuseError(
+            f"{type(self).__name__} has no method for a {type(node).__name__}",
+            hint=f"define {hook}",
+            about=node,
+        )
+
+    return visit
+
+
 class ExprFunctor:
     """A function over expressions: `visit_expr` calls the method for the kind of the expression.
 
-    Subclasses define the methods.
+    Subclasses define the methods. There is one for each kind of expression, binding and block, such
+    as `visit_call_`, `visit_match_cast_` and `visit_dataflow_block_`, which takes the node. A
+    variable is visited by `visit_var_` where it is used, by `visit_var_def_` where it is defined.
 
     Errors:
         MisuseError (also TypeError): a node is not an expression, binding, block or variable, or
@@ -46,175 +99,53 @@ class ExprFunctor:
         else:
             outer.spend(_VISIT_COST)
         try:
-            return self._dispatch(expr)  # type: ignore[arg-type]
+            return self._visited(expr, "a Relax expression", EXPR_HOOKS)
         except RecursionError:
             raise nested_too_deeply() from None
         finally:
             self._visits = outer
 
-    def _dispatch(self, expr: rx.AnyExpr) -> Any:
-        match expr:
-            case rx.Call():
-                return self.visit_call_(expr)
-            case rx.DataflowVar():
-                return self.visit_dataflow_var_(expr)
-            case rx.Var():
-                return self.visit_var_(expr)
-            case Op():
-                return self.visit_op_(expr)
-            case rx.Constant():
-                return self.visit_constant_(expr)
-            case rx.Tuple():
-                return self.visit_tuple_(expr)
-            case rx.ShapeExpr():
-                return self.visit_shape_expr_(expr)
-            case rx.TupleGetItem():
-                return self.visit_tuple_getitem_(expr)
-            case rx.GlobalVar():
-                return self.visit_global_var_(expr)
-            case rx.ExternFunc():
-                return self.visit_extern_func_(expr)
-            case rx.PrimValue():
-                return self.visit_prim_value_(expr)
-            case rx.StringImm():
-                return self.visit_string_imm_(expr)
-            case rx.DataTypeImm():
-                return self.visit_data_type_imm_(expr)
-            case rx.SeqExpr():
-                return self.visit_seq_expr_(expr)
-            case rx.If():
-                return self.visit_if_(expr)
-            case rx.Function():
-                return self.visit_function_(expr)
-            case rx.Expr():  # a PrimFunc, which only modules contain
-                raise _no_such_kind("a Relax expression", expr)
-            case _:
-                assert_never(expr)
+    def _visited(self, node: Node, what: str, hooks: Mapping[type, str]) -> Any:
+        """The result of the method for the kind of `node`."""
+        hook = hook_of(type(node), hooks)
+        if hook is None:
+            raise _no_such_kind(what, node)
+        return getattr(self, hook)(node)
 
     def visit_binding(self, binding: rx.Binding) -> None:
         """Call the method for the kind of `binding`."""
-        match binding:
-            case rx.VarBinding():
-                self.visit_var_binding_(binding)
-            case rx.MatchCast():
-                self.visit_match_cast_(binding)
-            case _:
-                raise _no_such_kind("a binding", binding)
+        self._visited(binding, "a binding", _BINDING_HOOKS)
 
     def visit_binding_block(self, block: rx.BindingBlock) -> Any:
         """The result of the method for the kind of `block`."""
-        match block:
-            case rx.DataflowBlock():
-                return self.visit_dataflow_block_(block)
-            case rx.BindingBlock():
-                return self.visit_binding_block_(block)
-            case _:
-                raise _no_such_kind("a block", block)
+        return self._visited(block, "a block", _BLOCK_HOOKS)
 
     def visit_var_def(self, var: rx.Var) -> Any:
         """The result of the method for the kind of `var`, where `var` is defined."""
-        match var:
-            case rx.DataflowVar():
-                return self.visit_dataflow_var_def_(var)
-            case rx.Var():
-                return self.visit_var_def_(var)
-            case _:
-                raise _no_such_kind("a variable", var)
+        return self._visited(var, "a variable", _DEFINITION_HOOKS)
 
-    def _undefined(self, hook: str, node: Node) -> NoReturn:
-        raise MisuseError(
-            f"{type(self).__name__} has no method for a {type(node).__name__}",
-            hint=f"define {hook}",
-            about=node,
-        )
-
-    def visit_constant_(self, op: rx.Constant) -> Any:
-        """A tensor literal."""
-        self._undefined("visit_constant_", op)
-
-    def visit_tuple_(self, op: rx.Tuple) -> Any:
-        """A tuple."""
-        self._undefined("visit_tuple_", op)
-
-    def visit_var_(self, op: rx.Var) -> Any:
-        """A use of a variable."""
-        self._undefined("visit_var_", op)
-
-    def visit_dataflow_var_(self, op: rx.DataflowVar) -> Any:
-        """A use of a variable of a dataflow block."""
-        self._undefined("visit_dataflow_var_", op)
-
-    def visit_shape_expr_(self, op: rx.ShapeExpr) -> Any:
-        """A shape value."""
-        self._undefined("visit_shape_expr_", op)
-
-    def visit_extern_func_(self, op: rx.ExternFunc) -> Any:
-        """A packed function."""
-        self._undefined("visit_extern_func_", op)
-
-    def visit_global_var_(self, op: rx.GlobalVar) -> Any:
-        """A use of a function of the module."""
-        self._undefined("visit_global_var_", op)
-
-    def visit_function_(self, op: rx.Function) -> Any:
-        """A function, global or local."""
-        self._undefined("visit_function_", op)
-
-    def visit_call_(self, op: rx.Call) -> Any:
-        """A call."""
-        self._undefined("visit_call_", op)
-
-    def visit_seq_expr_(self, op: rx.SeqExpr) -> Any:
-        """Blocks with a result."""
-        self._undefined("visit_seq_expr_", op)
-
-    def visit_if_(self, op: rx.If) -> Any:
-        """A choice of two branches."""
-        self._undefined("visit_if_", op)
-
-    def visit_op_(self, op: Op) -> Any:
-        """An operator that is called."""
-        self._undefined("visit_op_", op)
-
-    def visit_tuple_getitem_(self, op: rx.TupleGetItem) -> Any:
-        """A field of a tuple."""
-        self._undefined("visit_tuple_getitem_", op)
-
-    def visit_prim_value_(self, op: rx.PrimValue) -> Any:
-        """A scalar."""
-        self._undefined("visit_prim_value_", op)
-
-    def visit_string_imm_(self, op: rx.StringImm) -> Any:
-        """A string."""
-        self._undefined("visit_string_imm_", op)
-
-    def visit_data_type_imm_(self, op: rx.DataTypeImm) -> Any:
-        """A datatype."""
-        self._undefined("visit_data_type_imm_", op)
-
-    def visit_var_binding_(self, binding: rx.VarBinding) -> None:
-        """A value bound to a variable."""
-        self._undefined("visit_var_binding_", binding)
-
-    def visit_match_cast_(self, binding: rx.MatchCast) -> None:
-        """A value checked, and perhaps bound."""
-        self._undefined("visit_match_cast_", binding)
-
-    def visit_binding_block_(self, block: rx.BindingBlock) -> Any:
-        """An ordinary block."""
-        self._undefined("visit_binding_block_", block)
-
-    def visit_dataflow_block_(self, block: rx.DataflowBlock) -> Any:
-        """A dataflow block."""
-        self._undefined("visit_dataflow_block_", block)
-
-    def visit_var_def_(self, var: rx.Var) -> Any:
-        """The definition of a variable: a parameter, or the left of a binding."""
-        self._undefined("visit_var_def_", var)
-
-    def visit_dataflow_var_def_(self, var: rx.DataflowVar) -> Any:
-        """The definition of a variable of a dataflow block."""
-        self._undefined("visit_dataflow_var_def_", var)
+    visit_constant_ = _undefined("visit_constant_")
+    visit_tuple_ = _undefined("visit_tuple_")
+    visit_var_ = _undefined("visit_var_")
+    visit_dataflow_var_ = _undefined("visit_dataflow_var_")
+    visit_shape_expr_ = _undefined("visit_shape_expr_")
+    visit_extern_func_ = _undefined("visit_extern_func_")
+    visit_global_var_ = _undefined("visit_global_var_")
+    visit_function_ = _undefined("visit_function_")
+    visit_call_ = _undefined("visit_call_")
+    visit_seq_expr_ = _undefined("visit_seq_expr_")
+    visit_if_ = _undefined("visit_if_")
+    visit_op_ = _undefined("visit_op_")
+    visit_tuple_getitem_ = _undefined("visit_tuple_getitem_")
+    visit_prim_value_ = _undefined("visit_prim_value_")
+    visit_string_imm_ = _undefined("visit_string_imm_")
+    visit_data_type_imm_ = _undefined("visit_data_type_imm_")
+    visit_var_binding_ = _undefined("visit_var_binding_")
+    visit_match_cast_ = _undefined("visit_match_cast_")
+    visit_binding_block_ = _undefined("visit_binding_block_")
+    visit_dataflow_block_ = _undefined("visit_dataflow_block_")
+    visit_var_def_ = _undefined("visit_var_def_")
+    visit_dataflow_var_def_ = _undefined("visit_dataflow_var_def_")
 
 
 def decorated(cls: C, base: type[ExprFunctor]) -> C:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from operator import is_
 from typing import Any, TypeVar, cast
 
@@ -17,7 +17,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.normalize import mentions
 from relaxpy.ir.relax.relations import Compatibility, check_compatibility
-from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, decorated
+from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor, decorated, hook_of
 
 M = TypeVar("M", bound="type[PyExprMutator]")
 
@@ -45,10 +45,10 @@ class PyExprMutator(ExprFunctor):
 
         The method for a kind of expression uses it before it changes the expression itself.
         """
-        default = _DEFAULTS.get(type(expr))
-        if default is None:
+        hook = hook_of(rx.Var if isinstance(expr, rx.Var) else type(expr))
+        if hook is None:
             return self.visit_expr(expr)
-        return self._normalized(default(self, expr))
+        return self._normalized(getattr(PyExprMutator, hook)(self, expr))
 
     def _normalized(self, result: Any) -> Any:
         if isinstance(result, Op):
@@ -104,7 +104,7 @@ class PyExprMutator(ExprFunctor):
     def _is_stable(self, sinfo: rx.StructInfo | None) -> bool:
         return sinfo is None or self._sinfo(sinfo) is sinfo
 
-    def _visit_leaf(self, op: rx.Expr | Op) -> Any:
+    def _visit_leaf(self, op: Any) -> Any:
         return op
 
     visit_constant_ = _visit_leaf
@@ -296,26 +296,6 @@ _AS_BEFORE = rx.FuncStructInfo.opaque_func(
 
 def _variable(vid: rx.Id | rx.Var) -> rx.Var:
     return vid.var if isinstance(vid, rx.Id) else vid
-
-
-_DEFAULTS: Mapping[type, Callable[[PyExprMutator, Any], Any]] = {
-    rx.Constant: PyExprMutator.visit_constant_,
-    rx.Tuple: PyExprMutator.visit_tuple_,
-    rx.Var: PyExprMutator.visit_var_,
-    rx.DataflowVar: PyExprMutator.visit_var_,
-    rx.ShapeExpr: PyExprMutator.visit_shape_expr_,
-    rx.ExternFunc: PyExprMutator.visit_extern_func_,
-    rx.GlobalVar: PyExprMutator.visit_global_var_,
-    rx.Function: PyExprMutator.visit_function_,
-    rx.Call: PyExprMutator.visit_call_,
-    rx.SeqExpr: PyExprMutator.visit_seq_expr_,
-    rx.If: PyExprMutator.visit_if_,
-    Op: PyExprMutator.visit_op_,
-    rx.TupleGetItem: PyExprMutator.visit_tuple_getitem_,
-    rx.PrimValue: PyExprMutator.visit_prim_value_,
-    rx.StringImm: PyExprMutator.visit_string_imm_,
-    rx.DataTypeImm: PyExprMutator.visit_data_type_imm_,
-}
 
 
 def mutator(mutator_cls: M) -> M:
