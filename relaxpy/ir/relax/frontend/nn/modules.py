@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 from typing_extensions import override
 
@@ -84,26 +84,40 @@ class Linear(Module):
 
 
 class _Convolution(Module):
-    """A convolution with a window, and what its operators take besides the parameters."""
+    """A convolution with a window; `options` are what its operator takes besides parameters."""
 
-    def __init__(
+    _operator: ClassVar[Callable[..., Tensor]]
+
+    def _set_up(
         self,
         channels: tuple[Dim, Dim],
-        weight_shape: Sequence[Dim],
-        options: dict[str, Any],
+        window: Window,
         *,
         bias: bool,
         dtype: str | None,
+        transposed: bool = False,
+        **options: Any,
     ) -> None:
         self.in_channels, self.out_channels = channels
+        self.kernel_size = window
+        first, second = channels if transposed else reversed(channels)
+        sizes = [window] if isinstance(window, int) else window
+        self.weight = Parameter(
+            (first, _channels_of_group(second, options["groups"]), *sizes), dtype
+        )
+        self.bias = Parameter((self.out_channels,), dtype) if bias else None
         self._options = options
         vars(self).update(options)
-        self.weight = Parameter(weight_shape, dtype)
-        self.bias = Parameter((self.out_channels,), dtype) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The convolution of `x`."""
+        return type(self)._operator(x, self.weight, self.bias, **self._options)
 
 
 class Conv1D(_Convolution):
     """A convolution along one axis, of x of shape (batch, in_channels, width)."""
+
+    _operator = layers.conv1d
 
     def __init__(
         self,
@@ -117,22 +131,15 @@ class Conv1D(_Convolution):
         bias: bool = True,
         dtype: str | None = None,
     ) -> None:
-        self.kernel_size = kernel_size
-        super().__init__(
-            (in_channels, out_channels),
-            (out_channels, _channels_of_group(in_channels, groups), kernel_size),
-            {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups},
-            bias=bias,
-            dtype=dtype,
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The convolution of `x`."""
-        return layers.conv1d(x, self.weight, self.bias, **self._options)
+        options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        channels = (in_channels, out_channels)
+        self._set_up(channels, kernel_size, bias=bias, dtype=dtype, **options)
 
 
 class ConvTranspose1D(_Convolution):
     """A transposed convolution along one axis, of x of shape (batch, in_channels, width)."""
+
+    _operator = layers.conv1d_transpose
 
     def __init__(
         self,
@@ -147,81 +154,48 @@ class ConvTranspose1D(_Convolution):
         bias: bool = True,
         dtype: str | None = None,
     ) -> None:
-        self.kernel_size = kernel_size
         options = {"stride": stride, "padding": padding, "output_padding": output_padding}
-        super().__init__(
-            (in_channels, out_channels),
-            (in_channels, _channels_of_group(out_channels, groups), kernel_size),
-            {**options, "dilation": dilation, "groups": groups},
-            bias=bias,
-            dtype=dtype,
-        )
+        options |= {"dilation": dilation, "groups": groups}
+        channels = (in_channels, out_channels)
+        self._set_up(channels, kernel_size, bias=bias, dtype=dtype, transposed=True, **options)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The transposed convolution of `x`."""
-        return layers.conv1d_transpose(x, self.weight, self.bias, **self._options)
+
+def _with_layout(axes: str) -> Callable[..., None]:
+    """The constructor of a convolution along these axes, whose data have any layout."""
+
+    def __init__(  # noqa: N807
+        self: _Convolution,
+        in_channels: Dim,
+        out_channels: Dim,
+        kernel_size: Window,
+        stride: Window = 1,
+        padding: Window = 0,
+        dilation: Window = 1,
+        groups: int = 1,
+        bias: bool = True,
+        dtype: str | None = None,
+        data_layout: str = f"NC{axes}",
+    ) -> None:
+        options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        channels, window = (in_channels, out_channels), _window(kernel_size, len(axes))
+        self._set_up(channels, window, bias=bias, dtype=dtype, data_layout=data_layout, **options)
+
+    __init__.__qualname__ = f"Conv{len(axes)}D.__init__"
+    return __init__
 
 
 class Conv2D(_Convolution):
     """A convolution along two axes, of x of shape (batch, in_channels, height, width)."""
 
-    def __init__(
-        self,
-        in_channels: Dim,
-        out_channels: Dim,
-        kernel_size: Window,
-        stride: Window = 1,
-        padding: Window = 0,
-        dilation: Window = 1,
-        groups: int = 1,
-        bias: bool = True,
-        dtype: str | None = None,
-        data_layout: str = "NCHW",
-    ) -> None:
-        self.kernel_size = _window(kernel_size, 2)
-        options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        super().__init__(
-            (in_channels, out_channels),
-            (out_channels, _channels_of_group(in_channels, groups), *self.kernel_size),
-            {**options, "data_layout": data_layout},
-            bias=bias,
-            dtype=dtype,
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The convolution of `x`."""
-        return layers.conv2d(x, self.weight, self.bias, **self._options)
+    _operator = layers.conv2d
+    __init__ = _with_layout("HW")
 
 
 class Conv3D(_Convolution):
     """A convolution along three axes, of x of shape (batch, in_channels, depth, height, width)."""
 
-    def __init__(
-        self,
-        in_channels: Dim,
-        out_channels: Dim,
-        kernel_size: Window,
-        stride: Window = 1,
-        padding: Window = 0,
-        dilation: Window = 1,
-        groups: int = 1,
-        bias: bool = True,
-        dtype: str | None = None,
-        data_layout: str = "NCDHW",
-    ) -> None:
-        self.kernel_size = _window(kernel_size, 3)
-        options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        super().__init__(
-            (in_channels, out_channels),
-            (out_channels, _channels_of_group(in_channels, groups), *self.kernel_size),
-            {**options, "data_layout": data_layout},
-            bias=bias,
-            dtype=dtype,
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The convolution of `x`."""
-        return layers.conv3d(x, self.weight, self.bias, **self._options)
+    _operator = layers.conv3d
+    __init__ = _with_layout("DHW")
 
 
 def _window(size: Window, count: int) -> list[int]:

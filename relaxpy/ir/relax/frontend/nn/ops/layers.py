@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from relaxpy.ir.relax.frontend.nn.core import (
     get_default_dtype,
     items_of,
 )
-from relaxpy.ir.relax.nodes import Expr, const
+from relaxpy.ir.relax.nodes import const
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 
@@ -48,54 +48,41 @@ def conv1d(
         weight  (channels of the result, channels / groups, width of the window)
     """
     options = {"strides": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    result = R.nn.conv1d(expr_of(x), expr_of(weight), **options)
-    return emit_tensor(_with_bias(result, bias, "NCW"), name)
+    return _convolved(R.nn.conv1d, (x, weight, bias), "NCW", name, **options)
 
 
-@user_facing
-def conv2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-    data_layout: str = "NCHW",
-    name: str = "conv2d",
-) -> Tensor:
-    """A convolution along two axes, plus a `bias` for each channel.
+def _with_layout(axes: str, words: str) -> Callable[..., Tensor]:
+    """The convolution along these axes, of data in any layout."""
+    op = f"conv{len(axes)}d"
 
-    Shapes:
-        x       (batch, channels, height, width), or as `data_layout` says
-        weight  (channels of the result, channels / groups, height and width of the window)
-    """
-    options = {"strides": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    result = R.nn.conv2d(expr_of(x), expr_of(weight), data_layout=data_layout, **options)
-    return emit_tensor(_with_bias(result, bias, data_layout), name)
+    @user_facing
+    def convolution(
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        data_layout: str = f"NC{axes}",
+        name: str = op,
+    ) -> Tensor:
+        options = {"strides": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        options["data_layout"] = data_layout
+        return _convolved(getattr(R.nn, op), (x, weight, bias), data_layout, name, **options)
 
-
-@user_facing
-def conv3d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-    data_layout: str = "NCDHW",
-    name: str = "conv3d",
-) -> Tensor:
-    """A convolution along three axes, plus a `bias` for each channel.
+    convolution.__name__ = convolution.__qualname__ = op
+    convolution.__doc__ = f"""A convolution along {len(axes)} axes, plus a `bias` for each channel.
 
     Shapes:
-        x       (batch, channels, depth, height, width), or as `data_layout` says
-        weight  (channels of the result, channels / groups, sizes of the window)
+        x       (batch, channels, {words}), or as `data_layout` says
+        weight  (channels of the result, channels / groups, {words} of the window)
     """
-    options = {"strides": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    result = R.nn.conv3d(expr_of(x), expr_of(weight), data_layout=data_layout, **options)
-    return emit_tensor(_with_bias(result, bias, data_layout), name)
+    return convolution
+
+
+conv2d = _with_layout("HW", "height, width")
+conv3d = _with_layout("DHW", "depth, height, width")
 
 
 @user_facing
@@ -116,28 +103,25 @@ def conv1d_transpose(
         x       (batch, channels, width)
         weight  (channels, channels of the result / groups, width of the window)
     """
-    result = R.nn.conv1d_transpose(
-        expr_of(x),
-        expr_of(weight),
-        strides=stride,
-        padding=padding,
-        output_padding=output_padding,
-        dilation=dilation,
-        groups=groups,
-    )
-    return emit_tensor(_with_bias(result, bias, "NCW"), name)
+    options = {"strides": stride, "padding": padding, "output_padding": output_padding}
+    options |= {"dilation": dilation, "groups": groups}
+    return _convolved(R.nn.conv1d_transpose, (x, weight, bias), "NCW", name, **options)
 
 
-def _with_bias(result: Expr, bias: Tensor | None, layout: str) -> Expr:
-    """The sum with a vector along the axis of channels."""
+def _convolved(
+    op: Any, operands: tuple[Tensor, Tensor, Tensor | None], layout: str, name: str, **options: Any
+) -> Tensor:
+    """The convolution, plus a bias along the axis of channels."""
+    x, weight, bias = operands
+    result = op(expr_of(x), expr_of(weight), **options)
     if bias is None:
-        return result
+        return emit_tensor(result, name)
     shape = [-1 if axis == "C" else 1 for axis in layout]
     if shape.count(-1) != 1 or not layout.isupper():
         raise MisuseError(
             f"a bias is added along one axis C, found layout {layout!r}", about=layout
         )
-    return R.add(result, R.reshape(expr_of(bias), shape))  # type: ignore[no-any-return]
+    return emit_tensor(R.add(result, R.reshape(expr_of(bias), shape)), name)
 
 
 @user_facing
