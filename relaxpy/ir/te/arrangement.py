@@ -8,24 +8,10 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT32, INT64
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rewrite, walk
-from relaxpy.ir.tir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    CmpExpr,
-    IntImm,
-    Mul,
-    PrimExpr,
-    Sub,
-    Var,
-)
+from relaxpy.ir.tir import expr as tir
 
 
-def ordered_as(expr: PrimExpr, original: PrimExpr) -> PrimExpr:
+def ordered_as(expr: tir.PrimExpr, original: tir.PrimExpr) -> tir.PrimExpr:
     """Arrange `expr`, which is simplified, as `original` is, where that is as simple.
 
     Integer terms and factors are in the order in which they occur in `original`. A term that it
@@ -36,27 +22,27 @@ def ordered_as(expr: PrimExpr, original: PrimExpr) -> PrimExpr:
         return expr
     positions = _positions(original)
 
-    def position(node: PrimExpr) -> int:
-        if isinstance(node, IntImm):
+    def position(node: tir.PrimExpr) -> int:
+        if isinstance(node, tir.IntImm):
             return len(positions) + 1
         known = positions.get(node)
         if known is not None:
             return known
-        below = (positions[v] for v in walk(node) if isinstance(v, Var) and v in positions)
+        below = (positions[v] for v in walk(node) if isinstance(v, tir.Var) and v in positions)
         return min(below, default=len(positions))
 
-    comparisons = [(c, simplify(c)) for c in walk(original) if isinstance(c, CmpExpr)]
+    comparisons = [(c, simplify(c)) for c in walk(original) if isinstance(c, tir.CmpExpr)]
 
     def rule(node: Node) -> Node | None:
-        if isinstance(node, CmpExpr):
+        if isinstance(node, tir.CmpExpr):
             return next((_arranged(node, c) for c, form in comparisons if form.same_as(node)), None)
-        if not isinstance(node, (Add, Sub, Mul)) or not node.dtype.is_int:
+        if not isinstance(node, (tir.Add, tir.Sub, tir.Mul)) or not node.dtype.is_int:
             return None
-        if isinstance(node, Mul):
+        if isinstance(node, tir.Mul):
             factors = _factors(node)
             ordered = sorted(factors, key=position)
             same = all(a is b for a, b in zip(factors, ordered, strict=True))
-            return None if same else reduce(Mul, ordered)
+            return None if same else reduce(tir.Mul, ordered)
         terms = _terms(node)
         signed = sorted(terms, key=lambda term: position(term[0]))
         first = next((i for i, (_, negative) in enumerate(signed) if not negative), 0)
@@ -65,17 +51,17 @@ def ordered_as(expr: PrimExpr, original: PrimExpr) -> PrimExpr:
         if same or signed[0][1]:
             return None
         return reduce(
-            lambda total, term: (Sub if term[1] else Add)(total, term[0]),
+            lambda total, term: (tir.Sub if term[1] else tir.Add)(total, term[0]),
             signed[1:],
             signed[0][0],
         )
 
     rewritten = rewrite(expr, rule)
-    assert isinstance(rewritten, PrimExpr)
+    assert isinstance(rewritten, tir.PrimExpr)
     return rewritten
 
 
-def _positions(root: PrimExpr) -> dict[Node, int]:
+def _positions(root: tir.PrimExpr) -> dict[Node, int]:
     """The position of each subexpression, counted from the left, parents before children."""
     positions: dict[Node, int] = {}
     stack = [root]
@@ -83,70 +69,72 @@ def _positions(root: PrimExpr) -> dict[Node, int]:
         node = stack.pop()
         if node not in positions:
             positions[node] = len(positions)
-            stack += reversed([child for child in children(node) if isinstance(child, PrimExpr)])
+            stack += reversed(
+                [child for child in children(node) if isinstance(child, tir.PrimExpr)]
+            )
     return positions
 
 
-def _arranged(simplified: CmpExpr, original: CmpExpr) -> CmpExpr:
+def _arranged(simplified: tir.CmpExpr, original: tir.CmpExpr) -> tir.CmpExpr:
     """The original with its sides simplified and their literals on one side, if no terms cancel.
 
     As in TVM, `>` and `>=` become `<` and `<=`, literals that are added are positive, and one that
     is 1 changes the operator: `a < b + 1` becomes `a <= b`.
     """
     left, right = original.a, original.b
-    if isinstance(original, (GT, GE)):
+    if isinstance(original, (tir.GT, tir.GE)):
         left, right = right, left
     a, b = (ordered_as(simplify(side), side) for side in (left, right))
     if _leaves(a) + _leaves(b) != _leaves(simplified.a) + _leaves(simplified.b):
         return simplified
-    if isinstance(original, (EQ, NE)):
+    if isinstance(original, (tir.EQ, tir.NE)):
         return simplified if _literal(a) and _literal(b) else type(original)(a, b)
-    is_strict = isinstance(original, (LT, GT))
+    is_strict = isinstance(original, (tir.LT, tir.GT))
     if a.dtype not in (INT32, INT64):  # others may wrap around
-        return LT(a, b) if is_strict else LE(a, b)
+        return tir.LT(a, b) if is_strict else tir.LE(a, b)
     shift = _literal(b) - _literal(a)
     a, b = (ordered_as(simplify(side - _literal(side)), side) for side in (a, b))
-    bounds = isinstance(a, IntImm) or isinstance(b, IntImm)
+    bounds = isinstance(a, tir.IntImm) or isinstance(b, tir.IntImm)
     if shift == (1 if is_strict else -1) and not bounds:  # a < b + 1, or a + 1 <= b
-        return LE(a, b) if is_strict else LT(a, b)
-    if isinstance(a, IntImm) or (shift < 0 and not isinstance(b, IntImm)):
+        return tir.LE(a, b) if is_strict else tir.LT(a, b)
+    if isinstance(a, tir.IntImm) or (shift < 0 and not isinstance(b, tir.IntImm)):
         a = ordered_as(simplify(a - shift), a)
     else:
         b = ordered_as(simplify(b + shift), b)
-    return LT(a, b) if is_strict else LE(a, b)
+    return tir.LT(a, b) if is_strict else tir.LE(a, b)
 
 
-def _leaves(expr: PrimExpr) -> int:
+def _leaves(expr: tir.PrimExpr) -> int:
     """The number of occurrences of anything but literals in a sum."""
-    return sum(not isinstance(term, IntImm) for term, _ in _terms(expr))
+    return sum(not isinstance(term, tir.IntImm) for term, _ in _terms(expr))
 
 
-def _literal(expr: PrimExpr) -> int:
+def _literal(expr: tir.PrimExpr) -> int:
     """The literals in a sum, added up."""
-    literals = ((term.value, sub) for term, sub in _terms(expr) if isinstance(term, IntImm))
+    literals = ((term.value, sub) for term, sub in _terms(expr) if isinstance(term, tir.IntImm))
     return sum(-value if sub else value for value, sub in literals)
 
 
-def _factors(product: PrimExpr) -> list[PrimExpr]:
-    factors: list[PrimExpr] = []
+def _factors(product: tir.PrimExpr) -> list[tir.PrimExpr]:
+    factors: list[tir.PrimExpr] = []
     stack = [product]
     while stack:
         node = stack.pop()
-        if isinstance(node, Mul):
+        if isinstance(node, tir.Mul):
             stack += [node.b, node.a]
         else:
             factors.append(node)
     return factors
 
 
-def _terms(total: PrimExpr) -> list[tuple[PrimExpr, bool]]:
+def _terms(total: tir.PrimExpr) -> list[tuple[tir.PrimExpr, bool]]:
     """The terms of a sum, each with whether it is subtracted."""
-    terms: list[tuple[PrimExpr, bool]] = []
+    terms: list[tuple[tir.PrimExpr, bool]] = []
     stack = [(total, False)]
     while stack:
         node, negative = stack.pop()
-        if isinstance(node, (Add, Sub)):
-            stack += [(node.b, negative != isinstance(node, Sub)), (node.a, negative)]
+        if isinstance(node, (tir.Add, tir.Sub)):
+            stack += [(node.b, negative != isinstance(node, tir.Sub)), (node.a, negative)]
         else:
             terms.append((node, negative))
     return terms

@@ -26,20 +26,9 @@ from relaxpy.ir.te.tensor import (
     Tensor,
     compute,
 )
-from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
-from relaxpy.ir.tir.expr import (
-    BinaryOpExpr,
-    Call,
-    Cast,
-    CmpExpr,
-    IntImm,
-    IterVarKind,
-    PrimExpr,
-    Select,
-    Var,
-)
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.reduce import Reduce
@@ -55,7 +44,7 @@ from relaxpy.ir.tir.stmt import (
 )
 from relaxpy.ir.tir.substitution import substitute
 
-Argument: TypeAlias = Tensor | Var
+Argument: TypeAlias = Tensor | tir.Var
 
 
 @user_facing
@@ -87,19 +76,19 @@ class _Lowering:
 
     wide: bool
     buffers: dict[Tensor, Buffer] = field(default_factory=dict)
-    sizes: dict[Var, PrimExpr] = field(default_factory=dict)
-    scalars: set[Var] = field(default_factory=set)
+    sizes: dict[tir.Var, tir.PrimExpr] = field(default_factory=dict)
+    scalars: set[tir.Var] = field(default_factory=set)
     block_names: set[str] = field(default_factory=set)
 
     def function(self, args: list[Argument]) -> PrimFunc:
         self.scalars.update(arg for arg in args if not isinstance(arg, Tensor))
-        params: list[Var | Buffer] = []
-        buffer_map: dict[Var, Buffer] = {}
+        params: list[tir.Var | Buffer] = []
+        buffer_map: dict[tir.Var, Buffer] = {}
         for arg in args:
             if not isinstance(arg, Tensor):
                 params.append(arg)
                 continue
-            handle = Var(f"var_{_clean(arg.name)}", "handle")
+            handle = tir.Var(f"var_{_clean(arg.name)}", "handle")
             buffer_map[handle] = self.buffers[arg] = self._declare(arg)
             params.append(handle)
         stages = _stages([a for a in args if isinstance(a, Tensor)])
@@ -147,7 +136,7 @@ class _Lowering:
     def _declare(self, tensor: Tensor) -> Buffer:
         return decl_buffer([self._size(s) for s in tensor.shape], tensor.dtype, tensor.name)
 
-    def _size(self, size: PrimExpr) -> PrimExpr:
+    def _size(self, size: tir.PrimExpr) -> tir.PrimExpr:
         return self._index(size) if self.wide else size
 
     def _block_name(self, hint: str) -> str:
@@ -200,7 +189,7 @@ class _Lowering:
         """Copy the first states, then compute one element of each step and state at a time."""
         assert op.scan_axis is not None
         assert op.scan_axis.dom is not None
-        time = Var(op.scan_axis.var.name, self._index_type(op.scan_axis))
+        time = tir.Var(op.scan_axis.var.name, self._index_type(op.scan_axis))
         first: list[Stmt] = []
         body: list[Stmt] = []
         for step in steps:
@@ -212,7 +201,7 @@ class _Lowering:
         low, extent = self._size(op.scan_axis.dom.min), self._size(op.scan_axis.dom.extent)
         return [*first, For(time, low, extent, ForKind.SERIAL, stmt_seq(*body))]
 
-    def _copied(self, source: Tensor, target: Buffer, time: Var | None = None) -> Stmt:
+    def _copied(self, source: Tensor, target: Buffer, time: tir.Var | None = None) -> Stmt:
         """The loops that copy a tensor to the first elements of a buffer, or element `time`."""
         copy = compute(source.shape, lambda *index: source(*index), target.name)
         assert isinstance(copy.op, ComputeOp)
@@ -232,7 +221,7 @@ class _Lowering:
             if not step.axis or not (is_state or node.producer.op in steps):
                 continue
             distance = simplify(ops.sub(step.axis[0].var, node.indices[0]))
-            known = distance.value if isinstance(distance, IntImm) else -1
+            known = distance.value if isinstance(distance, tir.IntImm) else -1
             if known < 1 if is_state else known != 0:
                 raise MisuseError(
                     f"{scan.name}: {step.name} reads {node.producer.name} at {node.indices[0]}, "
@@ -240,18 +229,20 @@ class _Lowering:
                     hint="a step reads states at t - 1 or before, and other steps at t",
                 )
 
-    def _loops(self, op: ComputeOp, blocks: list[_Stage], time: Var | None = None) -> Stmt:
+    def _loops(self, op: ComputeOp, blocks: list[_Stage], time: tir.Var | None = None) -> Stmt:
         """Build the loop nest over the axes of `op`, without the first if it is `time`."""
         axes = [*op.axis, *op.reduce_axis]
-        loops = [Var(axis.var.name, self._index_type(axis)) for axis in axes]
+        loops = [tir.Var(axis.var.name, self._index_type(axis)) for axis in axes]
         if time is not None:
             loops[0] = time
         body: list[Stmt] = []
         for stage in blocks:
             if time is not None:
-                moment = replace(stage.axes[0], iter_type=IterVarKind.Ordered)
+                moment = replace(stage.axes[0], iter_type=tir.IterVarKind.Ordered)
                 stage = replace(stage, axes=(moment, *stage.axes[1:]))
-            values: tuple[PrimExpr, ...] = tuple(loops) or (ops.const(0, stage.axes[0].var.dtype),)
+            values: tuple[tir.PrimExpr, ...] = tuple(loops) or (
+                ops.const(0, stage.axes[0].var.dtype),
+            )
             block = Block(
                 stage.axes,
                 (),
@@ -276,19 +267,19 @@ class _Lowering:
 
     def _block_axes(
         self, axes: Sequence[IterVar]
-    ) -> tuple[tuple[IterVar, ...], dict[Var, PrimExpr]]:
+    ) -> tuple[tuple[IterVar, ...], dict[tir.Var, tir.PrimExpr]]:
         """Create block variables for `axes`, and the values of the axes' variables in the block."""
         block_axes, values = [], {}
         for axis in axes:
             assert axis.dom is not None
             dom = Range.from_min_extent(self._size(axis.dom.min), self._size(axis.dom.extent))
-            variable = Var(f"v_{axis.var.name}", self._index_type(axis))
+            variable = tir.Var(f"v_{axis.var.name}", self._index_type(axis))
             block_axes.append(IterVar(dom, variable, axis.iter_type))
             values[axis.var] = ops.cast_to(variable, axis.var.dtype)
         if not block_axes:
             dtype = INT64 if self.wide else DataType("int32")
             dom = Range(ops.const(0, dtype), ops.const(1, dtype))
-            block_axes.append(IterVar(dom, Var("vi", dtype), IterVarKind.DataPar))
+            block_axes.append(IterVar(dom, tir.Var("vi", dtype), tir.IterVarKind.DataPar))
         return tuple(block_axes), values
 
     def _element(self, op: ComputeOp, index: int) -> _Stage:
@@ -312,7 +303,7 @@ class _Lowering:
                 for source, nothing in zip(first.source, identity, strict=True)
             ]
         )
-        loads: list[PrimExpr] = [
+        loads: list[tir.PrimExpr] = [
             BufferLoad(targets[order.index(k)], indices) for k in range(len(sources))
         ]
         combined = combiner.combine(loads, sources)
@@ -325,7 +316,7 @@ class _Lowering:
         if len(targets) == 1:
             store = BufferStore(targets[0], combined[order[0]], indices)
             return _Stage(name, axes, sharing.with_lets(store, lets), init[0])
-        temporaries = [Var(f"v_{_clean(t.name)}", t.dtype) for t in targets]
+        temporaries = [tir.Var(f"v_{_clean(t.name)}", t.dtype) for t in targets]
         body = stmt_seq(
             *(BufferStore(t, v, indices) for t, v in zip(targets, temporaries, strict=True))
         )
@@ -333,13 +324,13 @@ class _Lowering:
             body = LetStmt(variable, combined[k], body)
         return _Stage(name, axes, sharing.with_lets(body, lets), stmt_seq(*init))
 
-    def _value(self, expr: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:
+    def _value(self, expr: tir.PrimExpr, values: dict[tir.Var, tir.PrimExpr]) -> tir.PrimExpr:
         """Simplify `expr` and replace its variables and loads; wide indices become int64."""
         value = substitute(expr, values)
         if not sharing.is_large(value):
             value = ordered_as(simplify(value), value)
         rewritten = rewrite(value, self._load)
-        assert isinstance(rewritten, PrimExpr)
+        assert isinstance(rewritten, tir.PrimExpr)
         return rewritten
 
     def _load(self, node: Node) -> Node | None:
@@ -347,37 +338,37 @@ class _Lowering:
             case ProducerLoad(producer=producer, indices=indices):
                 buffer_indices = [self._index(i) for i in indices] if self.wide else indices
                 return BufferLoad(self.buffers[producer], buffer_indices)
-            case CmpExpr(a=a, b=b) if self.wide and _fits_index(a.dtype):
+            case tir.CmpExpr(a=a, b=b) if self.wide and _fits_index(a.dtype):
                 sides = _nodes_outside_indices(a), _nodes_outside_indices(b)
-                if not any(isinstance(n, Var) and n not in self.scalars for n in chain(*sides)):
+                if not any(isinstance(n, tir.Var) and n not in self.scalars for n in chain(*sides)):
                     return None  # data is compared in its own datatype
                 return type(node)(self._compared(a, sides[0]), self._compared(b, sides[1]))
             case _:
                 return None
 
-    def _compared(self, side: PrimExpr, nodes: list[Node]) -> PrimExpr:
+    def _compared(self, side: tir.PrimExpr, nodes: list[Node]) -> tir.PrimExpr:
         """Convert a side of a comparison to int64; arithmetic on data is not widened."""
         has_loads = any(isinstance(n, BufferLoad) for n in nodes)
         return ops.cast_to(side, INT64) if has_loads else self._index(side)
 
-    def _index(self, expr: PrimExpr) -> PrimExpr:
+    def _index(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         """Convert an integer expression to int64 by casts of its leaves."""
         if expr.dtype == INT64 or not expr.dtype.is_int or expr.dtype.is_bool:
             return expr
         match expr:
-            case IntImm(value=value):
+            case tir.IntImm(value=value):
                 return ops.const(value, INT64)
-            case Var() if expr not in self.scalars:
+            case tir.Var() if expr not in self.scalars:
                 return self.sizes.setdefault(expr, expr.__class__(expr.name, INT64))
-            case Cast(value=operand) if operand.dtype == INT64:
+            case tir.Cast(value=operand) if operand.dtype == INT64:
                 return operand
-            case Select(condition=c, true_value=a, false_value=b):
-                return Select(c, self._index(a), self._index(b))
-            case Call(op=op, args=(c, a, b)) if str(op) == "Op(tir.if_then_else)":
-                assert isinstance(a, PrimExpr)
-                assert isinstance(b, PrimExpr)
-                return Call(INT64, op, (c, self._index(a), self._index(b)))
-            case BinaryOpExpr() if not isinstance(expr, CmpExpr):
+            case tir.Select(condition=c, true_value=a, false_value=b):
+                return tir.Select(c, self._index(a), self._index(b))
+            case tir.Call(op=op, args=(c, a, b)) if str(op) == "Op(tir.if_then_else)":
+                assert isinstance(a, tir.PrimExpr)
+                assert isinstance(b, tir.PrimExpr)
+                return tir.Call(INT64, op, (c, self._index(a), self._index(b)))
+            case tir.BinaryOpExpr() if not isinstance(expr, tir.CmpExpr):
                 return type(expr)(self._index(expr.a), self._index(expr.b))
             case _:
                 return ops.cast_to(expr, INT64)
@@ -393,9 +384,9 @@ class _Stage:
     init: Stmt | None = None
 
 
-def _where(condition: PrimExpr, source: PrimExpr, identity: PrimExpr) -> PrimExpr:
+def _where(condition: tir.PrimExpr, source: tir.PrimExpr, identity: tir.PrimExpr) -> tir.PrimExpr:
     """Return `source` if `condition` holds, else the identity, so that `source` is not read."""
-    if isinstance(condition, IntImm) and condition.value:
+    if isinstance(condition, tir.IntImm) and condition.value:
         return source
     return intrin.if_then_else(condition, source, ops.cast_to(identity, source.dtype))
 
@@ -410,7 +401,7 @@ def _fits_index(dtype: DataType) -> bool:
     return (dtype.family == "int" and dtype.bits >= 32) or dtype == "uint32"
 
 
-def _nodes_outside_indices(expr: PrimExpr) -> list[Node]:
+def _nodes_outside_indices(expr: tir.PrimExpr) -> list[Node]:
     """Return the nodes of `expr` except those in the indices of loads."""
     nodes: dict[Node, None] = {}
     stack: list[Node] = [expr]
@@ -434,7 +425,7 @@ def replace_buffers(stmt: Stmt, replacements: dict[Buffer, Buffer]) -> Stmt:
     values: dict[Node, Node] = {}
     for old, new in replacements.items():
         values |= {old: new, old.data: new.data}
-        if isinstance(old.elem_offset, Var):
+        if isinstance(old.elem_offset, tir.Var):
             values[old.elem_offset] = ops.convert(new.elem_offset or 0)
     rewritten = rewrite(stmt, values.get)
     assert isinstance(rewritten, Stmt)

@@ -10,12 +10,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.relations.shape_vars import (
-    definable_shape_vars,
-    free_shape_vars,
-    sizes_of,
-    variables_of,
-)
+from relaxpy.ir.relax.relations import shape_vars
 from relaxpy.ir.tir import expr as tir
 
 
@@ -33,7 +28,7 @@ def definable_tir_vars_in_struct_info(sinfo: rx.StructInfo) -> list[tir.Var]:
     These are a whole dimension, member or value outside Callables.
     """
     expect(sinfo, rx.StructInfo)
-    return list(definable_shape_vars(sinfo))
+    return list(shape_vars.definable_shape_vars(sinfo))
 
 
 @user_facing
@@ -44,7 +39,7 @@ def collect_non_negative_expressions(sinfo: rx.StructInfo) -> list[tir.PrimExpr]
         size
         for node in walk(sinfo)
         if isinstance(node, (rx.TensorStructInfo, rx.ShapeStructInfo))
-        for size in sizes_of(node)
+        for size in shape_vars.sizes_of(node)
     ]
     return list(dict.fromkeys(size for size in sizes if not isinstance(size, tir.IntImm)))
 
@@ -53,9 +48,9 @@ def _defined(node: Node) -> tuple[tir.Var, ...]:
     """The variables that a node itself defines."""
     if isinstance(node, rx.Function):
         sinfos = [p.struct_info for p in node.params if p.struct_info is not None]
-        return definable_shape_vars(*sinfos)
+        return shape_vars.definable_shape_vars(*sinfos)
     if isinstance(node, rx.MatchCast):
-        return definable_shape_vars(node.struct_info)
+        return shape_vars.definable_shape_vars(node.struct_info)
     return ()
 
 
@@ -87,9 +82,9 @@ def used_shape_vars(root: Node, *, of_variables: bool = True) -> Iterator[tir.Va
         seen.add(id(node))
         match node:
             case rx.StructInfo():
-                yield from free_shape_vars(node)
+                yield from shape_vars.free_shape_vars(node)
             case tir.PrimExpr():
-                yield from variables_of(node)
+                yield from shape_vars.variables_of(node)
             case rx.Var(struct_info=sinfo):
                 waiting += [sinfo] if of_variables and sinfo is not None else []
             case _:

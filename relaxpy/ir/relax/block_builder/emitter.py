@@ -11,14 +11,7 @@ from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyError, Span, WellFormedError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.infer import (
-    check_annotation,
-    check_match_cast,
-    check_pure_here,
-    check_purity,
-    function_sinfo,
-    is_pure_call,
-)
+from relaxpy.ir.relax.block_builder import infer
 from relaxpy.ir.relax.block_builder.signatures import Signatures
 from relaxpy.ir.relax.nodes.base import check_name
 from relaxpy.ir.relax.relations import alpha_rename, definable_shape_vars, erase_to_well_defined
@@ -302,8 +295,8 @@ class Emitter:
         """Check PU-5 in a dataflow block; elsewhere store the first impure call (PU-15, PU-16)."""
         if isinstance(value, rx.Call):
             if scope.dataflow:
-                check_pure_here(value, self.ctx)
-            elif scope.impure is None and not is_pure_call(value, self.ctx):
+                infer.check_pure_here(value, self.ctx)
+            elif scope.impure is None and not infer.is_pure_call(value, self.ctx):
                 scope.impure = value
         elif isinstance(value, rx.If) and scope.impure is None:
             for branch in (value.true_branch, value.false_branch):
@@ -362,7 +355,7 @@ class Emitter:
         var = self.evaluated.get(value)
         if var is None or var in self.ctx.variables:
             return var
-        if isinstance(value, rx.Call) and not is_pure_call(value, self.ctx):
+        if isinstance(value, rx.Call) and not infer.is_pure_call(value, self.ctx):
             raise WellFormedError(
                 "the result of this call is not visible here: the branch or function of the call "
                 "has ended",
@@ -428,7 +421,7 @@ class Emitter:
         scope = self.scope
         value = self._with_deferred_bound(value, changes=True)
         self._note_effects(value, scope)
-        check_match_cast(value, sinfo, self.ctx)
+        infer.check_match_cast(value, sinfo, self.ctx)
         self._add_shape_vars(definable_shape_vars(sinfo), scope.shape_vars)
         self._add_sizes((sinfo,), scope.sizes)
         bound = None
@@ -465,7 +458,9 @@ class Emitter:
         annotation = None if var is None else var.struct_info
         if var is not None and annotation is not None:
             if annotation is not sinfo:
-                check_annotation(var.name_hint, rule, sinfo, annotation, about=value, ctx=self.ctx)
+                infer.check_annotation(
+                    var.name_hint, rule, sinfo, annotation, about=value, ctx=self.ctx
+                )
             sinfo = annotation
         kept = sinfo
         if scope.local and not local:
@@ -497,14 +492,16 @@ class Emitter:
                 declared pure makes an impure call (PU-8).
         """
         with self._shape_vars_of(func.params):
-            check_purity(func, self._finished[func.body])
+            infer.check_purity(func, self._finished[func.body])
             body = self.ctx.sinfo_of(func.body)
             ret = func.ret_struct_info
             if ret is None:
                 ret = body
             else:
-                check_annotation("the result", "DER-45", body, ret, about=func.body, ctx=self.ctx)
-            sinfo = function_sinfo(func, ret)
+                infer.check_annotation(
+                    "the result", "DER-45", body, ret, about=func.body, ctx=self.ctx
+                )
+            sinfo = infer.function_sinfo(func, ret)
         return func if func.struct_info == sinfo else replace(func, struct_info=sinfo)
 
     @contextmanager

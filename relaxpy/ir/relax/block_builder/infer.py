@@ -8,21 +8,9 @@ from relaxpy.errors import Span, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import infer_op_call
-from relaxpy.ir.relax.relations import (
-    Compatibility,
-    bound_shape_vars,
-    check_compatibility,
-    erase_to_well_defined,
-    explain_disjointness,
-    explain_incompatibility,
-    map_params,
-    provably_disjoint,
-    struct_info_lca,
-    substitute_info,
-)
 from relaxpy.ir.relax.relations.context import Context, Except, written_at
 from relaxpy.ir.relax.relations.sizes import over_sizes_info, simplified_shapes
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -105,12 +93,16 @@ def _call_closure(
             about=extra,
         )
     args = tuple(ctx.sinfo_of(arg) for arg in call.args)
-    images = map_params(params, args, ctx.shape_vars)
+    images = relations.map_params(params, args, ctx.shape_vars)
     for i, (arg, actual, param) in enumerate(zip(call.args, args, params, strict=True)):
-        expected = substitute_info(param, images)
+        expected = relations.substitute_info(param, images)
         check_argument(f"argument {i + 1} of {name}", arg, actual, expected, call, ctx)
-    unmapped = [var for var in bound_shape_vars(sinfo, ctx.shape_vars) if var not in images]
-    return erase_to_well_defined(substitute_info(sinfo.ret, images), Except(()), Except(unmapped))
+    unmapped = [
+        var for var in relations.bound_shape_vars(sinfo, ctx.shape_vars) if var not in images
+    ]
+    return relations.erase_to_well_defined(
+        relations.substitute_info(sinfo.ret, images), Except(()), Except(unmapped)
+    )
 
 
 def _computes_shapes(call: rx.Call, ctx: Context) -> bool:
@@ -132,11 +124,11 @@ def check_argument(
 ) -> None:
     """DER-41: raise an error if an argument is incompatible, or warn if it may be."""
     compatibility = _compatibility(actual, expected, ctx)
-    if compatibility is Compatibility.COMPATIBLE:
+    if compatibility is relations.Compatibility.COMPATIBLE:
         return
     message = f"{what} is {actual}, expected {expected}{_because(actual, expected, ctx)}"
     hint = cast_hint(actual, expected, ctx)
-    if compatibility is Compatibility.POSSIBLE:
+    if compatibility is relations.Compatibility.POSSIBLE:
         if not _computes_shapes(call, ctx):
             ctx.warn(message, rule="DER-41", about=(arg, call), hint=hint)
         return
@@ -145,17 +137,19 @@ def check_argument(
     )
 
 
-def _compatibility(actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context) -> Compatibility:
+def _compatibility(
+    actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context
+) -> relations.Compatibility:
     """Whether a value fits what is expected of it, given the signs of dimensions."""
-    result = check_compatibility(actual, expected, ctx.shape_vars)
-    if result is Compatibility.POSSIBLE and ctx.sizes:
+    result = relations.check_compatibility(actual, expected, ctx.shape_vars)
+    if result is relations.Compatibility.POSSIBLE and ctx.sizes:
         actual, expected = (over_sizes_info(sinfo, ctx.sizes) for sinfo in (actual, expected))
-        result = check_compatibility(actual, expected, ctx.shape_vars)
+        result = relations.check_compatibility(actual, expected, ctx.shape_vars)
     return result
 
 
 def _because(actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context) -> str:
-    reason = explain_incompatibility(actual, expected, ctx.shape_vars)
+    reason = relations.explain_incompatibility(actual, expected, ctx.shape_vars)
     return f": {reason}" if reason else ""
 
 
@@ -169,7 +163,9 @@ def _incompatible(actual: rx.StructInfo, expected: rx.StructInfo) -> type[Struct
 
 def cast_hint(actual: rx.StructInfo, expected: rx.StructInfo, ctx: Context) -> str | None:
     """SI-15: the match_cast to write where more must be known; None if it cannot succeed."""
-    if isinstance(actual, rx.FuncStructInfo) or provably_disjoint(actual, expected, ctx.shape_vars):
+    if isinstance(actual, rx.FuncStructInfo) or relations.provably_disjoint(
+        actual, expected, ctx.shape_vars
+    ):
         return None
     return f"declare what it is first: R.match_cast(..., {expected})"
 
@@ -237,7 +233,7 @@ def infer_if(expr: rx.If, ctx: Context) -> rx.StructInfo:
         StructInfoError: the condition is not a Boolean tensor of rank 0.
     """
     check_condition(expr.cond, ctx)
-    return struct_info_lca(
+    return relations.struct_info_lca(
         ctx.sinfo_of(expr.true_branch), ctx.sinfo_of(expr.false_branch), ctx.shape_vars
     )
 
@@ -257,9 +253,9 @@ def check_annotation(
         StructInfoError: the two are incompatible.
     """
     compatibility = _compatibility(actual, annotation, ctx)
-    if compatibility is Compatibility.COMPATIBLE or ctx.as_written:
+    if compatibility is relations.Compatibility.COMPATIBLE or ctx.as_written:
         return
-    is_possible = compatibility is Compatibility.POSSIBLE
+    is_possible = compatibility is relations.Compatibility.POSSIBLE
     fit = "may not fit" if is_possible else "does not fit"
     reason = _because(actual, annotation, ctx)
     message = f"{what} is {actual}, which {fit} its annotation {annotation}{reason}"
@@ -278,9 +274,9 @@ def check_annotation(
 def check_match_cast(value: rx.Expr, sinfo: rx.StructInfo, ctx: Context) -> None:
     """Warn if a cast cannot succeed (DER-26)."""
     actual = ctx.sinfo_of(value)
-    if not provably_disjoint(actual, sinfo, ctx.shape_vars):
+    if not relations.provably_disjoint(actual, sinfo, ctx.shape_vars):
         return
-    reason = explain_disjointness(actual, sinfo, ctx.shape_vars)
+    reason = relations.explain_disjointness(actual, sinfo, ctx.shape_vars)
     message = f"this cast of {actual} to {sinfo} always fails: {reason}"
     ctx.warn(message, rule="DER-26", about=(value,))
 
@@ -294,10 +290,10 @@ def function_sinfo(func: rx.Function, ret: rx.StructInfo) -> rx.FuncStructInfo:
     """DER-43: the signature that callers see, in which shapes that are parameters are unknown."""
     scope, shape_vars = Except(func.params), Except(())
     params = tuple(
-        erase_to_well_defined(p.struct_info or rx.ObjectStructInfo(), scope, shape_vars)
+        relations.erase_to_well_defined(p.struct_info or rx.ObjectStructInfo(), scope, shape_vars)
         for p in func.params
     )
-    ret = erase_to_well_defined(ret, scope, shape_vars)
+    ret = relations.erase_to_well_defined(ret, scope, shape_vars)
     return rx.FuncStructInfo(params, ret, func.is_pure, span=func.span)
 
 

@@ -14,15 +14,9 @@ from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder import infer
 from relaxpy.ir.relax.block_builder.claims import FalseClaims
 from relaxpy.ir.relax.block_builder.emitter import Emitter
-from relaxpy.ir.relax.block_builder.infer import (
-    infer_call,
-    infer_if,
-    infer_tuple_get_item,
-    is_pure_call,
-    signature_of,
-)
 from relaxpy.ir.relax.block_builder.own_forms import own_form, with_written_operands
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
@@ -262,7 +256,7 @@ class Normalizer:
         if self.out.remembers:
             self.out.remember(operand, var)
         if isinstance(operand, (rx.Call, rx.TupleGetItem)):
-            if not isinstance(value, rx.Call) or is_pure_call(value, self.out.ctx):
+            if not isinstance(value, rx.Call) or infer.is_pure_call(value, self.out.ctx):
                 bound[operand] = var
             else:
                 bound.clear()
@@ -290,7 +284,7 @@ class Normalizer:
                 self._check_claim(node, fields, "DER-5")
                 return replace(node, fields=tuple(done), struct_info=fields)
             case rx.TupleGetItem():
-                sinfo = infer_tuple_get_item(done[0], node.index, node.span, self.out.ctx)
+                sinfo = infer.infer_tuple_get_item(done[0], node.index, node.span, self.out.ctx)
                 if not same:
                     node = replace(node, tuple_value=done[0])
                 return self._with_sinfo(node, sinfo, "DER-33", top.node)
@@ -309,7 +303,7 @@ class Normalizer:
             call = with_written_operands(call, self.out, self.leaf)
         if not call.sinfo_is_derived or operator is None or operator.needs_context:
             rule = "DER-35" if type(op) is Op else "DER-42"
-            derived = infer_call(call, self.out.ctx)
+            derived = infer.infer_call(call, self.out.ctx)
             if operator is not None:
                 call = operator.signature.completed(call)
             call = self._with_sinfo(call, derived, rule, original)
@@ -396,7 +390,7 @@ class Normalizer:
             or false_branch is not node.false_branch
         ):
             node = replace(node, cond=cond, true_branch=true_branch, false_branch=false_branch)
-        return self._with_sinfo(node, infer_if(node, self.out.ctx), "DER-10", original)
+        return self._with_sinfo(node, infer.infer_if(node, self.out.ctx), "DER-10", original)
 
     def _with_sinfo(self, node: N, sinfo: rx.StructInfo, rule: str, original: rx.Expr) -> N:
         """The node with the derived struct info: itself if it has that already."""
@@ -534,7 +528,7 @@ class Normalizer:
                 params = self._parameters(literal.params)
                 ret = literal.ret_struct_info
                 ret = None if ret is None else self.renamed(ret)
-                sinfo = signature_of(replace(literal, params=params, ret_struct_info=ret))
+                sinfo = infer.signature_of(replace(literal, params=params, ret_struct_info=ret))
             var = replace(var, struct_info=sinfo)
         if var.struct_info is not None:
             if var is not named:

@@ -9,148 +9,133 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.dpl.pattern import (
-    AttrPattern,
-    CallPattern,
-    ConstantPattern,
-    DataflowVarPattern,
-    DataTypePattern,
-    DFPattern,
-    ExprPattern,
-    ExternFuncPattern,
-    GlobalVarPattern,
-    NotPattern,
-    PrimArrPattern,
-    TupleGetItemPattern,
-    TuplePattern,
-    UnorderedTuplePattern,
-    VarPattern,
-    WildcardPattern,
-)
+from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir.expr import PrimExpr
 
-Args: TypeAlias = Sequence[DFPattern] | TuplePattern
+Args: TypeAlias = Sequence[dp.DFPattern] | dp.TuplePattern
 
 
-def wildcard() -> WildcardPattern:
+def wildcard() -> dp.WildcardPattern:
     """The pattern of any expression."""
-    return WildcardPattern()
+    return dp.WildcardPattern()
 
 
 @user_facing
-def is_var(name: str = "") -> VarPattern:
+def is_var(name: str = "") -> dp.VarPattern:
     """The pattern of a local variable, of this name unless it is empty."""
-    return VarPattern(name)
+    return dp.VarPattern(name)
 
 
 @user_facing
-def is_dfv(name: str = "") -> DataflowVarPattern:
+def is_dfv(name: str = "") -> dp.DataflowVarPattern:
     """The pattern of a DataflowVar, of this name unless it is empty."""
-    return DataflowVarPattern(name)
+    return dp.DataflowVarPattern(name)
 
 
 @user_facing
-def is_gv(name: str = "") -> GlobalVarPattern:
+def is_gv(name: str = "") -> dp.GlobalVarPattern:
     """The pattern of a global variable, of this name unless it is empty."""
-    return GlobalVarPattern(name)
+    return dp.GlobalVarPattern(name)
 
 
-def is_const() -> ConstantPattern:
+def is_const() -> dp.ConstantPattern:
     """The pattern of a tensor literal."""
-    return ConstantPattern()
+    return dp.ConstantPattern()
 
 
 @user_facing
-def is_expr(expr: Expr | Op) -> ExprPattern:
+def is_expr(expr: Expr | Op) -> dp.ExprPattern:
     """The pattern of expressions that are structurally equal to `expr`."""
-    return ExprPattern(expr)
+    return dp.ExprPattern(expr)
 
 
 @user_facing
-def is_op(op_name: str) -> ExprPattern:
+def is_op(op_name: str) -> dp.ExprPattern:
     """The pattern of an operator; a call of it is `is_op(name)(...)`.
 
     Errors:
         UnknownNameError (also KeyError, ValueError): no operator is registered under the name.
     """
-    return ExprPattern(Op.get(op_name))
+    return dp.ExprPattern(Op.get(op_name))
 
 
 @user_facing
 def is_tuple(
-    fields: Sequence[DFPattern], unordered: bool = False
-) -> TuplePattern | UnorderedTuplePattern:
+    fields: Sequence[dp.DFPattern], unordered: bool = False
+) -> dp.TuplePattern | dp.UnorderedTuplePattern:
     """The pattern of a tuple of these fields, in any order if `unordered`."""
-    kind = UnorderedTuplePattern if unordered else TuplePattern
+    kind = dp.UnorderedTuplePattern if unordered else dp.TuplePattern
     return kind(fields)  # type: ignore[arg-type]
 
 
 @user_facing
-def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> TupleGetItemPattern:
+def is_tuple_get_item(
+    tuple_value: dp.DFPattern, index: int | None = None
+) -> dp.TupleGetItemPattern:
     """The pattern of field `index` of a tuple, or of any field for None."""
-    return TupleGetItemPattern(tuple_value, index)
+    return dp.TupleGetItemPattern(tuple_value, index)
 
 
 @user_facing
-def is_shape(shape: Sequence[PrimExpr | int]) -> PrimArrPattern:
+def is_shape(shape: Sequence[PrimExpr | int]) -> dp.PrimArrPattern:
     """The pattern of a shape with provably these dimensions; `has_shape` is for tensors."""
-    return PrimArrPattern(shape)  # type: ignore[arg-type]
+    return dp.PrimArrPattern(shape)  # type: ignore[arg-type]
 
 
 @user_facing
-def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
+def has_dtype(dtype: str, pattern: dp.DFPattern | None = None) -> dp.DataTypePattern:
     """The pattern of tensors of this datatype that `pattern` matches."""
-    return DataTypePattern(wildcard() if pattern is None else pattern, DataType(dtype))
+    return dp.DataTypePattern(wildcard() if pattern is None else pattern, DataType(dtype))
 
 
 @user_facing
-def has_attr(attrs: Mapping[str, object], pattern: DFPattern | None = None) -> AttrPattern:
+def has_attr(attrs: Mapping[str, object], pattern: dp.DFPattern | None = None) -> dp.AttrPattern:
     """The pattern of expressions with these attributes that `pattern` matches."""
-    return AttrPattern(wildcard() if pattern is None else pattern, attrs)  # type: ignore[arg-type]
+    return dp.AttrPattern(wildcard() if pattern is None else pattern, attrs)  # type: ignore[arg-type]
 
 
 @user_facing
-def reject(pattern: DFPattern) -> NotPattern:
+def reject(pattern: dp.DFPattern) -> dp.NotPattern:
     """The pattern of whatever `pattern` does not match."""
-    return NotPattern(pattern)
+    return dp.NotPattern(pattern)
 
 
-def _arguments(args: Args | None) -> DFPattern:
+def _arguments(args: Args | None) -> dp.DFPattern:
     """The pattern of operands in a tuple."""
     if args is None:
         return wildcard()
-    if isinstance(args, DFPattern):
+    if isinstance(args, dp.DFPattern):
         return args
-    return TuplePattern(args)  # type: ignore[arg-type]
+    return dp.TuplePattern(args)  # type: ignore[arg-type]
 
 
 @user_facing
 def is_call_tir(
-    func_name: str, args: Args | None = None, tir_vars: DFPattern | None = None
-) -> CallPattern:
+    func_name: str, args: Args | None = None, tir_vars: dp.DFPattern | None = None
+) -> dp.CallPattern:
     """The pattern of `call_tir` of the kernel of this name, with any arguments if `args` is None.
 
     If the call passes shape variables to the kernel, `tir_vars` is their pattern.
     """
     shape = () if tir_vars is None else (tir_vars,)
     return is_op("relax.call_tir")(
-        GlobalVarPattern(func_name), _arguments(args), *shape, add_constraint=False
+        dp.GlobalVarPattern(func_name), _arguments(args), *shape, add_constraint=False
     )
 
 
 @user_facing
-def is_call_dps_packed(func_name: str, args: Args | None = None) -> CallPattern:
+def is_call_dps_packed(func_name: str, args: Args | None = None) -> dp.CallPattern:
     """The pattern of `call_dps_packed` of the packed function of this name."""
     return is_op("relax.call_dps_packed")(
-        ExternFuncPattern(func_name), _arguments(args), add_constraint=False
+        dp.ExternFuncPattern(func_name), _arguments(args), add_constraint=False
     )
 
 
 @user_facing
-def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> CallPattern:
+def is_call_packed(func_name: str, args: Sequence[dp.DFPattern] | None = None) -> dp.CallPattern:
     """The pattern of a call of a packed function, with any arguments if `args` is None."""
-    callee = ExternFuncPattern(func_name)
+    callee = dp.ExternFuncPattern(func_name)
     if args is None:
         return callee(varg_default_wildcard=True, add_constraint=False)
     if not isinstance(args, (list, tuple)):
@@ -161,9 +146,9 @@ def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> C
 @user_facing
 def make_fused_bias_activation_pattern(
     op_name: str, with_bias: bool = False, activation: str | None = None
-) -> DFPattern:
+) -> dp.DFPattern:
     """The pattern of an operator of two operands, with a bias and an activation if requested."""
-    out: DFPattern = is_op(op_name)(wildcard(), wildcard())
+    out: dp.DFPattern = is_op(op_name)(wildcard(), wildcard())
     if with_bias:
         out = is_op("relax.add")(out, wildcard())
     return out if activation is None else is_op(activation)(out)

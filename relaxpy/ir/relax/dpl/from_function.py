@@ -13,18 +13,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
-from relaxpy.ir.relax.dpl.pattern import (
-    AttrPattern,
-    CallPattern,
-    DFPattern,
-    ExprPattern,
-    ExternFuncPattern,
-    StructInfoPattern,
-    TupleGetItemPattern,
-    TuplePattern,
-    WildcardPattern,
-    all_subpatterns,
-)
+from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.dpl.replacing import Rewriter
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
@@ -32,7 +21,7 @@ from relaxpy.ir.relax.rewrite.arguments import shape_var_images
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
 
 
-def rule_of_module(mod: object) -> tuple[DFPattern, Rewriter, Mapping[str, rx.BaseFunc]]:
+def rule_of_module(mod: object) -> tuple[dp.DFPattern, Rewriter, Mapping[str, rx.BaseFunc]]:
     """The pattern, the rewriter and its subroutines that a module describes.
 
     Errors:
@@ -61,11 +50,11 @@ def rule_of_module(mod: object) -> tuple[DFPattern, Rewriter, Mapping[str, rx.Ba
             f"{pattern.struct_info}, the replacement {replacement.struct_info}",
             about=replacement,
         ).located(replacement.span)
-    params = [WildcardPattern() for _ in pattern.params]
+    params = [dp.WildcardPattern() for _ in pattern.params]
     top = _Reader(pattern, params).result()
-    if isinstance(top, StructInfoPattern) and top.pattern in params:
+    if isinstance(top, dp.StructInfoPattern) and top.pattern in params:
         raise _unfit("the pattern is one of its parameters, which anything matches", pattern)
-    used = set(all_subpatterns([top]))
+    used = set(dp.all_subpatterns([top]))
     for param, parameter in zip(params, pattern.params, strict=True):
         if param not in used:
             raise _unfit(
@@ -101,9 +90,9 @@ class Instantiate:
     """Returns the body of a function for the matches of its parameters."""
 
     func: rx.Function
-    params: tuple[DFPattern, ...]
+    params: tuple[dp.DFPattern, ...]
 
-    def __call__(self, expr: rx.Expr, matches: Mapping[DFPattern, rx.Expr]) -> rx.Expr:
+    def __call__(self, expr: rx.Expr, matches: Mapping[dp.DFPattern, rx.Expr]) -> rx.Expr:
         """The body, with new variables, for these matches; `expr` itself is not used."""
         func = copy_with_new_vars(self.func)
         pairs = [(p, matches[key]) for p, key in zip(func.params, self.params, strict=True)]
@@ -130,40 +119,40 @@ def _derived_variables(func: rx.Function) -> Iterator[rx.Var]:
 class _Reader:
     """Reads a function as a pattern, in which each variable is one pattern."""
 
-    def __init__(self, func: rx.Function, params: list[WildcardPattern]) -> None:
+    def __init__(self, func: rx.Function, params: list[dp.WildcardPattern]) -> None:
         self.func = func
-        self.patterns: dict[rx.Var, DFPattern] = {
-            var: param if var.struct_info is None else StructInfoPattern(param, var.struct_info)
+        self.patterns: dict[rx.Var, dp.DFPattern] = {
+            var: param if var.struct_info is None else dp.StructInfoPattern(param, var.struct_info)
             for var, param in zip(func.params, params, strict=True)
         }
 
-    def result(self) -> DFPattern:
+    def result(self) -> dp.DFPattern:
         for block in self.func.body.blocks:
             for binding in block.bindings:
                 pattern = self.value(binding.value)
                 if isinstance(binding, rx.MatchCast):
-                    pattern = StructInfoPattern(pattern, binding.struct_info)
+                    pattern = dp.StructInfoPattern(pattern, binding.struct_info)
                 if binding.var is not None:
                     self.patterns[binding.var] = pattern
         return self.value(self.func.body.body)
 
-    def value(self, expr: rx.Expr) -> DFPattern:
+    def value(self, expr: rx.Expr) -> dp.DFPattern:
         match expr:
             case rx.Var():
                 return self.patterns[expr]
             case rx.Call():
                 return self.call(expr)
             case rx.Tuple(fields=fields):
-                return TuplePattern(tuple(map(self.value, fields)))
+                return dp.TuplePattern(tuple(map(self.value, fields)))
             case rx.TupleGetItem(tuple_value=whole, index=index):
-                return TupleGetItemPattern(self.value(whole), index)
+                return dp.TupleGetItemPattern(self.value(whole), index)
             case rx.ExternFunc(global_symbol=name):
-                return ExternFuncPattern(name)
+                return dp.ExternFuncPattern(name)
             case rx.Constant() | rx.StringImm() | rx.DataTypeImm():
-                return ExprPattern(expr)
+                return dp.ExprPattern(expr)
             case rx.PrimValue() | rx.ShapeExpr():
                 assert expr.struct_info is not None
-                return StructInfoPattern(WildcardPattern(), expr.struct_info)
+                return dp.StructInfoPattern(dp.WildcardPattern(), expr.struct_info)
             case _:
                 raise _unfit(
                     f"a pattern consists of calls of operators and packed functions, tuples and "
@@ -171,17 +160,19 @@ class _Reader:
                     expr,
                 )
 
-    def call(self, call: rx.Call) -> DFPattern:
+    def call(self, call: rx.Call) -> dp.DFPattern:
         """The pattern of calls with these operands, attributes and struct info arguments."""
         if isinstance(call.op, Op):
-            callee: DFPattern = ExprPattern(call.op)
+            callee: dp.DFPattern = dp.ExprPattern(call.op)
         else:
             callee = self.value(call.op)
         if not is_pure_call(call, Context()):
             raise _unfit("a pattern has no impure calls, which are never rewritten", call)
-        pattern: DFPattern = CallPattern(callee, tuple(map(self.value, call.args)), False, False)
+        pattern: dp.DFPattern = dp.CallPattern(
+            callee, tuple(map(self.value, call.args)), False, False
+        )
         if call.attrs:
-            pattern = AttrPattern(pattern, call.attrs)
+            pattern = dp.AttrPattern(pattern, call.attrs)
         if call.sinfo_args and call.struct_info is not None:
-            pattern = StructInfoPattern(pattern, call.struct_info)
+            pattern = dp.StructInfoPattern(pattern, call.struct_info)
         return pattern

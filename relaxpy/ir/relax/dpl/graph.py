@@ -10,21 +10,14 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.dpl.alternatives import Goal, same_shape
 from relaxpy.ir.relax.dpl.context import Edge, PatternContext
 from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
 from relaxpy.ir.relax.dpl.matcher import Matcher
-from relaxpy.ir.relax.dpl.pattern import (
-    DFPattern,
-    PairPattern,
-    RestrictedPattern,
-    StructInfoPattern,
-    all_subpatterns,
-    subpatterns,
-)
 from relaxpy.ir.tir.expr import PrimExpr
 
-VarMatches: TypeAlias = dict[DFPattern, rx.Expr]
+VarMatches: TypeAlias = dict[dp.DFPattern, rx.Expr]
 
 
 class BindingGraph:
@@ -74,7 +67,7 @@ class BindingGraph:
             table.setdefault(None if value is None else head_of(value), []).append(var)
         return table
 
-    def candidates(self, pattern: DFPattern) -> Sequence[rx.Var]:
+    def candidates(self, pattern: dp.DFPattern) -> Sequence[rx.Var]:
         """The variables that a pattern may match, by the heads of their values."""
         pattern_heads = heads(pattern)
         if pattern_heads is None:
@@ -109,11 +102,11 @@ class _Decision:
     `conflicts` are the levels of earlier decisions that excluded other variables.
     """
 
-    pattern: DFPattern
+    pattern: dp.DFPattern
     candidates: Iterator[rx.Var]
     conflicts: set[int]
     ways: Generator[None] | None = None
-    decided: list[DFPattern] = field(default_factory=list)
+    decided: list[dp.DFPattern] = field(default_factory=list)
 
 
 class GraphMatcher:
@@ -136,19 +129,19 @@ class GraphMatcher:
         self.nodes = list(nodes)
         self.same_shapes = context.same_shapes
         self.matcher = Matcher(self.nodes, graph.values)
-        self.edges_of: dict[DFPattern, list[Edge]] = {p: [] for p in self.nodes}
+        self.edges_of: dict[dp.DFPattern, list[Edge]] = {p: [] for p in self.nodes}
         for edge in edges:
             self.edges_of[edge.used].append(edge)
             self.edges_of[edge.user].append(edge)
-        self.representative = _representatives(all_subpatterns(self.nodes))
-        self.below = {p: frozenset(all_subpatterns([p])) for p in self.nodes}
+        self.representative = _representatives(dp.all_subpatterns(self.nodes))
+        self.below = {p: frozenset(dp.all_subpatterns([p])) for p in self.nodes}
         inner = {p for node in self.nodes for p in self.below[node] if p is not node}
         named = {p for edge in edges if not edge.implied for p in (edge.used, edge.user)}
         named |= {p for group in self.same_shapes for p in group}
         self.to_decide = [p for p in self.nodes if p in named or p not in inner]
         self.candidates = {p: graph.candidates(p) for p in self.to_decide}
         self.replaced: set[rx.Var] = set()
-        self.level: dict[DFPattern, int] = {}
+        self.level: dict[dp.DFPattern, int] = {}
 
     def matches(self) -> Iterator[VarMatches]:
         """Matches without variables that are `replaced` when the match is requested.
@@ -169,7 +162,7 @@ class GraphMatcher:
                 if len(self.replaced) == before:
                     break
 
-    def _search(self, first: DFPattern, var: rx.Var) -> VarMatches | None:
+    def _search(self, first: dp.DFPattern, var: rx.Var) -> VarMatches | None:
         """A match in which `first` matches `var`."""
         self.level.clear()
         stack = [_Decision(first, iter((var,)), set())]
@@ -213,7 +206,7 @@ class GraphMatcher:
                 decision.conflicts |= {
                     level
                     for p, level in self.level.items()
-                    if p in self.below[pattern] or isinstance(p, StructInfoPattern)
+                    if p in self.below[pattern] or isinstance(p, dp.StructInfoPattern)
                 }
                 decision.ways = matcher.solutions([Goal(pattern, var)])
             if next(decision.ways, self) is self:
@@ -226,17 +219,17 @@ class GraphMatcher:
                 return True
             decision.conflicts |= conflicts
 
-    def _expr(self, pattern: DFPattern) -> rx.Expr | None:
+    def _expr(self, pattern: dp.DFPattern) -> rx.Expr | None:
         """The expression that a pattern matches: the variable if it is bound to one."""
         value = self.matcher.bindings.get(pattern)
         if not isinstance(value, rx.Expr):
             return None
         return self.graph.variable_of(value) or value
 
-    def _conflicts(self, decided: Collection[DFPattern], level: int) -> set[int] | None:
+    def _conflicts(self, decided: Collection[dp.DFPattern], level: int) -> set[int] | None:
         """The earlier decisions that contradict this one; None if it satisfies all constraints."""
         new = set(decided)
-        owners: dict[rx.Var, DFPattern] = {}
+        owners: dict[rx.Var, dp.DFPattern] = {}
         for pattern in self.nodes:
             expr = self._expr(pattern)
             if not isinstance(expr, rx.Var):
@@ -275,7 +268,7 @@ class GraphMatcher:
             )
         return index < len(operands) and operands[index] is used
 
-    def _have_same_shape(self, patterns: Sequence[DFPattern]) -> bool:
+    def _have_same_shape(self, patterns: Sequence[dp.DFPattern]) -> bool:
         shapes = [_shape_of(self._expr(p)) for p in patterns]
         first = shapes[0]
         return first is not None and all(s is not None and same_shape(first, s) for s in shapes)
@@ -290,7 +283,7 @@ class GraphMatcher:
         best = min(choices, key=lambda choice: len(choice[1]), default=None)
         return None if best is None else _Decision(best[0], iter(best[1]), best[2])
 
-    def _neighbours(self, pattern: DFPattern) -> tuple[Sequence[rx.Var], set[int]]:
+    def _neighbours(self, pattern: dp.DFPattern) -> tuple[Sequence[rx.Var], set[int]]:
         """The candidates that an edge to a decided pattern leaves, and the level of that one."""
         near: list[tuple[Sequence[rx.Var], int]] = []
         for edge in self.edges_of[pattern]:
@@ -314,19 +307,19 @@ class GraphMatcher:
         return {pattern: expr for pattern, expr in matches if expr is not None}
 
 
-def _representatives(patterns: Sequence[DFPattern]) -> dict[DFPattern, DFPattern]:
+def _representatives(patterns: Sequence[dp.DFPattern]) -> dict[dp.DFPattern, dp.DFPattern]:
     """For each pattern a representative of the patterns that must match the same expression."""
     parent = {pattern: pattern for pattern in patterns}
 
-    def root(pattern: DFPattern) -> DFPattern:
+    def root(pattern: dp.DFPattern) -> dp.DFPattern:
         while parent[pattern] is not pattern:
             parent[pattern] = parent[parent[pattern]]
             pattern = parent[pattern]
         return pattern
 
     for pattern in patterns:
-        if isinstance(pattern, (PairPattern, RestrictedPattern)):
-            for sub in subpatterns(pattern):
+        if isinstance(pattern, (dp.PairPattern, dp.RestrictedPattern)):
+            for sub in dp.subpatterns(pattern):
                 parent[root(sub)] = root(pattern)
     return {pattern: root(pattern) for pattern in patterns}
 

@@ -5,18 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.dpl.pattern import (
-    AndPattern,
-    AttrPattern,
-    CallPattern,
-    DFPattern,
-    ExprPattern,
-    OrPattern,
-    RestrictedPattern,
-    TupleGetItemPattern,
-    TuplePattern,
-    UnorderedTuplePattern,
-)
+from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.nodes import Call, Expr, Tuple, TupleGetItem
 
 # The operator that is called, or for other expressions their class.
@@ -30,34 +19,34 @@ def head_of(value: Expr) -> Head:
     return type(value)
 
 
-def heads(pattern: DFPattern) -> frozenset[Head] | None:
+def heads(pattern: dp.DFPattern) -> frozenset[Head] | None:
     """The heads of the expressions that a pattern may match; None stands for any head."""
     match pattern:
-        case CallPattern(op=op):
+        case dp.CallPattern(op=op):
             return _operators(op)
-        case TuplePattern() | UnorderedTuplePattern():
+        case dp.TuplePattern() | dp.UnorderedTuplePattern():
             return frozenset((Tuple,))
-        case TupleGetItemPattern():
+        case dp.TupleGetItemPattern():
             return frozenset((TupleGetItem,))
-        case OrPattern(left=left, right=right):
+        case dp.OrPattern(left=left, right=right):
             return _union(heads(left), heads(right))
-        case AndPattern(left=left, right=right):
+        case dp.AndPattern(left=left, right=right):
             known = [side for side in (heads(left), heads(right)) if side is not None]
             return frozenset.intersection(*known) if known else None
-        case RestrictedPattern(pattern=inner):
+        case dp.RestrictedPattern(pattern=inner):
             return heads(inner)
         case _:
             return None
 
 
-def _operators(callee: DFPattern) -> frozenset[Head] | None:
+def _operators(callee: dp.DFPattern) -> frozenset[Head] | None:
     """The operators that the pattern of a callee may match; None stands for any callee."""
     match callee:
-        case ExprPattern(expr=Op() as op):
+        case dp.ExprPattern(expr=Op() as op):
             return frozenset((op,))
-        case OrPattern(left=left, right=right):
+        case dp.OrPattern(left=left, right=right):
             return _union(_operators(left), _operators(right))
-        case AttrPattern(pattern=inner):
+        case dp.AttrPattern(pattern=inner):
             return _operators(inner)
         case _:
             return None

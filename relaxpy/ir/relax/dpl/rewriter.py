@@ -14,17 +14,11 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo
 from relaxpy.ir.relax.block_builder.derive import normalize_function
+from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.dpl.apply_rules import rewritten
 from relaxpy.ir.relax.dpl.context import PatternContext
 from relaxpy.ir.relax.dpl.context_rule import ContextRule, MatchRewriter
 from relaxpy.ir.relax.dpl.from_function import rule_of_module
-from relaxpy.ir.relax.dpl.pattern import (
-    DFPattern,
-    OrPattern,
-    TuplePattern,
-    WildcardPattern,
-    check_pattern,
-)
 from relaxpy.ir.relax.dpl.replacing import Rewriter
 from relaxpy.ir.relax.dpl.rules import ExprRule, Rule
 from relaxpy.ir.relax.dpl.subroutines import Subroutines, called_subroutines
@@ -55,7 +49,7 @@ class PatternMatchingRewriter(Pass):
 
     @staticmethod
     @user_facing
-    def from_pattern(pattern: DFPattern, func: Rewriter) -> PatternMatchingRewriter:
+    def from_pattern(pattern: dp.DFPattern, func: Rewriter) -> PatternMatchingRewriter:
         """The rewriter that replaces what `pattern` matches by `func(expr, matches)`.
 
         If that is None or `expr` itself, nothing is replaced, and of `a | b` the other is tried. A
@@ -143,21 +137,21 @@ def rewriter_of_module(mod: IRModule) -> PatternMatchingRewriter:
 
 
 def _rules(
-    pattern: DFPattern,
+    pattern: dp.DFPattern,
     func: Rewriter,
-    outer: tuple[DFPattern, ...],
+    outer: tuple[dp.DFPattern, ...],
     subroutines: Mapping[str, BaseFunc],
 ) -> tuple[Rule, ...]:
     """The rules for a pattern: one for each alternative of `a | b`, and one for tuples."""
     match pattern:
-        case OrPattern(left=left, right=right):
+        case dp.OrPattern(left=left, right=right):
             outer = (*outer, pattern)
             return (
                 *_rules(left, func, outer, subroutines),
                 *_rules(right, func, outer, subroutines),
             )
-        case TuplePattern(fields=fields) if fields and not any(
-            isinstance(f, WildcardPattern) for f in fields
+        case dp.TuplePattern(fields=fields) if fields and not any(
+            isinstance(f, dp.WildcardPattern) for f in fields
         ):
             return (
                 ExprRule(pattern, func, outer, subroutines=subroutines),
@@ -176,8 +170,8 @@ class ExprPatternRewriter(PatternMatchingRewriter):
     """The rewriter of a pattern and a function; see `PatternMatchingRewriter.from_pattern`."""
 
     @user_facing
-    def __init__(self, pattern: DFPattern, func: Rewriter) -> None:
-        check_pattern(pattern)
+    def __init__(self, pattern: dp.DFPattern, func: Rewriter) -> None:
+        dp.check_pattern(pattern)
         _check_callable(func)
         super().__init__(_rules(pattern, func, (), {}))
 
@@ -186,9 +180,9 @@ class TupleRewriter(PatternMatchingRewriter):
     """The rewriter of values that `patterns` match one by one, as if they were in a tuple."""
 
     @user_facing
-    def __init__(self, patterns: list[DFPattern], func: Rewriter) -> None:
+    def __init__(self, patterns: list[dp.DFPattern], func: Rewriter) -> None:
         _check_callable(func)
-        whole = TuplePattern(patterns)  # type: ignore[arg-type]
+        whole = dp.TuplePattern(patterns)  # type: ignore[arg-type]
         super().__init__((TupleRule(whole.fields, func, (whole,)),))
 
 
@@ -204,7 +198,7 @@ class OrRewriter(PatternMatchingRewriter):
 
 
 @user_facing
-def rewrite_call(pattern: DFPattern, rewriter: Rewriter, func: Function) -> Function:
+def rewrite_call(pattern: dp.DFPattern, rewriter: Rewriter, func: Function) -> Function:
     """The function with `rewriter(expr, matches)` in place of each expression that matches.
 
     See `PatternMatchingRewriter.from_pattern`; `matches` has the match of each subpattern.

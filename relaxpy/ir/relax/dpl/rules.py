@@ -10,27 +10,20 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.dpl.alternatives import Goal
 from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
 from relaxpy.ir.relax.dpl.matcher import Matcher, Matches
-from relaxpy.ir.relax.dpl.pattern import (
-    CallPattern,
-    DFPattern,
-    FunctionPattern,
-    TupleGetItemPattern,
-    TuplePattern,
-    UnorderedTuplePattern,
-)
 from relaxpy.ir.relax.dpl.replacing import Kind, Replacer, Rewriter, as_replacement
 from relaxpy.ir.relax.dpl.segment import Segment, projected
 from relaxpy.ir.relax.nodes import BaseFunc, Binding, Expr, Var
 
 COMPUTING = (
-    CallPattern,
-    FunctionPattern,
-    TupleGetItemPattern,
-    TuplePattern,
-    UnorderedTuplePattern,
+    dp.CallPattern,
+    dp.FunctionPattern,
+    dp.TupleGetItemPattern,
+    dp.TuplePattern,
+    dp.UnorderedTuplePattern,
 )
 
 
@@ -58,9 +51,9 @@ class ExprRule(Rule):
     sweep applies the rule as often as possible.
     """
 
-    pattern: DFPattern
+    pattern: dp.DFPattern
     func: Rewriter
-    outer: tuple[DFPattern, ...] = ()
+    outer: tuple[dp.DFPattern, ...] = ()
 
     @late_property
     def heads(self) -> frozenset[Head] | None:

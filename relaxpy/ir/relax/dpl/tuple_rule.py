@@ -10,18 +10,10 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.dpl import pattern as dp
 from relaxpy.ir.relax.dpl.alternatives import Goal, is_same_value
 from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
 from relaxpy.ir.relax.dpl.matcher import Matcher, Matches, assignment
-from relaxpy.ir.relax.dpl.pattern import (
-    CallPattern,
-    DFPattern,
-    ExprPattern,
-    OrPattern,
-    UnorderedTuplePattern,
-    all_subpatterns,
-    subpatterns,
-)
 from relaxpy.ir.relax.dpl.replacing import Kind, NewBindings, Replacer, Rewriter, as_replacement
 from relaxpy.ir.relax.dpl.rules import COMPUTING, Rule, bound_in, computed_in, take
 from relaxpy.ir.relax.dpl.segment import Segment, sorted_by_use
@@ -36,9 +28,9 @@ class TupleRule(Rule):
     before that, except for other values of the match.
     """
 
-    patterns: tuple[DFPattern, ...]
+    patterns: tuple[dp.DFPattern, ...]
     func: Rewriter
-    outer: tuple[DFPattern, ...] = ()
+    outer: tuple[dp.DFPattern, ...] = ()
 
     @override
     def sweep(
@@ -47,11 +39,11 @@ class TupleRule(Rule):
         return _Sweep(self, bindings, replacer, kind, ordered=ordered).run(bindings)
 
 
-def inner_heads(patterns: Sequence[DFPattern]) -> frozenset[Head] | None:
+def inner_heads(patterns: Sequence[dp.DFPattern]) -> frozenset[Head] | None:
     """The heads of values that are computed on the way to a match; None stands for any head."""
     result: frozenset[Head] = frozenset()
     for pattern in patterns:
-        for sub in all_subpatterns([pattern]):
+        for sub in dp.all_subpatterns([pattern]):
             if sub is not pattern and isinstance(sub, COMPUTING):
                 sub_heads = heads(sub)
                 if sub_heads is None:
@@ -60,22 +52,22 @@ def inner_heads(patterns: Sequence[DFPattern]) -> frozenset[Head] | None:
     return result
 
 
-def shared_subpatterns(patterns: Sequence[DFPattern]) -> list[DFPattern]:
+def shared_subpatterns(patterns: Sequence[dp.DFPattern]) -> list[dp.DFPattern]:
     """The patterns below several of `patterns`, if each of these matches in one way at most.
 
     Then two values belong together only if these patterns match the same expressions in both.
     """
-    below = [set(all_subpatterns([pattern])) for pattern in patterns]
+    below = [set(dp.all_subpatterns([pattern])) for pattern in patterns]
     if any(map(_has_choice, set().union(*below))):
         return []
-    return [p for p in all_subpatterns(patterns) if sum(p in subs for subs in below) > 1]
+    return [p for p in dp.all_subpatterns(patterns) if sum(p in subs for subs in below) > 1]
 
 
-def _has_choice(pattern: DFPattern) -> bool:
-    if isinstance(pattern, CallPattern):
-        operator = pattern.op.expr if isinstance(pattern.op, ExprPattern) else None
+def _has_choice(pattern: dp.DFPattern) -> bool:
+    if isinstance(pattern, dp.CallPattern):
+        operator = pattern.op.expr if isinstance(pattern.op, dp.ExprPattern) else None
         return operator is None or (isinstance(operator, Op) and operator.record.commutative)
-    return isinstance(pattern, (OrPattern, UnorderedTuplePattern))
+    return isinstance(pattern, (dp.OrPattern, dp.UnorderedTuplePattern))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,7 +209,7 @@ class _Sweep:
         chosen = [candidates[i].var for i in range(len(candidates))]
         computed = {*computed_in(matches, segment), *chosen} - {last.var}
         earlier = [var for var in chosen if var is not last.var]
-        inputs = {segment.variable_of(v) for p, v in matches.items() if not subpatterns(p)}
+        inputs = {segment.variable_of(v) for p, v in matches.items() if not dp.subpatterns(p)}
         if not inputs.isdisjoint(earlier):
             return None  # one of the values is computed from another one
         used = {user for var in earlier for user in self.users[var]}

@@ -22,19 +22,7 @@ from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs, set_fields
 from relaxpy.ir.core.released import Released
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes.base import (
-    MAX_NODES,
-    Expr,
-    StructInfo,
-    as_declared,
-    as_members,
-    check_expr,
-    check_kind,
-    check_name,
-    convert_declared,
-    count_nodes,
-    member,
-)
+from relaxpy.ir.relax.nodes import base as bases
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.nodes.struct_info import (
     ObjectStructInfo,
@@ -53,18 +41,18 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class GlobalVar(Expr):
+class GlobalVar(bases.Expr):
     """A reference to a function of the module by name (AST-8); the module knows its signature."""
 
     _fields = ("name_hint",)
     _variable = True
     name_hint: str
-    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    struct_info: bases.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_name(self.name_hint, "the name of a variable")
-        convert_declared(self)
+        bases.check_name(self.name_hint, "the name of a variable")
+        bases.convert_declared(self)
 
     @override
     def __prim_expr__(self) -> tir.PrimExpr:
@@ -90,7 +78,7 @@ class Id:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Var(Expr):
+class Var(bases.Expr):
     """A local variable (AST-7), identified by the object; the name is a hint.
 
     The `vid` of another variable as a name stands for the name of that variable.
@@ -99,14 +87,14 @@ class Var(Expr):
     _fields = ("struct_info",)
     _variable = True
     name_hint: str
-    struct_info: StructInfo | None = None
+    struct_info: bases.StructInfo | None = None
     span: Span | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.name_hint, Id):
             set_fields(self, name_hint=self.name_hint.name_hint)
-        check_name(self.name_hint, "the name of a variable")
-        convert_declared(self)
+        bases.check_name(self.name_hint, "the name of a variable")
+        bases.convert_declared(self)
 
     @property
     def vid(self) -> Id:
@@ -114,7 +102,7 @@ class Var(Expr):
         return Id(self)
 
     @property
-    def struct_info_annotation(self) -> StructInfo | None:
+    def struct_info_annotation(self) -> bases.StructInfo | None:
         """TVM's name for the struct info of the variable."""
         return self.struct_info
 
@@ -138,7 +126,7 @@ def is_masked(value: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Constant(Expr):
+class Constant(bases.Expr):
     """A tensor literal (AST-6); the array is copied unless it is already read-only.
 
     `data` is an array of NumPy that also has `numpy()`, as the tensors of TVM have. After `release`
@@ -148,7 +136,7 @@ class Constant(Expr):
     _fields = ("data",)
     _compared_as: ClassVar[Mapping[str, str]] = {"data": "data_and_placement"}
     data: Array
-    struct_info: StructInfo | None = None
+    struct_info: bases.StructInfo | None = None
     span: Span | None = None
     _released: Released = field(init=False)
 
@@ -167,7 +155,7 @@ class Constant(Expr):
             data = data.copy()
             data.flags.writeable = False
         actual = TensorStructInfo(data.shape, dtype)  # type: ignore[arg-type]
-        declared = as_declared(self.struct_info)
+        declared = bases.as_declared(self.struct_info)
         if declared is not None:
             _check_constant(actual, declared)
         sinfo = actual if declared is None else declared
@@ -180,7 +168,7 @@ class Constant(Expr):
         def __getattr__(self, name):
             if name == "data":
                 return self._released()
-            return Expr.__getattribute__(self, name)
+            return bases.Expr.__getattribute__(self, name)
 
     def release(self, restore: Callable[[], Array]) -> None:
         """Let go of the array, which `restore` computes again, bit by bit, when `data` is read."""
@@ -220,12 +208,12 @@ class Constant(Expr):
         return self._released if self.is_released else self.data
 
     @property
-    def distributed_sinfo(self) -> StructInfo | None:
+    def distributed_sinfo(self) -> bases.StructInfo | None:
         """The struct info of a literal that is distributed over several devices."""
         return None if isinstance(self.struct_info, TensorStructInfo) else self.struct_info
 
     @property
-    def data_and_placement(self) -> Array | tuple[Array, StructInfo]:
+    def data_and_placement(self) -> Array | tuple[Array, bases.StructInfo]:
         """What structural equality compares: the data, and the struct info if it is distributed."""
         return self.data if self.distributed_sinfo is None else (self.data, self.distributed_sinfo)
 
@@ -233,7 +221,7 @@ class Constant(Expr):
 _RELEASING: Final = ForkLock()
 
 
-def _check_constant(actual: TensorStructInfo, declared: StructInfo) -> None:
+def _check_constant(actual: TensorStructInfo, declared: bases.StructInfo) -> None:
     """DER-4: the declared struct info fits the data, and may add a device or a placement."""
     tensor = getattr(declared, "tensor_sinfo", declared)
     if (
@@ -255,12 +243,12 @@ def _is_writable(data: Array) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PrimValue(Expr):
+class PrimValue(bases.Expr):
     """A scalar (AST-6): a Python int or bool becomes int64, a float float32."""
 
     _fields = ("value",)
     value: tir.PrimExpr
-    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    struct_info: bases.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
 
     def __post_init__(self) -> None:
@@ -275,27 +263,27 @@ class PrimValue(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class StringImm(Expr):
+class StringImm(bases.Expr):
     """A string (AST-6)."""
 
     _fields = ("value",)
     value: str
-    struct_info: StructInfo | None = field(default=ObjectStructInfo(), kw_only=True)
+    struct_info: bases.StructInfo | None = field(default=ObjectStructInfo(), kw_only=True)
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        check_name(self.value, "the value of a StringImm")
+        bases.check_name(self.value, "the value of a StringImm")
         if not isinstance(self.struct_info, ObjectStructInfo):
             set_fields(self, struct_info=ObjectStructInfo())
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class DataTypeImm(Expr):
+class DataTypeImm(bases.Expr):
     """A datatype as a value (AST-6)."""
 
     _fields = ("value",)
     value: DataType
-    struct_info: StructInfo | None = field(default=ObjectStructInfo(), kw_only=True)
+    struct_info: bases.StructInfo | None = field(default=ObjectStructInfo(), kw_only=True)
     span: Span | None = None
 
     def __post_init__(self) -> None:
@@ -305,21 +293,21 @@ class DataTypeImm(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Tuple(Expr):
+class Tuple(bases.Expr):
     """A tuple of expressions (AST-9); its struct info is known once those of all fields are."""
 
     _fields = ("fields",)
-    fields: tuple[Expr, ...]
-    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    fields: tuple[bases.Expr, ...]
+    struct_info: bases.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
 
     def __post_init__(self) -> None:
         members: Any = self.fields
-        if not isinstance(members, Expr):
-            members = as_members(members, "fields", "AST-9")
+        if not isinstance(members, bases.Expr):
+            members = bases.as_members(members, "fields", "AST-9")
         # An operator is not a value, but this is reported by the well-formedness check (WF-9).
         fields = tuple(f if isinstance(f, Op) else convert_to_expr(f) for f in members)
-        declared = as_declared(self.struct_info)
+        declared = bases.as_declared(self.struct_info)
         set_fields(self, fields=fields, struct_info=_tuple_sinfo(fields, declared))
 
     @property
@@ -331,20 +319,22 @@ class Tuple(Expr):
         return len(self.fields)
 
     @override
-    def __getitem__(self, index: int) -> Expr:
-        return member(self.fields, index, "Tuple")
+    def __getitem__(self, index: int) -> bases.Expr:
+        return bases.member(self.fields, index, "Tuple")
 
     @override
-    def __iter__(self) -> Iterator[Expr]:
+    def __iter__(self) -> Iterator[bases.Expr]:
         return iter(self.fields)
 
 
-def _tuple_sinfo(fields: tuple[Expr | Op, ...], declared: StructInfo | None) -> StructInfo | None:
+def _tuple_sinfo(
+    fields: tuple[bases.Expr | Op, ...], declared: bases.StructInfo | None
+) -> bases.StructInfo | None:
     """DER-5: the struct info of the fields, or the declared one if some fields have none."""
     sinfos = tuple(s for f in fields if (s := getattr(f, "struct_info", None)) is not None)
     if len(sinfos) < len(fields):
         return declared
-    if declared is None and count_nodes(sinfos) > MAX_NODES:
+    if declared is None and bases.count_nodes(sinfos) > bases.MAX_NODES:
         return None  # an error only where the struct info of the tuple is needed
     if (
         isinstance(declared, TupleStructInfo)
@@ -356,17 +346,17 @@ def _tuple_sinfo(fields: tuple[Expr | Op, ...], declared: StructInfo | None) -> 
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TupleGetItem(Expr):
+class TupleGetItem(bases.Expr):
     """Field `index` of a tuple, counted from 0 (AST-9)."""
 
     _fields = ("tuple_value", "index")
-    tuple_value: Expr
+    tuple_value: bases.Expr
     index: int
-    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    struct_info: bases.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        check_kind(self.tuple_value, Expr, "a Relax expression", "AST-9")
+        bases.check_kind(self.tuple_value, bases.Expr, "a Relax expression", "AST-9")
         index = _as_index(self.index)
         if index is None or index < 0:
             raise MisuseError(
@@ -374,7 +364,7 @@ class TupleGetItem(Expr):
                 rule="AST-9",
                 about=self.index,
             )
-        sinfo = as_declared(self.struct_info)
+        sinfo = bases.as_declared(self.struct_info)
         operand = self.tuple_value.struct_info
         if sinfo is None and isinstance(operand, TupleStructInfo):
             if index >= len(operand.fields):
@@ -397,7 +387,7 @@ def _as_index(value: object) -> int | None:
         return None
 
 
-def project_tuple(expr: Expr, index: object) -> TupleGetItem:
+def project_tuple(expr: bases.Expr, index: object) -> TupleGetItem:
     """The value of `expr[index]`."""
     number, sinfo = _as_index(index), expr.struct_info
     if number is None:
@@ -414,7 +404,7 @@ def project_tuple(expr: Expr, index: object) -> TupleGetItem:
     return evaluated(TupleGetItem(expr, number))
 
 
-def unpack_tuple(expr: Expr) -> Iterator[Expr]:
+def unpack_tuple(expr: bases.Expr) -> Iterator[bases.Expr]:
     """The fields of `expr`, as Python iterates over it."""
     sinfo = expr.struct_info
     if not isinstance(sinfo, TupleStructInfo):
@@ -426,33 +416,33 @@ def unpack_tuple(expr: Expr) -> Iterator[Expr]:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Call(Expr):
+class Call(bases.Expr):
     """`op` applied to `args` (AST-15); `sinfo_args` are struct infos that the text states.
 
     `sinfo_is_derived` means that the struct info is the result of derivation, not a declaration.
     """
 
     _fields = ("op", "args", "attrs", "sinfo_args")
-    op: Expr | Op
-    args: tuple[Expr, ...]
+    op: bases.Expr | Op
+    args: tuple[bases.Expr, ...]
     attrs: Attrs = EMPTY_ATTRS
-    sinfo_args: tuple[StructInfo, ...] = ()
-    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    sinfo_args: tuple[bases.StructInfo, ...] = ()
+    struct_info: bases.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
     sinfo_is_derived: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        check_expr(self.op)
-        args = as_members(self.args, "arguments", "AST-15")
+        bases.check_expr(self.op)
+        args = bases.as_members(self.args, "arguments", "AST-15")
         for arg in args:
-            check_expr(arg)
+            bases.check_expr(arg)
         if args is not self.args:
             set_fields(self, args=args)
         if type(self.attrs) is not Attrs:
             set_fields(self, attrs=as_attrs(self.attrs))
         if self.sinfo_args or type(self.sinfo_args) is not tuple:
             set_fields(self, sinfo_args=as_struct_infos(self.sinfo_args) if self.sinfo_args else ())
-        convert_declared(self)
+        bases.convert_declared(self)
 
     def __bool__(self) -> bool:
         """True: the call as a node, not its result.
@@ -476,7 +466,7 @@ def is_call_of(value: object, *names: str) -> TypeGuard[Call]:
 
 
 def make_call(
-    callee: Expr, args: tuple[object, ...], attrs: Mapping[str, object] | None = None
+    callee: bases.Expr, args: tuple[object, ...], attrs: Mapping[str, object] | None = None
 ) -> Call:
     """The value of `callee(*args)`."""
     return evaluated(Call(callee, tuple(convert_to_expr(a) for a in args), as_attrs(attrs)))
@@ -567,13 +557,13 @@ def _is_bits(element: object) -> TypeGuard[str]:
 
 
 @user_facing
-def convert_to_expr(value: object) -> Expr:
+def convert_to_expr(value: object) -> bases.Expr:
     """Convert numbers to PrimValue, strings to StringImm, and sequences to Tuple.
 
     Errors:
         MisuseError (also TypeError): `value` cannot be converted.
     """
-    if isinstance(value, Expr):
+    if isinstance(value, bases.Expr):
         return value
     if isinstance(value, bool):
         return PrimValue(ops.const(value, "bool"))

@@ -14,16 +14,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs, set_fields
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes.base import (
-    Expr,
-    StructInfo,
-    as_declared,
-    as_members,
-    as_struct_info,
-    check_expr,
-    check_kind,
-    check_name,
-)
+from relaxpy.ir.relax.nodes import base
 from relaxpy.ir.relax.nodes.expr import GlobalVar, Var, make_call
 from relaxpy.ir.relax.nodes.struct_info import DEFAULT_DERIVE, FuncStructInfo, ObjectStructInfo
 from relaxpy.ir.tir import expr as tir
@@ -39,12 +30,12 @@ class VarBinding(Node):
     _fields = ("var", "value")
     _binds = frozenset(("var",))
     var: Var
-    value: Expr
+    value: base.Expr
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        check_kind(self.var, Var, "a variable", "AST-18")
-        check_expr(self.value)
+        base.check_kind(self.var, Var, "a variable", "AST-18")
+        base.check_expr(self.value)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -55,15 +46,15 @@ class MatchCast(Node):
     _binds = frozenset(("var", "struct_info"))
     _binds_shape_vars = frozenset(("struct_info",))
     var: Var | None
-    value: Expr
-    struct_info: StructInfo
+    value: base.Expr
+    struct_info: base.StructInfo
     span: Span | None = None
 
     def __post_init__(self) -> None:
         if self.var is not None:
-            check_kind(self.var, Var, "a variable", "AST-19")
-        check_expr(self.value)
-        set_fields(self, struct_info=as_struct_info(self.struct_info))
+            base.check_kind(self.var, Var, "a variable", "AST-19")
+        base.check_expr(self.value)
+        set_fields(self, struct_info=base.as_struct_info(self.struct_info))
 
 
 Binding: TypeAlias = VarBinding | MatchCast
@@ -78,9 +69,9 @@ class BindingBlock(Node):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        bindings = as_members(self.bindings, "bindings", "AST-17")
+        bindings = base.as_members(self.bindings, "bindings", "AST-17")
         for binding in bindings:
-            check_kind(binding, (VarBinding, MatchCast), "a binding", "AST-17")
+            base.check_kind(binding, (VarBinding, MatchCast), "a binding", "AST-17")
         set_fields(self, bindings=bindings)
 
 
@@ -90,22 +81,22 @@ class DataflowBlock(BindingBlock):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SeqExpr(Expr):
+class SeqExpr(base.Expr):
     """Blocks in order, then the value of `body` (AST-10)."""
 
     _fields = ("blocks", "body")
     _derived_from = frozenset(("body",))
     blocks: tuple[BindingBlock, ...]
-    body: Expr
-    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    body: base.Expr
+    struct_info: base.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        blocks = as_members(self.blocks, "blocks", "AST-10")
+        blocks = base.as_members(self.blocks, "blocks", "AST-10")
         for block in blocks:
-            check_kind(block, BindingBlock, "a block", "AST-10")
-        check_expr(self.body)
-        set_fields(self, blocks=blocks, struct_info=as_declared(self.struct_info))
+            base.check_kind(block, BindingBlock, "a block", "AST-10")
+        base.check_expr(self.body)
+        set_fields(self, blocks=blocks, struct_info=base.as_declared(self.struct_info))
 
 
 def function_attrs(attrs: Mapping[str, object] | None) -> Attrs:
@@ -131,7 +122,7 @@ def function_attrs(attrs: Mapping[str, object] | None) -> Attrs:
     return result
 
 
-def as_seq(body: Expr | Op) -> SeqExpr:
+def as_seq(body: base.Expr | Op) -> SeqExpr:
     """Wrap `body` in a SeqExpr without blocks, unless it is a SeqExpr (NF-6, NF-7).
 
     Errors:
@@ -140,31 +131,31 @@ def as_seq(body: Expr | Op) -> SeqExpr:
     if isinstance(body, SeqExpr):
         return body
     seq = SeqExpr((), body)  # type: ignore[arg-type]
-    if isinstance(body, Expr):
+    if isinstance(body, base.Expr):
         set_fields(seq, struct_info=body.struct_info, span=body.span)
     return seq
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class If(Expr):
+class If(base.Expr):
     """A conditional (AST-13); a branch that is not a SeqExpr is wrapped in one (NF-7)."""
 
     _fields = ("cond", "true_branch", "false_branch")
     _derived_from = frozenset(("true_branch", "false_branch"))
-    cond: Expr
+    cond: base.Expr
     true_branch: SeqExpr
     false_branch: SeqExpr
-    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    struct_info: base.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        check_expr(self.cond)
+        base.check_expr(self.cond)
         branches = as_seq(self.true_branch), as_seq(self.false_branch)
-        sinfo = as_declared(self.struct_info)
+        sinfo = base.as_declared(self.struct_info)
         set_fields(self, true_branch=branches[0], false_branch=branches[1], struct_info=sinfo)
 
 
-class BaseFunc(Expr):
+class BaseFunc(base.Expr):
     """The base class of the functions of a module: Function, PrimFunc and ExternFunc."""
 
     __slots__ = ()
@@ -228,30 +219,30 @@ class Function(BaseFunc):
     _compared_as: ClassVar[Mapping[str, str]] = {"ret_struct_info": "result_sinfo"}
     params: tuple[Var, ...]
     body: SeqExpr
-    ret_struct_info: StructInfo | None = None
+    ret_struct_info: base.StructInfo | None = None
     is_pure: bool = True
     attrs: Attrs = EMPTY_ATTRS
-    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    struct_info: base.StructInfo | None = field(default=None, kw_only=True)
     callees: Attrs = field(default=EMPTY_ATTRS, kw_only=True)
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        params = as_members(self.params, "parameters", "AST-11")
+        params = base.as_members(self.params, "parameters", "AST-11")
         for param in params:
-            check_kind(param, Var, "a variable", "AST-11")
+            base.check_kind(param, Var, "a variable", "AST-11")
         set_fields(
             self,
             params=params,
             body=as_seq(self.body),
-            ret_struct_info=as_declared(self.ret_struct_info),
+            ret_struct_info=base.as_declared(self.ret_struct_info),
             is_pure=True if self.is_pure is None else bool(self.is_pure),
             attrs=function_attrs(self.attrs),
             callees=as_attrs(self.callees),
-            struct_info=as_declared(self.struct_info),
+            struct_info=base.as_declared(self.struct_info),
         )
 
     @property
-    def result_sinfo(self) -> StructInfo | None:
+    def result_sinfo(self) -> base.StructInfo | None:
         """The struct info that structural equality compares for the result of this function.
 
         It is the annotation if that says more than the body, and else None: whether an annotation
@@ -265,7 +256,7 @@ class Function(BaseFunc):
             declared = self.struct_info.ret
         if declared is None:
             return None
-        result: Expr | Op = self.body.body
+        result: base.Expr | Op = self.body.body
         derived = self.body.struct_info
         if derived is None and not isinstance(result, Op):  # an Op is ill-formed (WF-9)
             derived = result.struct_info
@@ -278,12 +269,12 @@ class Function(BaseFunc):
     @staticmethod
     def create_empty(
         params: Sequence[Var],
-        ret_struct_info: StructInfo,
+        ret_struct_info: base.StructInfo,
         is_pure: bool = True,
         attrs: Mapping[str, object] | None = None,
     ) -> Function:
         """A declaration: a function whose body is a variable that is not bound yet."""
-        ret = as_struct_info(ret_struct_info)
+        ret = base.as_struct_info(ret_struct_info)
         body = SeqExpr((), Var("undefined", ret), struct_info=ret)
         sinfos = tuple(p.struct_info or ObjectStructInfo() for p in params)
         sinfo = FuncStructInfo(sinfos, ret, is_pure)
@@ -328,7 +319,7 @@ class Function(BaseFunc):
 def _contains_expr(value: object) -> bool:
     if isinstance(value, (tuple, list)):
         return any(map(_contains_expr, value))
-    return isinstance(value, Expr)
+    return isinstance(value, base.Expr)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -337,14 +328,14 @@ class ExternFunc(BaseFunc):
 
     _fields = ("global_symbol", "attrs")
     global_symbol: str
-    struct_info: StructInfo | None = None
+    struct_info: base.StructInfo | None = None
     attrs: Attrs = field(default=EMPTY_ATTRS, kw_only=True)
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        check_name(self.global_symbol, "the name of a packed function")
-        sinfo = as_declared(self.struct_info)
+        base.check_name(self.global_symbol, "the name of a packed function")
+        sinfo = base.as_declared(self.struct_info)
         if sinfo is None:
             sinfo = FuncStructInfo.opaque_func(derive_func=DEFAULT_DERIVE)
-        check_kind(sinfo, FuncStructInfo, "a Callable struct info", "DER-34")
+        base.check_kind(sinfo, FuncStructInfo, "a Callable struct info", "DER-34")
         set_fields(self, struct_info=sinfo, attrs=function_attrs(self.attrs))

@@ -19,14 +19,7 @@ from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.global_info import VDevice
-from relaxpy.ir.relax.nodes.base import (
-    Expr,
-    StructInfo,
-    as_members,
-    as_struct_info,
-    checked_node_count,
-    member,
-)
+from relaxpy.ir.relax.nodes import base
 from relaxpy.ir.tir import expr as tir, ops
 
 if TYPE_CHECKING:
@@ -52,7 +45,7 @@ def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
     if type(values) is tuple and all(map(_is_size, values)):
         return values
     out = []
-    for value in as_members(values, "dimensions", "PX-9"):
+    for value in base.as_members(values, "dimensions", "PX-9"):
         if isinstance(value, (bool, np.bool_, float, str)):
             raise MisuseError(
                 f"a dimension is an integer, found {value!r}",
@@ -127,12 +120,12 @@ def _same_members(
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ShapeExpr(Expr):
+class ShapeExpr(base.Expr):
     """A shape value, built of its members (AST-16)."""
 
     _fields = ("values",)
     values: tuple[tir.PrimExpr, ...]
-    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    struct_info: base.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
 
     def __post_init__(self) -> None:
@@ -147,7 +140,7 @@ class ShapeExpr(Expr):
 
     @override
     def __getitem__(self, index: int) -> tir.PrimExpr:  # type: ignore[override]
-        return member(self.values, index, "ShapeExpr")
+        return base.member(self.values, index, "ShapeExpr")
 
     @override
     def __iter__(self) -> Iterator[tir.PrimExpr]:  # type: ignore[override]
@@ -155,7 +148,7 @@ class ShapeExpr(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ObjectStructInfo(StructInfo):
+class ObjectStructInfo(base.StructInfo):
     """Any value (SI-10)."""
 
     span: Span | None = None
@@ -186,7 +179,7 @@ def _exact_const(value: float, dtype: DataType | str | None) -> tir.PrimExpr:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PrimStructInfo(StructInfo):
+class PrimStructInfo(base.StructInfo):
     """A scalar of `dtype`, whose value may be known (SI-5).
 
     Errors:
@@ -214,7 +207,7 @@ class PrimStructInfo(StructInfo):
         set_fields(self, dtype=kind, value=value)
 
 
-def scalar_value(expr: Expr) -> tir.PrimExpr:
+def scalar_value(expr: base.Expr) -> tir.PrimExpr:
     """The value of a scalar, as its struct info states it.
 
     Errors:
@@ -233,7 +226,7 @@ def scalar_value(expr: Expr) -> tir.PrimExpr:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ShapeStructInfo(StructInfo):
+class ShapeStructInfo(base.StructInfo):
     """A shape value, whose members or rank may be known (SI-4)."""
 
     _fields = ("ndim", "values")
@@ -254,7 +247,7 @@ class ShapeStructInfo(StructInfo):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TensorStructInfo(StructInfo):
+class TensorStructInfo(base.StructInfo):
     """A tensor: datatype (Void: unknown), rank (-1: unknown), and shape if known (SI-2).
 
     `shape` is a ShapeExpr, or a Var whose value is a shape (SI-3); a sequence of dimensions
@@ -262,7 +255,7 @@ class TensorStructInfo(StructInfo):
     """
 
     _fields = ("dtype", "ndim", "shape", "vdevice")
-    shape: Expr | None = None
+    shape: base.Expr | None = None
     dtype: DataType = DataType("float32")
     vdevice: object = None
     ndim: int = field(default=None)  # type: ignore[assignment]
@@ -272,7 +265,7 @@ class TensorStructInfo(StructInfo):
         shape: object = self.shape
         known = -1
         if shape is not None:
-            if not isinstance(shape, Expr):
+            if not isinstance(shape, base.Expr):
                 if not isinstance(shape, (tuple, list)) and (
                     isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence)
                 ):
@@ -313,28 +306,28 @@ class TensorStructInfo(StructInfo):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TupleStructInfo(StructInfo):
+class TupleStructInfo(base.StructInfo):
     """A tuple, field by field (SI-6)."""
 
     _fields = ("fields",)
-    fields: tuple[StructInfo, ...] = ()
+    fields: tuple[base.StructInfo, ...] = ()
     span: Span | None = None
 
     def __post_init__(self) -> None:
         fields = as_struct_infos(self.fields)
-        set_fields(self, fields=fields, _node_count=checked_node_count(fields))
+        set_fields(self, fields=fields, _node_count=base.checked_node_count(fields))
 
 
-def as_struct_infos(values: object) -> tuple[StructInfo, ...]:
+def as_struct_infos(values: object) -> tuple[base.StructInfo, ...]:
     """Convert a list of struct infos or annotations to a tuple.
 
     Errors:
         MisuseError (also TypeError): it is not a list, or a member is something else.
     """
-    return tuple(map(as_struct_info, as_members(values, "struct infos", "AST-5")))
+    return tuple(map(base.as_struct_info, base.as_members(values, "struct infos", "AST-5")))
 
 
-DeriveFunc: TypeAlias = Callable[["Call", Any], StructInfo]
+DeriveFunc: TypeAlias = Callable[["Call", Any], base.StructInfo]
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,21 +356,21 @@ class EnvFunc:
 class _Always:
     """The derivation with the same result for every call."""
 
-    ret: StructInfo
+    ret: base.StructInfo
 
-    def __call__(self, call: Call, context: object) -> StructInfo:
+    def __call__(self, call: Call, context: object) -> base.StructInfo:
         return self.ret
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FuncStructInfo(StructInfo):
+class FuncStructInfo(base.StructInfo):
     """A Callable, with `params` or, for packed functions, with a `derive_func` (SI-7, SI-8)."""
 
     _fields = ("purity", "derive_func", "params", "ret")
     _binds_bare_shape_vars = frozenset(("params",))
     _scope = True
-    params: tuple[StructInfo, ...] | None
-    ret: StructInfo
+    params: tuple[base.StructInfo, ...] | None
+    ret: base.StructInfo
     purity: bool = True
     derive_func: EnvFunc | None = field(default=None, kw_only=True)
     span: Span | None = field(default=None, kw_only=True)
@@ -387,31 +380,31 @@ class FuncStructInfo(StructInfo):
         derive = self.derive_func
         if derive is not None and not isinstance(derive, EnvFunc):
             derive = known_derivation(derive)
-        ret = as_struct_info(self.ret)
+        ret = base.as_struct_info(self.ret)
         set_fields(
             self,
             params=params,
             ret=ret,
             purity=bool(self.purity),
             derive_func=derive,
-            _node_count=checked_node_count((*(params or ()), ret)),
+            _node_count=base.checked_node_count((*(params or ()), ret)),
         )
 
     @staticmethod
     def opaque_func(
         *,
-        ret: StructInfo | None = None,
+        ret: base.StructInfo | None = None,
         derive_func: EnvFunc | str | None = None,
         purity: bool = False,
     ) -> FuncStructInfo:
         """A packed function; without a `derive_func`, all calls return `ret`."""
-        result = ObjectStructInfo() if ret is None else as_struct_info(ret)
+        result = ObjectStructInfo() if ret is None else base.as_struct_info(ret)
         if derive_func is None:
             derive_func = EMPTY_DERIVE if ret is None else EnvFunc(f"ret: {ret}", _Always(result))
         return FuncStructInfo(None, result, purity, derive_func=derive_func)  # type: ignore[arg-type]
 
 
-def _default_derive(call: Call, context: object) -> StructInfo:
+def _default_derive(call: Call, context: object) -> base.StructInfo:
     """The struct info that `sinfo_args` of the call declare (DER-28, DER-29, DER-30)."""
     sinfos = call.sinfo_args
     if not sinfos:
@@ -419,7 +412,7 @@ def _default_derive(call: Call, context: object) -> StructInfo:
     return sinfos[0] if len(sinfos) == 1 else TupleStructInfo(sinfos)
 
 
-def _empty_derive(call: Call, context: object) -> StructInfo:
+def _empty_derive(call: Call, context: object) -> base.StructInfo:
     """DER-31: nothing is known of the result."""
     return ObjectStructInfo()
 

@@ -10,7 +10,7 @@ import numpy as np
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, counted
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.nodes.struct_info import EnvFunc
@@ -23,12 +23,6 @@ from relaxpy.ir.relax.op.outputs import (
     flat_operands,
     output_sinfo,
     sinfo_list,
-)
-from relaxpy.ir.relax.relations import (
-    explain_disjointness,
-    map_params,
-    provably_disjoint,
-    substitute_info,
 )
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -194,16 +188,16 @@ def _check_kernel(
             rule="OP-5",
             about=call.args[1],
         )
-    images = map_params(sinfo.params, arguments, ctx.shape_vars)
+    images = relations.map_params(sinfo.params, arguments, ctx.shape_vars)
     for i, (actual, param) in enumerate(zip(arguments, sinfo.params, strict=True)):
-        expected = substitute_info(param, images)
-        if not provably_disjoint(actual, expected, ctx.shape_vars):
+        expected = relations.substitute_info(param, images)
+        if not relations.provably_disjoint(actual, expected, ctx.shape_vars):
             continue
         is_input = i < len(inputs)
         noun = f"operand {i + 1}" if is_input else f"output {i - len(inputs) + 1}"
         if i >= len(inputs) + len(outputs):
             noun = f"scalar {i - len(inputs) - len(outputs) + 1}"
-        reason = explain_disjointness(actual, expected, ctx.shape_vars)
+        reason = relations.explain_disjointness(actual, expected, ctx.shape_vars)
         packed, [out] = call.args[1], call.sinfo_args
         raise StructInfoTypeError(
             f"{noun} of {callee.name_hint} is {actual}, the kernel takes {expected}: {reason}",

@@ -15,13 +15,7 @@ from relaxpy.ir.relax.nodes.distributed import (
     PlacementSpec,
 )
 from relaxpy.ir.relax.op.call import Operands, kernel_args, operand_sinfo
-from relaxpy.ir.relax.op.definition.gradients import (
-    identity_gradient,
-    no_gradient,
-    of_operand,
-    require_rank,
-    shape_like,
-)
+from relaxpy.ir.relax.op.definition import gradients
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, shown, tensor
 from relaxpy.ir.relax.op.outputs import StructInfos, output_sinfo
@@ -43,7 +37,7 @@ def _annotated(x: Array, device_mesh: object, placement: object) -> Array:
     "relax.dist.annotate_sharding",
     pure=True,
     memory=Memory.SAME,
-    gradient=identity_gradient,
+    gradient=gradients.identity_gradient,
     runtime=_annotated,
 )
 def annotate_sharding(
@@ -68,7 +62,7 @@ def _gradient_redistribute(
 ) -> list[Expr]:
     sinfo = call.args[0].struct_info
     if not isinstance(sinfo, DTensorStructInfo) or not sinfo.tensor_sinfo.dtype.is_float:
-        return no_gradient(var, call, gradient, builder)
+        return gradients.no_gradient(var, call, gradient, builder)
     return [R.dist.redistribute(gradient, sinfo.device_mesh, sinfo.placement)]
 
 
@@ -132,13 +126,13 @@ def _gradient_shard(g: Any, x: Any, y: Any, call: Call) -> Any:
     whole = x.struct_info
     if isinstance(whole, DTensorStructInfo):
         return R.dist.redistribute(g, whole.device_mesh, whole.placement)
-    rank = require_rank(x, "redistribute_replica_to_shard")
+    rank = gradients.require_rank(x, "redistribute_replica_to_shard")
     workers, among = call.attrs["num_workers"], call.attrs["among"]
     position = normal_axis(int(str(call.attrs["axis"])), rank)
     identity = R.eye(workers, dtype=str(g.struct_info.dtype))
     own = R.dist.redistribute_replica_to_shard(identity, workers, 0, among)
     own = R.reshape(own, (1,) * position + (workers,) + (1,) * (rank - position))
-    return R.reshape(R.expand_dims(g, position) * own, shape_like(x))
+    return R.reshape(R.expand_dims(g, position) * own, gradients.shape_like(x))
 
 
 def _own_shard(x: Array, num_workers: int, axis: int, among: Among | None) -> Array:
@@ -151,7 +145,7 @@ def _own_shard(x: Array, num_workers: int, axis: int, among: Among | None) -> Ar
 @register(
     "relax.dist.redistribute_replica_to_shard",
     pure=True,
-    gradient=of_operand(_gradient_shard),
+    gradient=gradients.of_operand(_gradient_shard),
     runtime=_own_shard,
     calls_out=True,
 )

@@ -9,15 +9,8 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition import rules
+from relaxpy.ir.relax.op.definition import layouts, rules
 from relaxpy.ir.relax.op.definition.gradients import require_rank, require_shape
-from relaxpy.ir.relax.op.definition.layouts import (
-    InferredLayouts,
-    following,
-    initial_layout,
-    moved_axes,
-    taken_layout,
-)
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import product
@@ -62,7 +55,7 @@ def _gradient_take(
 
 @register(
     "relax.take",
-    layout=taken_layout,
+    layout=layouts.taken_layout,
     pure=True,
     legalize=rules.by_te("take"),
     gradient=_gradient_take,
@@ -163,22 +156,22 @@ def _gradient_strided_slice(
     return [gradient, *map(R.grad.no_grad, operands)]
 
 
-def _slice_layout(call: rx.Call, layout: str) -> InferredLayouts | None:
+def _slice_layout(call: rx.Call, layout: str) -> layouts.InferredLayouts | None:
     """The slice along the same axes, where the layout has them."""
     axes = _values(cast("rx.StructInfo", call.args[1].struct_info), "axes")
     if axes is None or not all(isinstance(axis, IntImm) for axis in axes):
         return None
-    if layout == initial_layout(len(layout)):
-        return InferredLayouts((layout,), layout, call.attrs)
-    moved = moved_axes([cast("IntImm", axis).value for axis in axes], layout)
+    if layout == layouts.initial_layout(len(layout)):
+        return layouts.InferredLayouts((layout,), layout, call.attrs)
+    moved = layouts.moved_axes([cast("IntImm", axis).value for axis in axes], layout)
     new = rx.Tuple(tuple(rx.PrimValue(ops.const(axis, INT64)) for axis in moved))
-    return InferredLayouts((layout,), layout, call.attrs, {1: new})
+    return layouts.InferredLayouts((layout,), layout, call.attrs, {1: new})
 
 
 @register(
     "relax.strided_slice",
     precision_policy=1,
-    layout=following(_slice_layout),
+    layout=layouts.following(_slice_layout),
     pure=True,
     legalize=_legalize_strided_slice,
     gradient=_gradient_strided_slice,

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, cast
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.binary import BINARY
-from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    is_differentiable,
-    no_gradient,
-    require_rank,
-    require_shape,
-    unbroadcast,
-)
+from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.sharding import matmul_axes
 from relaxpy.ir.relax.op.manipulate import permute_dims
@@ -48,7 +41,7 @@ def _legalize_matmul(builder: BlockBuilder, call: rx.Call) -> rx.Expr:
 
 def _transposed(matrix: rx.Expr) -> rx.Expr:
     """A stack of matrices, each transposed."""
-    ndim = require_rank(matrix, "matmul")
+    ndim = gradients.require_rank(matrix, "matmul")
     return permute_dims(matrix, (*range(ndim - 2), ndim - 1, ndim - 2))
 
 
@@ -56,10 +49,10 @@ def _gradient_matmul(
     var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
 ) -> list[rx.Expr]:
     """Vectors are converted to matrices of one row or column in between."""
-    if not is_differentiable(var):
-        return no_gradient(var, call, gradient, builder)
+    if not gradients.is_differentiable(var):
+        return gradients.no_gradient(var, call, gradient, builder)
     a, b = call.args
-    is_row, is_column = (require_rank(operand, "matmul") == 1 for operand in (a, b))
+    is_row, is_column = (gradients.require_rank(operand, "matmul") == 1 for operand in (a, b))
     rows = R.expand_dims(a, 0) if is_row else a
     columns = R.expand_dims(b, 1) if is_column else b
     if is_row or is_column:
@@ -68,7 +61,7 @@ def _gradient_matmul(
     def factors_of(axis: int, operand: rx.Expr) -> tuple[rx.Expr, rx.Expr] | None:
         """The factors of the gradient of an operand, if it has one, the transposed one bound."""
         sinfo = rules.tensor_sinfo(operand)
-        if sinfo is None or not is_differentiable(operand):
+        if sinfo is None or not gradients.is_differentiable(operand):
             return None
         is_cast = call.attrs["out_dtype"] not in (None, "", sinfo.dtype)
         g = R.astype(gradient, sinfo.dtype) if is_cast else gradient
@@ -80,7 +73,7 @@ def _gradient_matmul(
     ) -> rx.Expr:
         if factors is None:
             return cast("rx.Expr", R.grad.no_grad(operand))
-        product = unbroadcast(matmul(*factors), matrix)
+        product = gradients.unbroadcast(matmul(*factors), matrix)
         return product if operand is matrix else cast("rx.Expr", R.squeeze(product, axis))
 
     first, second = factors_of(0, a), factors_of(1, b)
@@ -190,13 +183,13 @@ def _gradient_einsum(
         tensors = list(operand.fields)
     else:
         tensors = [rx.TupleGetItem(operand, k) for k in range(count)]
-    shapes = [require_shape(x, "einsum") for x in tensors]
+    shapes = [gradients.require_shape(x, "einsum") for x in tensors]
     dtype = cast("rx.TensorStructInfo", rules.tensor_sinfo(tensors[0])).dtype
     labels = parse_subscripts(cast("str", call.attrs["subscripts"]), [len(s) for s in shapes])
     sizes = label_sizes(labels, shapes, lambda label, a, b: a)
     out: list[rx.Expr] = []
     for k, (x, own_labels) in enumerate(zip(tensors, labels.operands, strict=True)):
-        if not is_differentiable(x):
+        if not gradients.is_differentiable(x):
             out.append(R.grad.no_grad(x))
             continue
         factors = [gradient, *tensors[:k], *tensors[k + 1 :]]
@@ -223,7 +216,7 @@ def _gradient_einsum(
                 terms.append(label)
             target += label
         product = einsum(factors, f"{','.join(terms)}->{target}")
-        out.append(unbroadcast(product, x))
+        out.append(gradients.unbroadcast(product, x))
     return [rx.Tuple(tuple(out))]
 
 

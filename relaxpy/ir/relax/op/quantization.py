@@ -8,13 +8,7 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
-from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    is_differentiable,
-    no_gradient,
-    require_rank,
-    shape_like,
-)
+from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.te import topi
@@ -108,7 +102,7 @@ def _quantized(
     layout=along("axis"),
     pure=True,
     legalize=_legalize,
-    gradient=no_gradient,
+    gradient=gradients.no_gradient,
 )
 def quantize(
     data: TensorStructInfo,
@@ -144,7 +138,7 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
     x, scale, zero_point = call.args
     out_dtype = cast("DataType", call.attrs["out_dtype"])
     dtype = FLOAT32 if out_dtype.bits < FLOAT32.bits else out_dtype
-    rank = require_rank(x, "relax.dequantize")
+    rank = gradients.require_rank(x, "relax.dequantize")
     position = rank - 1
 
     def is_vector(parameter: Expr) -> bool:
@@ -169,17 +163,17 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
         if is_vector(parameter):
             other_axes = [axis for axis in range(rank) if axis != position]
         reduced = total if other_axes == [] else R.sum(total, other_axes)
-        same_shape = R.reshape(reduced, shape_like(parameter))
+        same_shape = R.reshape(reduced, gradients.shape_like(parameter))
         return cast("Expr", R.astype(same_shape, sinfo.dtype))
 
     g: Any = gradient if dtype == out_dtype else R.astype(gradient, dtype)
     factor, zero = broadcastable(scale), broadcastable(zero_point)
     shifted = R.astype(x, dtype) - zero
     x_grad: Expr = R.grad.no_grad(x)
-    if is_differentiable(x):
+    if gradients.is_differentiable(x):
         x_grad = R.astype(g * factor, cast("Any", x.struct_info).dtype)
     zero_grad: Expr = R.grad.no_grad(zero_point)
-    if is_differentiable(zero_point):
+    if gradients.is_differentiable(zero_point):
         zero_grad = parameter_gradient(zero_point, -g * factor)
     return [x_grad, parameter_gradient(scale, g * shifted), zero_grad]
 

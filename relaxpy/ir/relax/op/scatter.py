@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    is_differentiable,
-    masked,
-    require_rank,
-    require_shape,
-    shape_like,
-)
+from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
@@ -86,7 +79,7 @@ def _other_factors(data: rx.Expr, updates: Any, scatter: Any, gather: Any) -> An
     nonzero = R.where(is_zero, R.ones_like(updates), updates)
     zeros = R.astype(is_zero, updates.struct_info.dtype)
     is_only_zero = R.equal(gather(scatter(R.zeros_like(data), zeros, "add")), zeros)
-    return masked(gather(scatter(data, nonzero, "mul")) / nonzero, is_only_zero)
+    return gradients.masked(gather(scatter(data, nonzero, "mul")) / nonzero, is_only_zero)
 
 
 def _gradient_scatter_elements(
@@ -94,9 +87,9 @@ def _gradient_scatter_elements(
 ) -> list[rx.Expr]:
     data, indices, updates = call.args
     axis = rules.normal_axis(
-        cast("int", call.attrs["axis"]), require_rank(data, "scatter_elements")
+        cast("int", call.attrs["axis"]), gradients.require_rank(data, "scatter_elements")
     )
-    positions = _wrapped(indices, require_shape(data, "scatter_elements")[axis])
+    positions = _wrapped(indices, gradients.require_shape(data, "scatter_elements")[axis])
 
     def scatter(x: rx.Expr, y: rx.Expr, reduction: str) -> Any:
         return scatter_elements(x, positions, y, axis=axis, reduction=reduction)
@@ -175,7 +168,7 @@ def _gradient_scatter_nd(
     var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
 ) -> list[rx.Expr]:
     data, indices, updates = call.args
-    shape = require_shape(data, "scatter_nd")
+    shape = gradients.require_shape(data, "scatter_nd")
     count = position_count(cast("rx.TensorStructInfo", indices.struct_info))
     if count is None:
         raise rules.refuse(
@@ -264,14 +257,16 @@ def _gradient_index_put(
 ) -> list[rx.Expr]:
     _, operand, values = call.args
     indices = rx.Tuple(tuple(fields_of(operand, builder)))
-    value_gradient = R.collapse_sum_to(index_tensor(gradient, indices), shape_like(values))
+    value_gradient = R.collapse_sum_to(
+        index_tensor(gradient, indices), gradients.shape_like(values)
+    )
     if not call.attrs["accumulate"]:
         gradient = index_put(gradient, indices, R.zeros_like(values))
     index_gradients = rx.Tuple(tuple(R.grad.no_grad(index) for index in indices.fields))
     return [
         gradient,
         index_gradients,
-        value_gradient if is_differentiable(values) else R.grad.no_grad(values),
+        value_gradient if gradients.is_differentiable(values) else R.grad.no_grad(values),
     ]
 
 

@@ -12,14 +12,7 @@ from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.op.binary import fit_numbers
-from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    elementwise,
-    is_differentiable,
-    masked,
-    no_gradient,
-    tuple_fields,
-)
+from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.layouts import elementwise_layout, extremum_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.sharding import broadcast_axes
@@ -41,10 +34,10 @@ def _where(condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
     return result
 
 
-_where_gradient = elementwise(
+_where_gradient = gradients.elementwise(
     None,
-    lambda g, condition, x1, x2, y: masked(g, condition),
-    lambda g, condition, x1, x2, y: masked(g, R.logical_not(condition)),
+    lambda g, condition, x1, x2, y: gradients.masked(g, condition),
+    lambda g, condition, x1, x2, y: gradients.masked(g, R.logical_not(condition)),
     exact=True,
 )
 
@@ -110,7 +103,9 @@ Errors:
 """
 
 
-_arg = Rows(_infer_arg, _ARG_DOC, _legalize_arg, gradient=no_gradient, layout=extremum_layout)
+_arg = Rows(
+    _infer_arg, _ARG_DOC, _legalize_arg, gradient=gradients.no_gradient, layout=extremum_layout
+)
 ARG_REDUCTIONS = family(_arg("argmax", "largest"), _arg("argmin", "smallest"))
 
 
@@ -160,11 +155,11 @@ def _middle_of_rows(rows: Array, middle: int, *, has_index: bool) -> tuple[Array
 def _gradient_median(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> Sequence[Expr]:
     """Elements that equal the median share the gradient."""
     [x] = call.args
-    if not is_differentiable(x):
-        return no_gradient(var, call, gradient, builder)
+    if not gradients.is_differentiable(x):
+        return gradients.no_gradient(var, call, gradient, builder)
     axis = call.attrs["axis"]
     has_index = axis is not None and len(cast("tuple[int, ...]", axis)) == 1
-    y, g = (tuple_fields(v, 2)[0] if has_index else v for v in (var, gradient))
+    y, g = (gradients.tuple_fields(v, 2)[0] if has_index else v for v in (var, gradient))
     return [extremum_gradient(g, x, y, call)]
 
 

@@ -11,14 +11,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import FLOAT32, INT32, INT64
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    masked,
-    no_gradient,
-    require_shape,
-    shape_like,
-    tuple_fields,
-)
+from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.parameter import integer_literal
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.multibox import multibox_transform_loc as multibox_transform_loc
@@ -136,7 +129,7 @@ def _suppressed(
     "relax.vision.all_class_non_max_suppression",
     pure=True,
     runtime=_suppressed,
-    gradient=no_gradient,
+    gradient=gradients.no_gradient,
 )
 def all_class_non_max_suppression(
     boxes: rx.TensorStructInfo,
@@ -230,7 +223,7 @@ def _require_size(
 
 def valid_counts(data: Any, threshold: Any, id_index: int, score_index: int) -> rx.Expr:
     """The results of `get_valid_counts` from operators, for a threshold in the datatype of data."""
-    shape = rx.ShapeExpr(require_shape(data, "get_valid_counts"))
+    shape = rx.ShapeExpr(gradients.require_shape(data, "get_valid_counts"))
     dtype = data.struct_info.dtype
 
     def field(index: int) -> Any:
@@ -266,15 +259,15 @@ def _gradient_valid_counts(
 ) -> list[rx.Expr]:
     """The rows of the gradient in the places from which the rows of the result were moved."""
     [data] = call.args
-    _, moved, _ = tuple_fields(gradient, 3)
+    _, moved, _ = gradients.tuple_fields(gradient, 3)
     indices = rx.TupleGetItem(var, 2)
     is_kept = R.greater_equal(indices, rx.const(0, "int32"))
     places = R.maximum(indices, rx.const(0, "int32"))
     return [
         R.scatter_elements(
             R.zeros_like(data),
-            R.broadcast_to(R.expand_dims(places, 2), shape_like(data)),
-            masked(moved, R.expand_dims(is_kept, 2)),
+            R.broadcast_to(R.expand_dims(places, 2), gradients.shape_like(data)),
+            gradients.masked(moved, R.expand_dims(is_kept, 2)),
             axis=1,
             reduction="add",  # places of rows that were not moved occur several times, and add 0
         )

@@ -9,14 +9,7 @@ from relaxpy.entry import user_facing
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.base import as_struct_info
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
-from relaxpy.ir.relax.relations.shape_vars import (
-    as_scope,
-    bound_shape_vars,
-    definable_shape_vars,
-    extended,
-    sizes_of,
-    variables_of,
-)
+from relaxpy.ir.relax.relations import shape_vars
 from relaxpy.ir.tir import expr as tir
 
 Pair = tuple[tir.Var, tir.PrimExpr]
@@ -32,7 +25,7 @@ def shape_var_map(
         MAP-1, MAP-2, MAP-3, MAP-4, MAP-5, MAP-6, MAP-7, MAP-8.
         The variables in `bound` are in scope at both, and get no value.
     """
-    return map_params((as_struct_info(s1),), (as_struct_info(s2),), as_scope(bound))
+    return map_params((as_struct_info(s1),), (as_struct_info(s2),), shape_vars.as_scope(bound))
 
 
 def map_params(
@@ -59,8 +52,8 @@ def matched_pairs(
 
     The pairs are in order from left to right; variables in `bound` are left out.
     """
-    unbound = frozenset(var for var in definable_shape_vars(*params) if var not in bound)
-    scope = extended(bound, unbound)
+    unbound = frozenset(var for var in shape_vars.definable_shape_vars(*params) if var not in bound)
+    scope = shape_vars.extended(bound, unbound)
     for s1, s2 in zip(params, sinfos, strict=False):
         yield from _pairs(s1, s2, unbound, scope, bound)
 
@@ -82,19 +75,19 @@ def _pairs(
         case rx.FuncStructInfo(params=a), rx.FuncStructInfo(params=b) if (
             a is not None and b is not None and len(a) == len(b)
         ):
-            local = bound_shape_vars(s2, scope2)
-            inner1 = extended(scope1, bound_shape_vars(s1, scope1))
-            inner2 = extended(scope2, local)
+            local = shape_vars.bound_shape_vars(s2, scope2)
+            inner1 = shape_vars.extended(scope1, shape_vars.bound_shape_vars(s1, scope1))
+            inner2 = shape_vars.extended(scope2, local)
             for x, y in zip(a, b, strict=True):
                 for var, image in _pairs(x, y, unbound, inner1, inner2):
-                    if not any(v in local for v in variables_of(image)):
+                    if not any(v in local for v in shape_vars.variables_of(image)):
                         yield var, image
         case (
             (rx.TensorStructInfo(), rx.TensorStructInfo())
             | (rx.ShapeStructInfo(), rx.ShapeStructInfo())
             | (rx.PrimStructInfo(), rx.PrimStructInfo())
         ):
-            sizes1, sizes2 = sizes_of(s1), sizes_of(s2)
+            sizes1, sizes2 = shape_vars.sizes_of(s1), shape_vars.sizes_of(s2)
             if len(sizes1) == len(sizes2):
                 for size, image in zip(sizes1, sizes2, strict=True):
                     if isinstance(size, tir.Var) and size in unbound and _fits(size, image):

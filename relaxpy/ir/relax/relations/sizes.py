@@ -12,13 +12,7 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.sharing import unshared_size
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.relations.shape_vars import (
-    map_nested,
-    map_sizes,
-    nested_infos,
-    sizes_of,
-    variables_of,
-)
+from relaxpy.ir.relax.relations import shape_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
 
@@ -35,9 +29,9 @@ def dimension_vars(*infos: rx.StructInfo) -> Iterator[tir.Var]:
     """The variables that are a whole dimension of a tensor, outside Callables."""
     for info in infos:
         if isinstance(info, rx.TensorStructInfo):
-            yield from (size for size in sizes_of(info) if isinstance(size, tir.Var))
+            yield from (size for size in shape_vars.sizes_of(info) if isinstance(size, tir.Var))
         elif not isinstance(info, rx.FuncStructInfo):
-            yield from dimension_vars(*nested_infos(info))
+            yield from dimension_vars(*shape_vars.nested_infos(info))
 
 
 @contextmanager
@@ -58,7 +52,7 @@ def over_sizes(size: tir.PrimExpr, sizes: Collection[tir.Var]) -> tir.PrimExpr:
     """
     if size.height == 0 or not _has_choice(size):
         return size
-    known = tuple(var for var in variables_of(size) if var in sizes)
+    known = tuple(var for var in shape_vars.variables_of(size) if var in sizes)
     return _simplified(size, known) if known else size
 
 
@@ -95,7 +89,7 @@ def simplified_shapes(info: I, sizes: Collection[tir.Var]) -> I:
 
 def over_sizes_info(info: I, sizes: Collection[tir.Var]) -> I:
     """Struct info with its dimensions simplified, where the variables in `sizes` are at least 0."""
-    return map_sizes(lambda size: over_sizes(size, sizes), info) if sizes else info
+    return shape_vars.map_sizes(lambda size: over_sizes(size, sizes), info) if sizes else info
 
 
 def _without_large_shapes(info: I) -> I:
@@ -104,8 +98,8 @@ def _without_large_shapes(info: I) -> I:
     The dimensions of what is cut and joined again and again would grow exponentially.
     """
     if isinstance(info, rx.TensorStructInfo):
-        large = any(map(is_large, sizes_of(info)))
+        large = any(map(is_large, shape_vars.sizes_of(info)))
         return cast("I", replace(info, shape=None)) if large else info
     if isinstance(info, rx.FuncStructInfo):
         return cast("I", info)
-    return cast("I", map_nested(_without_large_shapes, info))
+    return cast("I", shape_vars.map_nested(_without_large_shapes, info))

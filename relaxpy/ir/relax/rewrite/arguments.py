@@ -6,24 +6,12 @@ from collections.abc import Container, Mapping, Sequence
 
 from relaxpy.errors import Span, StructInfoError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax import nodes as rx, relations
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
-from relaxpy.ir.relax.relations import (
-    Compatibility,
-    check_compatibility,
-    explain_incompatibility,
-    substitute_info,
-)
+from relaxpy.ir.relax.relations import shape_vars
 from relaxpy.ir.relax.relations.context import Except
 from relaxpy.ir.relax.relations.mapping import map_params
-from relaxpy.ir.relax.relations.shape_vars import (
-    definable_shape_vars,
-    free_shape_vars,
-    map_nested,
-    map_sizes,
-    variables_of,
-)
 from relaxpy.ir.tir import expr as tir
 
 
@@ -86,17 +74,17 @@ def _is_proved(
     actual = arg.struct_info
     if actual is None:
         return False
-    expected = substitute_info(sinfo, sizes)
-    compatibility = check_compatibility(actual, expected)
-    if compatibility is Compatibility.INCOMPATIBLE:
+    expected = relations.substitute_info(sinfo, sizes)
+    compatibility = relations.check_compatibility(actual, expected)
+    if compatibility is relations.Compatibility.INCOMPATIBLE:
         raise StructInfoError(
             f"parameter {param.name_hint} is {expected}, the value for it {actual}: "
-            f"{explain_incompatibility(actual, expected)}",
+            f"{relations.explain_incompatibility(actual, expected)}",
             rule="DER-41",
             about=arg,
         )
-    defined = definable_shape_vars(sinfo)
-    return compatibility is Compatibility.COMPATIBLE and all(v in sizes for v in defined)
+    defined = shape_vars.definable_shape_vars(sinfo)
+    return compatibility is relations.Compatibility.COMPATIBLE and all(v in sizes for v in defined)
 
 
 def _casts(
@@ -109,7 +97,7 @@ def _casts(
     A cast defines only variables that are whole dimensions (WF-5b). If another dimension mentions a
     variable without a value, the former are defined first and the whole is checked last.
     """
-    definable = definable_shape_vars(*(sinfo for _, _, sinfo in unproved))
+    definable = shape_vars.definable_shape_vars(*(sinfo for _, _, sinfo in unproved))
     unbound = {var for var in definable if var not in sizes}
     casts: list[rx.Binding] = []
     last: list[rx.Binding] = []
@@ -120,23 +108,23 @@ def _casts(
             casts.append(whole)
         else:
             last.append(whole)
-            if not unbound.isdisjoint(definable_shape_vars(sinfo)):
+            if not unbound.isdisjoint(shape_vars.definable_shape_vars(sinfo)):
                 casts.append(rx.MatchCast(None, arg, defining, span))
-        unbound.difference_update(definable_shape_vars(sinfo))
+        unbound.difference_update(shape_vars.definable_shape_vars(sinfo))
     return casts + last
 
 
 def _without_compounds(sinfo: rx.StructInfo, unbound: Container[tir.Var]) -> rx.StructInfo:
     """`sinfo` with new variables for compound dimensions that mention unbound variables."""
     if isinstance(sinfo, rx.FuncStructInfo):
-        mentions = any(v in unbound for v in free_shape_vars(sinfo, Except(())))
+        mentions = any(v in unbound for v in shape_vars.free_shape_vars(sinfo, Except(())))
         return rx.ObjectStructInfo() if mentions else sinfo
     if isinstance(sinfo, (rx.TupleStructInfo, DTensorStructInfo)):
-        return map_nested(lambda field: _without_compounds(field, unbound), sinfo)
+        return shape_vars.map_nested(lambda field: _without_compounds(field, unbound), sinfo)
 
     def simple(dim: tir.PrimExpr) -> tir.PrimExpr:
-        if isinstance(dim, tir.Var) or not any(v in unbound for v in variables_of(dim)):
+        if isinstance(dim, tir.Var) or not any(v in unbound for v in shape_vars.variables_of(dim)):
             return dim
         return tir.Var("size", dim.dtype)
 
-    return map_sizes(simple, sinfo)
+    return shape_vars.map_sizes(simple, sinfo)

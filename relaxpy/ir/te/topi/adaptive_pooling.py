@@ -10,21 +10,9 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi import reduction
+from relaxpy.ir.te.topi import pooling, reduction
 from relaxpy.ir.te.topi.elementwise import as_dtype, computed
 from relaxpy.ir.te.topi.indexing import load, loops, stored
-from relaxpy.ir.te.topi.pooling import (
-    MOST_TERMS,
-    Along,
-    PoolType,
-    check_kind,
-    count_members,
-    divided,
-    reblocked,
-    reduce_windows,
-    sum_dtype,
-    unblocked,
-)
 from relaxpy.ir.te.topi.reduction import least
 from relaxpy.ir.te.topi.shapes import as_sizes, is_const
 from relaxpy.ir.te.topi.windows import number, whole_shape
@@ -65,13 +53,13 @@ def _adaptive(x: Tensor, axis: int, count: PrimExpr, kind: Literal["sum", "max"]
     if shortest == longest > 0 and isinstance(size, tir.IntImm):
         k = longest
         if is_const(size, k * count.value if isinstance(count, tir.IntImm) else -1):
-            along = Along(axis, size, k, k, 1, 0, 0, ceil=False)
-            return reduce_windows(x, along, combine, kind)
+            along = pooling.Along(axis, size, k, k, 1, 0, 0, ceil=False)
+            return pooling.reduce_windows(x, along, combine, kind)
     identity = ops.const(0, x.dtype) if kind == "sum" else least(x.dtype)
     shape = list(x.shape)
     shape[axis] = count
     name = f"adaptive_pool_{kind}"
-    if not 0 < longest <= MOST_TERMS:
+    if not 0 < longest <= pooling.MOST_TERMS:
         return _one_by_one(x, axis, shape, combine, identity, name)
 
     def element(*index: PrimExpr) -> Any:
@@ -129,9 +117,11 @@ def _lengths(size: PrimExpr, count: PrimExpr) -> tuple[int, int]:
     return min(lengths, default=0), max(lengths, default=0)
 
 
-def _adaptive_pool(data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str) -> Tensor:
-    check_kind(pool_type)
-    x, order = unblocked(data, layout)
+def _adaptive_pool(
+    data: Tensor, output_size: Sizes, pool_type: pooling.PoolType, layout: str
+) -> Tensor:
+    pooling.check_kind(pool_type)
+    x, order = pooling.unblocked(data, layout)
     axes = sorted(a for a in order if a in "DHW")
     counts = output_size if isinstance(output_size, (list, tuple)) else [output_size]
     per_axis_counts = [*counts] * (len(axes) if len(counts) == 1 else 1)
@@ -142,7 +132,7 @@ def _adaptive_pool(data: Tensor, output_size: Sizes, pool_type: PoolType, layout
         for axis, count in zip(axes, per_axis_counts, strict=True)
     }
     kind: Literal["sum", "max"] = "max" if pool_type == "max" else "sum"
-    source = x if kind == "max" and not x.dtype.is_bool else as_dtype(x, sum_dtype(x.dtype))
+    source = x if kind == "max" and not x.dtype.is_bool else as_dtype(x, pooling.sum_dtype(x.dtype))
     global_axes = [axis for axis, count in by_axis.items() if is_const(count, 1)]
     reducer = reduction.sum if kind == "sum" else reduction.max
     result = reducer(source, global_axes, keepdims=True) if global_axes else source
@@ -150,8 +140,8 @@ def _adaptive_pool(data: Tensor, output_size: Sizes, pool_type: PoolType, layout
         result = result if axis in global_axes else _adaptive(result, axis, count, kind)
     if kind == "sum":
         sizes = {axis: x.shape[axis] for axis in by_axis}
-        result = divided(result, _adaptive_members(sizes, by_axis), x.dtype)
-    return reblocked(as_dtype(result, x.dtype), data, order, layout)
+        result = pooling.divided(result, _adaptive_members(sizes, by_axis), x.dtype)
+    return pooling.reblocked(as_dtype(result, x.dtype), data, order, layout)
 
 
 def _adaptive_members(
@@ -169,12 +159,12 @@ def _adaptive_members(
         if shortest == longest > 0:
             members_by_axis[axis] = longest
         elif prove_equal(sizes[axis], count) is not True:
-            members_by_axis[axis] = count_members(count, partial(members, axis))
+            members_by_axis[axis] = pooling.count_members(count, partial(members, axis))
     return members_by_axis
 
 
 def adaptive_pool1d(
-    data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str = "NCW"
+    data: Tensor, output_size: Sizes, pool_type: pooling.PoolType, layout: str = "NCW"
 ) -> Tensor:
     """The maximum or the mean of each of `output_size` windows, which may overlap by one.
 
@@ -184,14 +174,14 @@ def adaptive_pool1d(
 
 
 def adaptive_pool(
-    data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str = "NCHW"
+    data: Tensor, output_size: Sizes, pool_type: pooling.PoolType, layout: str = "NCHW"
 ) -> Tensor:
     """As `adaptive_pool1d`, along two axes."""
     return _adaptive_pool(data, output_size, pool_type, layout)
 
 
 def adaptive_pool3d(
-    data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str = "NCDHW"
+    data: Tensor, output_size: Sizes, pool_type: pooling.PoolType, layout: str = "NCDHW"
 ) -> Tensor:
     """As `adaptive_pool1d`, along three axes."""
     return _adaptive_pool(data, output_size, pool_type, layout)
@@ -203,18 +193,18 @@ def adaptive_pool_grad(grads: Tensor, sizes: Sequence[PrimExpr], layout: str = "
     The windows that contain an element are those that an adaptive pool of the result to the shape
     of the data would read.
     """
-    g, order = unblocked(grads, layout)
+    g, order = pooling.unblocked(grads, layout)
     full_sizes = sizes if len(sizes) == len(order) else whole_shape(sizes, Layout.of(layout))
     axes = [order.index(axis) for axis in order if axis in "DHW"]
-    wide = as_dtype(g, sum_dtype(g.dtype))
+    wide = as_dtype(g, pooling.sum_dtype(g.dtype))
 
     extents, counts = ({axis: shape[axis] for axis in axes} for shape in (full_sizes, g.shape))
-    result = divided(wide, _adaptive_members(extents, counts), wide.dtype)
+    result = pooling.divided(wide, _adaptive_members(extents, counts), wide.dtype)
     for axis in axes:
         result = _adaptive(result, axis, full_sizes[axis], "sum")
-    return reblocked(as_dtype(result, g.dtype), grads, order, layout)
+    return pooling.reblocked(as_dtype(result, g.dtype), grads, order, layout)
 
 
-def global_pool(data: Tensor, pool_type: PoolType, layout: str = "NCHW") -> Tensor:
+def global_pool(data: Tensor, pool_type: pooling.PoolType, layout: str = "NCHW") -> Tensor:
     """The maximum or the mean along all spatial axes, which have size 1 in the result."""
     return _adaptive_pool(data, (1,), pool_type, layout)

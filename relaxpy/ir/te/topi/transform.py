@@ -10,24 +10,8 @@ from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi import shapes
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, injective
-from relaxpy.ir.te.topi.shapes import (
-    Axes,
-    as_sizes,
-    broadcast_index,
-    broadcast_shapes,
-    expanded_sizes,
-    is_const,
-    normal_axes,
-    normal_axis,
-    product,
-    ravel,
-    reduced_sizes,
-    shape_text,
-    tidy,
-    total,
-    unravel,
-)
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
@@ -55,16 +39,17 @@ def reshape(x: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
     Errors:
         MisuseError: the new shape has another number of elements.
     """
-    shape = as_sizes(newshape)
-    if prove_equal(product(shape), product(x.shape)) is False:
+    shape = shapes.as_sizes(newshape)
+    if prove_equal(shapes.product(shape), shapes.product(x.shape)) is False:
         raise MisuseError(
-            f"a tensor of shape {shape_text(x.shape)} cannot have shape {shape_text(shape)}"
+            f"a tensor of shape {shapes.shape_text(x.shape)} cannot have shape "
+            f"{shapes.shape_text(shape)}"
         )
 
     def element(*index: PrimExpr) -> PrimExpr:
-        if any(is_const(s, 0) for s in (*shape, *x.shape)):
+        if any(shapes.is_const(s, 0) for s in (*shape, *x.shape)):
             return ops.const(0, x.dtype)
-        return x(*unravel(ravel(index, shape), x.shape))
+        return x(*shapes.unravel(shapes.ravel(index, shape), x.shape))
 
     return injective(shape, element, "T_reshape")
 
@@ -75,7 +60,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     Errors:
         MisuseError: `axes` does not name each axis once.
     """
-    order = [normal_axis(a, x.ndim) for a in (range(x.ndim)[::-1] if axes is None else axes)]
+    order = [shapes.normal_axis(a, x.ndim) for a in (range(x.ndim)[::-1] if axes is None else axes)]
     if sorted(order) != list(range(x.ndim)):
         raise MisuseError(f"axes name each of {x.ndim} axes once, found {axes}")
 
@@ -85,23 +70,23 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     return injective([x.shape[a] for a in order], element, "T_transpose")
 
 
-def expand_dims(x: Tensor, axis: Axes, *, name: str = "T_expand_dims") -> Tensor:
+def expand_dims(x: Tensor, axis: shapes.Axes, *, name: str = "T_expand_dims") -> Tensor:
     """Insert axes of size 1 at these positions of the result."""
     count = len(axis) if isinstance(axis, Sequence) else 1
-    new = normal_axes(axis, x.ndim + count)
+    new = shapes.normal_axes(axis, x.ndim + count)
 
     def element(*index: PrimExpr) -> PrimExpr:
         return x(*(i for a, i in enumerate(index) if a not in new))
 
-    return injective(expanded_sizes(x.shape, new), element, name)
+    return injective(shapes.expanded_sizes(x.shape, new), element, name)
 
 
-def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
+def squeeze(x: Tensor, axis: shapes.Axes = None) -> Tensor:
     """Remove these axes of size 1; by default, all axes that are known to have size 1."""
     if axis is None:
-        removed: tuple[int, ...] = tuple(a for a, s in enumerate(x.shape) if is_const(s, 1))
+        removed: tuple[int, ...] = tuple(a for a, s in enumerate(x.shape) if shapes.is_const(s, 1))
     else:
-        removed = normal_axes(axis, x.ndim)
+        removed = shapes.normal_axes(axis, x.ndim)
 
     def element(*index: PrimExpr) -> PrimExpr:
         remaining = iter(index)
@@ -112,7 +97,7 @@ def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
             )
         )
 
-    return injective(reduced_sizes(x.shape, removed), element, "T_squeeze")
+    return injective(shapes.reduced_sizes(x.shape, removed), element, "T_squeeze")
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -123,14 +108,14 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """
     if not tensors:
         raise MisuseError("concatenate needs at least one tensor")
-    axis = normal_axis(axis, tensors[0].ndim)
+    axis = shapes.normal_axis(axis, tensors[0].ndim)
     for tensor in tensors[1:]:
         _check_joinable(tensors[0], tensor, axis)
     sizes = [tensor.shape[axis] for tensor in tensors]
     zero = ops.const(0, "int64")
-    starts = [total(sizes[:k]) if k else zero for k in range(len(sizes))]
+    starts = [shapes.total(sizes[:k]) if k else zero for k in range(len(sizes))]
     shape = list(tensors[0].shape)
-    shape[axis] = total(sizes)
+    shape[axis] = shapes.total(sizes)
 
     def element(*index: PrimExpr) -> PrimExpr:
         def read(k: int) -> PrimExpr:
@@ -158,8 +143,8 @@ def _check_joinable(first: Tensor, other: Tensor, axis: int) -> None:
         a != axis and prove_equal(x, y) is False for a, (x, y) in pairs
     ):
         raise MisuseError(
-            f"shapes {shape_text(first.shape)} and {shape_text(other.shape)} do not join "
-            f"along axis {axis}"
+            f"shapes {shapes.shape_text(first.shape)} and {shapes.shape_text(other.shape)} do not "
+            f"join along axis {axis}"
         )
 
 
@@ -167,7 +152,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Join tensors along a new axis."""
     if not tensors:
         raise MisuseError("stack needs at least one tensor")
-    axis = normal_axis(axis, tensors[0].ndim + 1)
+    axis = shapes.normal_axis(axis, tensors[0].ndim + 1)
     for tensor in tensors[1:]:
         _check_joinable(tensors[0], tensor, -1)
     shape = list(tensors[0].shape)
@@ -198,7 +183,7 @@ def split(x: Tensor, indices_or_sections: int | Sequence[ExprLike], axis: int = 
 
     Indices outside the axis are clamped to its ends.
     """
-    axis = normal_axis(axis, x.ndim)
+    axis = shapes.normal_axis(axis, x.ndim)
     bounds = split_bounds(x.shape[axis], indices_or_sections)
     return [
         _slice_along(x, axis, begin, size, f"T_split_{k}" if k else "T_split")
@@ -222,13 +207,13 @@ def split_bounds(
             sizes = [section] * (count - 1) + [last]
             return list(zip([zero, *bounds_between], sizes, strict=True))
     else:
-        bounds_between = list(as_sizes(indices_or_sections))
+        bounds_between = list(shapes.as_sizes(indices_or_sections))
     bounds = []
     for begin, end in zip([zero, *bounds_between], [*bounds_between, size], strict=True):
         start = _clamped(begin, size)
         length = ops.sub(size if end is size else _clamped(end, size), start)
         ordered = end is not size and _are_ordered_literals(begin, end)
-        bounds.append((start, tidy(length if ordered else ops.maximum(length, zero))))
+        bounds.append((start, shapes.tidy(length if ordered else ops.maximum(length, zero))))
     return bounds
 
 
@@ -269,12 +254,12 @@ def slice_bounds(
     low, high = (last, first) if backwards else (first, last)
     step = abs(stride)
     rounded = ops.sub(ops.add(high, ops.const(step - 1, "int64")), low)
-    length = tidy(ops.floordiv(rounded, ops.const(step, "int64")))
-    to_the_end = is_const(last, -1) if backwards else is_const(first, 0)
+    length = shapes.tidy(ops.floordiv(rounded, ops.const(step, "int64")))
+    to_the_end = shapes.is_const(last, -1) if backwards else shapes.is_const(first, 0)
     ordered = to_the_end or inbound or (not backwards and _are_ordered_literals(begin, end))
     if isinstance(length, tir.IntImm) or not ordered:
-        length = tidy(ops.maximum(length, ops.const(0, "int64")))
-    return tidy(first), length
+        length = shapes.tidy(ops.maximum(length, ops.const(0, "int64")))
+    return shapes.tidy(first), length
 
 
 def _slice_bound(index: PrimExpr, size: PrimExpr, *, backwards: bool, inbound: bool) -> PrimExpr:
@@ -289,7 +274,7 @@ def _slice_bound(index: PrimExpr, size: PrimExpr, *, backwards: bool, inbound: b
     if inbound or index is high:
         return index
     is_from_end = simplify(ops.compare(tir.LT, index, ops.const(0, index.dtype)))
-    if not is_const(is_from_end, 0):
+    if not shapes.is_const(is_from_end, 0):
         index = intrin.if_then_else(is_from_end, ops.add(index, size), index)
     return ops.minimum(ops.maximum(index, low), high)
 
@@ -317,15 +302,17 @@ def strided_slice(
     """
     if slice_mode not in ("end", "size"):
         raise MisuseError(f"slice_mode is 'end' or 'size', found {slice_mode!r}")
-    begins, ends = as_sizes(begin), as_sizes(end)
-    named = range(len(begins)) if axes is None else [normal_axis(int(a), x.ndim) for a in axes]
+    begins, ends = shapes.as_sizes(begin), shapes.as_sizes(end)
+    named = (
+        range(len(begins)) if axes is None else [shapes.normal_axis(int(a), x.ndim) for a in axes]
+    )
     if slice_mode == "size":
         strides = None
         ends = tuple(
             x.shape[axis] if _is_negative(length) else ops.add(first, length)
             for axis, first, length in zip(named, begins, ends, strict=True)
         )
-    steps = as_sizes([1] * len(begins) if strides is None else strides)
+    steps = shapes.as_sizes([1] * len(begins) if strides is None else strides)
     shape = list(x.shape)
     starts: dict[int, tuple[PrimExpr, PrimExpr]] = {}
     for axis, first, last, step in zip(named, begins, ends, steps, strict=True):
@@ -355,8 +342,8 @@ def take(
     For indices out of range the result is undefined in mode "fast", and NaN in mode "nan". Mode
     "clip" uses the nearest valid index, and "wrap" the remainder.
     """
-    first_axis = 0 if axis is None else normal_axis(axis, x.ndim)
-    flat = x if axis is not None or x.ndim == 1 else reshape(x, [product(x.shape)])
+    first_axis = 0 if axis is None else shapes.normal_axis(axis, x.ndim)
+    flat = x if axis is not None or x.ndim == 1 else reshape(x, [shapes.product(x.shape)])
     extent = flat.shape[first_axis]
     taken_shape = indices.shape if isinstance(indices, Tensor) else ()
     shape = (*flat.shape[:first_axis], *taken_shape, *flat.shape[first_axis + 1 :])
@@ -410,12 +397,14 @@ def matmul(
     transp_a, transp_b = transp_a and a.ndim > 1, transp_b and b.ndim > 1
     rows, columns = _turned(a.shape, transp_a), _turned(b.shape, transp_b)
     if prove_equal(rows[-1], columns[max(-2, -b.ndim)]) is False:
-        raise MisuseError(f"shapes {shape_text(rows)} and {shape_text(columns)} do not multiply")
+        raise MisuseError(
+            f"shapes {shapes.shape_text(rows)} and {shapes.shape_text(columns)} do not multiply"
+        )
     is_row, is_column = a.ndim == 1, b.ndim == 1
     m = [] if is_row else [rows[-2]]
     n = [] if is_column else [columns[-1]]
     lead_a, lead_b = rows[:-2], columns[:-2]
-    batch = broadcast_shapes(lead_a, lead_b)
+    batch = shapes.broadcast_shapes(lead_a, lead_b)
     extent = rows[-1]
     k = te.reduce_axis((ops.const(0, extent.dtype), extent), "k")
 
@@ -427,10 +416,12 @@ def matmul(
         lead = index[: len(batch)]
         remaining = list(index[len(batch) :])
         i = [] if is_row else [remaining.pop(0)]
-        left = a(*broadcast_index(lead_a, lead, batch), *_turned((*i, k.var), transp_a))
-        right = b(*broadcast_index(lead_b, lead, batch), *_turned((k.var, *remaining), transp_b))
+        left = a(*shapes.broadcast_index(lead_a, lead, batch), *_turned((*i, k.var), transp_a))
+        right = b(
+            *shapes.broadcast_index(lead_b, lead, batch), *_turned((k.var, *remaining), transp_b)
+        )
         term = ops.mul(ops.cast_to(left, wide), ops.cast_to(right, wide))
-        if is_const(extent, 0):
+        if shapes.is_const(extent, 0):
             return ops.const(0, term.dtype)
         return (reduce.any if term.dtype.is_bool else reduce.sum)(term, axis=k)
 

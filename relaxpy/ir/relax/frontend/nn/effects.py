@@ -10,21 +10,14 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.frontend.nn.core import (
-    Effect,
-    Tensor,
-    current_builder,
-    expr_of,
-    get_default_dtype,
-    items_of,
-)
+from relaxpy.ir.relax.frontend.nn import core
 from relaxpy.ir.relax.nodes import ObjectStructInfo, ShapeExpr, TensorStructInfo, Var
 from relaxpy.ir.relax.op import null_value
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 
 
-class IOEffect(Effect):
+class IOEffect(core.Effect):
     """The order of prints and other calls of `debug_func`.
 
     Its state is a null object, which each call takes from the one before it.
@@ -52,7 +45,7 @@ class IOEffect(Effect):
         return [result]
 
 
-class KVCache(Effect):
+class KVCache(core.Effect):
     """Rows of keys or values: `append` adds some at the end, and `view` is all of them.
 
     The cache has room for `init_seq_len` rows of shape `unit_shape`, and grows when it is full.
@@ -62,14 +55,14 @@ class KVCache(Effect):
         self, init_seq_len: int, unit_shape: Sequence[int], dtype: str | None = None
     ) -> None:
         """Errors: MisuseError (also TypeError) if a size is not an integer from 0."""
-        sizes = [init_seq_len, *items_of(unit_shape, "sizes")]
+        sizes = [init_seq_len, *core.items_of(unit_shape, "sizes")]
         for size in sizes:
             if not isinstance(size, (int, np.integer)) or size < 0:
                 raise MisuseError(
                     f"a cache has literal sizes, found {size!r:.60}", about=unit_shape
                 )
         self.init_seq_len, *self.unit_shape = map(int, sizes)
-        self.dtype = dtype or get_default_dtype()
+        self.dtype = dtype or core.get_default_dtype()
         self.cache: Var | None = None
 
     @override
@@ -103,7 +96,7 @@ class KVCache(Effect):
         self.dtype = dtype or self.dtype
 
     @user_facing
-    def view(self, seq_len: int | tir.PrimExpr) -> Tensor:
+    def view(self, seq_len: int | tir.PrimExpr) -> core.Tensor:
         """The rows, of which there are `seq_len`; any other number is an error at run time."""
         shape = ShapeExpr((seq_len, *self.unit_shape))  # type: ignore[arg-type]
         view = R.call_pure_packed(
@@ -112,16 +105,16 @@ class KVCache(Effect):
             shape,
             sinfo_args=TensorStructInfo(shape, self.dtype),  # type: ignore[arg-type]
         )
-        return Tensor(_expr=current_builder().emit(view))
+        return core.Tensor(_expr=core.current_builder().emit(view))
 
     @user_facing
-    def append(self, new_element: Tensor) -> None:
+    def append(self, new_element: core.Tensor) -> None:
         """Add rows at the end.
 
         Errors:
             MisuseError (also TypeError): the rows have another datatype.
         """
-        rows = expr_of(new_element)
+        rows = core.expr_of(new_element)
         if new_element.dtype != self.dtype:
             raise MisuseError(
                 f"a cache of {self.dtype} cannot contain rows of {new_element.dtype}",
@@ -134,7 +127,7 @@ class KVCache(Effect):
             inplace_indices=[0],
             sinfo_args=ObjectStructInfo(),
         )
-        self.cache = current_builder().emit(append)
+        self.cache = core.current_builder().emit(append)
 
     def _present(self) -> Var:
         if self.cache is None:

@@ -131,7 +131,8 @@ class Conv1D(_Convolution):
         bias: bool = True,
         dtype: str | None = None,
     ) -> None:
-        options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        options: Any = {"stride": stride, "padding": padding, "dilation": dilation}
+        options["groups"] = groups
         channels = (in_channels, out_channels)
         self._set_up(channels, kernel_size, bias=bias, dtype=dtype, **options)
 
@@ -154,7 +155,7 @@ class ConvTranspose1D(_Convolution):
         bias: bool = True,
         dtype: str | None = None,
     ) -> None:
-        options = {"stride": stride, "padding": padding, "output_padding": output_padding}
+        options: Any = {"stride": stride, "padding": padding, "output_padding": output_padding}
         options |= {"dilation": dilation, "groups": groups}
         channels = (in_channels, out_channels)
         self._set_up(channels, kernel_size, bias=bias, dtype=dtype, transposed=True, **options)
@@ -176,9 +177,10 @@ def _with_layout(axes: str) -> Callable[..., None]:
         dtype: str | None = None,
         data_layout: str = f"NC{axes}",
     ) -> None:
-        options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        options: Any = {"stride": stride, "padding": padding, "dilation": dilation}
+        options |= {"groups": groups, "data_layout": data_layout}
         channels, window = (in_channels, out_channels), _window(kernel_size, len(axes))
-        self._set_up(channels, window, bias=bias, dtype=dtype, data_layout=data_layout, **options)
+        self._set_up(channels, window, bias=bias, dtype=dtype, **options)
 
     __init__.__qualname__ = f"Conv{len(axes)}D.__init__"
     return __init__

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var, const
-from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    of_operand,
-    require_rank,
-    tuple_fields,
-    unbroadcast,
-)
+from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.layouts import along, same_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.sharding import same_axes
@@ -37,7 +31,7 @@ def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
     in_place=True,
     activation=True,
     legalize=rules.by_te("nn.relu"),
-    gradient=of_operand(_gradient_relu),
+    gradient=gradients.of_operand(_gradient_relu),
 )
 def relu(data: TensorStructInfo) -> TensorStructInfo:
     """max(data, 0).
@@ -102,20 +96,20 @@ ACTIVATIONS = family(
     _activation(
         "nn.gelu",
         "x * (1 + erf(x / sqrt(2))) / 2.",
-        gradient=gradient_in_float32(of_operand(_gradient_gelu)),
+        gradient=gradient_in_float32(gradients.of_operand(_gradient_gelu)),
         activation=True,
     ),
     _activation(
         "nn.gelu_tanh",
         "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2.",
-        gradient=gradient_in_float32(of_operand(_gradient_gelu_tanh)),
+        gradient=gradient_in_float32(gradients.of_operand(_gradient_gelu_tanh)),
         activation=True,
     ),
     _activation(
         "nn.silu",
         "x * sigmoid(x).",
         in_place=True,
-        gradient=gradient_in_float32(of_operand(_gradient_silu)),
+        gradient=gradient_in_float32(gradients.of_operand(_gradient_silu)),
         activation=True,
     ),
 )
@@ -132,7 +126,7 @@ def _gradient_leakyrelu(g: Any, x: Any, y: Any, call: Call) -> Any:
     layout=same_layout,
     pure=True,
     legalize=rules.by_te("nn.leaky_relu", "leaky_relu"),
-    gradient=gradient_in_float32(of_operand(_gradient_leakyrelu)),
+    gradient=gradient_in_float32(gradients.of_operand(_gradient_leakyrelu)),
 )
 def leakyrelu(data: TensorStructInfo, alpha: float = 0.01) -> TensorStructInfo:
     """data where it is positive, else alpha * data.
@@ -156,7 +150,7 @@ def _gradient_selu(g: Any, x: Any, y: Any, call: Call) -> Any:
 SELU = _activation(
     "nn.selu",
     "1.0507 * x where x is positive, else 1.7581 * (exp(x) - 1).",
-    gradient=gradient_in_float32(of_operand(_gradient_selu)),
+    gradient=gradient_in_float32(gradients.of_operand(_gradient_selu)),
 )
 (selu,) = family(SELU).values()
 
@@ -172,7 +166,7 @@ def _gradient_softplus(g: Any, x: Any, y: Any, call: Call) -> Any:
     layout=same_layout,
     pure=True,
     legalize=rules.by_te("nn.softplus"),
-    gradient=gradient_in_float32(of_operand(_gradient_softplus)),
+    gradient=gradient_in_float32(gradients.of_operand(_gradient_softplus)),
 )
 def softplus(
     data: TensorStructInfo, beta: float = 1.0, threshold: float = 20.0
@@ -191,14 +185,14 @@ def softplus(
 
 def _gradient_prelu(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     x, alpha = cast("Any", call.args)
-    rank = require_rank(x, "prelu")
+    rank = gradients.require_rank(x, "prelu")
     axis = rules.normal_axis(cast("int", call.attrs["axis"]), rank)
     others = tuple(k for k in range(rank) if k != axis)
     slope = R.expand_dims(alpha, others) if others else alpha
     g, positive = cast("Any", gradient), R.greater(x, 0)
     below = R.where(positive, R.zeros_like(g), g * x)
     total = R.sum(below, others) if others else below
-    return [R.where(positive, g, g * slope), unbroadcast(total, alpha)]
+    return [R.where(positive, g, g * slope), gradients.unbroadcast(total, alpha)]
 
 
 @register(
@@ -243,7 +237,7 @@ def _legalize_dropout(builder: BlockBuilder, call: Call) -> Expr:
 
 
 def _gradient_dropout(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    return [tuple_fields(gradient, 2)[0]]
+    return [gradients.tuple_fields(gradient, 2)[0]]
 
 
 @register(

@@ -8,26 +8,11 @@ from typing import TYPE_CHECKING, Any
 from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
-from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    by_transpose,
-    is_differentiable,
-    no_gradient,
-    shape_like,
-)
+from relaxpy.ir.relax.op import windows
+from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter
 from relaxpy.ir.relax.op.nn.pooling import RANKS, Gradients, Ints, Sizes, require_numbers, sizes_of
-from relaxpy.ir.relax.op.windows import (
-    completed,
-    fills_blocks,
-    in_blocks,
-    is_gradient,
-    numbers_by_axis,
-    parsed_layout,
-    shortest,
-    sizes_by_axis,
-)
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.windows import between_layouts, number, spatial_axes
@@ -42,11 +27,15 @@ _ADAPTIVE = {1: "adaptive_pool1d", 2: "adaptive_pool", 3: "adaptive_pool3d"}
 
 def _window_counts(count: int, output_size: Ints | None) -> Mapping[str, int] | None:
     """The number of windows along each axis; None for as many as elements."""
-    return None if output_size is None else numbers_by_axis(output_size, count, "output_size", 1)
+    return (
+        None
+        if output_size is None
+        else windows.numbers_by_axis(output_size, count, "output_size", 1)
+    )
 
 
 def _adapted(count: int) -> Callable[[dict[str, Any]], None]:
-    complete = completed(count)
+    complete = windows.completed(count)
 
     def adapt(arguments: dict[str, Any]) -> None:
         size = arguments["output_size"]
@@ -75,12 +64,12 @@ def _legalize_adaptive(count: int) -> rules.Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
         axes = f"NC{spatial_axes(count)}"
-        layout = parsed_layout(attrs["layout"], axes, "layout")
-        out_layout = parsed_layout(attrs["out_layout"], axes, "out_layout")
+        layout = windows.parsed_layout(attrs["layout"], axes, "layout")
+        out_layout = windows.parsed_layout(attrs["out_layout"], axes, "out_layout")
         x = sizes_of(builder, call.args[0], layout)
         if x is None:
             return call
-        if not fills_blocks(_adaptive_result(x, count, attrs["output_size"]), out_layout):
+        if not windows.fills_blocks(_adaptive_result(x, count, attrs["output_size"]), out_layout):
             return call
         name = f"adaptive_avg_pool{count}d"
         return rules.te_kernel(builder, _adaptive, name, *call.args, **attrs, count=count)
@@ -90,10 +79,10 @@ def _legalize_adaptive(count: int) -> rules.Legalize:
 
 def _gradient_adaptive(count: int) -> Gradients:
     def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-        if not is_differentiable(var):
-            return no_gradient(var, call, gradient, builder)
+        if not gradients.is_differentiable(var):
+            return gradients.no_gradient(var, call, gradient, builder)
         backward = getattr(R.grad, f"adaptive_avg_pool{count}d_backward")
-        return [backward(gradient, shape_like(call.args[0]), **call.attrs)]
+        return [backward(gradient, gradients.shape_like(call.args[0]), **call.attrs)]
 
     return rule
 
@@ -124,17 +113,17 @@ def _register_adaptive(count: int) -> OpDef:
         out_layout: str | None = None,
     ) -> TensorStructInfo:
         require_numbers(data)
-        source = parsed_layout(layout, f"NC{axes}", "layout")
-        target = parsed_layout(out_layout or layout, f"NC{axes}", "out_layout")
+        source = windows.parsed_layout(layout, f"NC{axes}", "layout")
+        target = windows.parsed_layout(out_layout or layout, f"NC{axes}", "out_layout")
         _window_counts(count, output_size)
-        x = sizes_by_axis(data, source, "data")
+        x = windows.sizes_by_axis(data, source, "data")
         has_shape = data.ndim >= 0 or data.shape is not None
         if output_size is None and source.name == target.name and has_shape:
             return data
         if x is None:
             return rules.tensor(None, data.dtype, data.vdevice, len(target))
         result = _adaptive_result(x, count, output_size)
-        return rules.tensor(in_blocks(result, target), data.dtype, data.vdevice)
+        return rules.tensor(windows.in_blocks(result, target), data.dtype, data.vdevice)
 
     return enter(
         OpRecord(
@@ -143,7 +132,7 @@ def _register_adaptive(count: int) -> OpDef:
             _ADAPTIVE_DOC,
             pure=True,
             adapt=_adapted(count),
-            unmake=shortest,
+            unmake=windows.shortest,
             legalize=_legalize_adaptive(count),
             layout=AttributeLayout(("layout",), "out_layout"),
             gradient=_gradient_adaptive(count),
@@ -179,11 +168,11 @@ def _check_adaptive(
         StructInfoError: it has another shape.
     """
     axes = f"NC{spatial_axes(count)}"
-    source = parsed_layout(layout, axes, "layout")
-    target = parsed_layout(out_layout or layout, axes, "out_layout")
-    x = sizes_by_axis(data, source, "data", proved=True)
+    source = windows.parsed_layout(layout, axes, "layout")
+    target = windows.parsed_layout(out_layout or layout, axes, "out_layout")
+    x = windows.sizes_by_axis(data, source, "data", proved=True)
     result = None if x is None else _adaptive_result(x, count, output_size)
-    return source, is_gradient(gradient, target, result)
+    return source, windows.is_gradient(gradient, target, result)
 
 
 def _legalize_adaptive_backward(count: int) -> rules.Legalize:
@@ -225,9 +214,9 @@ def _register_adaptive_backward(count: int) -> None:
             _ADAPTIVE_BACKWARD_DOC.format(count),
             pure=True,
             adapt=_adapted(count),
-            unmake=shortest,
+            unmake=windows.shortest,
             legalize=_legalize_adaptive_backward(count),
-            gradient=by_transpose(f"nn.adaptive_avg_pool{count}d"),
+            gradient=gradients.by_transpose(f"nn.adaptive_avg_pool{count}d"),
             precision_policy=2,
         )
     )

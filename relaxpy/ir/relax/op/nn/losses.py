@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from relaxpy.ir.core.dtype import BOOL, VOID, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
-from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    is_differentiable,
-    require_rank,
-    require_shape,
-    scalar,
-)
+from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.registry import R, find, register
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32, legalization_in_float32
 from relaxpy.ir.te import topi
@@ -41,13 +35,13 @@ def _gradient_cross_entropy(
 ) -> list[Expr]:
     predictions, labels = cast("Any", call.args)
     scale = cast("Any", gradient)
-    if require_rank(predictions, "cross_entropy_with_logits") > 1:
-        size = require_shape(predictions, "cross_entropy_with_logits")[0]
-        scale = scale / scalar(size, predictions.struct_info.dtype)
+    if gradients.require_rank(predictions, "cross_entropy_with_logits") > 1:
+        size = gradients.require_shape(predictions, "cross_entropy_with_logits")[0]
+        scale = scale / gradients.scalar(size, predictions.struct_info.dtype)
     scale = -scale
     return [
         scale * labels,
-        scale * predictions if is_differentiable(labels) else R.grad.no_grad(labels),
+        scale * predictions if gradients.is_differentiable(labels) else R.grad.no_grad(labels),
     ]
 
 
@@ -110,7 +104,7 @@ def _loss_operands(call: Call) -> tuple[Any, Any, Any, Any, int]:
     predictions, targets, *weights = cast("Any", operator.operands(call))
     # Unsigned targets have no negative number to ignore, int64 has.
     counts = R.not_equal(R.astype(targets, "int64"), cast("int", call.attrs["ignore_index"]))
-    axis = min(1, require_rank(predictions, "nll_loss") - 1)
+    axis = min(1, gradients.require_rank(predictions, "nll_loss") - 1)
     return predictions, targets, weights[0] if weights else None, counts, axis
 
 

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    require_rank,
-    require_shape,
-    shape_like,
-    tuple_fields,
-)
+from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.widening import gradient_in_float32
@@ -77,9 +71,9 @@ def _gradient_batch_norm(
     var: rx.Var, call: rx.Call, gradient: rx.Expr, builder: BlockBuilder
 ) -> list[rx.Expr]:
     x, gamma, beta, moving_mean, moving_var = cast("Any", call.args)
-    out, mean_out, var_out = cast("Any", tuple_fields(gradient, 3))
+    out, mean_out, var_out = cast("Any", gradients.tuple_fields(gradient, 3))
     attrs = cast("Mapping[str, Any]", call.attrs)
-    rank = require_rank(x, "batch_norm")
+    rank = gradients.require_rank(x, "batch_norm")
     axis = rules.normal_axis(attrs["axis"], rank)
     others = tuple(k for k in range(rank) if k != axis)
 
@@ -91,7 +85,7 @@ def _gradient_batch_norm(
         centered, inverse = standardized(x, others, attrs["epsilon"])
         normal = centered * inverse
         momentum = attrs["momentum"]
-        count = _number(x, require_shape(x, "batch_norm"), others)
+        count = _number(x, gradients.require_shape(x, "batch_norm"), others)
         moved = along(mean_out) + 2 * along(var_out) * centered
         data_grad = through_moments(g, normal, inverse, others) + moved * momentum / count
         moving = [mean_out * (1 - momentum), var_out * (1 - momentum)]
@@ -170,7 +164,7 @@ def _gradient_instance_norm(
 ) -> list[rx.Expr]:
     x, gamma, _ = cast("Any", call.args)
     attrs = cast("Mapping[str, Any]", call.attrs)
-    rank = require_rank(x, "instance_norm")
+    rank = gradients.require_rank(x, "instance_norm")
     channel = rules.normal_axis(attrs["channel_axis"], rank)
     axes = rules.normal_axes(attrs["axes"], rank)
     centered, inverse = standardized(x, axes, attrs["epsilon"])
@@ -222,7 +216,7 @@ def _gradient_group_norm(
     """As the gradient of an instance norm, with the channel axis divided into groups."""
     x, gamma, _ = cast("Any", call.args)
     attrs = cast("Mapping[str, Any]", call.attrs)
-    shape = require_shape(x, "group_norm")
+    shape = gradients.require_shape(x, "group_norm")
     rank = len(shape)
     channel = rules.normal_axis(attrs["channel_axis"], rank)
     groups = ops.const(attrs["num_groups"], shape[channel].dtype)
@@ -238,8 +232,10 @@ def _gradient_group_norm(
     centered, inverse = standardized(grouped(x), reduced, attrs["epsilon"])
     normal = centered * inverse
     g = gradient * _along_axis(gamma, rank, channel) if attrs["scale"] else gradient
-    data_grad = R.reshape(through_moments(grouped(g), normal, inverse, reduced), shape_like(x))
-    normal_data = R.reshape(normal, shape_like(x))
+    data_grad = R.reshape(
+        through_moments(grouped(g), normal, inverse, reduced), gradients.shape_like(x)
+    )
+    normal_data = R.reshape(normal, gradients.shape_like(x))
     return [data_grad, *_gradient_of_channels(gradient, normal_data, call, channel, rank)]
 
 

@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from relaxpy.errors import counted
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, ShapeExpr, TensorStructInfo
-from relaxpy.ir.relax.op.definition import rules
-from relaxpy.ir.relax.op.definition.gradients import (
-    of_operand,
-    require_rank,
-    require_shape,
-    shape_like,
-)
+from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.layouts import per_axis
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.te import topi
@@ -48,8 +42,8 @@ def _gradient_pad(g: Any, x: Any, y: Any, call: Call) -> Any:
     mode = call.attrs["pad_mode"]
     if mode == "constant":
         return R.nn.pad(g, [-width for width in widths])
-    sizes = require_shape(x, "nn.pad")
-    shape = list(require_shape(y, "nn.pad"))
+    sizes = gradients.require_shape(x, "nn.pad")
+    shape = list(gradients.require_shape(y, "nn.pad"))
     dtype = cast("TensorStructInfo", x.struct_info).dtype
     for axis, (before, after) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
         if before == after == 0:
@@ -77,7 +71,7 @@ _EXCESS: dict[str, int] = {"reflect": -1, "circular": 0}
     layout=per_axis("pad_width", 2),
     pure=True,
     legalize=_legalize_pad,
-    gradient=of_operand(_gradient_pad),
+    gradient=gradients.of_operand(_gradient_pad),
 )
 def pad(
     data: TensorStructInfo,
@@ -155,21 +149,23 @@ def _legalize_pixel_shuffle(builder: BlockBuilder, call: Call) -> Expr:
 
 def _gradient_pixel_shuffle(g: Any, x: Any, y: Any, call: Call) -> Any:
     """The pixels of each block as channels again."""
-    rank = require_rank(x, "nn.pixel_shuffle")
-    *lead, channels, _, _ = require_shape(y, "nn.pixel_shuffle")
-    _, rows, columns = require_shape(x, "nn.pixel_shuffle")[-3:]
+    rank = gradients.require_rank(x, "nn.pixel_shuffle")
+    *lead, channels, _, _ = gradients.require_shape(y, "nn.pixel_shuffle")
+    _, rows, columns = gradients.require_shape(x, "nn.pixel_shuffle")[-3:]
     factor = _number(cast("int", call.attrs["upscale_factor"]), channels)
     split_shape: rules.Sizes = (*lead, channels, rows, factor, columns, factor)
     outer = range(rank - 3)
     order = [*outer, *(rank - 3 + k for k in (0, 2, 4, 1, 3))]
-    return R.reshape(R.permute_dims(R.reshape(g, ShapeExpr(split_shape)), order), shape_like(x))
+    return R.reshape(
+        R.permute_dims(R.reshape(g, ShapeExpr(split_shape)), order), gradients.shape_like(x)
+    )
 
 
 @register(
     "relax.nn.pixel_shuffle",
     pure=True,
     legalize=_legalize_pixel_shuffle,
-    gradient=of_operand(_gradient_pixel_shuffle),
+    gradient=gradients.of_operand(_gradient_pixel_shuffle),
 )
 def pixel_shuffle(data: TensorStructInfo, upscale_factor: int) -> TensorStructInfo:
     """Channels as pixels: of r * r channels each, a block of r rows and r columns.

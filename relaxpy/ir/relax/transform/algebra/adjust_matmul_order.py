@@ -21,13 +21,7 @@ from relaxpy.ir.relax.dpl.rewriter import ExprPatternRewriter
 from relaxpy.ir.relax.nodes import Call, Expr, Function, Var, VarBinding
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
-from relaxpy.ir.relax.transform.algebra.products import (
-    have_one_dtype,
-    is_transposition,
-    known_early,
-    shape_of,
-    transposed,
-)
+from relaxpy.ir.relax.transform.algebra import products
 from relaxpy.ir.relax.transform.lowering.size_bounds import upper_bounds
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
@@ -49,7 +43,7 @@ class AdjustMatmulOrder(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        early, shared = known_early(mod), _shared(mod)
+        early, shared = products.known_early(mod), _shared(mod)
         graphs = (func for func in mod.functions.values() if isinstance(func, Function))
         upper = {var: bound for func in graphs for var, bound in upper_bounds(func).items()}
         a, b, c = wildcard(), wildcard(), wildcard()
@@ -65,12 +59,14 @@ class AdjustMatmulOrder(Pass):
                 permutation = matches.get(pattern)
                 if isinstance(permutation, Call):
                     pair = factors[first : first + 2]
-                    if not is_transposition(permutation) or not all(map(_is_matrix, pair)):
+                    if not products.is_transposition(permutation) or not all(map(_is_matrix, pair)):
                         return None
                     if all(factor in early for factor in pair):
                         return None
-                    factors[first : first + 2] = [transposed(factor) for factor in pair]
-            if not have_one_dtype(expr, *factors, *(matches[p] for p in inner if p in matches)):
+                    factors[first : first + 2] = [products.transposed(factor) for factor in pair]
+            if not products.have_one_dtype(
+                expr, *factors, *(matches[p] for p in inner if p in matches)
+            ):
                 return None
             is_left = left in matches or left_permuted in matches
             stays = any(matches.get(pattern) in shared for pattern in computed)
@@ -108,7 +104,7 @@ def _adjusted(
     If the inner product stays, it counts for neither.
     """
     a, b, c = factors
-    if any(shape_of(factor) is None for factor in factors) or not _associative(*factors):
+    if any(products.shape_of(factor) is None for factor in factors) or not _associative(*factors):
         return None
     known = [factor in early for factor in factors]
     left_inner, right_inner = R.matmul(a, b), R.matmul(b, c)
@@ -132,7 +128,7 @@ def _adjusted(
 
 def _associative(a: Expr, b: Expr, c: Expr) -> bool:
     """Whether the order does not matter: a vector makes a matrix of the stack next to it."""
-    ndims = [len(shape_of(factor) or ()) for factor in (a, b, c)]
+    ndims = [len(products.shape_of(factor) or ()) for factor in (a, b, c)]
     return min(ndims) >= 2 or ndims[1] == 2
 
 
@@ -142,8 +138,8 @@ def _total(numbers: Iterable[tir.PrimExpr]) -> tir.PrimExpr:
 
 def _cost(call: Call, first: int | None = None) -> tir.PrimExpr:
     """The number of multiplications of a product, over its axes from `first` on."""
-    sizes = shape_of(call)
-    rows = shape_of(call.args[0])
+    sizes = products.shape_of(call)
+    rows = products.shape_of(call.args[0])
     assert sizes is not None
     assert rows is not None
     return reduce(ops.mul, sizes[first:], rows[-1])

@@ -16,11 +16,7 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.unused import without_unused
-from relaxpy.ir.relax.transform.algebra.products import (
-    has_same_sizes,
-    have_one_dtype,
-    known_early,
-)
+from relaxpy.ir.relax.transform.algebra import products
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
 
 _Term: TypeAlias = tuple[rx.Expr, tuple[Attr, ...]]
@@ -38,7 +34,7 @@ class ExpandMatmulOfSum(RewritePass):
 
     @override
     def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
-        early = known_early(mod)
+        early = products.known_early(mod)
 
         def expanded(func: rx.Function) -> rx.Function:
             rewriter = _Expanding(early, Effects(Context(), mod.functions_by_name, func))
@@ -96,7 +92,7 @@ class _Expanding(BindingRewriter):
                 self.permuted[binding.var] = call
             elif (
                 rx.is_call_of(call, "relax.add")
-                and has_same_sizes(*call.args)
+                and products.has_same_sizes(*call.args)
                 and not all(term in self.early for term in call.args)
             ):
                 self.sums[binding.var] = call
@@ -118,7 +114,7 @@ class _Expanding(BindingRewriter):
     def _expanded(self, old: rx.VarBinding, call: rx.Call, block: rx.BindingBlock) -> Rewritten:
         """The bindings of the products with the terms of a sum, and of their sum."""
         x, factor = call.args
-        if not have_one_dtype(call, x, factor):
+        if not products.have_one_dtype(call, x, factor):
             return None
         kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
         bindings: list[rx.Binding] = []

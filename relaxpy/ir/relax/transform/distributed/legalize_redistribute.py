@@ -9,17 +9,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import TransformError
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.nodes import (
-    Binding,
-    BindingBlock,
-    DataflowBlock,
-    DataflowVar,
-    Expr,
-    Function,
-    Var,
-    VarBinding,
-    is_call_of,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo, Placement
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -38,15 +28,15 @@ class LegalizeRedistribute(RewritePass):
     """
 
     @override
-    def rewriting(self, mod: IRModule) -> Callable[[Function], Function]:
+    def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
         return lambda func: _Legalizing().expr(func)
 
 
 class _Legalizing(BindingRewriter):
     @override
-    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+    def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
         call = binding.value
-        if not is_call_of(call, "relax.dist.redistribute"):
+        if not rx.is_call_of(call, "relax.dist.redistribute"):
             return None
         before, after = call.args[0].struct_info, binding.var and binding.var.struct_info
         assert isinstance(before, DTensorStructInfo)
@@ -60,13 +50,13 @@ class _Legalizing(BindingRewriter):
                 span=call.span,
                 about=call,
             )
-        kind = DataflowVar if isinstance(block, DataflowBlock) else Var
-        bindings: list[Binding] = []
-        value: Expr = call.args[0]
+        kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
+        bindings: list[rx.Binding] = []
+        value: rx.Expr = call.args[0]
         for k, axis, is_split in _steps(before.placement, after.placement):
-            if not isinstance(value, Var):
+            if not isinstance(value, rx.Var):
                 var = kind("gv", None)
-                bindings.append(VarBinding(var, value, call.span))
+                bindings.append(rx.VarBinding(var, value, call.span))
                 value = var
             count = mesh.shape[k]
             among = None if len(mesh.shape) == 1 else (count, mesh.stride(k))

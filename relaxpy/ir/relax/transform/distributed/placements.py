@@ -17,13 +17,7 @@ from relaxpy.ir.relax.nodes.distributed import (
     Placement,
     PlacementSpec,
 )
-from relaxpy.ir.relax.transform.distributed.call_axes import (
-    CallAxes,
-    Label,
-    axes_of_call,
-    fields_of,
-    tensors_of,
-)
+from relaxpy.ir.relax.transform.distributed import call_axes
 from relaxpy.ir.tir.expr import IntImm
 
 Field: TypeAlias = tuple[rx.Var, int]
@@ -143,7 +137,7 @@ class Placements:
     def _join(self, var: rx.Var, value: rx.Expr) -> None:
         match value:
             case rx.Var():
-                for index in range(len(fields_of(var.struct_info))):
+                for index in range(len(call_axes.fields_of(var.struct_info))):
                     self._same((var, index), (value, index), var.struct_info)
             case rx.TupleGetItem(tuple_value=rx.Var() as source, index=index):
                 self._same((var, 0), (source, index), var.struct_info)
@@ -154,9 +148,11 @@ class Placements:
             case rx.If(true_branch=yes, false_branch=no):
                 for branch in (yes.body, no.body):
                     self._join(var, branch)
-            case rx.Call() if (axes := axes_of_call(value, var.struct_info, self.mod)) is not None:
-                for index in range(len(fields_of(var.struct_info))):
-                    for arg in tensors_of(value):
+            case rx.Call() if (
+                axes := call_axes.axes_of_call(value, var.struct_info, self.mod)
+            ) is not None:
+                for index in range(len(call_axes.fields_of(var.struct_info))):
+                    for arg in call_axes.tensors_of(value):
                         if isinstance(arg, rx.Var):
                             self._tensors.join((arg, 0), (var, index))
                 self._join_axes(var, axes)
@@ -170,9 +166,9 @@ class Placements:
         for axis in range(max(sinfo.ndim, 0) if isinstance(sinfo, rx.TensorStructInfo) else 0):
             self._axes.join((*other, axis), (*field, axis))
 
-    def _join_axes(self, var: rx.Var, axes: CallAxes) -> None:
+    def _join_axes(self, var: rx.Var, axes: call_axes.CallAxes) -> None:
         """Join the axes that have one label."""
-        first: dict[Label, Axis] = {}
+        first: dict[call_axes.Label, Axis] = {}
         fields = [((arg, 0), labels) for arg, labels in axes.operands if isinstance(arg, rx.Var)]
         computed = {label for _, labels in axes.operands for label in labels}
         for index, labels in enumerate(axes.results):
@@ -279,5 +275,5 @@ def is_annotation(value: rx.Expr) -> bool:
 
 def _rank(var: rx.Var, index: int) -> int:
     """The rank of a tensor that a variable is, or has as a field."""
-    sinfo = fields_of(var.struct_info)[index]
+    sinfo = call_axes.fields_of(var.struct_info)[index]
     return max(sinfo.ndim, 0) if isinstance(sinfo, rx.TensorStructInfo) else 0

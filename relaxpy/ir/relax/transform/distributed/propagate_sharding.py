@@ -13,25 +13,11 @@ from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes.distributed import (
-    DeviceMesh,
-    DTensorStructInfo,
-    Placement,
-    PlacementSpec,
-)
+from relaxpy.ir.relax.nodes import distributed as dist
 from relaxpy.ir.relax.op.definition.registry import R, registered_ops
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.cleanup.inline_private_functions import InlinePrivateFunctions
-from relaxpy.ir.relax.transform.distributed.call_axes import (
-    CallAxes,
-    Labels,
-    axes_of_call,
-    division,
-    fields_of,
-    reduced_count,
-    tensors_of,
-    whole_axes,
-)
+from relaxpy.ir.relax.transform.distributed import call_axes
 from relaxpy.ir.relax.transform.distributed.placements import (
     OF_PARTS,
     Placements,
@@ -118,13 +104,15 @@ class _Distributing(BindingRewriter):
             return _changed(call, var)
         call = _distributed_builtin(call, var)
         if call.op == _SHAPE_OF and isinstance(
-            found := call.args[0].struct_info, DTensorStructInfo
+            found := call.args[0].struct_info, dist.DTensorStructInfo
         ):
             return found.shape if isinstance(found.shape, rx.ShapeExpr) else None
-        mesh = _mesh_of(var.struct_info) or _mesh_of(*(arg.struct_info for arg in tensors_of(call)))
+        mesh = _mesh_of(var.struct_info) or _mesh_of(
+            *(arg.struct_info for arg in call_axes.tensors_of(call))
+        )
         if mesh is None:
             return None if call is binding.value else replace(binding, value=call)
-        if isinstance(call.op, Op) and not (tensors_of(call) or call.sinfo_args):
+        if isinstance(call.op, Op) and not (call_axes.tensors_of(call) or call.sinfo_args):
             raise TransformError(
                 f"PropagateSharding: {call.op.name} computes a tensor of one device, which is used "
                 "with those of several",
@@ -134,15 +122,19 @@ class _Distributing(BindingRewriter):
             )
         args = tuple(_with_constants(arg, mesh) for arg in call.args)
         call = rx.Call(call.op, args, call.attrs, call.sinfo_args, span=call.span)
-        axes = axes_of_call(call, var.struct_info, self.placements.mod)
+        axes = call_axes.axes_of_call(call, var.struct_info, self.placements.mod)
         if axes is None:
             _require_operator(call)
             assert isinstance(call.op, rx.ExternFunc)
             is_of_parts = call.op.global_symbol in OF_PARTS.values()
-            fields = [f for f in fields_of(var.struct_info) if isinstance(f, DTensorStructInfo)]
+            fields = [
+                f
+                for f in call_axes.fields_of(var.struct_info)
+                if isinstance(f, dist.DTensorStructInfo)
+            ]
             if is_of_parts or not all(field.is_whole for field in fields):
                 return replace(binding, value=_with_declared(call, var.struct_info))
-            axes = whole_axes(call, var.struct_info)
+            axes = call_axes.whole_axes(call, var.struct_info)
         return _Divided(call, var, axes, mesh, block).bindings()
 
 
@@ -153,15 +145,17 @@ class _Divided:
         self,
         call: rx.Call,
         var: rx.Var,
-        axes: CallAxes,
-        mesh: DeviceMesh,
+        axes: call_axes.CallAxes,
+        mesh: dist.DeviceMesh,
         block: rx.BindingBlock,
     ) -> None:
         self.call, self.var, self.axes, self.mesh = call, var, axes, mesh
         self._kind = rx.DataflowVar if isinstance(block, rx.DataflowBlock) else rx.Var
         self._bindings: list[rx.Binding] = []
-        wanted = [f for f in fields_of(var.struct_info) if isinstance(f, DTensorStructInfo)]
-        self.division = division(axes, wanted, mesh)
+        wanted = [
+            f for f in call_axes.fields_of(var.struct_info) if isinstance(f, dist.DTensorStructInfo)
+        ]
+        self.division = call_axes.division(axes, wanted, mesh)
 
     def bindings(self) -> list[rx.Binding]:
         """The bindings, the last one of which binds the variable of the call."""
@@ -177,7 +171,7 @@ class _Divided:
         wanted = self.var.struct_info
         assert wanted is not None
         labels = iter(self.axes.results)
-        computed = [self._as_computed(field, next(labels)) for field in fields_of(wanted)]
+        computed = [self._as_computed(field, next(labels)) for field in call_axes.fields_of(wanted)]
         is_tuple = isinstance(wanted, rx.TupleStructInfo)
         result = rx.TupleStructInfo(tuple(computed)) if is_tuple else computed[0]
         call = _with_declared(replace(self.call, args=args), result)
@@ -188,17 +182,17 @@ class _Divided:
             if is_tuple:
                 gets = [rx.TupleGetItem(source, k, span=call.span) for k in range(len(computed))]
                 items = list(map(self._bound, gets))
-            for k, (old, new) in enumerate(zip(computed, fields_of(wanted), strict=True)):
-                if old != new and isinstance(new, DTensorStructInfo):
+            for k, (old, new) in enumerate(zip(computed, call_axes.fields_of(wanted), strict=True)):
+                if old != new and isinstance(new, dist.DTensorStructInfo):
                     moved = _redistributed(items[k], new, call.span)
                     items[k] = self._bound(moved) if is_tuple else moved
             value = rx.Tuple(tuple(items), span=call.span) if is_tuple else items[0]
         return [*self._bindings, rx.VarBinding(self.var, value, call.span)]
 
-    def _as_computed(self, field: rx.StructInfo | None, labels: Labels) -> rx.StructInfo:
+    def _as_computed(self, field: rx.StructInfo | None, labels: call_axes.Labels) -> rx.StructInfo:
         """The struct info of a result as the devices compute it."""
         assert field is not None
-        if not isinstance(field, DTensorStructInfo):
+        if not isinstance(field, dist.DTensorStructInfo):
             return field
         return replace(field, placement=self.division.placement(labels))
 
@@ -208,13 +202,13 @@ class _Divided:
         self._bindings.append(rx.VarBinding(var, value, self.call.span))
         return var
 
-    def _placed(self, arg: rx.Expr, labels: Labels) -> rx.Expr:
+    def _placed(self, arg: rx.Expr, labels: call_axes.Labels) -> rx.Expr:
         """An operand whose axes have these labels, placed as the call needs it."""
         sinfo, placement = arg.struct_info, self.division.placement(labels)
-        assert isinstance(sinfo, DTensorStructInfo)
+        assert isinstance(sinfo, dist.DTensorStructInfo)
         if sinfo.placement == placement and sinfo.device_mesh == self.mesh:
             return arg
-        wanted = DTensorStructInfo(sinfo.tensor_sinfo, self.mesh, placement)
+        wanted = dist.DTensorStructInfo(sinfo.tensor_sinfo, self.mesh, placement)
         return self._bound(_redistributed(arg, wanted, self.call.span), wanted)
 
     def _computed(self, call: rx.Call) -> rx.Call:
@@ -225,8 +219,8 @@ class _Divided:
             return call
         assert isinstance(call.op, Op)
         result, operand = self.var.struct_info, call.args[0].struct_info
-        assert isinstance(result, DTensorStructInfo)
-        assert isinstance(operand, DTensorStructInfo)
+        assert isinstance(result, dist.DTensorStructInfo)
+        assert isinstance(operand, dist.DTensorStructInfo)
         name, dtype = call.op.name.removeprefix("relax."), result.dtype
         is_narrow = dtype.is_float and dtype.bits < 32
         if name in {"max", "min"} or (name in {"sum", "prod", "matmul"} and not is_narrow):
@@ -239,7 +233,7 @@ class _Divided:
         if name in {"sum", "prod"}:
             total = rx.Call(call.op, (x,), call.attrs)
         else:
-            count = reduced_count(call, operand.tensor_sinfo)
+            count = call_axes.reduced_count(call, operand.tensor_sinfo)
             size = _with_constants(rx.const(count, wide), self.mesh)
             if name != "mean":
                 sums = self._emitted(R.sum(x, call.attrs["axis"], keepdims=True))
@@ -265,7 +259,7 @@ def _distributed_builtin(call: rx.Call, var: rx.Var) -> rx.Call:
     """The call of a cache of which devices have parts, if it takes or returns such rows."""
     symbol = call.op.global_symbol if isinstance(call.op, rx.ExternFunc) else ""
     sinfos = (var.struct_info, *(arg.struct_info for arg in call.args))
-    if symbol not in OF_PARTS or not any(isinstance(s, DTensorStructInfo) for s in sinfos):
+    if symbol not in OF_PARTS or not any(isinstance(s, dist.DTensorStructInfo) for s in sinfos):
         return call
     return rebuild(call, op=rx.ExternFunc(OF_PARTS[symbol]))
 
@@ -273,16 +267,16 @@ def _distributed_builtin(call: rx.Call, var: rx.Var) -> rx.Call:
 def _changed(annotation: rx.Call, var: rx.Var) -> rx.Expr:
     """The annotated tensor, distributed as the struct info of `var` says."""
     after = var.struct_info
-    assert isinstance(after, DTensorStructInfo)
+    assert isinstance(after, dist.DTensorStructInfo)
     source = _with_constants(annotation.args[0], after.device_mesh)
     before = source.struct_info
-    assert isinstance(before, DTensorStructInfo)
+    assert isinstance(before, dist.DTensorStructInfo)
     if before.is_placed_like(after):
         return source
     return _redistributed(source, after, annotation.span)
 
 
-def _redistributed(value: rx.Expr, wanted: DTensorStructInfo, span: Span | None) -> rx.Expr:
+def _redistributed(value: rx.Expr, wanted: dist.DTensorStructInfo, span: Span | None) -> rx.Expr:
     """The tensor, distributed in this way."""
     call = R.dist.redistribute(value, wanted.device_mesh, wanted.placement)
     return replace(call, span=span)  # type: ignore[no-any-return]
@@ -294,13 +288,13 @@ def _as_declared(value: rx.Expr, var: rx.Var, block: rx.BindingBlock) -> Rewritt
     bindings: list[rx.Binding] = []
     leaves: list[rx.Expr] = []
     items = value.fields if isinstance(value, rx.Tuple) else (value,)
-    for leaf, wanted in zip(items, fields_of(var.struct_info), strict=False):
-        if not isinstance(wanted, DTensorStructInfo):
+    for leaf, wanted in zip(items, call_axes.fields_of(var.struct_info), strict=False):
+        if not isinstance(wanted, dist.DTensorStructInfo):
             leaves.append(leaf)
             continue
         placed = _with_constants(leaf, wanted.device_mesh)
         before = placed.struct_info
-        if isinstance(before, DTensorStructInfo) and not before.is_placed_like(wanted):
+        if isinstance(before, dist.DTensorStructInfo) and not before.is_placed_like(wanted):
             moved = kind("gv", None)
             call = _redistributed(placed, wanted, value.span)
             bindings.append(rx.VarBinding(moved, call, value.span))
@@ -316,7 +310,7 @@ def _with_declared(call: rx.Call, result: rx.StructInfo | None) -> rx.Call:
     """The call of something whose result is declared, with a distributed one."""
     if not call.sinfo_args or result is None:
         return call
-    declared = fields_of(result) if len(call.sinfo_args) > 1 else (result,)
+    declared = call_axes.fields_of(result) if len(call.sinfo_args) > 1 else (result,)
     return rx.Call(call.op, call.args, call.attrs, declared, span=call.span)  # type: ignore[arg-type]
 
 
@@ -351,16 +345,16 @@ def _require_operator(call: rx.Call) -> None:
 
 
 def _is_placed(arg: rx.Expr) -> bool:
-    return isinstance(arg.struct_info, DTensorStructInfo)
+    return isinstance(arg.struct_info, dist.DTensorStructInfo)
 
 
-def _mesh_of(*sinfos: rx.StructInfo | None) -> DeviceMesh | None:
+def _mesh_of(*sinfos: rx.StructInfo | None) -> dist.DeviceMesh | None:
     """The first mesh of these tensors."""
-    fields = (field for sinfo in sinfos for field in fields_of(sinfo))
-    return next((f.device_mesh for f in fields if isinstance(f, DTensorStructInfo)), None)
+    fields = (field for sinfo in sinfos for field in call_axes.fields_of(sinfo))
+    return next((f.device_mesh for f in fields if isinstance(f, dist.DTensorStructInfo)), None)
 
 
-def _with_constants(arg: rx.Expr, mesh: DeviceMesh) -> rx.Expr:
+def _with_constants(arg: rx.Expr, mesh: dist.DeviceMesh) -> rx.Expr:
     """An operand in which every device has the constants."""
     if isinstance(arg, rx.Tuple):
         fields = tuple(_with_constants(field, mesh) for field in arg.fields)
@@ -368,5 +362,5 @@ def _with_constants(arg: rx.Expr, mesh: DeviceMesh) -> rx.Expr:
         return arg if same else rebuild(arg, fields=fields)
     if not isinstance(arg, rx.Constant) or not isinstance(arg.struct_info, rx.TensorStructInfo):
         return arg
-    placement = Placement((PlacementSpec.replica(),) * len(mesh.shape))
-    return rx.Constant(arg.data, DTensorStructInfo(arg.struct_info, mesh, placement))
+    placement = dist.Placement((dist.PlacementSpec.replica(),) * len(mesh.shape))
+    return rx.Constant(arg.data, dist.DTensorStructInfo(arg.struct_info, mesh, placement))

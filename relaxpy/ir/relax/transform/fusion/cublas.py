@@ -10,28 +10,11 @@ from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.dpl.common import (
-    make_matmul_dequantize_pattern,
-    make_matmul_multiply_pattern,
-    make_matmul_pattern,
-)
-from relaxpy.ir.relax.dpl.fusion import (
-    PatternCheckContext,
-    get_patterns_with_prefix,
-    register_patterns,
-)
+from relaxpy.ir.relax.dpl import common, fusion
 from relaxpy.ir.relax.nodes import Call, Constant
 from relaxpy.ir.relax.op.definition.rules import is_one
+from relaxpy.ir.relax.transform.fusion import library_checks as checks
 from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern
-from relaxpy.ir.relax.transform.fusion.library_checks import (
-    Dims,
-    dims_of,
-    dtype_of,
-    has_leaking_intermediate_variables,
-    is_multiple,
-    product,
-    rank_of,
-)
 from relaxpy.ir.tir import expr as tir
 
 _FP8: Final = "float8_e4m3fn"
@@ -39,20 +22,22 @@ _ALIGNMENT: Final = 16
 """The bytes to which rows of 8-bit floats are aligned."""
 
 
-def _is_supported(context: PatternCheckContext) -> bool:
+def _is_supported(context: fusion.PatternCheckContext) -> bool:
     named = context.annotated_expr
     lhs, rhs, root = named["lhs"], named["rhs"], named["root"]
-    left, right = dims_of(lhs), dims_of(rhs)
-    if has_leaking_intermediate_variables(context) or left is None or right is None:
+    left, right = checks.dims_of(lhs), checks.dims_of(rhs)
+    if checks.has_leaking_intermediate_variables(context) or left is None or right is None:
         return False
-    dtype, out_dtype = dtype_of(lhs), dtype_of(root)
-    if dtype != dtype_of(rhs) or not left or not isinstance(left[-1], tir.IntImm):
+    dtype, out_dtype = checks.dtype_of(lhs), checks.dtype_of(root)
+    if dtype != checks.dtype_of(rhs) or not left or not isinstance(left[-1], tir.IntImm):
         return False
     match dtype:
         case "float16" | "float32" | "bfloat16":
             pass
         case "int8":
-            if "bias" in named or not (is_multiple(left[-1], 4) and is_multiple(right[-1], 4)):
+            if "bias" in named or not (
+                checks.is_multiple(left[-1], 4) and checks.is_multiple(right[-1], 4)
+            ):
                 return False
         case "float8_e4m3fn":
             if out_dtype == "float8_e5m2" or not _is_aligned(context, right, out_dtype):
@@ -62,17 +47,17 @@ def _is_supported(context: PatternCheckContext) -> bool:
     return _is_plain_scaling(context) and _is_vector(context) and _batches_agree(left, right)
 
 
-def _is_aligned(context: PatternCheckContext, right: Dims, out_dtype: str) -> bool:
+def _is_aligned(context: fusion.PatternCheckContext, right: checks.Dims, out_dtype: str) -> bool:
     """Whether the second operand is transposed in the match, and its rows are aligned."""
     root = context.annotated_expr["root"]
     is_transposed = isinstance(root, Call) and root.args[1] in context.matched_bindings
     if not is_transposed or len(right) < 2:
         return False
     rows = _ALIGNMENT // DataType(out_dtype).itemsize
-    return is_multiple(right[-1], _ALIGNMENT) and is_multiple(right[-2], rows)
+    return checks.is_multiple(right[-1], _ALIGNMENT) and checks.is_multiple(right[-2], rows)
 
 
-def _is_plain_scaling(context: PatternCheckContext) -> bool:
+def _is_plain_scaling(context: fusion.PatternCheckContext) -> bool:
     """Whether a dequantisation, if there is one, is that by one scale, without a zero point."""
     scale, zero = (context.annotated_expr.get(name) for name in ("scale", "zp"))
     if not isinstance(scale, Constant) or not isinstance(zero, Constant):
@@ -80,29 +65,29 @@ def _is_plain_scaling(context: PatternCheckContext) -> bool:
     return not scale.data.ndim and not zero.data.ndim and not np.any(zero.data)
 
 
-def _is_vector(context: PatternCheckContext) -> bool:
+def _is_vector(context: fusion.PatternCheckContext) -> bool:
     """Whether a bias, if there is one, is a vector."""
     bias = context.annotated_expr.get("bias")
     if bias is None:
         return True
-    dims = dims_of(bias)
-    return dims is not None and rank_of(bias) > 0 and is_one(product(dims[:-1]))
+    dims = checks.dims_of(bias)
+    return dims is not None and checks.rank_of(bias) > 0 and is_one(checks.product(dims[:-1]))
 
 
-def _batches_agree(left: Dims, right: Dims) -> bool:
+def _batches_agree(left: checks.Dims, right: checks.Dims) -> bool:
     """Whether both operands have as many matrices, or the second is one; a variable may agree."""
-    first, second = product(left[:-2]), product(right[:-2])
+    first, second = checks.product(left[:-2]), checks.product(right[:-2])
     if isinstance(first, tir.Var) or isinstance(second, tir.Var):
         return True
     return is_one(second) or prove_equal(first, second) is True
 
 
-register_patterns(
+fusion.register_patterns(
     [
         *(
             (
                 f"cublas.matmul{transposed}{bias}{activation and '_' + activation}",
-                *make_matmul_pattern(
+                *common.make_matmul_pattern(
                     with_bias=bool(bias),
                     activation=f"relax.nn.{activation}" if activation else None,
                     transposed_rhs=bool(transposed),
@@ -114,12 +99,12 @@ register_patterns(
         ),
         (
             "cublas.matmul_transposed_dequantize",
-            *make_matmul_dequantize_pattern(transposed_rhs=True),
+            *common.make_matmul_dequantize_pattern(transposed_rhs=True),
             _is_supported,
         ),
         (
             "cublas.matmul_transposed_multiply",
-            *make_matmul_multiply_pattern(transposed_rhs=True),
+            *common.make_matmul_multiply_pattern(transposed_rhs=True),
             _is_supported,
         ),
     ]
@@ -133,5 +118,5 @@ def partition_for_cublas(mod: IRModule, bind_constants: bool = False) -> IRModul
     The functions have the attribute `Codegen`, "cublas". Constants stay inside of them if
     `bind_constants`, else they are passed.
     """
-    patterns = get_patterns_with_prefix("cublas")
+    patterns = fusion.get_patterns_with_prefix("cublas")
     return FuseOpsByPattern(patterns, bind_constants, annotate_codegen=True)(mod)

@@ -9,65 +9,42 @@ from typing import cast
 from relaxpy.entry import user_facing
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.dpl.common import (
-    make_attention_pattern,
-    make_fused_bias_activation_pattern,
-    make_layer_norm_pattern,
-    make_matmul_pattern,
-    make_residual_block_pattern,
-    make_rms_norm_pattern,
-    make_stacked_attention_pattern,
-)
-from relaxpy.ir.relax.dpl.fusion import (
-    PatternCheckContext,
-    get_patterns_with_prefix,
-    register_patterns,
-)
+from relaxpy.ir.relax.dpl import common, fusion
 from relaxpy.ir.relax.nodes import Call, Expr, GlobalVar, Var
 from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import is_one
+from relaxpy.ir.relax.transform.fusion import library_checks as checks
 from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern
-from relaxpy.ir.relax.transform.fusion.library_checks import (
-    Dims,
-    dims_of,
-    dtype_of,
-    has_leaking_intermediate_variables,
-    is_stacked_along,
-    product,
-    rank_of,
-    same_dims,
-    with_workspaces,
-)
 from relaxpy.ir.tir import expr as tir, ops
 
 
 def _dtypes_agree(one: Expr, other: Expr) -> bool:
-    dtypes = {dtype_of(one), dtype_of(other)}
+    dtypes = {checks.dtype_of(one), checks.dtype_of(other)}
     return dtypes in ({"float16"}, {"float32"}) or dtypes <= {"int8", "uint8"}
 
 
-def _is_supported_product(context: PatternCheckContext) -> bool:
+def _is_supported_product(context: fusion.PatternCheckContext) -> bool:
     lhs, rhs = context.annotated_expr["lhs"], context.annotated_expr["rhs"]
-    left, right = dims_of(lhs), dims_of(rhs)
-    if has_leaking_intermediate_variables(context) or not left or right is None:
+    left, right = checks.dims_of(lhs), checks.dims_of(rhs)
+    if checks.has_leaking_intermediate_variables(context) or not left or right is None:
         return False
     if not _dtypes_agree(lhs, rhs) or not _residual_fits(context):
         return False
     return isinstance(left[-1], tir.IntImm) and _batches_agree(left[:-2], right[:-2])
 
 
-def _batches_agree(left: Dims, right: Dims) -> bool:
+def _batches_agree(left: checks.Dims, right: checks.Dims) -> bool:
     """Whether one operand is one matrix, or the batches are equal, so that strides are constant."""
-    if is_one(product(left)) or is_one(product(right)):
+    if is_one(checks.product(left)) or is_one(checks.product(right)):
         return True
     pairs = zip_longest(reversed(left), reversed(right), fillvalue=ops.const(1, "int64"))
     return all(prove_equal(a, b) for a, b in pairs)
 
 
-def _is_supported_convolution(context: PatternCheckContext) -> bool:
+def _is_supported_convolution(context: fusion.PatternCheckContext) -> bool:
     data, weight = context.annotated_expr["lhs"], context.annotated_expr["rhs"]
-    sizes, kernel = dims_of(data), dims_of(weight)
-    if has_leaking_intermediate_variables(context) or sizes is None or kernel is None:
+    sizes, kernel = checks.dims_of(data), checks.dims_of(weight)
+    if checks.has_leaking_intermediate_variables(context) or sizes is None or kernel is None:
         return False
     if not _dtypes_agree(data, weight) or any(isinstance(n, tir.Var) for n in sizes):
         return False
@@ -79,7 +56,7 @@ def _is_supported_convolution(context: PatternCheckContext) -> bool:
     return not is_depthwise and _residual_fits(context)
 
 
-def _residual_fits(context: PatternCheckContext) -> bool:
+def _residual_fits(context: fusion.PatternCheckContext) -> bool:
     """Whether a residual, if there is one, is as large as the result, and computed without it."""
     residual, bound = context.annotated_expr.get("residual"), context.value_to_bound_var
     if residual is None:
@@ -88,14 +65,14 @@ def _residual_fits(context: PatternCheckContext) -> bool:
     var = residual if isinstance(residual, Var) else bound.get(residual)
     if var is None or var in _computed_from(root, context):
         return False
-    out, dims = dims_of(root), dims_of(var)
+    out, dims = checks.dims_of(root), checks.dims_of(var)
     if out is None or not dims:
         return False
-    is_bias = bool(prove_equal(dims[-1], out[-1])) and is_one(product(dims[:-1]))
-    return is_bias or same_dims(out, dims)
+    is_bias = bool(prove_equal(dims[-1], out[-1])) and is_one(checks.product(dims[:-1]))
+    return is_bias or checks.same_dims(out, dims)
 
 
-def _computed_from(var: Var, context: PatternCheckContext) -> set[Var]:
+def _computed_from(var: Var, context: fusion.PatternCheckContext) -> set[Var]:
     """A variable, and those of the block that are computed from it."""
     found, waiting = {var}, [var]
     while waiting:
@@ -105,18 +82,18 @@ def _computed_from(var: Var, context: PatternCheckContext) -> set[Var]:
     return found
 
 
-def _is_supported_attention(context: PatternCheckContext) -> bool:
-    return is_stacked_along(context, 2)
+def _is_supported_attention(context: fusion.PatternCheckContext) -> bool:
+    return checks.is_stacked_along(context, 2)
 
 
-def _is_supported_layer_norm(context: PatternCheckContext) -> bool:
+def _is_supported_layer_norm(context: fusion.PatternCheckContext) -> bool:
     call = with_all_attributes(cast("Call", context.matched_expr))
     axes = cast("tuple[int, ...]", call.attrs["axes"])
-    is_last = len(axes) == 1 and axes[0] in (-1, rank_of(call) - 1)
+    is_last = len(axes) == 1 and axes[0] in (-1, checks.rank_of(call) - 1)
     return is_last and bool(call.attrs["center"]) and bool(call.attrs["scale"])
 
 
-def _is_rms_norm(context: PatternCheckContext) -> bool:
+def _is_rms_norm(context: fusion.PatternCheckContext) -> bool:
     kernel = cast("Call", context.annotated_expr["rms_norm"]).args[0]
     return isinstance(kernel, GlobalVar) and "rms_norm" in kernel.name_hint
 
@@ -125,14 +102,14 @@ def _base_patterns() -> Iterator[tuple[object, ...]]:
     """Products and convolutions, those with the highest priority last."""
     for activation in (None, "", "relu", "silu"):
         bias = "" if activation is None else f"_bias{activation and '_' + activation}"
-        pattern = make_fused_bias_activation_pattern(
+        pattern = common.make_fused_bias_activation_pattern(
             "relax.nn.conv2d", bool(bias), f"relax.nn.{activation}" if activation else None
         )
         yield (f"cutlass.conv2d{bias}", *pattern, _is_supported_convolution)
     for transposed in ("", "_transposed"):
         for activation in (None, "", "relu", "gelu"):
             bias = "" if activation is None else f"_bias{activation and '_' + activation}"
-            product_ = make_matmul_pattern(
+            product_ = common.make_matmul_pattern(
                 bool(bias), f"relax.nn.{activation}" if activation else None, bool(transposed)
             )
             yield (f"cutlass.matmul{transposed}{bias}", *product_, _is_supported_product)
@@ -143,7 +120,7 @@ def _residual_patterns() -> Iterator[tuple[object, ...]]:
     for activation in ("", "relu"):
         for name, pattern, parts, check in _base_patterns():
             for op in ("add", "multiply") if "_bias" in cast("str", name) else ():
-                block = make_residual_block_pattern(
+                block = common.make_residual_block_pattern(
                     (pattern, parts),  # type: ignore[arg-type]
                     f"relax.{op}",
                     f"relax.nn.{activation}" if activation else None,
@@ -153,22 +130,22 @@ def _residual_patterns() -> Iterator[tuple[object, ...]]:
 
 
 def _attention_patterns() -> Iterator[tuple[object, ...]]:
-    yield ("cutlass.attention", *make_attention_pattern())
-    yield ("cutlass.attention_bias", *make_attention_pattern(with_bias=True))
+    yield ("cutlass.attention", *common.make_attention_pattern())
+    yield ("cutlass.attention_bias", *common.make_attention_pattern(with_bias=True))
     for start in ("split", "strided_slice"):
         for bias in (False, True):
-            pattern = make_stacked_attention_pattern(start, bias)
+            pattern = common.make_stacked_attention_pattern(start, bias)
             yield ("cutlass.stacked_attention", *pattern, _is_supported_attention)
-    yield ("cutlass.attention_var_len", *make_attention_pattern(var_len=True))
+    yield ("cutlass.attention_var_len", *common.make_attention_pattern(var_len=True))
 
 
-register_patterns(
+fusion.register_patterns(
     [
         *_base_patterns(),
         *_residual_patterns(),
         *_attention_patterns(),
-        ("cutlass.layer_norm", *make_layer_norm_pattern(), _is_supported_layer_norm),
-        ("cutlass.rms_norm", *make_rms_norm_pattern(), _is_rms_norm),
+        ("cutlass.layer_norm", *common.make_layer_norm_pattern(), _is_supported_layer_norm),
+        ("cutlass.rms_norm", *common.make_rms_norm_pattern(), _is_rms_norm),
     ]
 )
 
@@ -180,6 +157,6 @@ def partition_for_cutlass(mod: IRModule, annotate_codegen: bool = True) -> IRMod
     The functions have the attribute `Codegen`, "cutlass", if `annotate_codegen`, and those that
     compute attention a workspace.
     """
-    patterns = get_patterns_with_prefix("cutlass")
+    patterns = fusion.get_patterns_with_prefix("cutlass")
     fused = FuseOpsByPattern(patterns, bind_constants=False, annotate_codegen=annotate_codegen)(mod)
-    return with_workspaces(fused, "cutlass")
+    return checks.with_workspaces(fused, "cutlass")

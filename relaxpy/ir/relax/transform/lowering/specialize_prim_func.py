@@ -12,16 +12,6 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Function,
-    GlobalVar,
-    ShapeExpr,
-    StructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-    is_call_of,
-)
 from relaxpy.ir.relax.op.call import operand_tuple
 from relaxpy.ir.tir.buffer import Buffer, decl_buffer
 from relaxpy.ir.tir.expr import Var
@@ -44,17 +34,17 @@ class SpecializePrimFuncBasedOnCallSite(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        calls: dict[GlobalVar, list[Call]] = {}
+        calls: dict[rx.GlobalVar, list[rx.Call]] = {}
         kept: set[rx.Expr] = set()
         for func in mod.functions.values():
-            if not isinstance(func, Function) or func.attrs.get("Primitive", 0):
+            if not isinstance(func, rx.Function) or func.attrs.get("Primitive", 0):
                 continue
             for node in walk(func.body):
                 used = list(children(node))
-                if is_call_of(node, "relax.call_tir") and isinstance(node.args[0], GlobalVar):
+                if rx.is_call_of(node, "relax.call_tir") and isinstance(node.args[0], rx.GlobalVar):
                     calls.setdefault(node.args[0], []).append(node)
                     used.remove(node.args[0])
-                kept.update(child for child in used if isinstance(child, GlobalVar))
+                kept.update(child for child in used if isinstance(child, rx.GlobalVar))
         changed = mod.clone()
         for target, sites in calls.items():
             kernel = mod[target]
@@ -65,11 +55,11 @@ class SpecializePrimFuncBasedOnCallSite(Pass):
         return mod if changed.functions == mod.functions else changed
 
 
-def _specialized(kernel: PrimFunc, call: Call) -> PrimFunc:
+def _specialized(kernel: PrimFunc, call: rx.Call) -> PrimFunc:
     """The kernel for the tensors of a call of it; itself if not all of them are known."""
     [result] = call.sinfo_args
-    results = result.fields if isinstance(result, TupleStructInfo) else (result,)
-    tensors: list[tuple[StructInfo | None, rx.Expr | None]] = [
+    results = result.fields if isinstance(result, rx.TupleStructInfo) else (result,)
+    tensors: list[tuple[rx.StructInfo | None, rx.Expr | None]] = [
         (arg.struct_info, arg) for arg in operand_tuple(call.args[1]).fields
     ]
     tensors += ((sinfo, None) for sinfo in results)
@@ -90,16 +80,16 @@ def _specialized(kernel: PrimFunc, call: Call) -> PrimFunc:
     return version.with_attr("scoped", 1)
 
 
-def _is_known(sinfo: StructInfo | None) -> bool:
-    if not isinstance(sinfo, TensorStructInfo):
+def _is_known(sinfo: rx.StructInfo | None) -> bool:
+    if not isinstance(sinfo, rx.TensorStructInfo):
         return False
-    return isinstance(sinfo.shape, ShapeExpr) and bool(sinfo.dtype)
+    return isinstance(sinfo.shape, rx.ShapeExpr) and bool(sinfo.dtype)
 
 
-def _buffer(sinfo: StructInfo | None, name: str) -> Buffer:
+def _buffer(sinfo: rx.StructInfo | None, name: str) -> Buffer:
     """A buffer for a tensor, in the memory scope of its device."""
-    assert isinstance(sinfo, TensorStructInfo)
-    assert isinstance(sinfo.shape, ShapeExpr)
+    assert isinstance(sinfo, rx.TensorStructInfo)
+    assert isinstance(sinfo.shape, rx.ShapeExpr)
     device = sinfo.vdevice
     scope = device.memory_scope if isinstance(device, VDevice) else "global"
     return decl_buffer(sinfo.shape.values, str(sinfo.dtype), name, scope=scope)

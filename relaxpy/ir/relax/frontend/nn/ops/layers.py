@@ -67,9 +67,11 @@ def _with_layout(axes: str, words: str) -> Callable[..., Tensor]:
         data_layout: str = f"NC{axes}",
         name: str = op,
     ) -> Tensor:
-        options = {"strides": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        options["data_layout"] = data_layout
-        return _convolved(getattr(R.nn, op), (x, weight, bias), data_layout, name, **options)
+        options = {"strides": stride, "padding": padding, "dilation": dilation}
+        others = {"groups": groups, "data_layout": data_layout}
+        return _convolved(
+            getattr(R.nn, op), (x, weight, bias), data_layout, name, **options, **others
+        )
 
     convolution.__name__ = convolution.__qualname__ = op
     convolution.__doc__ = f"""A convolution along {len(axes)} axes, plus a `bias` for each channel.
