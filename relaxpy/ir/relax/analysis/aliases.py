@@ -1,4 +1,4 @@
-"""Which memory the variables of a dataflow block may refer to."""
+"""Which memory variables may refer to: the only analysis that follows results to operands."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Memories = frozenset[int]
 
 
 class Aliases:
-    """The memory of each variable of a block: the numbers of values that may be the same.
+    """The memory of each variable of bindings: the numbers of values that may be the same.
 
     The variables `inputs` refer to different values that nothing else refers to, other variables of
     enclosing scopes to `EXTERNAL`. If the analysis `follows_calls`, the result of a function is a
     new value or anything that its arguments refer to. Otherwise it is external, and the arguments
-    are `exposed` from then on, which takes linear time for any block.
+    are `exposed` from then on, which takes linear time.
 
     Fields:
         of       the memory of each variable
@@ -32,7 +32,11 @@ class Aliases:
     """
 
     def __init__(
-        self, block: rx.DataflowBlock, inputs: Iterable[rx.Var] = (), *, follows_calls: bool = True
+        self,
+        bindings: Iterable[rx.Binding],
+        inputs: Iterable[rx.Var] = (),
+        *,
+        follows_calls: bool = True,
     ) -> None:
         self.of: dict[rx.Var, Memories] = {}
         self.fields: dict[int, list[Memories]] = {}
@@ -41,14 +45,19 @@ class Aliases:
         self._follows_calls = follows_calls
         for var in inputs:
             self.of[var] = self._new(var.struct_info)
-        for binding in block.bindings:
+        for binding in bindings:
             memories = self._memories(binding.value)
             if binding.var is not None:
                 self.of[binding.var] = memories
 
+    def reachable_from(self, variables: Iterable[rx.Var]) -> Iterator[int]:
+        """The numbers of all that variables may refer to, directly or as fields of tuples."""
+        return self.reachable(n for var in variables for n in self.of.get(var, ()))
+
     def reachable(self, memories: Iterable[int]) -> Iterator[int]:
         """The numbers, and those of the fields of tuples among them."""
-        waiting, seen = list(memories), set(memories)
+        waiting = list(memories)
+        seen = set(waiting)
         while waiting:
             number = waiting.pop()
             yield number
@@ -152,6 +161,6 @@ def dataflow_alias_analysis(
     expect(block, rx.BindingBlock)
     for var in inputs:
         expect(var, rx.Var)
-    aliases = Aliases(block, inputs)
+    aliases = Aliases(block.bindings, inputs)
     of = {var: set(memories) for var, memories in aliases.of.items()}
     return of, {n: [set(f) for f in aliases.fields[n]] for n in sorted(aliases.fields)}

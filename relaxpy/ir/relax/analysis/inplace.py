@@ -37,7 +37,7 @@ def inplace_candidates(
     Such an operand has memory that the block has allocated, or an input has. No function has had
     it, and it is neither used later by any name, nor in a tuple, nor in another operand.
     """
-    aliases = Aliases(block, inputs, follows_calls=False)
+    aliases = Aliases(block.bindings, inputs, follows_calls=False)
     last_use = _last_uses(block, aliases)
     result = []
     for index, binding in enumerate(block.bindings):

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
 
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.aliases import Aliases
 from relaxpy.ir.relax.analysis.effects import memory_of
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.transform.lowering.storage import ALLOC_TENSOR
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-
-Tensors: TypeAlias = "frozenset[rx.Var] | tuple[Tensors, ...]"
-"""The allocations whose memory a value may refer to; a tuple has those of each field."""
-
-_NONE: Tensors = frozenset()
 
 
 class Lifetimes:
@@ -30,7 +25,9 @@ class Lifetimes:
 
     def __init__(self, seq: rx.SeqExpr, mod: IRModule, kept: Iterable[rx.Var] = ()) -> None:
         self._mod = mod
-        self._of: dict[rx.Var, Tensors] = {}
+        bindings = [binding for block in seq.blocks for binding in block.bindings]
+        self._aliases = Aliases(bindings, follows_calls=False)
+        self._owner: dict[int, rx.Var] = {}
         self._block_of: dict[rx.Var, rx.BindingBlock] = {}
         self._last: dict[rx.Var, rx.Binding] = {}
         self.calls: dict[rx.Var, rx.Call] = {}
@@ -51,20 +48,22 @@ class Lifetimes:
             self.calls[var] = value
             self._block_of[var] = block
             self._last[var] = binding
-            self._of[var] = frozenset((var,))
+            self._owner.update(dict.fromkeys(self._aliases.of[var], var))
             return
-        used = [v for v in occurring_vars(value) if v in self._of]
-        if not used:
+        tensors = self._tensors(value)
+        if not tensors:
             return
-        tensors = {t for v in used for t in _flat(self._of[v])}
         if self._shares(value):
             self._use(tensors, binding, block)
         else:
             self._discard(tensors)
         if isinstance(value, rx.Call) and isinstance(value.op, rx.ExternFunc):
             self.kept |= tensors
-        if var is not None:
-            self._of[var] = self._value(value)
+
+    def _tensors(self, value: rx.Expr) -> set[rx.Var]:
+        """The allocations so far to whose memory the variables in a value may refer."""
+        numbers = self._aliases.reachable_from(occurring_vars(value))
+        return {self._owner[number] for number in numbers if number in self._owner}
 
     def _shares(self, value: rx.Expr) -> bool:
         """Whether a value uses tensors only as arguments of kernels, views or fields."""
@@ -94,26 +93,9 @@ class Lifetimes:
 
     def _returned(self, body: rx.Expr, kept: set[rx.Var]) -> None:
         """Keep or discard the tensors in the result of the sequence."""
-        for used in occurring_vars(body):
-            for var in _flat(self._of.get(used, _NONE)):
-                self.kept.add(var)
-                if var not in kept:
-                    self._discard((var,))
-
-    def _value(self, value: rx.Expr) -> Tensors:
-        """What the value of a binding refers to."""
-        match value:
-            case rx.Var():
-                return self._of.get(value, _NONE)
-            case rx.Tuple(fields=fields):
-                return tuple(map(self._value, fields))
-            case rx.TupleGetItem(tuple_value=tuple_value, index=index):
-                tensors = self._value(tuple_value)
-                return tensors[index] if isinstance(tensors, tuple) else tensors
-            case rx.Call() if _is_view(value):
-                return self._value(value.args[0])
-            case _:
-                return _NONE
+        returned = self._tensors(body)
+        self.kept |= returned
+        self._discard(returned - kept)
 
 
 def _is_view(call: rx.Call) -> bool:
@@ -124,9 +106,3 @@ def _is_view(call: rx.Call) -> bool:
 
 def _is_allocation(value: rx.Expr) -> bool:
     return rx.is_call_of(value, ALLOC_TENSOR) and isinstance(value.args[0], rx.ShapeExpr)
-
-
-def _flat(tensors: Tensors) -> set[rx.Var]:
-    if isinstance(tensors, frozenset):
-        return set(tensors)
-    return {var for field in tensors for var in _flat(field)}
