@@ -61,7 +61,7 @@ def op_pattern_kind(func: PrimFunc) -> OpPatternKind:
     return kind if seen else OpPatternKind.OPAQUE
 
 
-def is_row_wise(func: PrimFunc) -> bool:
+def is_row_local(func: PrimFunc) -> bool:
     """Whether a kernel computes each row of its outputs from single rows of its inputs.
 
     A row is what one index along the first axis contains. Blocks are elementwise, broadcasts, or
@@ -81,7 +81,7 @@ def is_row_wise(func: PrimFunc) -> bool:
     return True
 
 
-def multiplies_batches(func: PrimFunc) -> bool:
+def is_batched_matmul(func: PrimFunc) -> bool:
     """Whether a kernel is a product of batches of matrices, each with another one."""
     for block in _computing_blocks(func):
         if block is None:

@@ -14,8 +14,8 @@ from relaxpy.ir.relax.analysis.survey import Survey, survey
 from relaxpy.ir.relax.analysis.wf_annotations import ANNOTATION_CRITERIA
 from relaxpy.ir.relax.analysis.wf_functions import FUNCTION_CRITERIA
 from relaxpy.ir.relax.analysis.wf_scopes import SCOPE_CRITERIA
-from relaxpy.ir.relax.block_builder.claims import FalseClaims
 from relaxpy.ir.relax.block_builder.derive import normalize_functions
+from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotations
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc, Function
 
@@ -89,15 +89,15 @@ def _violates_a_criterion(func: BaseFunc) -> bool:
 def _derivation_faults(mod: IRModule) -> Iterator[Diagnostic]:
     """The errors of derivation, without those that may follow from an error in another function."""
     unknown: set[str] = set()
-    claims = FalseClaims()
-    for name, func, result in normalize_functions(mod, suppress_warnings=True, false_claims=claims):
+    stronger = StrongerAnnotations()
+    for name, func, result in normalize_functions(mod, suppress_warnings=True, stronger=stronger):
         follows = bool(unknown) and not unknown.isdisjoint(mentioned_globals(func))
         failed = isinstance(result, RelaxpyError)
         if isinstance(result, RelaxpyError) and not follows:
             yield from result.diagnostics
         if (failed or follows) and func.ret_struct_info is None:
             unknown.add(name)
-    yield from claims.diagnostics
+    yield from stronger.diagnostics
 
 
 @user_facing

@@ -12,7 +12,6 @@ from relaxpy.ir.core.memo import NodeTable
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.block_builder.claims import FalseClaims
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.normalize import Normalizer
 from relaxpy.ir.relax.block_builder.signatures import (
@@ -20,6 +19,7 @@ from relaxpy.ir.relax.block_builder.signatures import (
     declared_signature,
     known_signature,
 )
+from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotations
 from relaxpy.ir.relax.call_graph import call_graph, mentioned_globals, strongly_connected
 from relaxpy.ir.relax.nodes import BaseFunc, Function, StructInfo
 
@@ -56,7 +56,7 @@ def _environment(func: Function, mod: IRModule, out: Emitter) -> dict[str, objec
 
 
 def _normalized(
-    func: Function, mod: IRModule, out: Emitter, false_claims: FalseClaims | None = None
+    func: Function, mod: IRModule, out: Emitter, stronger: StrongerAnnotations | None = None
 ) -> Function:
     """The function in normal form: itself if it was derived from the same signatures before.
 
@@ -65,7 +65,7 @@ def _normalized(
     """
     environment = _environment(func, mod, out)
     if _NORMAL.get(func) != environment:
-        normalizer = Normalizer(out, false_claims)
+        normalizer = Normalizer(out, stronger)
         normalizer.builder = cache(partial(_RuleBuilder, mod, normalizer))
         func = normalizer.function(func)
         _NORMAL[func] = environment
@@ -73,12 +73,12 @@ def _normalized(
 
 
 def normalize_functions(
-    mod: IRModule, *, suppress_warnings: bool = False, false_claims: FalseClaims | None = None
+    mod: IRModule, *, suppress_warnings: bool = False, stronger: StrongerAnnotations | None = None
 ) -> Iterator[tuple[str, Function, Function | RelaxpyError]]:
     """Each Relax function of the module with its normal form, or with the error of it.
 
     Callees precede their callers, which see the derived signatures (DER-2); in a cycle, functions
-    see the declared ones. `false_claims` receives a diagnostic for each node that declares more
+    see the declared ones. `stronger` receives a diagnostic for each node that declares more
     than can be derived.
     """
     out = _emitter_for(mod, declared_signature)
@@ -89,7 +89,7 @@ def normalize_functions(
             func = mod[name]
             assert isinstance(func, Function)
             try:
-                result = _normalized(func, mod, out, false_claims)
+                result = _normalized(func, mod, out, stronger)
             except RelaxpyError as error:
                 yield name, func, error
                 continue

@@ -15,9 +15,9 @@ from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder import infer
-from relaxpy.ir.relax.block_builder.claims import FalseClaims
 from relaxpy.ir.relax.block_builder.emitter import Emitter
-from relaxpy.ir.relax.block_builder.own_forms import own_form, with_written_operands
+from relaxpy.ir.relax.block_builder.fnormalize import normalized_call, with_written_operands
+from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotations
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank
@@ -114,12 +114,12 @@ class Normalizer:
     shape variables of moved bindings are renamed: `_shape_vars` maps them (NF-23).
 
     Derived struct info replaces the one that a node declares. If a node declares more than can be
-    derived, `false_claims` reports it.
+    derived, `stronger` reports it.
     """
 
-    def __init__(self, emitter: Emitter, false_claims: FalseClaims | None = None) -> None:
+    def __init__(self, emitter: Emitter, stronger: StrongerAnnotations | None = None) -> None:
         self.out = emitter
-        self._false_claims = false_claims
+        self._stronger = stronger
         self._vars: dict[rx.Var, rx.Var] = {}
         self._shape_vars: dict[tir.Var, tir.PrimExpr] = {}
         self._visits: VisitBudget | None = None
@@ -281,7 +281,7 @@ class Normalizer:
                 if same and node.has_field_sinfos:
                     return node
                 fields = rx.TupleStructInfo(tuple(self.out.ctx.sinfo_of(f) for f in done))
-                self._check_claim(node, fields, "DER-5")
+                self._check_annotation(node, fields, "DER-5")
                 return replace(node, fields=tuple(done), struct_info=fields)
             case rx.TupleGetItem():
                 sinfo = infer.infer_tuple_get_item(done[0], node.index, node.span, self.out.ctx)
@@ -319,20 +319,20 @@ class Normalizer:
             if isinstance(sinfo, rx.PrimStructInfo) and sinfo.value is not None:
                 return rx.PrimValue(sinfo.value, span=call.span)
         if type(op) is Op and op.record.normalize is not None and self.builder is not None:
-            return call if as_written else self._own_form(call, self.builder())
+            return call if as_written else self._normalized_call(call, self.builder())
         return call
 
-    def _own_form(self, call: rx.Call, builder: BlockBuilder) -> rx.Expr:
+    def _normalized_call(self, call: rx.Call, builder: BlockBuilder) -> rx.Expr:
         """The form that the operator of a call defines for it, itself in normal form.
 
         Errors:
             MisuseError: the rule of the operator never keeps a call.
         """
-        result = own_form(call, builder)
+        result = normalized_call(call, builder)
         if result is call:
             return call
-        if self._false_claims is not None:
-            self._false_claims.add_form(call)
+        if self._stronger is not None:
+            self._stronger.add_form(call)
         if self._rules_inside >= MAX_RULES:
             raise MisuseError(
                 f"the normalisation of {call.op} does not end",
@@ -396,17 +396,17 @@ class Normalizer:
         """The node with the derived struct info: itself if it has that already."""
         if node.struct_info == sinfo:
             return node
-        self._check_claim(original, sinfo, rule)
+        self._check_annotation(original, sinfo, rule)
         return replace(node, struct_info=sinfo)
 
-    def _check_claim(self, node: rx.Expr, derived: rx.StructInfo, rule: str) -> None:
+    def _check_annotation(self, node: rx.Expr, derived: rx.StructInfo, rule: str) -> None:
         """Report a node that declares more than the derived struct info."""
-        if self._false_claims is None or node.struct_info is None:
+        if self._stronger is None or node.struct_info is None:
             return
         declared = self.renamed(node.struct_info)
         ctx = self.out.ctx
         if not is_base_of(over_sizes_info(declared, ctx.sizes), derived, ctx.shape_vars):
-            self._false_claims.add(node, declared, derived, rule)
+            self._stronger.add(node, declared, derived, rule)
 
     def sequence(self, seq: rx.SeqExpr, params: Sequence[rx.Var] = ()) -> rx.SeqExpr:
         """`seq` in normal form (NF-5, NF-6, NF-12, NF-13), where `params` are in scope."""
@@ -420,7 +420,7 @@ class Normalizer:
                 self.out.open_scope(params)
                 self._blocks(seq.blocks)
                 result = self.out.close_scope(self.leaf(seq.body), seq)
-            self._check_claim(seq, self.out.ctx.sinfo_of(result), "DER-13")
+            self._check_annotation(seq, self.out.ctx.sinfo_of(result), "DER-13")
             return result
         finally:
             self._visits = outer
@@ -556,7 +556,7 @@ class Normalizer:
         try:
             result = self.out.finish_function(self._over_normal_body(func))
             if result is not func:
-                self._check_claim(func, self.out.ctx.sinfo_of(result), "DER-43")
+                self._check_annotation(func, self.out.ctx.sinfo_of(result), "DER-43")
             return result
         except RelaxpyError as error:
             error.located(func.body.span or func.span)

@@ -100,7 +100,7 @@ def _joined(x: TensorStructInfo, num_workers: int, axis: int) -> TensorStructInf
 
 def _require_axis(x: TensorStructInfo) -> None:
     if x.ndim == 0:
-        raise refuse(f"x has rank 1 at least, found {x}", x, hint="reshape it to (1,)")
+        raise refuse(f"x has rank at least 1, found {x}", x, hint="reshape it to (1,)")
 
 
 def _allgather(x: Array, num_workers: int, in_group: bool, among: Among | None, axis: int) -> Array:
@@ -128,7 +128,7 @@ def allgather(
     `R.ccl.allreduce`, those of some workers.
 
     Shapes:
-        x       rank 1 at least, of one shape on all workers; or a distributed tensor that is split
+        x       rank at least 1, of one shape on all workers; or a distributed tensor that is split
                 along `axis`
         result  as x, its size along `axis` `num_workers` times as large; or the distributed tensor
                 that is not split so
@@ -174,7 +174,7 @@ def reduce_scatter(
     some workers. It is the gradient of `allgather`.
 
     Shapes:
-        x       rank 1 at least, of one shape on all workers
+        x       rank at least 1, of one shape on all workers
         result  as x, its size along `axis` divided by `num_workers`
     Errors:
         StructInfoError: x has rank 0, there are no workers, the axis is out of range, or its size
@@ -281,7 +281,7 @@ def gather_to_worker0(x: TensorStructInfo, num_workers: int, axis: int = 0) -> T
     It is the gradient of `scatter_from_worker0`.
 
     Shapes:
-        x       rank 1 at least, of one shape on all workers
+        x       rank at least 1, of one shape on all workers
         result  as x, its size along `axis` `num_workers` times as large
     Errors:
         StructInfoError: there are no workers, or the axis is out of range.

@@ -73,7 +73,7 @@ def gather_elements(
     In two dimensions and along axis 0, element [i, j] is data[indices[i, j], j].
 
     Shapes:
-        data     any of rank 1 at least
+        data     any of rank at least 1
         indices  integers, of the rank of data
         result   the shape of indices; unknown if the rank of data is
     Errors:
@@ -171,7 +171,7 @@ def gather_nd(
     """
     require_indices(indices)
     if indices.ndim == 0:
-        raise rules.refuse(f"indices has rank 1 at least, found {indices}", indices)
+        raise rules.refuse(f"indices has rank at least 1, found {indices}", indices)
     for sinfo, name, most in ((data, "data", data.ndim), (indices, "indices", indices.ndim - 1)):
         if sinfo.ndim >= 0 and not 0 <= batch_dims <= most:
             raise rules.refuse(
@@ -204,7 +204,7 @@ def index_fields(indices: rx.TupleStructInfo) -> list[rx.TensorStructInfo]:
         require_indices(sinfo, f"number {k + 1} of indices")
         out.append(sinfo)
     if not out:
-        raise rules.refuse("indices holds one tensor at least, found none", indices)
+        raise rules.refuse("indices holds at least one tensor, found none", indices)
     return out
 
 

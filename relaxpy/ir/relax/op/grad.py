@@ -143,7 +143,7 @@ def cumprod_backward(
 
     Shapes:
         output_grad  as data
-        data         rank 1 at least
+        data         rank at least 1
         result       as data
     Errors:
         StructInfoError: the axis is out of range.
@@ -188,7 +188,7 @@ def linear_recurrence(
 
     Shapes:
         factors  as terms
-        terms    rank 1 at least, float dtype
+        terms    rank at least 1, float dtype
         result   as terms
     Errors:
         StructInfoError: the axis is out of range, an operand holds no floats, or datatypes or known

@@ -114,7 +114,7 @@ def _infer_resize(letters: str) -> Callable[..., TensorStructInfo]:
         if sizes is None or size.values is None:
             return tensor(None, dtype, data.vdevice, len(Layout.of(layout)))
         if any(isinstance(new, IntImm) and new.value < 0 for new in size.values):
-            raise refuse(f"size is 0 at least, found {size}", size)
+            raise refuse(f"size is at least 0, found {size}", size)
         new = dict(zip(axes, size.values, strict=True))
         shape = [new.get(axis, old) for axis, old in enumerate(sizes)]
         return tensor(shape, dtype, data.vdevice)

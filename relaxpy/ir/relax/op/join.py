@@ -41,7 +41,7 @@ def _tensors(tensors: TupleStructInfo) -> tuple[list[TensorStructInfo], DataType
             )
         sinfos.append(sinfo)
     if not sinfos:
-        raise rules.refuse("tensors holds one tensor at least, found none", tensors)
+        raise rules.refuse("tensors holds at least one tensor, found none", tensors)
     return sinfos, rules.common_dtype(sinfos, "tensors"), rules.joint_vdevice(sinfos, strict=False)
 
 

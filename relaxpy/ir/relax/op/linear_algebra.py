@@ -106,7 +106,7 @@ def matmul(
     vdevice = rules.joint_vdevice((x1, x2), strict=False)
     for sinfo, name in ((x1, "x1"), (x2, "x2")):
         if sinfo.ndim == 0:
-            raise rules.refuse_type(f"{name} has rank 1 at least, found {sinfo}", sinfo)
+            raise rules.refuse_type(f"{name} has rank at least 1, found {sinfo}", sinfo)
     if x1.ndim < 0 or x2.ndim < 0:
         return rules.tensor(None, dtype, vdevice)
     is_row, is_column = x1.ndim == 1, x2.ndim == 1
@@ -247,7 +247,7 @@ def einsum(operands: rx.TupleStructInfo, subscripts: str) -> rx.TensorStructInfo
             )
         sinfos.append(sinfo)
     if not sinfos:
-        raise rules.refuse("operands holds one tensor at least, found none", operands)
+        raise rules.refuse("operands holds at least one tensor, found none", operands)
     dtype, vdevice = (
         rules.common_dtype(sinfos, "operands"),
         rules.joint_vdevice(sinfos, strict=False),

@@ -37,7 +37,7 @@ def _scaled(size: PrimExpr, count: int) -> PrimExpr:
 def _require_counts(repeats: Sequence[int]) -> None:
     for count in repeats:
         if count < 0:
-            raise rules.refuse(f"repeats is 0 at least, found {count}", repeats)
+            raise rules.refuse(f"repeats is at least 0, found {count}", repeats)
 
 
 def _gradient_repeat(g: Any, x: Any, y: Any, call: rx.Call) -> Any:
@@ -229,7 +229,7 @@ def meshgrid(
             raise rules.refuse(f"tensors holds vectors, found {sinfo} as number {k + 1}", sinfo)
         vectors.append(sinfo)
     if not vectors:
-        raise rules.refuse("tensors holds one vector at least, found none", tensors)
+        raise rules.refuse("tensors holds at least one vector, found none", tensors)
     dtype, vdevice = (
         rules.common_dtype(vectors, "tensors"),
         rules.joint_vdevice(vectors, strict=False),
@@ -297,7 +297,7 @@ def _infer_triangle(
     k: rx.PrimStructInfo = 0,  # type: ignore[assignment]
 ) -> rx.TensorStructInfo:
     if 0 <= x.ndim < 2:
-        raise rules.refuse(f"x has rank 2 at least, found {x}", x)
+        raise rules.refuse(f"x has rank at least 2, found {x}", x)
     if not k.dtype.is_int or k.dtype.is_bool:
         raise rules.refuse_type(f"k is an integer, found {k}", k)
     return x

@@ -134,7 +134,7 @@ def scatter_elements(
     "add", "mul", "max" and "min" combine them with the element, and "mean" takes the mean of all.
 
     Shapes:
-        data     any of rank 1 at least
+        data     any of rank at least 1
         indices  integers, of the rank of data
         updates  of the shape of indices and the datatype of data
         result   as data
@@ -221,7 +221,7 @@ def scatter_nd(
     require_indices(indices)
     rules.common_dtype([data, updates], "data and updates")
     if indices.ndim == 0:
-        raise rules.refuse(f"indices has rank 1 at least, found {indices}", indices)
+        raise rules.refuse(f"indices has rank at least 1, found {indices}", indices)
     count = position_count(indices)
     if count is None or data.ndim < 0:
         return data
@@ -365,7 +365,7 @@ def slice_scatter(
     """A copy of a tensor with `src` at `start:end:step` along an axis.
 
     Shapes:
-        input_tensor      any of rank 1 at least
+        input_tensor      any of rank at least 1
         src               as input_tensor, but along the axis ceil((end - start) / step)
         start, end, step  integers, 0 <= start <= end <= the size of the axis, 1 <= step
         result            as input_tensor
@@ -383,7 +383,7 @@ def slice_scatter(
     if isinstance(by, IntImm) and by.value < 1:
         raise rules.refuse(f"step is positive, found {by.value}", step)
     if isinstance(first, IntImm) and first.value < 0:
-        raise rules.refuse(f"start is 0 at least, found {first.value}", start)
+        raise rules.refuse(f"start is at least 0, found {first.value}", start)
     if isinstance(first, IntImm) and isinstance(last, IntImm) and last.value < first.value:
         raise rules.refuse(f"end is not before start {first.value}, found {last.value}", end)
     position = rules.normal_axis(axis, input_tensor.ndim) if input_tensor.ndim >= 0 else None

@@ -181,7 +181,7 @@ def median(
         StructInfoError: an axis is out of range or occurs twice, or the list of them is empty.
     """
     if axis is not None and not axis:
-        raise rules.refuse("axis is None or has one axis at least, found an empty list", axis)
+        raise rules.refuse("axis is None or has at least one axis, found an empty list", axis)
     value = reduced(x, axis, keepdims=keepdims)
     if axis is None or len(axis) > 1:
         return value

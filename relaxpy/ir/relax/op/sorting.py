@@ -136,7 +136,7 @@ def sort(x: TensorStructInfo, axis: int = -1, descending: bool = False) -> Tenso
     """The elements of x in order along an axis; NaN counts as greater than any number.
 
     Shapes:
-        x       rank 1 at least
+        x       rank at least 1
         result  as x
     Errors:
         StructInfoError: the axis is out of range.
@@ -161,7 +161,7 @@ def argsort(
     """The indices that sort data along an axis; equal elements keep their order.
 
     Shapes:
-        data    rank 1 at least
+        data    rank at least 1
         result  as data, in `dtype`
     Errors:
         StructInfoError: the axis is out of range.
@@ -315,7 +315,7 @@ def topk(
     counts as greater than any number, and equal elements keep their order.
 
     Shapes:
-        data    rank 1 at least
+        data    rank at least 1
         result  values as data and indices in `dtype`, both of size k along the axis, or of the size
                 of the axis if that is less; one of them if `ret_type` names it
     Errors:

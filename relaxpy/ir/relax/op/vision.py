@@ -304,7 +304,7 @@ def get_valid_counts(
     for name, index, least in (("score_index", score_index, 0), ("id_index", id_index, -1)):
         if index < least or (fields is not None and index >= fields):
             raise rules.refuse(
-                f"{name} is {least} at least and below the number of fields, found {index} for "
+                f"{name} is at least {least} and below the number of fields, found {index} for "
                 f"{data}",
                 data,
             )

@@ -128,7 +128,7 @@ def numbers_by_axis(
         expected = "1 number" if count == 1 else f"1 or {count} numbers"
         raise rules.refuse(f"{name} has {expected}, found {list(values)}", values) from None
     if min(numbers) < smallest:
-        raise rules.refuse(f"{name} is {smallest} at least, found {list(values)}", values)
+        raise rules.refuse(f"{name} is at least {smallest}, found {list(values)}", values)
     return dict(zip(spatial_axes(count), numbers, strict=True))
 
 
@@ -146,7 +146,7 @@ def window_attrs(
         expected = "1 or 2 numbers" if count == 1 else f"1, {count} or {2 * count} numbers"
         raise rules.refuse(f"padding has {expected}, found {list(padding)}", padding) from None
     if min(*sides[0], *sides[1]) < 0:
-        raise rules.refuse(f"padding is 0 at least, found {list(padding)}", padding)
+        raise rules.refuse(f"padding is at least 0, found {list(padding)}", padding)
     before, after = (dict(zip(spatial_axes(count), side, strict=True)) for side in sides)
     steps = numbers_by_axis(strides, count, "strides", 1)
     return Windows(steps, before, after, numbers_by_axis(dilation, count, "dilation", 1))

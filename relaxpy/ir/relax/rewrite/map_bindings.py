@@ -33,7 +33,7 @@ class BindingRewriter:
     """
 
     def __init__(self) -> None:
-        self._images: dict[Node, Node] = {}
+        self._remap: dict[Node, Node] = {}
         self._values: dict[rx.Expr, rx.Expr] = {}
         self._originals: dict[rx.Var, rx.Var] = {}
 
@@ -81,7 +81,7 @@ class BindingRewriter:
     def sequence(self, seq: rx.SeqExpr) -> rx.SeqExpr:
         """The sequence after rewriting, with neighbouring blocks of one kind joined."""
         blocks = [new for block in seq.blocks for new in self.block(block)]
-        body = self._with_images(seq.body)
+        body = self._remapped(seq.body)
         if len(blocks) != len(seq.blocks) or not all(map(is_, blocks, seq.blocks)):
             return rebuild(seq, blocks=tuple(joined(blocks)), body=body)
         return _with_operands(seq, body=body)
@@ -108,9 +108,9 @@ class BindingRewriter:
         self, binding: rx.Binding, block: rx.BindingBlock
     ) -> Iterable[rx.Binding | rx.BindingBlock]:
         """What replaces a binding: its value is rewritten, and then `step` decides."""
-        seen = self._with_images(binding)
+        seen = self._remapped(binding)
         if binding.var is not None and seen.var is not None and seen.var is not binding.var:
-            self._images[binding.var] = seen.var
+            self._remap[binding.var] = seen.var
             self._originals[seen.var] = binding.var
         value = self.expr(seen.value)
         if value is not seen.value:
@@ -124,17 +124,17 @@ class BindingRewriter:
             return new
         if not isinstance(seen, rx.VarBinding) or not is_leaf(new) or _outlives(seen.var, new):
             return (replace(seen, value=new),)
-        self._images[seen.var] = new
+        self._remap[seen.var] = new
         if seen is not binding and binding.var is not None:
-            self._images[binding.var] = new
+            self._remap[binding.var] = new
         return ()
 
-    def _with_images(self, node: N) -> N:
+    def _remapped(self, node: N) -> N:
         """The node with images in place of variables that are no longer bound."""
-        return replace_variables(node, self._images) if self._images else node
+        return replace_variables(node, self._remap) if self._remap else node
 
 
-class _Steps(BindingRewriter):
+class _MapBindings(BindingRewriter):
     def __init__(self, step: Step) -> None:
         super().__init__()
         self._step = step
@@ -149,7 +149,7 @@ def map_bindings(expr: E, step: Step) -> E:
 
     Branches and nested functions are rewritten before the binding that contains them.
     """
-    return _Steps(step).expr(expr)
+    return _MapBindings(step).expr(expr)
 
 
 def _outlives(var: rx.Var, leaf: rx.Expr) -> bool:

@@ -236,7 +236,7 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
         MisuseError: there are no tensors.
     """
     if not xs:
-        raise MisuseError("elemwise_sum takes one tensor at least")
+        raise MisuseError("elemwise_sum takes at least one tensor")
 
     def element(*index: PrimExpr) -> PrimExpr:
         first, *rest = (x(*index) for x in xs)

@@ -312,7 +312,7 @@ def _slice_checks(
     shape[axis] = simplify(ops.floordiv(ops.sub(ops.add(end, ops.sub(step, one)), start), step))
     conditions = [
         (ops.compare(tir.GE, step, one), "step is positive"),
-        (ops.compare(tir.GE, start, ops.const(0, "int64")), "start is 0 at least"),
+        (ops.compare(tir.GE, start, ops.const(0, "int64")), "start is at least 0"),
         (ops.compare(tir.LE, start, end), "end is not before start"),
         (ops.compare(tir.LE, end, size), f"end is at most the size of axis {axis}"),
     ]

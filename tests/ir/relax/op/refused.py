@@ -29,7 +29,7 @@ image.affine_grid(f32(1, 2, 3), shape(4, 5, 6)) !! size has 2 members, found R.S
 # images
 image.resize2d(f32(2, 3, 4), shape(7, 7)) !! data has rank 4 for layout 'NCHW', found R.Tensor(
 image.resize2d(f32(2, 3, n, 5), shape(7, 7, 7)) !! size has 2 members, found R.Shape([7, 7, 7])
-image.resize2d(f32(2, 3, n, 5), (7, -1)) !! size is 0 at least, found R.Shape([7, -1])
+image.resize2d(f32(2, 3, n, 5), (7, -1)) !! size is at least 0, found R.Shape([7, -1])
 image.resize2d(f32(2, 3, n, 5), 7, layout="NCDHW") !! layout has the axes of 'NCHW', found 'NCDHW'
 image.resize2d(f32(2, 3, n, 5), 7, layout="HWC") !! layout has the axes of 'NCHW', found 'HWC'
 image.resize2d(f32(2, 3, n, 5), 7, layout="N?") !! layout has the axes of 'NCHW', found 'N?'
@@ -98,7 +98,7 @@ nn.cross_entropy_with_logits(f32(2, 3), f32(2)) !! ...have one rank
 nn.nll_loss(f32(2, 3), f32(2)) !! targets holds integers
 nn.nll_loss(f32(2, 3), i64(2, 3)) !! targets has rank 1 for predictions
 nn.nll_loss(f32(2, 3), i64(3)) !! ...shape (2,) for predictions (2, 3), found (3,)
-nn.nll_loss(f32(), i64()) !! predictions has rank 1 at least
+nn.nll_loss(f32(), i64()) !! predictions has rank at least 1
 nn.nll_loss(f32(2, 3), i64(2), f32(4)) !! weights (4,) has 4 elements, but predictions (2, 3)
 nn.nll_loss(f32(2, 3), i64(2), i64(3)) !! weights has the datatype of predictions
 nn.nll_loss(f32(2, 3), i64(2), f32(3, 1)) !! weights is a vector
@@ -144,7 +144,7 @@ nn.pad(f32(0), (0, 1), "replicate") !! ...repeats elements of an axis that has n
 nn.pad(i32(3), (1, 1), pad_value=0.5)
     !! pad_value is an integer for R.Tensor((3,), dtype="int32"), found 0.5
 nn.pixel_shuffle(f32[...], 0) !! upscale_factor is positive, found 0
-nn.pixel_shuffle(f32(4, 4), 2) !! data has rank 3 at least, found R.Tens
+nn.pixel_shuffle(f32(4, 4), 2) !! data has rank at least 3, found R.Tens
 nn.pixel_shuffle(f32(6, 4, 4), 2)
     !! the channels of data, axis 0, are a multiple of upscale_factor**2 = 4, found R.Tensor((6, 4,
     4)
@@ -169,9 +169,9 @@ dequantize(u8(2, n), f32(), i8(), out_dtype="int8")
 dequantize(f32(2), f32(2), i8(), axis=1) !! axis 1 is out of range
 
 # repetition, masks, products by labels
-repeat(f32(2), -1) !! repeats is 0 at least, found -1
+repeat(f32(2), -1) !! repeats is at least 0, found -1
 repeat(f32(2), 2, 1) !! axis 1 is out of range for rank 1
-tile(f32(2), (2, -3)) !! repeats is 0 at least, found -3
+tile(f32(2), (2, -3)) !! repeats is at least 0, found -3
 flip(f32[2], 2) !! axis 2 is out of range for rank 2
 roll(f32(2), (1, 2)) !! without an axis there is one shift
 roll(f32[2], 1, (0, 1)) !! each axis has a shift, found [1] for axes [0, 1]
@@ -182,7 +182,7 @@ reverse_sequence(f32(2, 3), f32(2)) !! seq_lengths holds int32 or int64
 reverse_sequence(f32(2, 3), i32[2]) !! seq_lengths is a vector
 reverse_sequence(f32(3), i32[1]) !! seq_axis 1 is out of range for rank 1
 reverse_sequence(f32(2, 3), i32[1], 1, -1) !! seq_axis and batch_axis are two axes, found 1 and -1
-meshgrid(tup()) !! tensors holds one vector at least, found none
+meshgrid(tup()) !! tensors holds at least one vector, found none
 meshgrid(tup(f32(2, 3))) !! tensors holds vectors, found R.Tensor((2, 3)
 meshgrid(tup(shape(2))) !! tensors holds tensors, found R.Shape([2]) as number 1
 meshgrid(tup(f32(2), i8(2))) !! tensors have one datatype
@@ -190,7 +190,7 @@ one_hot(f32(2), 1, 0, 4) !! indices holds integers
 one_hot(i8(2), 1, 0, 0) !! depth is positive, found 0
 one_hot(i8(2), 1, 0.5, 3) !! on_value and off_value have one datatype, found int64 and float64
 one_hot(i8(2), 1, 0, 4, 2) !! axis 2 is out of range for rank 2
-tril(f32(3)) !! x has rank 2 at least, found R.Tensor((3,)
+tril(f32(3)) !! x has rank at least 2, found R.Tensor((3,)
 triu(f32(3, 3), 0.5) !! k is an integer, found R.Prim
 eye(prim("float32")) !! n is an integer
 eye(2, dtype="") !! a tensor is created in a datatype
@@ -206,7 +206,7 @@ einsum((f32(2, 3),), "ijk") !! operand 0 has rank 2, but 'ijk' of 'ijk' labels 3
 einsum((f32(2, 3),), "ij->ii") !! label 'i' occurs twice in the result
 einsum((f32(2, 3),), "ij->k") !! label 'k' of the result of 'ij->k' is on no operand
 einsum((f32(2, 3),), "i*") !! subscripts are letters, commas, '...' and '->'
-einsum((), "i") !! operands holds one tensor at least, found none
+einsum((), "i") !! operands holds at least one tensor, found none
 einsum((shape(2),), "i") !! operands holds tensors, found R.Shape([2])
 
 # gather and scatter
@@ -216,11 +216,11 @@ gather_elements(f32(2, n), f32(2, 2)) !! indices holds integers, found R.Tensor(
 gather_elements(f32(2, n), i64(2)) !! data and indices have one rank
 gather_elements(f32(2, n), i64(2, 2), 2) !! axis 2 is out of range for rank 2
 gather_nd(f32(2, n), f32(2, 1)) !! indices holds integers
-gather_nd(f32(2, n), i64()) !! indices has rank 1 at least, found R.Tensor(()
+gather_nd(f32(2, n), i64()) !! indices has rank at least 1, found R.Tensor(()
 gather_nd(f32(2, n), i64(4, 3)) !! ...hold 3 positions, but data R.Tensor((2, n)
 gather_nd(f32(2, n), i64(4, 1), 3) !! batch_dims is from 0 to 2 for data
 gather_nd(f32(2, n), i64(4, 1), -1) !! batch_dims is from 0
-index_tensor(f32(2, n), tup()) !! indices holds one tensor at least, found none
+index_tensor(f32(2, n), tup()) !! indices holds at least one tensor, found none
 index_tensor(f32(2, n), tup(f32(2))) !! number 1 of indices holds integers
 index_tensor(f32(2, n), tup(shape(2))) !! indices holds tensors, found R.Shape([2])
 index_tensor(f32(2, n), tup(i64(2), i64(2), i64(2))) !! ...has 2 axes, found 3 indices
@@ -239,7 +239,7 @@ scatter_nd(f32(2, n), i64(4, 2), f32(5))
     !! updates has shape (4,) for data (2, n) and indices (4, 2), found (5,): dimension 0
 slice_scatter(f32(2, n), f32(2, n), 0, 1, 0) !! step is positive, found 0
 slice_scatter(f32(2, n), f32(2, n), 2, 1) !! end is not before start 2, found 1
-slice_scatter(f32(2, n), f32(2, n), -1, 1) !! start is 0 at least, found -1
+slice_scatter(f32(2, n), f32(2, n), -1, 1) !! start is at least 0, found -1
 slice_scatter(f32(2, n), f32(2, n), 0, 3) !! end is at most 2, the size of axis 0
 slice_scatter(f32(2, n), f32(2, n), 0, 1) !! dimension 0 of src (2, n) is 2, not 1
 slice_scatter(f32(2, n), f32(2, n), 0.5, 1) !! start is an integer, found R.Prim
@@ -257,7 +257,7 @@ grad.linear_recurrence(f32(2, n), f32(2, n), 2) !! axis 2 is out of range for ra
 topk(f32(2, n), 1, 2) !! axis 2 is out of range for rank 2
 median(f32(2, n), 2) !! axis 2 is out of range for rank 2
 median(f32(2, n), [0, -2]) !! axis -2 occurs twice
-median(f32(2, n), []) !! axis is None or has one axis at least
+median(f32(2, n), []) !! axis is None or has at least one axis
 bucketize(f32(2, n), f32(2, n)) !! boundaries is a vector, found R.Tensor((2, n)
 unique(f32(2, n), axis=2) !! axis 2 is out of range for rank 2
 multinomial_from_uniform(f32(n, 1), f32(n, 1), f32(n, 1)) !! sample_indices holds integers
@@ -272,15 +272,15 @@ cumprod(f32(2, n), 2) !! axis 2 is out of range for rank 2
 nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3), strides=(1, 1)) / strides=(1, 1, 1)
     !! strides has 1 or 2 numbers, found [1, 1, 1]
 nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3), strides=1) / strides=0
-    !! strides is 1 at least, found [0, 0]
+    !! strides is at least 1, found [0, 0]
 nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3), padding=(1, 1, 1, 1)) / padding=(1, 1, 1)
     !! padding has 1, 2 or 4 numbers, found [1, 1, 1]
 nn.conv1d(f32[3], f32[3], padding=(1, 1)) / padding=(1, 1, 1)
     !! padding has 1 or 2 numbers, found [1, 1, 1]
 nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3), padding=0) / padding=-1
-    !! padding is 0 at least, found [-1
-nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3), dilation=1) / dilation=0 !! dilation is 1 at least
-nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3), groups=1) / groups=0 !! groups is 1 at least, found 0
+    !! padding is at least 0, found [-1
+nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3), dilation=1) / dilation=0 !! dilation is at least 1
+nn.conv2d(f32(n, 3, h, w), f32(8, 3, 3, 3), groups=1) / groups=0 !! groups is at least 1, found 0
 nn.conv2d(f32(n, 6, h, w), f32(8, 3, 3, 3), groups=2) / groups=1
     !! data has 6 channels, the weight is for 3 in 1 group: data is R.Tensor((n, 6, h, w),
     dtype="float32") in NCHW, weight is R.Tensor((8, 3, 3, 3), dtype="float32") in OIHW !! write
@@ -309,7 +309,7 @@ nn.conv2d_transpose(f32(n, 3, h, w), f32(3, 8, 3, 3), groups=3) / groups=2
     !! 2 groups do not divide the 3 input channels of the weight
 nn.max_pool2d(f32(n, 3, h, w), pool_size=(1, 2)) / pool_size=(1, 2, 3)
     !! pool_size has 1 or 2 numbers
-nn.max_pool2d(f32(n, 3, h, w), pool_size=1) / pool_size=0 !! pool_size is 1 at least
+nn.max_pool2d(f32(n, 3, h, w), pool_size=1) / pool_size=0 !! pool_size is at least 1
 nn.avg_pool2d(f32(1, 3, 7, 7), pool_size=8) / pool_size=9
     !! a window of 9 does not fit in axis H, which has size 7 and 0 of padding
 nn.avg_pool2d(f32(1, 1, 5, 5, 1, 1), layout="NCWH1w1h") / layout="NCWH1w2h"
@@ -317,7 +317,7 @@ nn.avg_pool2d(f32(1, 1, 5, 5, 1, 1), layout="NCWH1w1h") / layout="NCWH1w2h"
 nn.adaptive_avg_pool2d(f32(n, 3, h, w), output_size=(1, 2)) / output_size=(1, 2, 3)
     !! output_size has 1 or 2 numbers, found [1, 2, 3]
 nn.adaptive_avg_pool2d(f32(n, 3, h, w), output_size=1) / output_size=0
-    !! output_size is 1 at least, found [0, 0]
+    !! output_size is at least 1, found [0, 0]
 grad.conv2d_backward_data(f32(1, 8, 3, 3), f32(8, 3, 3, 3), shape(1, 3, 5, 5), padding=0) /
     padding=1 !! output_grad has the shape of the result, whose axis H has size 5, found R.Tensor(
 grad.avg_pool2d_backward(f32(1, 8, 3, 3), f32(1, 8, 5, 5), pool_size=3) / pool_size=2
@@ -414,11 +414,11 @@ where(b[2], f32(3), f32(4)) !! x1 and x2 do not broadcast
 where(b(3, 1), f32(n, 3), f32(3, 4)) !! x1 and x2 do not
 
 # joining
-concat([]) !! ...holds one tensor at least
+concat([]) !! ...holds at least one tensor
 concat((f32(2), f32(2, 2))) !! ...one rank, found 1 and 2
 concat((f32(2), i8(2))) !! ...one datatype
 concat((f32(2), f32(2)), 3) !! axis 3 is out of range
-stack([]) !! ...holds one tensor at least
+stack([]) !! ...holds at least one tensor
 stack((f32(2), f32(2, 2))) !! ...one rank, found 1 and 2
 stack((f32(2), i8(2))) !! ...one datatype
 stack((f32(2), f32(2)), 3) !! axis 3 is out of range
@@ -455,7 +455,7 @@ nn.rms_norm(i8(4), i8(4)) !! ...holds floats !! convert it with R.astype first
 nn.layer_norm(f32(n, 4), f32(4), f32(4), axes=[2]) !! axes: 2 is out of range
 
 # products
-matmul(f32(), f32(3)) !! x1 has rank 1 at least
+matmul(f32(), f32(3)) !! x1 has rank at least 1
 matmul(f32(2, 3), f32(4, 5)) !! the last dimension of x1 is 3, but x2 is
 matmul(f32(2, 1, 3), f32(4, 5, 1)) !! ...is 3
 matmul(f32(2, 2, 3), f32(4, 3, 1)) !! the leading axes of x1 and those of x2
@@ -469,8 +469,8 @@ atan2(f32(2), prim("int64")) !! ...holds floats, found !! convert it with R.asty
 vision.get_valid_counts(f32(2, 3)) !! data has rank 3, found R.Tensor((2, 3)
 vision.get_valid_counts(i32(2, 3, 6)) !! data holds floats !! convert it with R.astype first
 vision.get_valid_counts(f32(2, 3, 6), score_index=6)
-    !! score_index is 0 at least and below the number of fields, found 6
-vision.get_valid_counts(f32(2, 3, 6), score_index=-1) !! score_index is 0 at least
+    !! score_index is at least 0 and below the number of fields, found 6
+vision.get_valid_counts(f32(2, 3, 6), score_index=-1) !! score_index is at least 0
 vision.get_valid_counts(f32(2, 3, 6), id_index=-2) !! id_index is -1 at least
 vision.get_valid_counts(f32(2, 3, 6), id_index=7)
     !! id_index is -1 at least and below the number of fields, found 7
@@ -495,12 +495,12 @@ vision.multibox_transform_loc(f32(2, 3, 5), f32(2, 20), f32(1, 5, 4), variances=
 
 # collective operators
 ccl.allgather(f32(4, n), 0) !! num_workers is at least 1, found 0
-ccl.allgather(f32(), 2) !! x has rank 1 at least, found R.Tensor(() !! reshape it to (1,)
+ccl.allgather(f32(), 2) !! x has rank at least 1, found R.Tensor(() !! reshape it to (1,)
 ccl.scatter_from_worker0(f32(4, n), 3)
     !! dimension 0 of x (4, n) is 4, which is not a multiple of 3 workers
 ccl.scatter_from_worker0(f32(4, n), 2, axis=2) !! axis 2 is out of range for rank 2
 ccl.reduce_scatter(f32(4, n), 3) !! ...which is not a multiple of 3 workers
-ccl.reduce_scatter(f32(), 2) !! x has rank 1 at least, found R.Tensor(() !! reshape it to (1,)
+ccl.reduce_scatter(f32(), 2) !! x has rank at least 1, found R.Tensor(() !! reshape it to (1,)
 ccl.gather_to_worker0(f32(4, n), 0) !! num_workers is at least 1, found 0
 ccl.gather_to_worker0(f32(4, n), 2, 2) !! axis 2 is out of range for rank 2
 ccl.scatter_from_worker0(f32(4, n), -1) !! num_workers is at least 1, found -1

@@ -95,7 +95,7 @@ class Convolution:
         axes = spatial_axes(count)
         windows = window_attrs(count, strides, padding, dilation)
         if groups < 1:
-            raise refuse(f"groups is 1 at least, found {groups}", groups)
+            raise refuse(f"groups is at least 1, found {groups}", groups)
         return Convolution(
             windows,
             groups,

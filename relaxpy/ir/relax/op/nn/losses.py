@@ -54,7 +54,7 @@ def _gradient_cross_entropy(
 def cross_entropy_with_logits(
     predictions: TensorStructInfo, labels: TensorStructInfo
 ) -> TensorStructInfo:
-    """-sum(predictions * labels), the mean over the first axis of tensors of rank 2 at least.
+    """-sum(predictions * labels), the mean over the first axis of tensors of rank at least 2.
 
     Shapes:
         predictions  log-probabilities, of any shape
@@ -159,7 +159,7 @@ def _check_nll(
         raise rules.refuse_type(f"targets holds integers, found {targets}", targets)
     rank = predictions.ndim
     if rank == 0:
-        raise rules.refuse(f"predictions has rank 1 at least, found {predictions}", predictions)
+        raise rules.refuse(f"predictions has rank at least 1, found {predictions}", predictions)
     expected = 0 if rank == 1 else rank - 1
     if rank >= 0 and targets.ndim not in (-1, expected):
         raise rules.refuse(

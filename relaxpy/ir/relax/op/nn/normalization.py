@@ -30,7 +30,7 @@ def _infer_along(data: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
 _ALONG_DOC = """{} with m = max(x), the sum and the maximum along the axis.
 
 Shapes:
-    data    rank 1 at least, float dtype
+    data    rank at least 1, float dtype
     result  as data
 Errors:
     StructInfoError: data holds no floats, or the axis is out of range.

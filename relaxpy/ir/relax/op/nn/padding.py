@@ -182,7 +182,7 @@ def pixel_shuffle(data: TensorStructInfo, upscale_factor: int) -> TensorStructIn
     if upscale_factor <= 0:
         raise rules.refuse(f"upscale_factor is positive, found {upscale_factor}", upscale_factor)
     if 0 <= data.ndim < 3:
-        raise rules.refuse(f"data has rank 3 at least, found {data}", data)
+        raise rules.refuse(f"data has rank at least 3, found {data}", data)
     shape = rules.literal_shape(data)
     if shape is None:
         return rules.tensor(None, data.dtype, data.vdevice, data.ndim)

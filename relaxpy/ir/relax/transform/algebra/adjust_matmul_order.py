@@ -43,7 +43,7 @@ class AdjustMatmulOrder(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        early, shared = products.known_early(mod), _shared(mod)
+        early, shared = products.known_at_compile_time(mod), _shared(mod)
         graphs = (func for func in mod.functions.values() if isinstance(func, Function))
         upper = {var: bound for func in graphs for var, bound in upper_bounds(func).items()}
         a, b, c = wildcard(), wildcard(), wildcard()

@@ -91,7 +91,7 @@ class _Decomposing(BindingRewriter):
         if wide is not call:
             value = narrowed(value, call.struct_info)
         var = type(binding.var)(binding.var.name_hint, None, binding.var.span)
-        self._images[binding.var] = var
+        self._remap[binding.var] = var
         last = new.bindings[-1]
         if value is last.var:
             return [*new.bindings[:-1], rx.VarBinding(var, last.value, last.span)]

@@ -34,12 +34,12 @@ class ExpandMatmulOfSum(RewritePass):
 
     @override
     def rewriting(self, mod: IRModule) -> Callable[[rx.Function], rx.Function]:
-        early = products.known_early(mod)
+        early = products.known_at_compile_time(mod)
 
         def expanded(func: rx.Function) -> rx.Function:
             rewriter = _Expanding(early, Effects(Context(), mod.functions_by_name, func))
             after = rewriter.expr(func)
-            superfluous = rewriter.taken_apart
+            superfluous = rewriter.expanded
             return without_unused(after, lambda binding: binding.var not in superfluous)
 
         return expanded
@@ -51,13 +51,13 @@ class _Expanding(BindingRewriter):
     `sums` and `permuted` are calls whose operands may be used here, and `known` has what has been
     computed of them: a term of several sums is multiplied once, else there could be exponentially
     many products.
-    The variables that are `taken_apart` may have become unused.
+    The variables that are `expanded` may have become unused.
     """
 
     def __init__(self, early: Collection[rx.Expr], effects: Effects) -> None:
         super().__init__()
         self.early, self.effects = early, effects
-        self.taken_apart: set[rx.Expr | None] = set()
+        self.expanded: set[rx.Expr | None] = set()
         self._forget()
 
     def _forget(self) -> None:
@@ -92,7 +92,7 @@ class _Expanding(BindingRewriter):
                 self.permuted[binding.var] = call
             elif (
                 rx.is_call_of(call, "relax.add")
-                and products.has_same_sizes(*call.args)
+                and products.have_same_shape(*call.args)
                 and not all(term in self.early for term in call.args)
             ):
                 self.sums[binding.var] = call
@@ -103,12 +103,12 @@ class _Expanding(BindingRewriter):
         expr, axes = factor
         permuted = None if axes else self.permuted.get(expr)
         if permuted is not None and permuted.args[0] in self.sums:
-            self.taken_apart.add(expr)
+            self.expanded.add(expr)
             expr, axes = permuted.args[0], (permuted.attrs["axes"],)
         total = self.sums.get(expr)
         if total is None:
             return ()
-        self.taken_apart.add(expr)
+        self.expanded.add(expr)
         return [(term, axes) for term in total.args]
 
     def _expanded(self, old: rx.VarBinding, call: rx.Call, block: rx.BindingBlock) -> Rewritten:

@@ -13,7 +13,7 @@ from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
 from relaxpy.ir.tir import expr as tir
 
 
-def known_early(mod: IRModule) -> set[Expr]:
+def known_at_compile_time(mod: IRModule) -> set[Expr]:
     """The variables that functions can compute from their weights before they are called."""
     functions = mod.functions_by_name.values()
     known: set[Expr] = set()
@@ -37,7 +37,7 @@ def shape_of(expr: Expr) -> tuple[tir.PrimExpr, ...] | None:
     return None if shape is None else tuple(shape)
 
 
-def has_same_sizes(x: Expr, y: Expr) -> bool:
+def have_same_shape(x: Expr, y: Expr) -> bool:
     """Whether two tensors certainly have one shape."""
     a, b = shape_of(x), shape_of(y)
     if a is None or b is None or len(a) != len(b):

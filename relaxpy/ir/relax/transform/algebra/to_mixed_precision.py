@@ -32,7 +32,10 @@ NARROW, WIDE = DataType("float16"), DataType("float32")
 _LIMITS: Final = np.finfo(np.float16)
 _WRAP_PARAM = Op("relax.wrap_param")
 Precision: TypeAlias = "DataType | tuple[Precision, ...] | None"
-"""The datatype of a tensor, or those of the fields of a tuple; None where any will do."""
+"""The required precision of a tensor, or those of the fields of a tuple; None if there is none.
+
+The order is None < float16 < float32: uses of one value are joined to the greatest.
+"""
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class _Block:
         self, builder: BlockBuilder, out_dtype: str, bindings: Sequence[rx.Binding]
     ) -> None:
         self._builder, self._out_dtype = builder, out_dtype
-        self._images: dict[rx.Var, rx.Var] = {}
+        self._remap: dict[rx.Var, rx.Var] = {}
         self._uses: dict[rx.Var, Precision] = {}
         self._span: Span | None = None
         for binding in reversed(bindings):
@@ -139,7 +142,7 @@ class _Block:
         for param, image in params.items():
             self._span = param.span
             if param is not image:
-                self._images[param] = image
+                self._remap[param] = image
             self._store_narrow(param)
 
     def rewrite(self, binding: rx.Binding) -> None:
@@ -149,7 +152,7 @@ class _Block:
             case rx.VarBinding(value=rx.Call(op=Op()) as call):
                 self._rewrite_call(binding, call)
             case rx.VarBinding(value=rx.Var() | rx.Tuple() | rx.TupleGetItem() as value):
-                self._bind(binding, self._remapped(value))
+                self._bind(binding, self._stored(value))
             case _:
                 self._bind(binding, self._original(binding.value))
         if binding.var is not None:
@@ -162,45 +165,45 @@ class _Block:
             wanted = _uniform(_precision(value), WIDE)
         match value:
             case rx.Var() if isinstance(binding, rx.VarBinding):
-                self._want(value, wanted)
+                self._require(value, wanted)
             case rx.Call() if _is_contraction(value):
                 for arg in value.args:
-                    self._want(arg, _uniform(_precision(arg), NARROW))
+                    self._require(arg, _uniform(_precision(arg), NARROW))
             case rx.Tuple(fields=fields):
                 for k, field in enumerate(fields):
-                    self._want(field, wanted[k] if isinstance(wanted, tuple) else None)
+                    self._require(field, wanted[k] if isinstance(wanted, tuple) else None)
             case rx.TupleGetItem(tuple_value=source, index=index):
                 sinfo = source.struct_info
                 assert isinstance(sinfo, rx.TupleStructInfo)
                 count = len(sinfo.fields)
-                self._want(source, tuple(wanted if k == index else None for k in range(count)))
+                self._require(source, tuple(wanted if k == index else None for k in range(count)))
             case _:
                 for var in occurring_vars(value):
-                    self._want(var, _uniform(_precision(var), WIDE))
+                    self._require(var, _uniform(_precision(var), WIDE))
 
-    def _want(self, expr: rx.Expr, precision: Precision) -> None:
+    def _require(self, expr: rx.Expr, precision: Precision) -> None:
         if isinstance(expr, rx.Var):
             self._uses[expr] = _merged(self._uses.get(expr), precision)
         elif isinstance(expr, rx.Tuple):
             for k, field in enumerate(expr.fields):
-                self._want(field, precision[k] if isinstance(precision, tuple) else None)
+                self._require(field, precision[k] if isinstance(precision, tuple) else None)
 
     def _store_narrow(self, var: rx.Var) -> None:
         """Store a variable in float16 where only contractions use it."""
         uses = self._uses.get(var)
-        present = self._images.get(var, var)
+        present = self._remap.get(var, var)
         stored = self._cast(present, _where_narrow(_precision(present), uses))
         if stored is not present:
-            self._images[var] = self._emit(stored)
+            self._remap[var] = self._emit(stored)
 
     def _rewrite_call(self, binding: rx.VarBinding, call: rx.Call) -> None:
         assert isinstance(call.op, Op)
         if call.op == _WRAP_PARAM:
-            self._bind(binding, self._remapped(call.args[0]))
+            self._bind(binding, self._stored(call.args[0]))
             return
         policy = call.op.record.precision_policy
         contraction = _is_contraction(call)
-        args = tuple(map(self._remapped, call.args))
+        args = tuple(map(self._stored, call.args))
         if not contraction and policy != FOLLOW:
             self._bind(binding, self._original(call))
             return
@@ -227,24 +230,24 @@ class _Block:
         value = self._builder.normalize(value)
         if isinstance(binding, rx.VarBinding) and isinstance(var, rx.DataflowVar):
             if _precision(value) != _precision(var):
-                self._images[var] = self._builder.emit(value, var.name_hint, span=binding.span)
+                self._remap[var] = self._builder.emit(value, var.name_hint, span=binding.span)
                 return
         else:
             original = _precision(binding.value)
             value = self._builder.normalize(self._cast(value, original))
         self._builder.emit_normalized(replace(binding, value=value))
 
-    def _remapped(self, expr: rx.Expr) -> rx.Expr:
+    def _stored(self, expr: rx.Expr) -> rx.Expr:
         """`expr` on what its variables are stored in."""
         match expr:
             case rx.Var():
-                return self._images.get(expr, expr)
+                return self._remap.get(expr, expr)
             case rx.Tuple(fields=fields):
-                new = tuple(map(self._remapped, fields))
+                new = tuple(map(self._stored, fields))
                 same = all(a is b for a, b in zip(new, fields, strict=True))
                 return expr if same else rebuild(expr, fields=new)
             case rx.TupleGetItem(tuple_value=value):
-                source = self._remapped(value)
+                source = self._stored(value)
                 return expr if source is value else rebuild(expr, tuple_value=source)
             case _:
                 return expr
@@ -253,7 +256,7 @@ class _Block:
         """`expr` on variables with the datatypes of the program."""
         images: dict[rx.Var, rx.Expr] = {}
         for var in occurring_vars(expr):
-            stored = self._images.get(var)
+            stored = self._remap.get(var)
             if stored is not None:
                 value = self._cast(stored, _precision(var))
                 images[var] = value if isinstance(value, rx.Var) else self._emit(value)

@@ -247,7 +247,7 @@ class _Canonicalizer(BindingRewriter):
                     source = names.get(var, var) if outlives else var
                     kind = rx.Var if outlives else rx.DataflowVar
                     new = kind(source.name_hint, self._sinfo(var), source.span)
-                    self._images[var] = new
+                    self._remap[var] = new
                     self.old_vars[new] = var
 
     def _sinfo(self, var: rx.Var) -> rx.StructInfo | None:
@@ -256,7 +256,7 @@ class _Canonicalizer(BindingRewriter):
         if sinfo is None:
             return None
         roots = {v: self.values.root(v) for v in occurring_vars(sinfo)}
-        return replace_variables(sinfo, {v: self._images.get(r, r) for v, r in roots.items()})
+        return replace_variables(sinfo, {v: self._remap.get(r, r) for v, r in roots.items()})
 
     @override
     def step(self, binding: rx.Binding, block: rx.BindingBlock) -> Rewritten:
@@ -264,13 +264,13 @@ class _Canonicalizer(BindingRewriter):
         if var is None:
             return None if isinstance(binding, rx.MatchCast) and cast_may_fail(binding) else ()
         if var in self.values.originals:
-            self._images[var] = self._with_images(self.values.originals[var])
+            self._remap[var] = self._remapped(self.values.originals[var])
             return ()
         old = self.old_vars.get(var, var)
         if binding.value is not self.values.bound.get(old) or old in self.changed:
             self.changed.add(var)
         if old in self.values.constants and self._can_inline(old, var, binding.value):
-            self._images[old] = self.values.constants[old]
+            self._remap[old] = self.values.constants[old]
         return None
 
     def _can_inline(self, old: rx.Var, new: rx.Var, value: rx.Expr) -> bool:

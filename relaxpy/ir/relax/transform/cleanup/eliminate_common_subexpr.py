@@ -92,7 +92,7 @@ class _Eliminator(BindingRewriter):
         for table, new in zip(outer, inner, strict=True):
             for key, bindings in new.maps[0].items():
                 table[key] = tuple(b for b in bindings if not isinstance(b.var, rx.DataflowVar))
-        self._images |= self._local
+        self._remap |= self._local
         self._local.clear()
         return after
 
@@ -102,12 +102,12 @@ class _Eliminator(BindingRewriter):
     ) -> Iterable[rx.Binding | rx.BindingBlock]:
         if not isinstance(binding.value, rx.Function) or not self._local:
             return super().binding(binding, block)
-        hidden: dict[Node, Node] = {var: self._images[var] for var in self._local}
+        hidden: dict[Node, Node] = {var: self._remap[var] for var in self._local}
         local = self._local
-        self._images |= self._local  # WF-11
+        self._remap |= self._local  # WF-11
         self._local = {}
         after = super().binding(binding, block)
-        self._images |= hidden
+        self._remap |= hidden
         self._local = local
         return after
 
@@ -138,7 +138,7 @@ class _Eliminator(BindingRewriter):
         if is_new and self._both_escape(first.var, var):
             return None
         original = self.original_of(var)
-        self._images[original] = first.var
+        self._remap[original] = first.var
         if isinstance(first.var, rx.DataflowVar) and not isinstance(var, rx.DataflowVar):
             self._local[original] = var
             table[key] = (*known, binding)

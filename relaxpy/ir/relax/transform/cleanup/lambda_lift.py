@@ -157,18 +157,18 @@ class _Lifter(BindingRewriter):
         var, sinfo = binding.var, binding.var.struct_info
         if isinstance(binding.value, rx.Function):
             return self._lift(var, binding.value)
-        is_known = isinstance(self._with_images(binding.value), rx.GlobalVar)
+        is_known = isinstance(self._remapped(binding.value), rx.GlobalVar)
         if sinfo is not None and _has_functions(sinfo) and not is_known:
             if isinstance(sinfo, rx.FuncStructInfo):
                 self._enter_closure(var, pure=sinfo.purity)
             else:
-                self._images[var] = new = type(var)(var.name_hint, None, var.span)
+                self._remap[var] = new = type(var)(var.name_hint, None, var.span)
                 self.declared[new] = sinfo
         return super().binding(binding, block)
 
     def _enter_closure(self, var: rx.Var, *, pure: bool) -> rx.Var:
         new = type(var)(var.name_hint, rx.ObjectStructInfo(), var.span)
-        self._images[var] = new
+        self._remap[var] = new
         self.closures[new] = pure
         if var.struct_info is not None:
             self.declared[new] = var.struct_info
@@ -205,7 +205,7 @@ class _Lifter(BindingRewriter):
                 return rebuild(arg, fields=tuple(map(cast, arg.fields)))
             if not isinstance(arg, rx.Var) or arg not in self.declared:
                 return arg
-            sinfo = self._with_images(self.declared[arg])
+            sinfo = self._remapped(self.declared[arg])
             new = kind(arg.name_hint, sinfo)
             casts.append(rx.MatchCast(new, arg, sinfo, call.span))
             return new
@@ -218,12 +218,12 @@ class _Lifter(BindingRewriter):
         """What is bound in place of a local function, which is entered in `lifted`."""
         target = rx.GlobalVar(self.names[var])
         outside = [v for v in free_vars(func) if v is not var]
-        images = [self._with_images(v) for v in outside]
+        images = [self._remapped(v) for v in outside]
         params = [image for image in images if isinstance(image, rx.Var)]
         sizes = self._sizes(var, func, outside)
         captured = (*params, *(rx.PrimValue(size) for size in sizes))
         if not captured:
-            self._images[var] = target
+            self._remap[var] = target
             self.lifted[target.name_hint] = self._renewed(func, (), ())
             return ()
         closure = self._enter_closure(var, pure=func.is_pure)
@@ -251,7 +251,7 @@ class _Lifter(BindingRewriter):
         sinfo = func.struct_info
         if func.ret_struct_info is None and isinstance(sinfo, rx.FuncStructInfo):
             func = rebuild(func, ret_struct_info=sinfo.ret)
-        after = self.function(self._with_images(func))
+        after = self.function(self._remapped(func))
         body = after.body
         if any(binding.var in free_vars(body) for binding in closure):
             body = rx.SeqExpr((rx.BindingBlock(closure), *body.blocks), body.body)

@@ -71,5 +71,5 @@ class _Calls(BindingRewriter):
             return value
         var = binding.var
         new = type(var)(var.name_hint, None, var.span)
-        self._images[var] = new
+        self._remap[var] = new
         return rx.VarBinding(new, value, binding.span)

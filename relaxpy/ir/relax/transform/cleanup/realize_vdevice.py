@@ -133,11 +133,11 @@ class _Placing(BindingRewriter):
         for var, device in known.items():
             sinfo = var.struct_info
             if isinstance(sinfo, rx.TensorStructInfo) and sinfo.vdevice != device:
-                self._images[var] = replace(var, struct_info=replace(sinfo, vdevice=device))
+                self._remap[var] = replace(var, struct_info=replace(sinfo, vdevice=device))
 
     @override
     def function(self, func: rx.Function) -> rx.Function:
-        params = tuple(self._with_images(param) for param in func.params)
+        params = tuple(self._remapped(param) for param in func.params)
         after = super().function(func)
         ret = self._placed(func.ret_struct_info, func.body.body)
         if params == func.params and ret is func.ret_struct_info:

@@ -55,7 +55,7 @@ class _Divider(BindingRewriter):
             used = {v for b in run for node in binding_operands(b) for v in occurring_vars(node)}
             for var in visible | {v for v in used if home.get(v, k) != k}:
                 if isinstance(var, rx.DataflowVar):
-                    self._images[var] = rx.Var(var.name_hint, var.struct_info, var.span)
+                    self._remap[var] = rx.Var(var.name_hint, var.struct_info, var.span)
         return [
             new
             for is_ordinary, run in runs

@@ -139,5 +139,5 @@ class _Callers(BindingRewriter):
     def _derived(self, var: rx.Var) -> rx.Var:
         """A variable in place of this one, whose struct info is derived."""
         new = type(var)(var.name_hint, None, var.span)
-        self._images[var] = new
+        self._remap[var] = new
         return new

@@ -54,7 +54,7 @@ class _Substitution(BindingRewriter):
         after = super().sequence(seq)
         self.depth -= 1
         for var in self.scope - outer:
-            self._images.pop(var, None)
+            self._remap.pop(var, None)
         self.scope = outer
         return after
 
@@ -66,16 +66,16 @@ class _Substitution(BindingRewriter):
 
     def _enter(self, cast: MatchCast) -> None:
         """Find the values of the variables that a cast binds."""
-        value = self._with_images(cast.value).struct_info
+        value = self._remapped(cast.value).struct_info
         if value is not None:
             known = shape_var_map(cast.struct_info, value, self.scope)
-            self._images |= {
+            self._remap |= {
                 var: ops.cast_to(image, var.dtype)
                 for var, image in known.items()
                 if not is_large(image, MAX_REPEATED_NODES)
             }
         self.scope.update(definable_shape_vars(cast.struct_info))
-        sinfo = self._with_images(cast.struct_info)
+        sinfo = self._remapped(cast.struct_info)
         if value is None or not self.refuse_contradictions or self.depth != 1:
             return
         if provably_disjoint(value, sinfo):

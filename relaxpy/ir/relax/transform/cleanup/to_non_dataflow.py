@@ -29,7 +29,7 @@ class _Ordinary(BindingRewriter):
             for binding in block.bindings:
                 var = binding.var
                 if isinstance(var, DataflowVar):
-                    sinfo = var.struct_info and self._with_images(var.struct_info)
-                    self._images[var] = Var(var.name_hint, sinfo, var.span)
+                    sinfo = var.struct_info and self._remapped(var.struct_info)
+                    self._remap[var] = Var(var.name_hint, sinfo, var.span)
             block = BindingBlock(block.bindings, block.span)
         return super().block(block)

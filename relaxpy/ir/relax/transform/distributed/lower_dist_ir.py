@@ -148,11 +148,11 @@ class _Lowering(BindingRewriter):
         for index, (old, new) in enumerate(zip(func.params, params, strict=True)):
             if old is new:
                 continue
-            self._images[old] = new
+            self._remap[old] = new
             if index >= inputs:
                 continue
             if isinstance(old.struct_info, DTensorStructInfo):
-                self._images[old] = _received(new, old.struct_info, kind, received)
+                self._remap[old] = _received(new, old.struct_info, kind, received)
             elif isinstance(old.struct_info, rx.TupleStructInfo):
                 for index, field in enumerate(old.struct_info.fields):
                     if isinstance(field, DTensorStructInfo):
@@ -171,7 +171,7 @@ class _Lowering(BindingRewriter):
         if _mentions_dtensor(sinfo):
             if isinstance(value, rx.Call):
                 _check_needs_parts_only(value, sinfo)
-            self._images[var] = part = replace(var, struct_info=_part(sinfo, value))
+            self._remap[var] = part = replace(var, struct_info=_part(sinfo, value))
             self._wholes[part] = sinfo
 
     @override

@@ -85,9 +85,9 @@ class _Distributing(BindingRewriter):
         for var in (*func.params, *bound):
             sinfo = self.placements.sinfo(var)
             if sinfo != var.struct_info:
-                self._images[var] = new = replace(var, struct_info=sinfo)
+                self._remap[var] = new = replace(var, struct_info=sinfo)
                 self._before[new] = var
-        params = tuple(self._with_images(param) for param in func.params)
+        params = tuple(self._remapped(param) for param in func.params)
         body = self.sequence(func.body)
         return rebuild(func, params=params, body=body, ret_struct_info=None)
 

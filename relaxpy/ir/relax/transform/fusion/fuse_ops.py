@@ -13,7 +13,7 @@ from relaxpy.ir.core.node import is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, is_row_wise, multiplies_batches
+from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, is_batched_matmul, is_row_local
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.transform.fusion.cost import RULE_OPTION, FusionRule
@@ -88,20 +88,20 @@ class _Kernels:
         self._row_wise: dict[str, bool] = {}
         self._batched: dict[str, bool] = {}
 
-    def is_row_wise(self, name: str) -> bool:
+    def is_row_local(self, name: str) -> bool:
         """Whether a kernel computes rows from rows, where a rule decides."""
         if self.rule is None or name not in self.by_name:
             return False
         if name not in self._row_wise:
-            self._row_wise[name] = is_row_wise(self.by_name[name])
+            self._row_wise[name] = is_row_local(self.by_name[name])
         return self._row_wise[name]
 
-    def multiplies_batches(self, name: str) -> bool:
+    def is_batched_matmul(self, name: str) -> bool:
         """Whether a kernel is a product of batches of matrices, where a rule decides."""
         if self.rule is None or self.kinds.get(name) is not OpPatternKind.OUT_EWISE_FUSABLE:
             return False
         if name not in self._batched:
-            self._batched[name] = multiplies_batches(self.by_name[name])
+            self._batched[name] = is_batched_matmul(self.by_name[name])
         return self._batched[name]
 
     def reshapes(self, name: str) -> bool:
@@ -147,8 +147,8 @@ def _groups(
                 kind,
                 leaves=leaves,
                 reshapes=kernels.reshapes(called[k]),
-                row_wise=kernels.is_row_wise(called[k]),
-                products=int(kernels.multiplies_batches(called[k])),
+                row_wise=kernels.is_row_local(called[k]),
+                products=int(kernels.is_batched_matmul(called[k])),
             )
         )
         for var in occurring_vars(binding.value):

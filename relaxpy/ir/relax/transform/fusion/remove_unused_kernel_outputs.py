@@ -130,7 +130,7 @@ class _Calls(BindingRewriter):
             value.op, (new, operands, *rest), value.attrs, sinfo_args=(sinfo,), span=value.span
         )
         var = type(binding.var)(binding.var.name_hint, None, binding.var.span)
-        self._images[binding.var] = var
+        self._remap[binding.var] = var
         self.fields[var] = fields
         return rx.VarBinding(var, call, binding.span)
 

@@ -36,7 +36,7 @@ class Checkpoints:
         self.bindings: list[Binding] = []
         #: What the copies of variables compute again, in the order of evaluation.
         self._again: dict[Var, Expr] = {}
-        self._images: dict[Var, Var] = {}
+        self._remap: dict[Var, Var] = {}
         self._copies: dict[Var, Var] = {}
         opened: set[Var] = set()
         closed: set[Var] = set()
@@ -45,7 +45,7 @@ class Checkpoints:
         shared = {var for var, count in uses.items() if count > 1}
         for old in bindings:
             depends = any(v in opened and v not in closed for v in occurring_vars(old.value))
-            binding = self._with(self._images, old)
+            binding = self._with(self._remap, old)
             var, value = binding.var, binding.value
             if isinstance(value, Call) and value.op in (_START, _END):
                 [source] = value.args
@@ -60,7 +60,7 @@ class Checkpoints:
                     shared.add(old.var)
                 is_kept = is_other and old.var in wanted
                 if not is_kept:
-                    self._images[old.var] = source
+                    self._remap[old.var] = source
                 if is_kept or not isinstance(old.var, DataflowVar):
                     self.bindings.append(VarBinding(old.var, source, span=binding.span))
                 continue
@@ -72,7 +72,7 @@ class Checkpoints:
 
     def image(self, var: Var) -> Var:
         """The variable that takes the place of `var`: the source of a checkpoint, or itself."""
-        return self._images.get(var, var)
+        return self._remap.get(var, var)
 
     def stored(self, value: N, builder: BlockBuilder) -> N:
         """`value` with variables that are stored; `builder` receives those computed again."""

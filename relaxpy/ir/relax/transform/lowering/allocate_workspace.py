@@ -161,7 +161,7 @@ class _Workspace(BindingRewriter):
         value = binding.value
         if value in self._received and isinstance(binding, rx.VarBinding):
             var = type(binding.var)(binding.var.name_hint, None, binding.var.span)
-            self._images[binding.var] = var
+            self._remap[binding.var] = var
             self._received.add(var)
             return replace(binding, var=var)
         if not isinstance(value, rx.Call):

@@ -1,4 +1,4 @@
-"""The normal forms that operators define for their own calls."""
+"""FNormalize: the normal forms that operators define for their own calls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def with_written_operands(
     return replace(call, args=(call.args[0], value, *call.args[2:]))
 
 
-def own_form(call: rx.Call, builder: BlockBuilder) -> rx.Expr:
+def normalized_call(call: rx.Call, builder: BlockBuilder) -> rx.Expr:
     """What the rule of its operator puts in place of a call in normal form: itself to keep it.
 
     Errors:

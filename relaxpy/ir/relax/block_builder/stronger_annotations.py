@@ -1,4 +1,4 @@
-"""False claims: struct info that nodes declare and that cannot be derived."""
+"""Annotations that are stronger than the derived struct info."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from relaxpy.errors import Diagnostic
 from relaxpy.ir.relax import nodes as rx
 
 
-class FalseClaims:
-    """Collects one diagnostic for each false claim, however often its node is used."""
+class StrongerAnnotations:
+    """Collects one diagnostic for each node with such an annotation, however often it is used."""
 
     def __init__(self) -> None:
         self.diagnostics: list[Diagnostic] = []
@@ -44,18 +44,18 @@ class FalseClaims:
             )
 
     def _repeats_operand(self, node: rx.Expr) -> bool:
-        """Whether the claim of `node` only follows from that of an operand, which is false."""
-        false = self._nodes
+        """Whether the annotation of `node` follows from that of an operand that was reported."""
+        reported = self._nodes
         match node:
             case rx.Tuple(fields=fields):
-                return node.has_field_sinfos and not false.isdisjoint(fields)
-            case rx.TupleGetItem(tuple_value=value, index=index) if value in false:
+                return node.has_field_sinfos and not reported.isdisjoint(fields)
+            case rx.TupleGetItem(tuple_value=value, index=index) if value in reported:
                 return node.struct_info == rx.TupleGetItem(value, index).struct_info
             case rx.SeqExpr(body=body):
-                return body in false and node.struct_info == body.struct_info
+                return body in reported and node.struct_info == body.struct_info
             case rx.If(true_branch=yes, false_branch=no):
-                return any(s in false and node.struct_info == s.struct_info for s in (yes, no))
+                return any(s in reported and node.struct_info == s.struct_info for s in (yes, no))
             case rx.Function(body=body, struct_info=rx.FuncStructInfo(ret=ret)):
-                return body in false and ret == body.struct_info
+                return body in reported and ret == body.struct_info
             case _:
                 return False
