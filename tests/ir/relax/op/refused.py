@@ -471,9 +471,9 @@ vision.get_valid_counts(i32(2, 3, 6)) !! data holds floats !! convert it with R.
 vision.get_valid_counts(f32(2, 3, 6), score_index=6)
     !! score_index is at least 0 and below the number of fields, found 6
 vision.get_valid_counts(f32(2, 3, 6), score_index=-1) !! score_index is at least 0
-vision.get_valid_counts(f32(2, 3, 6), id_index=-2) !! id_index is -1 at least
+vision.get_valid_counts(f32(2, 3, 6), id_index=-2) !! id_index is at least -1
 vision.get_valid_counts(f32(2, 3, 6), id_index=7)
-    !! id_index is -1 at least and below the number of fields, found 7
+    !! id_index is at least -1 and below the number of fields, found 7
 
 # boxes that are moved
 vision.multibox_transform_loc(f32(2, 3), f32(2, 20), f32(1, 5, 4))
