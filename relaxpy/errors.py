@@ -11,7 +11,7 @@ import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from types import TracebackType
+from types import TracebackType, UnionType
 from typing import Any, Final, Self
 
 from typing_extensions import override
@@ -505,6 +505,14 @@ class MisuseError(RelaxpyError, TypeError, ValueError):
 def unexpected(value: object, expected: str, **details: Any) -> MisuseError:
     """Return the error that an argument is not what is expected of it."""
     return MisuseError(f"{expected}, found {value!r:.60}", about=value, **details)
+
+
+def check_type(
+    value: object, kind: type | UnionType | tuple[type, ...], expected: str, **details: Any
+) -> None:
+    """Errors: MisuseError (also TypeError) if an argument is not of a kind."""
+    if not isinstance(value, kind):
+        raise unexpected(value, expected, **details)
 
 
 class UnknownOptionError(MisuseError, AttributeError):

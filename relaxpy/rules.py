@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import UnknownNameError, close_names, unexpected
+from relaxpy.errors import UnknownNameError, check_type, close_names
 from relaxpy.screen import program_html
 
 
@@ -92,8 +92,7 @@ def explain(rule: str) -> Rule:
         UnknownNameError (also KeyError): there is no such rule.
         MisuseError (also TypeError): `rule` is not a string.
     """
-    if not isinstance(rule, str):
-        raise unexpected(rule, "the ID of a rule is a string")
+    check_type(rule, str, "the ID of a rule is a string")
     rules = all_rules()
     family, _, number = rule.strip().strip("[]").partition("-")
     name = f"{family.upper()}-{number.lower()}"

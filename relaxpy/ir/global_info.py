@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type, unexpected
 from relaxpy.ir.core.node import Attrs, Node
 
 
@@ -42,8 +42,7 @@ class VDevice(GlobalInfo):
         number, target = self.vdevice_id, self.target
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise unexpected(number, "devices are numbered from 0")
-        if not isinstance(self.memory_scope, str):
-            raise unexpected(self.memory_scope, "a memory scope is a string")
+        check_type(self.memory_scope, str, "a memory scope is a string")
         if isinstance(target, Mapping):
             object.__setattr__(self, "target", Attrs(target))
         elif not isinstance(target, str | None):

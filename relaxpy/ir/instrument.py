@@ -11,7 +11,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import TransformError, WellFormedError, unexpected
+from relaxpy.errors import TransformError, WellFormedError, check_type
 from relaxpy.ir.equality.structural import structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import (
@@ -144,8 +144,7 @@ class DumpIR(PassInstrument):
     """
 
     def __init__(self, dump_dir: str | Path, refresh: bool = False) -> None:
-        if not isinstance(dump_dir, (str, Path)):
-            raise unexpected(dump_dir, "dump_dir is a path")
+        check_type(dump_dir, (str, Path), "dump_dir is a path")
         self.dump_dir = Path(dump_dir)
         self.counter = 0
         self.dump_dir.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected, unknown_attribute
+from relaxpy.errors import (
+    MisuseError,
+    UnknownNameError,
+    check_type,
+    close_names,
+    unexpected,
+    unknown_attribute,
+)
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import rename, walk
@@ -38,13 +45,11 @@ class IRModule(Node):
         self._functions: dict[str, BaseFunc] = {}
         self._python_class: Callable[..., Any] | None = None
         self.attrs: Attrs = as_attrs(attrs)
-        if not isinstance(global_infos, Mapping | None):
-            raise unexpected(global_infos, "global infos are a table of lists")
+        check_type(global_infos, Mapping | None, "global infos are a table of lists")
         self.global_infos: dict[str, tuple[object, ...]] = {
             name: _listed(infos) for name, infos in (global_infos or {}).items()
         }
-        if not isinstance(functions, Mapping | None):
-            raise unexpected(functions, "a module is a table from names to functions")
+        check_type(functions, Mapping | None, "a module is a table from names to functions")
         for name, func in (functions or {}).items():
             if (name.name_hint if isinstance(name, GlobalVar) else name) in self._vars:
                 raise MisuseError(f"two functions are called {name}", rule="SC-9", about=name)
@@ -303,8 +308,7 @@ class IRModule(Node):
     @staticmethod
     def from_expr(func: BaseFunc) -> IRModule:
         """Return a module of one function, named by its `global_symbol` or `main`."""
-        if not isinstance(func, BaseFunc):
-            raise unexpected(func, "expected a function", hint=_hint_for(func))
+        check_type(func, BaseFunc, "expected a function", hint=_hint_for(func))
         return IRModule({str(func.attrs.get("global_symbol") or "main"): func})
 
     @override

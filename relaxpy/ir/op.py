@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, Unpack, final
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import UnknownNameError, close_names, unexpected
+from relaxpy.errors import UnknownNameError, check_type, close_names
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.op_record import COLUMNS, Columns, OpRecord, check_columns
 
@@ -43,8 +43,7 @@ class Op(Node):
 
     def __new__(cls, name: str) -> Self:
         """Return the operator `name`."""
-        if not isinstance(name, str):
-            raise unexpected(name, "an operator is named by a string")
+        check_type(name, str, "an operator is named by a string")
         op = cls._table.get(name)
         if op is None:
             new = object.__new__(cls)

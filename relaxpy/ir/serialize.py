@@ -24,7 +24,7 @@ import numpy as np
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RelaxpyError, unexpected
+from relaxpy.errors import MisuseError, RelaxpyError, check_type, unexpected
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
@@ -388,10 +388,7 @@ def _frozen(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
     for key in value:
-        if not isinstance(key, str):
-            raise unexpected(
-                key, "the keys of a dict to save are strings", hint="save a list of pairs"
-            )
+        check_type(key, str, "the keys of a dict to save are strings", hint="save a list of pairs")
     return Attrs(value)
 
 
@@ -407,8 +404,7 @@ def check_size(text: str) -> None:
 
 
 def _table(writer: _Writer, node: object) -> dict[str, object]:
-    if not isinstance(node, (Node, tuple, Attrs, np.ndarray, str)):
-        raise unexpected(node, "expected a node or a module")
+    check_type(node, (Node, tuple, Attrs, np.ndarray, str), "expected a node or a module")
     for child in _nodes_in(node):
         writer.add(child)
     root = writer.value(node)
@@ -539,8 +535,7 @@ def load_json(text: str) -> Any:
         MisuseError (also ValueError): the text is malformed or of another version, or a node
             rejects its fields.
     """
-    if not isinstance(text, str):
-        raise unexpected(text, "expected the text of a saved program")
+    check_type(text, str, "expected the text of a saved program")
     return _read(text, ())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
+from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names
 from relaxpy.ir.instrument import (
     DumpIR as DumpIR,
     PassPrintingInstrument as PassPrintingInstrument,
@@ -69,8 +69,7 @@ def get_pipeline(name: str = "default", **options: object) -> Pass:
 
 
 def _check_name(name: object) -> None:
-    if not isinstance(name, str):
-        raise unexpected(name, "the name of a pipeline is a string")
+    check_type(name, str, "the name of a pipeline is a string")
 
 
 def list_pipelines() -> list[str]:

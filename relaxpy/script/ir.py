@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from relaxpy.entry import user_facing as _user_facing
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type, unexpected
 from relaxpy.ir import global_info as _infos
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.script.language import records as _records
@@ -44,8 +44,7 @@ if not TYPE_CHECKING:  # it would make a type checker accept every name
 @_user_facing
 def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _records.DeviceForm:
     """The device of this kind and number in the module's list; without a kind, of all devices."""
-    if not isinstance(target, str | None):
-        raise unexpected(target, "a device's kind is a string")
+    check_type(target, str | None, "a device's kind is a string")
     if isinstance(device_index, bool) or not isinstance(device_index, int):
         raise unexpected(device_index, "a device has a number")
     return _records.DeviceForm(target or "vdevice", max(device_index, 0))
@@ -54,8 +53,7 @@ def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _record
 @_user_facing
 def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> _records.AttrsForm:
     """Set attributes of the module; with `allow_overwrite`, they replace existing ones."""
-    if not isinstance(allow_overwrite, bool):
-        raise unexpected(allow_overwrite, "allow_overwrite is True or False")
+    check_type(allow_overwrite, bool, "allow_overwrite is True or False")
     return _records.AttrsForm("module", _records.attributes(attrs), allow_overwrite)
 
 
@@ -65,6 +63,5 @@ def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _records.Globa
     if not isinstance(infos, Mapping) or not all(isinstance(key, str) for key in infos):
         raise unexpected(infos, "global infos are a dict of lists keyed by strings")
     for listed in infos.values():
-        if not isinstance(listed, (tuple, list)):
-            raise unexpected(listed, "global infos are in a list")
+        check_type(listed, (tuple, list), "global infos are in a list")
     return _records.GlobalInfosForm({name: tuple(listed) for name, listed in infos.items()})

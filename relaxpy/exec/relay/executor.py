@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, close_names, unexpected
+from relaxpy.errors import MisuseError, check_type, close_names
 from relaxpy.exec.relay.compiled import (
     FunctionReport,
     FunctionRow,
@@ -73,8 +73,7 @@ class Executor:
     def _expr(self, expr: RelayExpr | None) -> RelayExpr:
         if expr is None:
             return self.mod.get_global_var("main")
-        if not isinstance(expr, RelayExpr):
-            raise unexpected(expr, "expected a Relay expression")
+        check_type(expr, RelayExpr, "expected a Relay expression")
         return expr
 
     def _entry(self, expr: RelayExpr) -> tuple[RelayModule, str]:
@@ -133,6 +132,5 @@ def create_executor(
             hint=close_names(str(kind), _KINDS),
             about=kind,
         )
-    if not isinstance(mod, RelayModule | None):
-        raise unexpected(mod, "expected a Relay module")
+    check_type(mod, RelayModule | None, "expected a Relay module")
     return Executor(RelayModule() if mod is None else mod, kind, dict(params or {}))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, RuntimeCheckError, Span, unexpected
+from relaxpy.errors import MisuseError, RuntimeCheckError, Span, check_type
 from relaxpy.exec.runtime.values import as_tensor
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relay.analysis.variables import all_type_vars
@@ -285,8 +285,9 @@ def _tensor(value: Any, ty: Type | None) -> npt.NDArray[Any]:
         return np.asarray(value)
     if not isinstance(value, (bool, int, float)) and hasattr(value, "__array__"):
         return np.asarray(as_tensor(value))
-    if not isinstance(value, (bool, int, float, list, tuple)):
-        raise unexpected(value, "expected a tensor, a tuple or a value of Relay")
+    check_type(
+        value, (bool, int, float, list, tuple), "expected a tensor, a tuple or a value of Relay"
+    )
     try:
         data = np.array(value)
         narrow = {"int64": "int32", "float64": "float32"}.get(data.dtype.name)

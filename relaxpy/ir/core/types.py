@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type
 from relaxpy.ir.core.dtype import DataType
 
 
@@ -29,8 +29,7 @@ class PointerType:
     def __post_init__(self) -> None:
         if not isinstance(self.element_type, PrimType):
             object.__setattr__(self, "element_type", PrimType(DataType(self.element_type)))
-        if not isinstance(self.storage_scope, str):
-            raise unexpected(self.storage_scope, "expected a storage scope as a string")
+        check_type(self.storage_scope, str, "expected a storage scope as a string")
 
 
 @lru_cache(maxsize=1 << 8)

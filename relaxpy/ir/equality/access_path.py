@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 
 StepKind: TypeAlias = Literal["attr", "item", "key", "missing attr", "missing item", "missing key"]
 
@@ -57,8 +57,7 @@ class AccessPath:
 
     def join(self, inner: AccessPath) -> AccessPath:
         """Append the steps of `inner` to this path."""
-        if not isinstance(inner, AccessPath):
-            raise unexpected(inner, "expected an AccessPath")
+        check_type(inner, AccessPath, "expected an AccessPath")
         path = self
         for kind, step in inner.steps:
             path = path._append(kind, step)

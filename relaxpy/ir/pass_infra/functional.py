@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.node import Node, is_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, Requirement, listed
@@ -70,8 +70,7 @@ def pass_decorator(
                 raise unexpected(pass_func, "a pass is a function or a class")
             raise MisuseError("a pass needs an opt_level, from which on it runs")
         level = opt_level
-        if not isinstance(level, int):
-            raise unexpected(level, "opt_level is an integer")
+        check_type(level, int, "opt_level is an integer")
 
         def info(decorated: object) -> PassInfo:
             pass_name = str(name or getattr(decorated, "__name__", "pass"))

@@ -24,6 +24,7 @@ from relaxpy.errors import (
     UnknownNameError,
     UnknownOptionError,
     WellFormedError,
+    check_type,
     close_names,
     unexpected,
 )
@@ -176,8 +177,7 @@ def pass_instrument(cls: type) -> type[PassInstrument]:
     Errors:
         MisuseError (also TypeError): `cls` is not a class.
     """
-    if not isinstance(cls, type):
-        raise unexpected(cls, "an instrument is a class")
+    check_type(cls, type, "an instrument is a class")
     if issubclass(cls, PassInstrument):
         return cls
     return type(cls.__name__, (cls, PassInstrument), {"__doc__": cls.__doc__})
@@ -231,8 +231,7 @@ class PassContext:
         self.disabled_pass = listed(self.disabled_pass, "names of passes")
         self.instruments = _instruments(self.instruments)
         self._checks = self._value_checks()
-        if not isinstance(self.config, Mapping | None):
-            raise unexpected(self.config, "config is a table")
+        check_type(self.config, Mapping | None, "config is a table")
         self.config = dict(self.config or {})
         for key, value in self.config.items():
             kind = _configs.get(key)
@@ -242,8 +241,7 @@ class PassContext:
                     hint=close_names(str(key), _configs),
                     about=key,
                 )
-            if not isinstance(value, kind):
-                raise unexpected(value, f"option {key} is of type {kind.__name__}")
+            check_type(value, kind, f"option {key} is of type {kind.__name__}")
 
     def _value_checks(self) -> tuple[PassInstrument, ...]:
         """The instrument that compares values, if that is what `check` says."""

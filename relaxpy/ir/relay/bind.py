@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relay.expr import Function, RelayExpr, Var, rewrite
 
@@ -24,8 +24,7 @@ def bind(expr: E, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
         MisuseError (also TypeError): `binds` is no mapping, a key is not a variable, or a value not
             an expression.
     """
-    if not isinstance(binds, Mapping):
-        raise unexpected(binds, "expected expressions by variables")
+    check_type(binds, Mapping, "expected expressions by variables")
     for var, value in binds.items():
         if not isinstance(var, Var) or not isinstance(value, RelayExpr):
             raise MisuseError(

@@ -10,7 +10,7 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children
 from relaxpy.ir.relay import expr as rl, ty
@@ -53,8 +53,7 @@ class _Functor:
 
     def visit(self, node: Any) -> Any:
         """Return the result for a node, which is computed once."""
-        if not isinstance(node, Node):
-            raise unexpected(node, "expected a node of Relay")
+        check_type(node, Node, "expected a node of Relay")
         if node not in self.memo_map:
             method = getattr(self, _METHODS.get(type(node), "visit_default"))
             self.memo_map[node] = method(node)

@@ -8,7 +8,7 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, close_names, unexpected
+from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import walk
@@ -43,8 +43,7 @@ class RelayModule(Textual):
         self._constructors: dict[str, Constructor] = {}
         self.attrs: Attrs = as_attrs(attrs)
         for table in (functions, type_definitions):
-            if not isinstance(table, Mapping | None):
-                raise unexpected(table, "a module is built from tables by name")
+            check_type(table, Mapping | None, "a module is built from tables by name")
         for header, data in (type_definitions or {}).items():
             self[header] = data
         for name, function in (functions or {}).items():
@@ -255,8 +254,7 @@ class Prelude:
 
     @user_facing
     def __init__(self, mod: RelayModule | None = None) -> None:
-        if not isinstance(mod, RelayModule | None):
-            raise unexpected(mod, "expected a module of Relay")
+        check_type(mod, RelayModule | None, "expected a module of Relay")
         self.mod = RelayModule() if mod is None else mod
         self.mod.import_from_std("prelude.rly")
 

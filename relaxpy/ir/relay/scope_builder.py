@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.relay.expr import If, Let, RelayExpr, Tuple, Var, const
 from relaxpy.ir.relay.ty import Type
 
@@ -35,8 +35,7 @@ class ScopeBuilder:
             var = Var(*var)
         elif isinstance(var, str):
             var = Var(var)
-        if not isinstance(var, Var):
-            raise unexpected(var, "a variable is given by a name or a name and a type")
+        check_type(var, Var, "a variable is given by a name or a name and a type")
         self._bindings[-1].append((var, as_expr(value)))
         return var
 

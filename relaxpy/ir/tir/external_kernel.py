@@ -5,7 +5,7 @@ from __future__ import annotations
 from keyword import iskeyword
 from typing import Any
 
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type, unexpected
 from relaxpy.ir.core.dtype import HANDLE, INT32
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
@@ -30,8 +30,7 @@ def call_kernel(
         raise unexpected(kernel, "an external kernel is a text, a name or a function of Triton")
     if not isinstance(options.get("kernel_name", ""), str):
         raise unexpected(options["kernel_name"], "kernel_name is a string")
-    if not isinstance(launch_args, (tuple, list)):
-        raise unexpected(launch_args, "a kernel is launched over a list of extents")
+    check_type(launch_args, (tuple, list), "a kernel is launched over a list of extents")
     flat_options = [item for option in options.items() for item in option]
     operands = [arg.data if isinstance(arg, Buffer) else ops.convert(arg) for arg in args]
     return Call(

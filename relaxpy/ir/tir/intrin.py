@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, VOID, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.op import Op
@@ -288,8 +288,7 @@ def infinity(dtype: str) -> PrimExpr:
 
 def call_intrin(dtype: str, func_name: str | Op, *args: ExprLike | Node) -> PrimExpr:
     """Call the intrinsic `func_name` with a result of `dtype`."""
-    if not isinstance(func_name, (str, Op)):
-        raise unexpected(func_name, "an intrinsic is an Op or its name")
+    check_type(func_name, (str, Op), "an intrinsic is an Op or its name")
     return Call(dtype, func_name, [_argument(a) for a in args])
 
 

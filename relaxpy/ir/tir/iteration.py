@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import ops
@@ -140,8 +140,7 @@ class IterVar(Node):
             kind = dom.extent.dtype if isinstance(dom, Range) else INT32
             object.__setattr__(self, "var", Var(self.var, kind))
         ops.check_variable(self.var, "an iteration variable")
-        if not isinstance(self.thread_tag, str):
-            raise unexpected(self.thread_tag, "a thread is named by a string")
+        check_type(self.thread_tag, str, "a thread is named by a string")
         object.__setattr__(self, "iter_type", enumerated(IterVarKind, self.iter_type))
 
     def __prim_expr__(self) -> PrimExpr:

@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, counted, unexpected
+from relaxpy.errors import MisuseError, check_type, counted, unexpected
 from relaxpy.ir.core.dtype import BOOL, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import intrin, ops
@@ -78,10 +78,8 @@ class Reduce(PrimExpr):
     ) -> Self:
         """Errors: MisuseError if an axis is not a reduction axis or `src` has a wrong length."""
         source, index = ops.convert_all(src), ops.as_int(value_index)
-        if not isinstance(combiner, CommReducer):
-            raise unexpected(combiner, "expected a CommReducer")
-        if not isinstance(rdom, (list, tuple)):
-            raise unexpected(rdom, "expected a list of axes")
+        check_type(combiner, CommReducer, "expected a CommReducer")
+        check_type(rdom, (list, tuple), "expected a list of axes")
         axes = tuple(rdom)
         for axis in axes:
             if not isinstance(axis, IterVar) or axis.iter_type != IterVarKind.CommReduce:
@@ -143,8 +141,7 @@ def comm_reducer(
             "the identity of a reducer is a function of datatypes",
             hint="T.comm_reducer takes a list of values, too",
         )
-    if not isinstance(name, str):
-        raise unexpected(name, "a reducer is named by a string")
+    check_type(name, str, "a reducer is named by a string")
 
     def build(expr: Any, axis: Any, where: ExprLike | None, init: Any) -> Reduction:
         axes = list(axis) if isinstance(axis, (list, tuple)) else [axis]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.core.node import (
     EMPTY_ATTRS,
@@ -100,8 +100,7 @@ class AttrStmt(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.attr_key, str):
-            raise unexpected(self.attr_key, "an annotation is named by a string")
+        check_type(self.attr_key, str, "an annotation is named by a string")
         _CONVERSIONS.apply(self)
 
 
@@ -263,8 +262,7 @@ class SeqStmt(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.seq, (list, tuple)):
-            raise unexpected(self.seq, "expected a list of statements")
+        check_type(self.seq, (list, tuple), "expected a list of statements")
         flat: list[Stmt] = []
         for stmt in self.seq:
             flat += stmt.seq if isinstance(stmt, SeqStmt) else (_statement(stmt),)
@@ -341,8 +339,7 @@ class Block(Stmt):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name_hint, str):
-            raise unexpected(self.name_hint, "a block is named by a string")
+        check_type(self.name_hint, str, "a block is named by a string")
         _CONVERSIONS.apply(self)
 
 

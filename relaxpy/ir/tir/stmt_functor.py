@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core import traverse
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import ops, substitution
@@ -77,8 +77,7 @@ def ir_transform(
 
 def _check(node: object, *functions: object) -> None:
     """Errors: MisuseError (also TypeError) if `node` is not a node or a function not callable."""
-    if not isinstance(node, Node):
-        raise unexpected(node, "expected a statement or an expression")
+    check_type(node, Node, "expected a statement or an expression")
     for function in functions:
         if not callable(function):
             raise unexpected(function, "expected a function of nodes")
@@ -97,8 +96,7 @@ def substitute(node: N, vmap: Mapping[Var, ExprLike]) -> N:
         MisuseError (also TypeError): a value has another datatype than its variable.
     """
     _check(node)
-    if not isinstance(vmap, Mapping):
-        raise unexpected(vmap, "vmap maps variables to values")
+    check_type(vmap, Mapping, "vmap maps variables to values")
     values = {}
     for var, value in vmap.items():
         ops.check_variable(var, "a substitution")

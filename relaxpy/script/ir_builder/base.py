@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import BuilderStateError, MisuseError, counted, unexpected
+from relaxpy.errors import BuilderStateError, MisuseError, check_type, counted
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.script.ir_builder.frame import IRBuilderFrame, current_builder, handler, open_builders
@@ -124,8 +124,7 @@ class IRBuilder:
             MisuseError (also TypeError): the two lists have different lengths.
         """
         for values in (s, vs):
-            if not isinstance(values, (tuple, list)):
-                raise unexpected(values, "expected a list")
+            check_type(values, (tuple, list), "expected a list")
         if len(s) != len(vs):
             raise MisuseError(
                 f"{counted(len(s), 'name')} for {counted(len(vs), 'variable')}", about=s

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import BuilderStateError, unexpected
+from relaxpy.errors import BuilderStateError, check_type, unexpected
 from relaxpy.script.language import records
 from relaxpy.script.language.eager import is_eager, not_iterable
 from relaxpy.script.language.kernel_builder import FRAMES, KernelBuilder
@@ -41,8 +41,7 @@ def current_builder() -> IRBuilder:
 
 def check_option(value: object, name: str) -> None:
     """Errors: MisuseError (also TypeError) if an option is neither True nor False."""
-    if not isinstance(value, bool):
-        raise unexpected(value, f"{name} is True or False")
+    check_type(value, bool, f"{name} is True or False")
 
 
 class _Aborted(Exception):  # noqa: N818

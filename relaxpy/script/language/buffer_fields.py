@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any, TypeVar
 
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type, unexpected
 from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 
@@ -21,8 +21,7 @@ def dimensions(shape: Any) -> tuple[ExprLike, ...]:
 
 def integers(values: Any, field: str) -> tuple[ExprLike, ...]:
     """Check that `values` are integers or integer expressions, and return them as a tuple."""
-    if not isinstance(values, (tuple, list)):
-        raise unexpected(values, "expected a list of integers", hint=f"each member is {field}")
+    check_type(values, (tuple, list), "expected a list of integers", hint=f"each member is {field}")
     for value in values:
         if isinstance(value, TypeVar):  # in an annotation, which Python evaluates
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Any
 
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type, unexpected
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir.expr import CALLED_BY_TEXT
@@ -22,8 +22,7 @@ def emit_match_cast(value: object, struct_info: object) -> records.MatchCastForm
 @directive
 def emit_var_binding(binding: rx.VarBinding) -> records.EmitForm:
     """Bind the value of a VarBinding object to the name on the left."""
-    if not isinstance(binding, rx.VarBinding):
-        raise unexpected(binding, "expected a VarBinding")
+    check_type(binding, rx.VarBinding, "expected a VarBinding")
     return records.EmitForm(binding.value, binding.var.struct_info)
 
 

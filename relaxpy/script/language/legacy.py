@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import static_type as ty
@@ -104,8 +104,7 @@ def _func_type(
     arg_types: Sequence[Any], ret_type: Any, pure: bool = True
 ) -> ty.FuncType | Callable_:
     """A function from argument types to a result type, pure by default."""
-    if not isinstance(arg_types, (tuple, list)):
-        raise unexpected(arg_types, "the types of arguments are a list")
+    check_type(arg_types, (tuple, list), "the types of arguments are a list")
     args, ret = tuple(map(as_type, arg_types)), as_type(ret_type)
     if ret is None or None in args:
         return Callable_(arg_types, ret_type, pure)
@@ -142,8 +141,9 @@ def _dtype(value: object) -> DataType:
 @directive
 def match_shape(value: object, pattern: Sequence[object]) -> records.MatchShapeForm:
     """Check `value`, a tensor or a shape, against a shape at run time (LEG-1, LEG-2)."""
-    if not isinstance(pattern, (tuple, list, rx.ShapeExpr)):
-        raise unexpected(pattern, "a pattern is a list of dimensions", rule="LEG-1")
+    check_type(
+        pattern, (tuple, list, rx.ShapeExpr), "a pattern is a list of dimensions", rule="LEG-1"
+    )
     return records.MatchShapeForm(value, pattern)
 
 

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_constructed
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.target import Target
@@ -236,8 +236,7 @@ def check_added_attributes(present: Mapping[str, object], attrs: Mapping[str, ob
     if repeated:
         raise MisuseError(f"attribute {', '.join(repeated)} is set twice")
     symbol = attrs.get("global_symbol", "")
-    if not isinstance(symbol, str):
-        raise unexpected(symbol, "global_symbol is a string")
+    check_type(symbol, str, "global_symbol is a string")
 
 
 @user_constructed
@@ -282,8 +281,7 @@ class BufferSpec(Form):
             object.__setattr__(self, "axis_separators", separators)
         if not (self.data is None or isinstance(self.data, Var)):
             raise unexpected(self.data, "data of a buffer is a pointer variable")
-        if not isinstance(self.scope, str):
-            raise unexpected(self.scope, "a scope is named by a string")
+        check_type(self.scope, str, "a scope is named by a string")
         for name in ("align", "offset_factor"):
             integers((getattr(self, name),), name)
 

@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op as _op  # noqa: F401  (registers the operators)
 from relaxpy.ir.relax.op.call import call_packed as _call_packed
@@ -132,8 +132,7 @@ def prim_value(value: ExprLike) -> rx.PrimValue:
 
 def string(value: str) -> rx.StringImm:
     """A string."""
-    if not isinstance(value, str):
-        raise unexpected(value, "expected a string")
+    check_type(value, str, "expected a string")
     return rx.StringImm(value)
 
 
@@ -156,8 +155,7 @@ def make_tuple(*fields: object) -> rx.Tuple:
 
 def ExternFunc(global_symbol: str, struct_info: object = None) -> rx.ExternFunc:
     """The packed function registered under a name."""
-    if not isinstance(global_symbol, str):
-        raise unexpected(global_symbol, "a packed function is named by a string")
+    check_type(global_symbol, str, "a packed function is named by a string")
     return rx.ExternFunc(global_symbol, None if struct_info is None else resolve(struct_info))
 
 

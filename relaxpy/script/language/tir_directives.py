@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.errors import MisuseError, counted, unexpected
+from relaxpy.errors import MisuseError, check_type, counted, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, freeze
 from relaxpy.ir.core.target import Target, target_attr
@@ -127,8 +127,7 @@ def thread_binding(
         start, stop, thread = 0, start, stop  # type: ignore[assignment]
     elif stop is None:
         start, stop = 0, start
-    if not isinstance(thread, str):
-        raise unexpected(thread, "thread names a hardware index such as 'threadIdx.x'")
+    check_type(thread, str, "thread names a hardware index such as 'threadIdx.x'")
     return records.LoopForm(
         (_bounds(start, stop),), ForKind.THREAD_BINDING, _annotations(annotations), thread
     )
@@ -144,10 +143,8 @@ def grid(*extents: ExprLike) -> records.LoopForm:
 
 def block(name: str = "", no_realize: bool = False) -> records.BlockForm:
     """A block: a computation over the iteration variables that it declares."""
-    if not isinstance(no_realize, bool):
-        raise unexpected(no_realize, "no_realize is True or False")
-    if not isinstance(name, str):
-        raise unexpected(name, "a block is named by a string")
+    check_type(no_realize, bool, "no_realize is True or False")
+    check_type(name, str, "a block is named by a string")
     return records.BlockForm(name, no_realize)
 
 
@@ -236,8 +233,11 @@ def _regions(argument: tuple[Any, ...]) -> tuple[BufferRegion | BufferLoad | Buf
     if len(argument) == 1 and isinstance(argument[0], (tuple, list)):
         argument = tuple(argument[0])
     for region in argument:
-        if not isinstance(region, (BufferRegion, BufferLoad, Buffer)):
-            raise unexpected(region, "expected a region of a buffer such as A[0:4]")
+        check_type(
+            region,
+            (BufferRegion, BufferLoad, Buffer),
+            "expected a region of a buffer such as A[0:4]",
+        )
         if isinstance(region, BufferLoad) and any(
             isinstance(index, tir.Ramp) for index in region.indices
         ):
@@ -393,24 +393,21 @@ def comm_reducer(
 
 def attr(node: object, attr_key: str, value: ExprLike) -> records.AttrForm:
     """An annotation on the statements that follow."""
-    if not isinstance(attr_key, str):
-        raise unexpected(attr_key, "a key is a string")
+    check_type(attr_key, str, "a key is a string")
     return records.AttrForm(node, attr_key, ops.convert(value))
 
 
 def env_thread(thread_tag: str, dtype: str = "int32") -> records.EnvThreadForm:
     """A variable for the hardware index `thread_tag`."""
-    if not isinstance(thread_tag, str):
-        raise unexpected(thread_tag, "a hardware index is named by a string")
+    check_type(thread_tag, str, "a hardware index is named by a string")
     return records.EnvThreadForm(thread_tag, as_dtype(dtype))
 
 
 def launch_thread(thread: str | Var, extent: ExprLike) -> records.LaunchThreadForm:
     """Run the statements that follow for `extent` values of the hardware index `thread`."""
-    if not isinstance(thread, (str, Var)):
-        raise unexpected(
-            thread, "a hardware index is named by a string or returned by T.env_thread"
-        )
+    check_type(
+        thread, (str, Var), "a hardware index is named by a string or returned by T.env_thread"
+    )
     return records.LaunchThreadForm(thread, ops.convert(extent))
 
 
@@ -418,18 +415,17 @@ def realize(
     buffer_slice: BufferRegion, storage_scope: str, condition: ExprLike = True
 ) -> records.RealizeForm:
     """A region realized for the statements that follow; the scope `""` is unspecified memory."""
-    if not isinstance(buffer_slice, (BufferRegion, BufferLoad)):
-        raise unexpected(buffer_slice, "expected a region of a buffer such as A[0:4]")
-    if not isinstance(storage_scope, str):
-        raise unexpected(storage_scope, "a scope is named by a string")
+    check_type(
+        buffer_slice, (BufferRegion, BufferLoad), "expected a region of a buffer such as A[0:4]"
+    )
+    check_type(storage_scope, str, "a scope is named by a string")
     [buffer_slice] = regions([buffer_slice])
     return records.RealizeForm(buffer_slice, storage_scope, ops.truth(condition))
 
 
 def let(v: Var, value: ExprLike, body: ExprLike | None = None) -> records.LetForm | PrimExpr:
     """Bind `v` to `value`: in `body` if there is one, otherwise in the statements that follow."""
-    if not isinstance(v, Var):
-        raise unexpected(v, "let binds a variable")
+    check_type(v, Var, "let binds a variable")
     if body is not None:
         return tir.Let(v, value, body)
     return records.LetForm(ops.convert(value), v)
@@ -494,8 +490,7 @@ def buffer_store(
 
     For vectors, only the lanes where `predicate` is true are stored.
     """
-    if not isinstance(buffer, Buffer):
-        raise unexpected(buffer, "expected a buffer")
+    check_type(buffer, Buffer, "expected a buffer")
     listed = indices if isinstance(indices, (tuple, list)) else (indices,)
     mask = None if predicate is None else ops.convert(predicate)
     return records.StoreForm(buffer, value, tuple(map(ops.convert, listed)), mask)

@@ -13,7 +13,13 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import attach_position
-from relaxpy.errors import MisuseError, ParseError, RelaxpyError, close_names, unexpected
+from relaxpy.errors import (
+    MisuseError,
+    ParseError,
+    RelaxpyError,
+    check_type,
+    close_names,
+)
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc
@@ -44,8 +50,7 @@ def _checked_options(options: Mapping[str, object], others: Mapping[str, object]
     values = {name: value for name, value in options.items() if value is not None}
     for name, value in values.items():
         kind, expected = (str, "a string") if name == "name" else (bool, "True or False")
-        if not isinstance(value, kind):
-            raise unexpected(value, f"option {name} is {expected}")
+        check_type(value, kind, f"option {name} is {expected}")
     return values
 
 

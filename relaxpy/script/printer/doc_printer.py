@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.script.printer import doc as docs
 from relaxpy.script.printer.doc import Doc, ExprDoc, OperationKind
@@ -62,8 +62,7 @@ def to_python_script(
         MisuseError (also TypeError, ValueError): an operator has too few operands, or a comment
             beside a statement has several lines.
     """
-    if not isinstance(doc, Doc):
-        raise unexpected(doc, "expected a Doc")
+    check_type(doc, Doc, "expected a Doc")
     writer = _Writer(indent_spaces, _underlined(doc, path_to_underline or ()))
     writer.statement(doc)
     context = -1 if num_context_lines is None else num_context_lines

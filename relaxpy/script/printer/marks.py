@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.ir.short_text.document import Concat, Doc
@@ -105,8 +105,7 @@ def _shown(
 
 def _targets(root: Node, path: AccessPath, shown: frozenset[int] | None) -> list[int]:
     """Return the component that `path` means; all that it may mean while `shown` is unknown."""
-    if not isinstance(path, AccessPath):
-        raise unexpected(path, "expected an AccessPath")
+    check_type(path, AccessPath, "expected an AccessPath")
     value: object = root
     found = [id(root)]
     for kind, step in path.steps:

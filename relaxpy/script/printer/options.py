@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, close_names, unexpected
+from relaxpy.errors import MisuseError, check_type, close_names, unexpected
 from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.ir.short_text.document import INDENT, WIDTH
 from relaxpy.script.printer.names import is_name
@@ -77,8 +77,7 @@ class Options:
             )
         for key in _SWITCHES:
             value = getattr(self, key)
-            if not isinstance(value, bool):
-                raise unexpected(value, f"{key} is True or False")
+            check_type(value, bool, f"{key} is True or False")
         for key in ("obj_to_underline", "path_to_underline"):
             value = getattr(self, key)
             if value is not None and not isinstance(value, (list, tuple)):

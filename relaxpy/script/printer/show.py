@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node
 from relaxpy.screen import ipython, program_html
@@ -99,8 +99,7 @@ def cprint(
     if isinstance(printable, Node):
         show(printable, style)
         return
-    if not isinstance(printable, str):
-        raise unexpected(printable, "expected a program or a text")
+    check_type(printable, str, "expected a program or a text")
     _check_style(style)
     _print(printable, style)
 

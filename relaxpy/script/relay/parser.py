@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import Diagnostic, MisuseError, ParseError, RelaxpyError, unexpected
+from relaxpy.errors import Diagnostic, MisuseError, ParseError, RelaxpyError, check_type, unexpected
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.core.budget import Budget
 from relaxpy.ir.core.dtype import DataType
@@ -55,8 +55,7 @@ def parse(
         ParseError: the text is not a program, or a name is not defined; all such names are listed.
         RelayTypeError: the program is not well-typed.
     """
-    if not isinstance(init_module, RelayModule | None):
-        raise unexpected(init_module, "init_module is a module")
+    check_type(init_module, RelayModule | None, "init_module is a module")
     budget = Budget()
     program = read(source, source_name, init_module, init_meta_table, budget)
     module = RelayModule() if init_module is None else init_module.clone()
@@ -98,8 +97,7 @@ def read(
     budget: Budget | None = None,
 ) -> Program:
     """Read a text without checking its types."""
-    if not isinstance(source, str):
-        raise unexpected(source, "the source is a string")
+    check_type(source, str, "the source is a string")
     if "\0" in source:
         raise ParseError("the text contains a null character", rule="RLY-58")
     cursor = Cursor(Tokens(source, str(source_name)), budget or Budget())

@@ -10,7 +10,7 @@ from math import inf
 from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.algebra import facts, interval, poly
 from relaxpy.ir.arith.algebra.facts import Facts
 from relaxpy.ir.arith.algebra.interval import Interval
@@ -361,8 +361,7 @@ class Analyzer:
                 raise MisuseError(f"{var.name} already has another residue")
             self._facts = replace(self._facts, residues={**self._facts.residues, var: residue})
             return
-        if not isinstance(info, ConstIntBound):
-            raise unexpected(info, "expected a ConstIntBound, ModularSet or IntervalSet")
+        check_type(info, ConstIntBound, "expected a ConstIntBound, ModularSet or IntervalSet")
         declared = self._facts.bounds.get(var)
         if declared is not None and not override and declared != info.interval:
             raise MisuseError(f"{var.name} already has other bounds: {ConstIntBound.of(declared)}")

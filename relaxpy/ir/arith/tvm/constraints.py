@@ -7,7 +7,7 @@ from dataclasses import field
 from types import MappingProxyType
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.intset import IntervalSet, domains_of
@@ -34,19 +34,16 @@ class IntConstraints:
     relations: Sequence[PrimExpr]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.ranges, Mapping):
-            raise unexpected(self.ranges, "expected a table of ranges by tir.Var")
+        check_type(self.ranges, Mapping, "expected a table of ranges by tir.Var")
         ranges = dict(self.ranges)
         for var, domain in ranges.items():
             ops.check_variable(var, "a table of ranges")
-            if not isinstance(domain, Range):
-                raise unexpected(domain, "expected a Range for each tir.Var in ranges")
+            check_type(domain, Range, "expected a Range for each tir.Var in ranges")
         variables = tuple(check_variables(self.variables))
         for var in variables:
             if var.dtype.family != "int" or var.dtype.vector:
                 raise MisuseError(f"expected integer variables, found {var.dtype}")
-        if not isinstance(self.relations, (list, tuple)):
-            raise unexpected(self.relations, "expected a list of relations")
+        check_type(self.relations, (list, tuple), "expected a list of relations")
         object.__setattr__(self, "variables", variables)
         object.__setattr__(self, "ranges", MappingProxyType(ranges))
         object.__setattr__(self, "relations", tuple(ops.truth(r) for r in self.relations))
@@ -114,8 +111,7 @@ class IntGroupBounds:
         Errors:
             MisuseError (also TypeError): it is not a Range.
         """
-        if not isinstance(rng, Range):
-            raise unexpected(rng, "expected a Range")
+        check_type(rng, Range, "expected a Range")
         one = ops.const(1, rng.min.dtype)
         analyzer = Analyzer()
         if isinstance(rng.extent, tir.IntImm) and rng.extent.value == 1:

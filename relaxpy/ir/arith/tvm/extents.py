@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.iter_expr import is_number
 from relaxpy.ir.tir import ops
@@ -15,8 +15,7 @@ from relaxpy.ir.tir.iteration import Range
 
 def analyzer_of(iters: Mapping[Var, Range]) -> Analyzer:
     """An Analyzer with the Ranges of the iterators. Errors: MisuseError if one has no Range."""
-    if not isinstance(iters, Mapping):
-        raise unexpected(iters, "expected a table of Ranges by tir.Var as input_iters")
+    check_type(iters, Mapping, "expected a table of Ranges by tir.Var as input_iters")
     analyzer = Analyzer()
     for var, domain in iters.items():
         if not isinstance(var, Var) or not isinstance(domain, Range):

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.iteration import Range
@@ -118,8 +118,7 @@ class IntervalSet(IntSet):
         """
         if isinstance(domain, IntervalSet):
             return domain
-        if not isinstance(domain, Range):
-            raise unexpected(domain, "expected an IntervalSet or a Range")
+        check_type(domain, Range, "expected an IntervalSet or a Range")
         return IntervalSet(domain.min, simplify(ops.sub(domain.stop, 1)))
 
 
@@ -129,8 +128,7 @@ def domains_of(table: Mapping[tir.Var, IntervalSet | Range]) -> dict[tir.Var, In
     Errors:
         MisuseError (also TypeError): `table` does not map tir.Var to IntervalSets or Ranges.
     """
-    if not isinstance(table, Mapping):
-        raise unexpected(table, "expected a table of intervals or Ranges by tir.Var")
+    check_type(table, Mapping, "expected a table of intervals or Ranges by tir.Var")
     for var in table:
         ops.check_variable(var, "a table of domains")
     return {var: IntervalSet.of(domain) for var, domain in table.items()}
@@ -189,8 +187,7 @@ def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
     Errors:
         MisuseError (also TypeError): a member is not an IntervalSet.
     """
-    if not isinstance(sets, (list, tuple)):
-        raise unexpected(sets, "expected a list of intervals")
+    check_type(sets, (list, tuple), "expected a list of intervals")
     result = NOTHING
     waiting = []
     for interval in sets:

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr
@@ -75,8 +75,7 @@ class IterSplitExpr(IterMapExpr):
         scale: ExprLike = 1,
     ) -> Self:
         """Errors: MisuseError (also TypeError) if `source` is not an IterMark."""
-        if not isinstance(source, IterMark):
-            raise unexpected(source, "expected an IterMark to split")
+        check_type(source, IterMark, "expected an IterMark to split")
         numbers = (lower_factor, source.extent if extent is None else extent, scale)
         fields = (ops.cast_to(ops.convert(n), source.dtype) for n in numbers)
         return cls._make(source.dtype, source, *fields)
@@ -100,11 +99,9 @@ class IterSumExpr(IterMapExpr):
 
     def __new__(cls, args: Sequence[IterSplitExpr], base: ExprLike = 0) -> Self:
         """Errors: MisuseError (also TypeError) if an arg is not an IterSplitExpr."""
-        if not isinstance(args, (list, tuple)):
-            raise unexpected(args, "expected a list of splits")
+        check_type(args, (list, tuple), "expected a list of splits")
         for arg in args:
-            if not isinstance(arg, IterSplitExpr):
-                raise unexpected(arg, "expected an IterSplitExpr to add")
+            check_type(arg, IterSplitExpr, "expected an IterSplitExpr to add")
         addend = ops.convert(base)
         if args:
             addend = ops.cast_to(addend, args[0].dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.iter_expr import IterMark, IterSplitExpr, IterSumExpr, marks_of
 from relaxpy.ir.tir import expr as tir, ops
@@ -37,8 +37,7 @@ def values_of_marks(
 ) -> dict[IterMark, PrimExpr]:
     """The value of every iterator of a map, fused ones included, by the values of the indices."""
     values = ops.convert_all(outputs)
-    if not isinstance(iter_map, (list, tuple)):
-        raise unexpected(iter_map, "expected a list of indices")
+    check_type(iter_map, (list, tuple), "expected a list of indices")
     for index in iter_map:
         if not isinstance(index, IterSumExpr):
             raise MisuseError(f"expected an IterSumExpr, found {index!r:.60}", about=iter_map)

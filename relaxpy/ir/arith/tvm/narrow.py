@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type, unexpected
 from relaxpy.ir.arith.canonical import GENERAL, entry_point
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import BOOL, DataType
@@ -26,8 +26,7 @@ def narrow_predicate_expression(expr: ExprLike, ranges: Mapping[Var, Range]) -> 
     Errors:
         MisuseError (also TypeError): `expr` is not Bool, or a variable has no Range.
     """
-    if not isinstance(ranges, Mapping):
-        raise unexpected(ranges, "expected a table of ranges by tir.Var")
+    check_type(ranges, Mapping, "expected a table of ranges by tir.Var")
     ends = {}
     for var, domain in ranges.items():
         if not isinstance(var, Var) or not isinstance(domain, Range):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.arith.tvm.extents import analyzer_of
@@ -62,8 +62,7 @@ class _Estimate:
         self, region: Sequence[Range], iters: Mapping[Var, Range], predicate: ExprLike
     ) -> None:
         self.analyzer: Analyzer = analyzer_of(iters)
-        if not isinstance(region, (list, tuple)):
-            raise unexpected(region, "expected a list of Ranges")
+        check_type(region, (list, tuple), "expected a list of Ranges")
         for dimension in region:
             if not isinstance(dimension, Range):
                 raise MisuseError(

@@ -1,5 +1,7 @@
 """The passes over Relax programs, each in a module that is named after it."""
 
+from inspect import ismodule
+
 from relaxpy.ir.relax.rewrite.map_bindings import (
     BindingRewriter as BindingRewriter,
     map_bindings as map_bindings,
@@ -178,3 +180,5 @@ from relaxpy.ir.relax.transform.unaffected import (
     MetaScheduleTuneIRMod as MetaScheduleTuneIRMod,
     MetaScheduleTuneTIR as MetaScheduleTuneTIR,
 )
+
+__all__ = [name for name, value in globals().items() if not ismodule(value) and name[0] != "_"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relay.analysis.scopes import Scope, Scopes, same_scope
@@ -37,8 +37,7 @@ def well_formed(expr: RelayExpr | RelayModule) -> bool:
             well_formed(function) and not _uses_outside(function, free=False)
             for function in expr.functions.values()
         )
-    if not isinstance(expr, RelayExpr):
-        raise unexpected(expr, "expected a Relay expression or module")
+    check_type(expr, RelayExpr, "expected a Relay expression or module")
     if any(isinstance(node, TempExpr) for node in walk(expr)):
         return False
     binders: list[Var] = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import Diagnostic, TransformError, unexpected
+from relaxpy.errors import Diagnostic, TransformError, check_type
 from relaxpy.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -48,8 +48,7 @@ def to_relax(mod: RelayModule, entry_functions: Sequence[str] | None = None) -> 
         TransformError: an expression or a type is not one of Relax; all are reported.
         UnknownNameError: the module does not have an entry function.
     """
-    if not isinstance(mod, RelayModule):
-        raise unexpected(mod, "expected a Relay module")
+    check_type(mod, RelayModule, "expected a Relay module")
     module = infer_module(mod)
     if entry_functions is None:
         entry_functions = ["main"] if "main" in module else _monomorphic(module)
@@ -82,8 +81,7 @@ def untranslatable(mod: RelayModule) -> dict[str, tuple[Diagnostic, ...]]:
     Errors:
         RelayTypeError: the module is not well-typed.
     """
-    if not isinstance(mod, RelayModule):
-        raise unexpected(mod, "expected a Relay module")
+    check_type(mod, RelayModule, "expected a Relay module")
     return translate_all(infer_module(mod)).obstacles_by_name()
 
 

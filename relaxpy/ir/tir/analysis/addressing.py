@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, index_count
@@ -36,8 +36,7 @@ def offsets(buffer: Buffer, indices: Sequence[ExprLike]) -> list[PrimExpr]:
         MisuseError: the number of indices differs from the rank, an index is not an integer, or a
             buffer with several physical axes has an offset.
     """
-    if not isinstance(indices, (tuple, list)):
-        raise unexpected(indices, "expected a list of indices")
+    check_type(indices, (tuple, list), "expected a list of indices")
     values = [_integer(index, "an index") for index in indices]
     if len(values) != buffer.ndim:
         raise MisuseError(index_count(buffer, values))

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Node
@@ -235,8 +235,7 @@ class IndexMap(Node):
     @user_facing
     def is_equivalent_to(self, other: IndexMap) -> bool:
         """Return whether the two maps provably have the same final indices."""
-        if not isinstance(other, IndexMap):
-            raise unexpected(other, "expected an IndexMap")
+        check_type(other, IndexMap, "expected an IndexMap")
         if len(self.initial_indices) != len(other.initial_indices):
             return False
         if len(self.final_indices) != len(other.final_indices):

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type, unexpected
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
@@ -58,14 +58,11 @@ class PrimFunc(BaseFunc):
 
     def __post_init__(self) -> None:
         params: list[Var] = []
-        if not isinstance(self.params, (list, tuple)):
-            raise unexpected(self.params, "expected a list of parameters", rule="AST-4")
-        if not isinstance(self.body, Stmt):
-            raise unexpected(self.body, "the body is a statement", rule="AST-4")
+        check_type(self.params, (list, tuple), "expected a list of parameters", rule="AST-4")
+        check_type(self.body, Stmt, "the body is a statement", rule="AST-4")
         buffers = dict(self.buffer_map or {})
         for buffer in buffers.values():
-            if not isinstance(buffer, Buffer):
-                raise unexpected(buffer, "buffer_map maps handles to Buffers", rule="AST-4")
+            check_type(buffer, Buffer, "buffer_map maps handles to Buffers", rule="AST-4")
         for param in self.params:
             if isinstance(param, Buffer):
                 handle = Var(param.name, "handle")

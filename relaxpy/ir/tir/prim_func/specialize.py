@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk
@@ -44,8 +44,7 @@ def specialized(
     Errors:
         MisuseError (also TypeError, ValueError): see `PrimFunc.specialize`.
     """
-    if not isinstance(param_map, Mapping):
-        raise unexpected(param_map, "param_map maps parameters to values")
+    check_type(param_map, Mapping, "param_map maps parameters to values")
     if not param_map:
         return func
     values = _Values(func)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import Diagnostic, Span, WellFormedError, unexpected
+from relaxpy.errors import Diagnostic, Span, WellFormedError, check_type
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, walk
 from relaxpy.ir.module import IRModule
@@ -180,8 +180,7 @@ def verify_well_formed(obj: PrimFunc | IRModule, assert_mode: bool = True) -> bo
         WellFormedError (also ValueError): a variable is not, and `assert_mode` is set.
         MisuseError (also TypeError): `obj` is neither a kernel nor a module.
     """
-    if not isinstance(obj, (PrimFunc, IRModule)):
-        raise unexpected(obj, "expected a PrimFunc or a module")
+    check_type(obj, (PrimFunc, IRModule), "expected a PrimFunc or a module")
     members = [obj] if isinstance(obj, PrimFunc) else obj.functions.values()
     faults: list[Diagnostic] = []
     defined: set[Var] = set()

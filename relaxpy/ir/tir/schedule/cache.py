@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children
@@ -175,8 +175,7 @@ def set_scope(state: State, block: Block, which: int | str | Buffer, storage_sco
 
 
 def _like(buffer: Buffer, storage_scope: str) -> Buffer:
-    if not isinstance(storage_scope, str):
-        raise unexpected(storage_scope, "a memory scope is a string")
+    check_type(storage_scope, str, "a memory scope is a string")
     name = f"{buffer.name}_{storage_scope}".replace(".", "_")
     return decl_buffer(buffer.shape, buffer.dtype, name, scope=storage_scope)
 

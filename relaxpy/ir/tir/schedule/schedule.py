@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, ScheduleError, unexpected
+from relaxpy.errors import MisuseError, ScheduleError, check_type, unexpected
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attr
 from relaxpy.ir.module import IRModule
@@ -111,8 +111,7 @@ class Schedule:
         if isinstance(mod, PrimFunc):
             named = "global_symbol" in mod.attrs
             mod = IRModule({"main": mod.with_attr("global_symbol", "main") if named else mod})
-        if not isinstance(mod, IRModule):
-            raise unexpected(mod, "expected a PrimFunc or a module")
+        check_type(mod, IRModule, "expected a PrimFunc or a module")
         self._module = mod
         self._states: dict[str, State] = {}
         self._items: dict[BlockRV | LoopRV, tuple[str, Block | Var]] = {}

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed
-from relaxpy.errors import unexpected
+from relaxpy.errors import check_type
 from relaxpy.ir.core.target import Target
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -57,8 +57,7 @@ class ApplyDefaultSchedule(Pass):
     def __init__(self, *rules: ScheduleRule) -> None:
         """Errors: MisuseError (also TypeError) if one of `rules` is not a ScheduleRule."""
         for rule in rules:
-            if not isinstance(rule, ScheduleRule):
-                raise unexpected(rule, "expected a ScheduleRule")
+            check_type(rule, ScheduleRule, "expected a ScheduleRule")
         object.__setattr__(self, "rules", rules)
 
     @override

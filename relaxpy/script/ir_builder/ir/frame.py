@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from typing_extensions import override
 
-from relaxpy.errors import BuilderStateError, unexpected
+from relaxpy.errors import BuilderStateError, check_type
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.signatures import known_signature
@@ -61,8 +61,7 @@ class IRModuleFrame(IRBuilderFrame):
                 or a function that another one calls.
         """
         check_name(name, "the name of a function")
-        if not isinstance(signature, BaseFunc):
-            raise unexpected(signature, "expected a function")
+        check_type(signature, BaseFunc, "expected a function")
         if name in self.global_vars:
             raise BuilderStateError(
                 f"the module has two functions named {name!r}", rule="TOP-1", about=name
@@ -96,8 +95,7 @@ class IRModuleFrame(IRBuilderFrame):
             raise BuilderStateError(
                 f"the module has two functions named {name!r}", rule="TOP-1", about=name
             )
-        if not isinstance(func, BaseFunc):
-            raise unexpected(func, "expected a function")
+        check_type(func, BaseFunc, "expected a function")
         self.called.update(mentioned_globals(func))
         var = self.declare(name, func) if declared is None else declared
         self.functions[var] = func

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, Literal
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, RelaxpyError, unexpected
+from relaxpy.errors import MisuseError, RelaxpyError, check_type
 from relaxpy.script.parser.evaluate.call_faults import signature_fault
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.source.report import docstring_removed
@@ -95,8 +95,7 @@ class MacroDecorator(MacroOptions):
         """
         __tracebackhide__ = True
         if function is None:
-            if not isinstance(hygienic, bool | None):
-                raise unexpected(hygienic, "option hygienic is True or False")
+            check_type(hygienic, bool | None, "option hygienic is True or False")
             return self if hygienic is None else replace(self, hygienic=hygienic)
         if not isinstance(function, FunctionType):
             actual = "a lambda" if isinstance(function, FromText) else f"{function!r:.60}"
