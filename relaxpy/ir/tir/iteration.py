@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, check_type, unexpected
@@ -12,6 +13,7 @@ from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Add, ExprLike, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.prim_expr import ScalarOperators
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -95,18 +97,8 @@ def enumerated(kinds: type[K], value: object) -> K:
         ) from None
 
 
-def _operator_of_variable(name: str) -> Callable[..., PrimExpr]:
-    operator = getattr(PrimExpr, name)
-
-    def apply(self: IterVar, *operands: ExprLike) -> PrimExpr:
-        return cast(PrimExpr, operator(self.var, *operands))
-
-    apply.__name__ = name
-    return apply
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class IterVar(Node):
+class IterVar(Node, ScalarOperators):
     """An iteration variable with its domain, which can be used as an expression.
 
     The kinds are also attributes, such as `IterVar.CommReduce`.
@@ -143,6 +135,7 @@ class IterVar(Node):
         check_type(self.thread_tag, str, "a thread is named by a string")
         object.__setattr__(self, "iter_type", enumerated(IterVarKind, self.iter_type))
 
+    @override
     def __prim_expr__(self) -> PrimExpr:
         return self.var
 
@@ -150,40 +143,3 @@ class IterVar(Node):
     def dtype(self) -> DataType:
         """The datatype of the variable."""
         return self.var.dtype
-
-    def equal(self, other: ExprLike) -> PrimExpr:
-        """Return the comparison of the variable with `other`."""
-        return self.var.equal(ops.convert(other))
-
-    def astype(self, dtype: str) -> PrimExpr:
-        """Convert the variable to `dtype`."""
-        return self.var.astype(dtype)
-
-    __add__ = _operator_of_variable("__add__")
-    __radd__ = _operator_of_variable("__radd__")
-    __sub__ = _operator_of_variable("__sub__")
-    __rsub__ = _operator_of_variable("__rsub__")
-    __mul__ = _operator_of_variable("__mul__")
-    __rmul__ = _operator_of_variable("__rmul__")
-    __truediv__ = _operator_of_variable("__truediv__")
-    __rtruediv__ = _operator_of_variable("__rtruediv__")
-    __floordiv__ = _operator_of_variable("__floordiv__")
-    __rfloordiv__ = _operator_of_variable("__rfloordiv__")
-    __mod__ = _operator_of_variable("__mod__")
-    __rmod__ = _operator_of_variable("__rmod__")
-    __and__ = _operator_of_variable("__and__")
-    __rand__ = _operator_of_variable("__rand__")
-    __or__ = _operator_of_variable("__or__")
-    __ror__ = _operator_of_variable("__ror__")
-    __xor__ = _operator_of_variable("__xor__")
-    __rxor__ = _operator_of_variable("__rxor__")
-    __lshift__ = _operator_of_variable("__lshift__")
-    __rlshift__ = _operator_of_variable("__rlshift__")
-    __rshift__ = _operator_of_variable("__rshift__")
-    __rrshift__ = _operator_of_variable("__rrshift__")
-    __lt__ = _operator_of_variable("__lt__")
-    __le__ = _operator_of_variable("__le__")
-    __gt__ = _operator_of_variable("__gt__")
-    __ge__ = _operator_of_variable("__ge__")
-    __neg__ = _operator_of_variable("__neg__")
-    __invert__ = _operator_of_variable("__invert__")

@@ -7,6 +7,7 @@ object, so that comparison and hashing are by identity.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from itertools import count
 from threading import RLock
 from typing import Any, ClassVar, Self, TypeAlias, Union
@@ -72,7 +73,70 @@ def _identity(value: object) -> object:
     return value
 
 
-class PrimExpr(Node):
+def _function(name: str, *, reflected: bool = False) -> Callable[[Any, ExprLike], PrimExpr]:
+    """Return the method of an operator, which is a function of `ops`."""
+
+    def apply(self: ScalarOperators, other: ExprLike) -> PrimExpr:
+        value = self.__prim_expr__()
+        result: PrimExpr = getattr(ops, name)(*((other, value) if reflected else (value, other)))
+        return result
+
+    return apply
+
+
+def _bitwise(name: str, *, reflected: bool = False) -> Callable[[Any, ExprLike], PrimExpr]:
+    def apply(self: ScalarOperators, other: ExprLike) -> PrimExpr:
+        value = self.__prim_expr__()
+        return ops.bitwise(f"tir.{name}", *((other, value) if reflected else (value, other)))
+
+    return apply
+
+
+def _comparison(name: str) -> Callable[[Any, ExprLike], PrimExpr]:
+    def apply(self: ScalarOperators, other: ExprLike) -> PrimExpr:
+        return ops.compare(getattr(expr, name), self.__prim_expr__(), other)
+
+    return apply
+
+
+class ScalarOperators:
+    """The operators of Python on scalar expressions, and on what stands for one."""
+
+    __slots__ = ()
+
+    __add__, __radd__ = _function("add"), _function("add", reflected=True)
+    __sub__, __rsub__ = _function("sub"), _function("sub", reflected=True)
+    __mul__, __rmul__ = _function("mul"), _function("mul", reflected=True)
+    __truediv__, __rtruediv__ = _function("true_div"), _function("true_div", reflected=True)
+    __floordiv__, __rfloordiv__ = _function("floordiv"), _function("floordiv", reflected=True)
+    __mod__, __rmod__ = _function("floormod"), _function("floormod", reflected=True)
+    __and__, __rand__ = _bitwise("bitwise_and"), _bitwise("bitwise_and", reflected=True)
+    __or__, __ror__ = _bitwise("bitwise_or"), _bitwise("bitwise_or", reflected=True)
+    __xor__, __rxor__ = _bitwise("bitwise_xor"), _bitwise("bitwise_xor", reflected=True)
+    __lshift__, __rlshift__ = _bitwise("shift_left"), _bitwise("shift_left", reflected=True)
+    __rshift__, __rrshift__ = _bitwise("shift_right"), _bitwise("shift_right", reflected=True)
+    __lt__, __le__ = _comparison("LT"), _comparison("LE")
+    __gt__, __ge__ = _comparison("GT"), _comparison("GE")
+
+    def __prim_expr__(self) -> PrimExpr:
+        raise NotImplementedError
+
+    def __neg__(self) -> PrimExpr:
+        return -self.__prim_expr__()
+
+    def __invert__(self) -> PrimExpr:
+        return ~self.__prim_expr__()
+
+    def equal(self, other: ExprLike) -> PrimExpr:
+        """Return the comparison `self == other` as an expression."""
+        return ops.compare(expr.EQ, self.__prim_expr__(), other)
+
+    def astype(self, dtype: str) -> PrimExpr:
+        """Convert this value to `dtype`."""
+        return self.__prim_expr__().astype(dtype)
+
+
+class PrimExpr(Node, ScalarOperators):
     """A scalar (or vector) expression. `a == b` builds EQ, whose bool is structural equality."""
 
     __slots__ = ("_bits_inside", "dtype", "height")
@@ -192,42 +256,7 @@ class PrimExpr(Node):
             "instead of and, or, not use T.And, T.Or, T.Not or tir.all, tir.any",
         )
 
-    def __add__(self, other: ExprLike) -> PrimExpr:
-        return ops.add(self, other)
-
-    def __radd__(self, other: ExprLike) -> PrimExpr:
-        return ops.add(other, self)
-
-    def __sub__(self, other: ExprLike) -> PrimExpr:
-        return ops.sub(self, other)
-
-    def __rsub__(self, other: ExprLike) -> PrimExpr:
-        return ops.sub(other, self)
-
-    def __mul__(self, other: ExprLike) -> PrimExpr:
-        return ops.mul(self, other)
-
-    def __rmul__(self, other: ExprLike) -> PrimExpr:
-        return ops.mul(other, self)
-
-    def __truediv__(self, other: ExprLike) -> PrimExpr:
-        return ops.true_div(self, other)
-
-    def __rtruediv__(self, other: ExprLike) -> PrimExpr:
-        return ops.true_div(other, self)
-
-    def __floordiv__(self, other: ExprLike) -> PrimExpr:
-        return ops.floordiv(self, other)
-
-    def __rfloordiv__(self, other: ExprLike) -> PrimExpr:
-        return ops.floordiv(other, self)
-
-    def __mod__(self, other: ExprLike) -> PrimExpr:
-        return ops.floormod(self, other)
-
-    def __rmod__(self, other: ExprLike) -> PrimExpr:
-        return ops.floormod(other, self)
-
+    @override
     def __neg__(self) -> PrimExpr:
         if self.dtype.family == "uint":
             raise MisuseError(
@@ -235,57 +264,17 @@ class PrimExpr(Node):
             )
         return ops.mul(self, ops.const(-1, self.dtype))
 
-    def __lt__(self, other: ExprLike) -> PrimExpr:
-        return ops.compare(expr.LT, self, other)
-
-    def __le__(self, other: ExprLike) -> PrimExpr:
-        return ops.compare(expr.LE, self, other)
-
-    def __gt__(self, other: ExprLike) -> PrimExpr:
-        return ops.compare(expr.GT, self, other)
-
-    def __ge__(self, other: ExprLike) -> PrimExpr:
-        return ops.compare(expr.GE, self, other)
-
-    def __and__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.bitwise_and", self, other)
-
-    def __rand__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.bitwise_and", other, self)
-
-    def __or__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.bitwise_or", self, other)
-
-    def __ror__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.bitwise_or", other, self)
-
-    def __xor__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.bitwise_xor", self, other)
-
-    def __rxor__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.bitwise_xor", other, self)
-
-    def __lshift__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.shift_left", self, other)
-
-    def __rlshift__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.shift_left", other, self)
-
-    def __rshift__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.shift_right", self, other)
-
-    def __rrshift__(self, other: ExprLike) -> PrimExpr:
-        return ops.bitwise("tir.shift_right", other, self)
-
+    @override
     def __invert__(self) -> PrimExpr:
         if not self.dtype.is_int:
             raise MisuseError(f"~ needs an integer, found {self.dtype}")
         return expr.Call(self.dtype, "tir.bitwise_not", (self,))
 
-    def equal(self, other: ExprLike) -> PrimExpr:
-        """Return `self == other` as an expression."""
-        return ops.compare(expr.EQ, self, other)
+    @override
+    def __prim_expr__(self) -> PrimExpr:
+        return self
 
+    @override
     def astype(self, dtype: str) -> PrimExpr:
         """Convert this value to `dtype`, or return it if it has that datatype."""
         return ops.cast_to(self, dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from relaxpy.errors import close_names
-from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.schedule.stages import Stage, stage_in_scope, stages_in
 from relaxpy.ir.tir.schedule.state import State, refused
 from relaxpy.ir.tir.stmt import Block
@@ -40,11 +39,6 @@ def consumers(state: State, block: Block) -> list[Block]:
 
 def _shared(a: object, b: object) -> bool:
     return not frozenset(a).isdisjoint(b)  # type: ignore[call-overload]
-
-
-def local_buffers(state: State) -> set[Buffer]:
-    """Return the buffers that a block allocates."""
-    return {buffer for block in state.blocks() for buffer in block.alloc_buffers}
 
 
 def outputs(state: State, scope: Block) -> list[Block]:

@@ -10,7 +10,7 @@ from relaxpy.errors import ScheduleError
 from relaxpy.ir.arith.tvm.iter_map import iter_map_simplify
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, walk
+from relaxpy.ir.core.traverse import children, map_children
 from relaxpy.ir.tir import ops, substitution
 from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import Buffer
@@ -344,8 +344,3 @@ def with_simple_bindings(
         return map_children(below, item)
 
     return visit(node, around)
-
-
-def buffers_in(node: Node) -> set[Buffer]:
-    """Return the buffers that `node` mentions."""
-    return {item for item in walk(node) if isinstance(item, Buffer)}
