@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.errors import RelaxpyError, check_type
 from relaxpy.exec.explain import module_diff
 from relaxpy.ir import hooks
 from relaxpy.ir.equality.structural import first_mismatch
@@ -40,8 +40,7 @@ def assert_transforms(
         except expected:
             return
         raise AssertionError(_text(f"the pass raises no {expected.__name__}", changed=changed))
-    if not isinstance(expected, IRModule):
-        raise MisuseError(f"expected a module, found {expected!r:.60}", about=expected)
+    check_type(expected, IRModule, "expected a module")
     after = transform(before)
     mismatch = first_mismatch(after, expected)
     if mismatch is not None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RelaxpyError, counted
+from relaxpy.errors import MisuseError, RelaxpyError, counted, unexpected
 from relaxpy.exec.as_module import as_module
 from relaxpy.exec.bisect import copied, rounding_of
 from relaxpy.exec.compile import compile
@@ -65,13 +65,13 @@ def check_targets(
     chosen = available_targets() if targets is None else tuple(targets)
     executables = {target: compile(module, target) for target in chosen if target != oracle}
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
-        raise MisuseError(f"expected a positive number of runs, found {runs!r:.60}", about=runs)
+        raise unexpected(runs, "expected a positive number of runs")
     judge: Any = oracle
     if isinstance(oracle, str):
         judged = compile(module, oracle, relax_pipeline=_PIPELINES.get(oracle, "default"))
         judge = judged[_name(judged, function)]
     elif not callable(oracle):
-        raise MisuseError(f"expected a function or a target, found {oracle!r:.60}", about=oracle)
+        raise unexpected(oracle, "expected a function or a target")
     tolerance = EPSILONS * rounding_of(module) if rtol is None else rtol
     for draw in range(1 if args else runs):
         for target, executable in executables.items():

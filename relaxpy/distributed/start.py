@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RuntimeCheckError
+from relaxpy.errors import MisuseError, RuntimeCheckError, check_type, unexpected
 from relaxpy.ir.relax.op.workers import Alone, Workers, chosen_workers
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def started_workers() -> Workers:
 
 def _workers(comm: Any, groups: int, timeout: float, check: bool | None) -> MpiWorkers:
     if not isinstance(timeout, (int, float)) or not timeout > 0:
-        raise MisuseError(f"timeout is a positive number of seconds, found {timeout!r:.40}")
+        raise unexpected(timeout, "timeout is a positive number of seconds")
     try:
         with _limited(timeout):
             from relaxpy.distributed.mpi import MPI, MpiWorkers, end_with
@@ -60,12 +60,12 @@ def _workers(comm: Any, groups: int, timeout: float, check: bool | None) -> MpiW
         ) from None
     if comm is None:
         comm = MPI.COMM_WORLD
-    if not isinstance(comm, MPI.Intracomm):
-        raise MisuseError(
-            f"expected a communicator of mpi4py, found {comm!r:.60}",
-            hint="pass mpi4py.MPI.COMM_WORLD, or a part of it",
-            about=comm,
-        )
+    check_type(
+        comm,
+        MPI.Intracomm,
+        "expected a communicator of mpi4py",
+        hint="pass mpi4py.MPI.COMM_WORLD, or a part of it",
+    )
     if not isinstance(groups, int) or groups < 1 or comm.size % groups:
         raise MisuseError(
             f"{comm.size} workers cannot be divided into {groups!r:.20} groups of one size",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import override
@@ -17,14 +17,15 @@ from relaxpy.errors import (
     unknown_attribute,
 )
 from relaxpy.ir import hooks
-from relaxpy.ir.core.node import Attrs, Node, as_attrs
+from relaxpy.ir.core.function_table import FunctionTable
+from relaxpy.ir.core.node import Attrs, as_attrs
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.link import link_functions, rename_callees, without_callees
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
 from relaxpy.ir.relax.nodes.python_function import python_function_of
 
 
-class IRModule(Node):
+class IRModule(FunctionTable[GlobalVar, BaseFunc]):
     """Global functions by name (AST-20), with attributes and global infos.
 
     Errors:
@@ -32,8 +33,9 @@ class IRModule(Node):
         MisuseError (also TypeError): a value is not a function.
     """
 
-    __slots__ = ("_functions", "_python_class", "_vars", "attrs", "global_infos")
+    __slots__ = ("_python_class", "attrs", "global_infos")
     _fields = ("functions_by_name", "attrs", "global_infos")
+    _kind = GlobalVar
 
     def __init__(
         self,
@@ -41,8 +43,7 @@ class IRModule(Node):
         attrs: Mapping[str, object] | None = None,
         global_infos: Mapping[str, Sequence[object]] | None = None,
     ) -> None:
-        self._vars: dict[str, GlobalVar] = {}
-        self._functions: dict[str, BaseFunc] = {}
+        self._vars, self._functions = {}, {}
         self._python_class: Callable[..., Any] | None = None
         self.attrs: Attrs = as_attrs(attrs)
         check_type(global_infos, Mapping | None, "global infos are a table of lists")
@@ -56,20 +57,6 @@ class IRModule(Node):
             self._enter(name, func)
         for name, func in self.functions_by_name.items():
             self._functions[name] = self._with_callees(func)
-
-    @override
-    def _children(self) -> tuple[Node, ...]:
-        return tuple(self._nodes_in_fields())  # not stored, since a module can be changed
-
-    @property
-    def functions(self) -> dict[GlobalVar, BaseFunc]:
-        """A copy of the table, in insertion order."""
-        return {var: self._functions[name] for name, var in self._vars.items()}
-
-    @property
-    def functions_by_name(self) -> dict[str, BaseFunc]:
-        """A copy of the table keyed by plain names."""
-        return dict(self._functions)
 
     def written_as(self, python_class: Callable[..., Any]) -> IRModule:
         """Return this module as a Python class, so that a call returns an instance."""
@@ -119,10 +106,6 @@ class IRModule(Node):
         table = {name: python_function_of(func) for name, func in self.functions_by_name.items()}
         return {name: function for name, function in table.items() if function is not None}
 
-    def items(self) -> ItemsView[GlobalVar, BaseFunc]:
-        """Return the entries in insertion order."""
-        return self.functions.items()
-
     @user_facing
     def get_global_var(self, name: str) -> GlobalVar:
         """Return the GlobalVar of the function `name`."""
@@ -136,14 +119,9 @@ class IRModule(Node):
             )
         return var
 
-    def get_global_vars(self) -> list[GlobalVar]:
-        """Return all GlobalVars in insertion order."""
-        return list(self._vars.values())
-
+    @override
     def _find(self, name: GlobalVar | str) -> GlobalVar:
-        return self.get_global_var(
-            name.name_hint if isinstance(name, GlobalVar) else _checked_name(name)
-        )
+        return self.get_global_var(self._hint(name))
 
     def find_function(self, name: str) -> BaseFunc | None:
         """Return the function with a name, or None."""
@@ -165,7 +143,7 @@ class IRModule(Node):
                 hint=_hint_for(func),
                 about=func,
             )
-        hint = name.name_hint if isinstance(name, GlobalVar) else _checked_name(name)
+        hint = self._hint(name)
         if isinstance(name, GlobalVar) or hint not in self._vars:
             self._vars[hint] = name if isinstance(name, GlobalVar) else GlobalVar(hint)
         self._functions[hint] = func
@@ -185,22 +163,6 @@ class IRModule(Node):
         return rename_callees(without_callees(func), names)
 
     @user_facing
-    def __delitem__(self, name: GlobalVar | str) -> None:
-        var = self._find(name)
-        del self._functions[var.name_hint]
-        del self._vars[var.name_hint]
-
-    def __contains__(self, name: object) -> bool:
-        hint = name.name_hint if isinstance(name, GlobalVar) else name
-        return isinstance(hint, str) and hint in self._vars
-
-    def __iter__(self) -> Iterator[GlobalVar]:
-        return iter(self.functions)
-
-    def __len__(self) -> int:
-        return len(self._functions)
-
-    @user_facing
     def update(
         self, other: IRModule | Mapping[GlobalVar, BaseFunc] | Mapping[str, BaseFunc]
     ) -> None:
@@ -213,8 +175,8 @@ class IRModule(Node):
         """Set the function of `var`."""
         self[var] = func
 
+    @override
     def clone(self) -> IRModule:
-        """Return a copy; changes of one module do not affect the other."""
         module = IRModule(None, self.attrs, self.global_infos)
         module._vars, module._functions = dict(self._vars), dict(self._functions)
         module._python_class = self._python_class
@@ -230,14 +192,6 @@ class IRModule(Node):
         )
         module._python_class = self._python_class
         return module
-
-    @override
-    def __copy__(self) -> IRModule:
-        return self.clone()
-
-    @override
-    def __deepcopy__(self, memo: object) -> IRModule:
-        return self.clone()
 
     @user_facing
     def graph(self, fold: bool | None = None) -> Any:
@@ -311,10 +265,6 @@ class IRModule(Node):
         check_type(func, BaseFunc, "expected a function", hint=_hint_for(func))
         return IRModule({str(func.attrs.get("global_symbol") or "main"): func})
 
-    @override
-    def __hash__(self) -> int:
-        return id(self) >> 4
-
 
 def _hint_for(func: object) -> str | None:
     """What to write for a function of Relay, whose classes are not known here."""
@@ -328,10 +278,3 @@ def _listed(infos: object) -> tuple[object, ...]:
     if not isinstance(infos, (list, tuple)):
         raise unexpected(infos, "global infos are in a list")
     return tuple(infos)
-
-
-def _checked_name(name: object) -> str:
-    """Return `name`. Errors: MisuseError (also TypeError) if it is not a string."""
-    if not isinstance(name, str):
-        raise unexpected(name, "a function of a module is named by a string or a GlobalVar")
-    return name

@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.pictures.style import style
 from relaxpy.pictures.svg import escaped, notebook_html
 
@@ -31,7 +31,7 @@ class Chart(ABC):
         """
         target = Path(fspath(path)) if isinstance(path, (str, PathLike)) else None
         if target is None or target.suffix != ".svg":
-            raise MisuseError(f"expected the path of a file .svg, found {path!r:.60}", about=path)
+            raise unexpected(path, "expected the path of a file .svg")
         target.write_text(self.to_svg(), encoding="utf-8")
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Final
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, counted
+from relaxpy.errors import Diagnostic, RelaxpyError, counted, unexpected
 from relaxpy.ir.function import BaseFunc
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
@@ -68,9 +68,9 @@ class Graph:
         """
         target = Path(fspath(path)) if isinstance(path, (str, PathLike)) else None
         if target is None or target.suffix not in _FORMATS:
-            raise MisuseError(
-                f"expected the path of a file, found {path!r:.60}",
-                about=path,
+            raise unexpected(
+                path,
+                "expected the path of a file",
                 hint=f"its suffix is one of {', '.join(_FORMATS)}",
             )
         target.write_text(_FORMATS[target.suffix](self), encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeAlias
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, counted
+from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.pictures.chart import Chart, document, label
 from relaxpy.pictures.labels import printable
 from relaxpy.pictures.svg import escaped
@@ -162,7 +162,7 @@ def profile_chart(
     if kind == "bars":
         return ProfileBars(rows, duration)
     if kind != "roofline":
-        raise MisuseError(f"expected 'bars' or 'roofline', found {kind!r:.60}", about=kind)
+        raise unexpected(kind, "expected 'bars' or 'roofline'")
     if peaks is None:
         raise MisuseError("the peaks of this machine cannot be measured without native code")
     return Roofline(rows, *peaks)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.frontend.shared.unsupported import FrontendError, OpNotImplemented, UnsupportedError
 from relaxpy.frontend.torch.arrays import refuse_form
 from relaxpy.frontend.torch.decompose import decomposed, decompositions, functional, simpler
@@ -78,9 +78,9 @@ def converters(custom: Any) -> Mapping[str, Callable[[Any, Importer], Any]]:
     if not isinstance(custom, Mapping) or not all(
         isinstance(name, str) and callable(function) for name, function in custom.items()
     ):
-        raise MisuseError(
-            f"custom_convert_map has functions by names of operators, found {custom!r:.60}",
-            about=custom,
+        raise unexpected(
+            custom,
+            "custom_convert_map has functions by names of operators",
             hint='{"relu.default": function}',
         )
     return dict(custom)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.frontend.shared.unsupported import FrontendError
 from relaxpy.frontend.torch.api import converters, import_exported
 from relaxpy.frontend.torch.importer import Importer, Options
@@ -115,9 +115,9 @@ def _described(entry: Any) -> tuple[Sequence[Any], Any]:
             kind = getattr(torch, str(dtype).removeprefix("torch."), None)
             if isinstance(kind, torch.dtype):
                 return shape, kind
-    raise MisuseError(
-        f"an input is described by its shape and its datatype, found {entry!r:.60}",
-        about=entry,
+    raise unexpected(
+        entry,
+        "an input is described by its shape and its datatype",
         hint="a size is a number from 0 on, a name or a tir.Var",
     )
 

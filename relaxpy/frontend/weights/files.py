@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.frontend.shared.unsupported import FrontendError, pointer_hint
 from relaxpy.frontend.weights.gguf_file import read_gguf
 from relaxpy.frontend.weights.npz_file import read_npz
@@ -44,7 +44,7 @@ def open_weights(path: str | os.PathLike[str]) -> Weights:
     try:
         place = Path(path)
     except TypeError:
-        raise MisuseError(f"expected the path of weights, found {path!r:.60}", about=path) from None
+        raise unexpected(path, "expected the path of weights") from None
     if not place.exists():
         raise FileNotFoundError(f"there is no file or folder {str(place)!r}")
     return Weights(place, _in_folder(place) if place.is_dir() else _in_file(place))

@@ -11,7 +11,7 @@ import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import Diagnostic, MisuseError, counted
+from relaxpy.errors import Diagnostic, MisuseError, counted, unexpected
 from relaxpy.frontend.shared.unsupported import FrontendError
 from relaxpy.frontend.weights.files import open_weights
 from relaxpy.frontend.weights.tensors import Array, Weights
@@ -89,13 +89,11 @@ def _wanted(params: Params, names: Names) -> Iterator[_Wanted]:
         params = params.state_dict()
     pairs = params.items() if isinstance(params, Mapping) else params
     if names is not None and not callable(names) and not isinstance(names, Mapping):
-        raise MisuseError(f"names is a table or a function, found {names!r:.60}", about=names)
+        raise unexpected(names, "names is a table or a function")
     try:
         described = [(name, param) for name, param in pairs]
     except (TypeError, ValueError):
-        raise MisuseError(
-            f"params is a model, or names with parameters, found {params!r:.60}", about=params
-        ) from None
+        raise unexpected(params, "params is a model, or names with parameters") from None
     for name, param in described:
         shape, dtype = _described(name, param)
         origin: Any = name
@@ -129,10 +127,9 @@ def _origin(name: str, origin: Any) -> tuple[tuple[str, ...], Combine | None]:
     several = tuple(origin) if isinstance(origin, (list, tuple)) else ()
     sources = (origin,) if isinstance(origin, str) else several
     if not sources or not all(isinstance(source, str) for source in sources):
-        raise MisuseError(
-            f"the value of parameter {name} comes from a name, names, or names and a function, "
-            f"found {origin!r:.60}",
-            about=origin,
+        raise unexpected(
+            origin,
+            f"the value of parameter {name} comes from a name, names, or names and a function",
         )
     return sources, combine
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names, unexpected
+from relaxpy.errors import MisuseError, UnknownNameError, check_type, close_names
 from relaxpy.ir import hooks
+from relaxpy.ir.core.function_table import FunctionTable
 from relaxpy.ir.core.node import Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relay.analysis.variables import free_vars
@@ -18,7 +19,7 @@ from relaxpy.ir.relay.expr import Constructor, Function, GlobalVar, RelayExpr
 from relaxpy.ir.relay.ty import GlobalTypeVar, TypeData
 
 
-class RelayModule(Textual):
+class RelayModule(Textual, FunctionTable[GlobalVar, Function]):
     """Functions and data types, each with a name that is unique in the module: `relay.IRModule`.
 
     Errors:
@@ -27,8 +28,9 @@ class RelayModule(Textual):
             or a name of a constructor or a data type is already taken (RLY-95).
     """
 
-    __slots__ = ("_constructors", "_definitions", "_functions", "_type_vars", "_vars", "attrs")
+    __slots__ = ("_constructors", "_definitions", "_type_vars", "attrs")
     _fields = ("functions_by_name", "definitions_by_name", "attrs")
+    _kind = GlobalVar
 
     def __init__(
         self,
@@ -36,8 +38,7 @@ class RelayModule(Textual):
         type_definitions: Mapping[GlobalTypeVar, TypeData] | None = None,
         attrs: Mapping[str, object] | None = None,
     ) -> None:
-        self._vars: dict[str, GlobalVar] = {}
-        self._functions: dict[str, Function] = {}
+        self._vars, self._functions = {}, {}
         self._type_vars: dict[str, GlobalTypeVar] = {}
         self._definitions: dict[str, TypeData] = {}
         self._constructors: dict[str, Constructor] = {}
@@ -48,20 +49,6 @@ class RelayModule(Textual):
             self[header] = data
         for name, function in (functions or {}).items():
             self[name] = function
-
-    @override
-    def _children(self) -> tuple[Node, ...]:
-        return tuple(self._nodes_in_fields())  # not stored, since a module can be changed
-
-    @property
-    def functions(self) -> dict[GlobalVar, Function]:
-        """A copy of the table of functions, in insertion order."""
-        return {var: self._functions[name] for name, var in self._vars.items()}
-
-    @property
-    def functions_by_name(self) -> dict[str, Function]:
-        """A copy of the table of functions, keyed by plain names."""
-        return dict(self._functions)
 
     @property
     def type_definitions(self) -> dict[GlobalTypeVar, TypeData]:
@@ -77,10 +64,6 @@ class RelayModule(Textual):
     def constructors(self) -> dict[str, Constructor]:
         """The constructors of all data types by name."""
         return dict(self._constructors)
-
-    def get_global_vars(self) -> list[GlobalVar]:
-        """Return the variables of all functions, in insertion order."""
-        return list(self._vars.values())
 
     def get_global_type_vars(self) -> list[GlobalTypeVar]:
         """Return the names of all data types, in insertion order."""
@@ -120,14 +103,18 @@ class RelayModule(Textual):
     def __getitem__(self, name: GlobalVar | GlobalTypeVar | str) -> Any:
         if isinstance(name, GlobalTypeVar):
             return self._definitions[self.get_global_type_var(name.name_hint).name_hint]
-        return self._functions[self.get_global_var(_hint(name)).name_hint]
+        return self._functions[self._find(name).name_hint]
+
+    @override
+    def _find(self, name: GlobalVar | str) -> GlobalVar:
+        return self.get_global_var(self._hint(name))
 
     @user_facing
     def __setitem__(self, name: GlobalVar | GlobalTypeVar | str, value: Node) -> None:
         if isinstance(value, TypeData):
             self._enter_type(name, value)
         elif isinstance(value, RelayExpr) and not isinstance(name, GlobalTypeVar):
-            hint = _hint(name)
+            hint = self._hint(name)
             if isinstance(name, GlobalVar) or hint not in self._vars:
                 self._vars[hint] = name if isinstance(name, GlobalVar) else GlobalVar(hint)
             self._functions[hint] = as_function(value)
@@ -163,23 +150,11 @@ class RelayModule(Textual):
         self._type_vars[hint] = header
         self._definitions[hint] = data
 
-    @user_facing
-    def __delitem__(self, name: GlobalVar | str) -> None:
-        hint = self.get_global_var(_hint(name)).name_hint
-        del self._functions[hint]
-        del self._vars[hint]
-
+    @override
     def __contains__(self, name: object) -> bool:
         if isinstance(name, GlobalTypeVar):
             return name.name_hint in self._definitions
-        hint = name.name_hint if isinstance(name, GlobalVar) else name
-        return isinstance(hint, str) and hint in self._vars
-
-    def __iter__(self) -> Iterator[GlobalVar]:
-        return iter(self.functions)
-
-    def __len__(self) -> int:
-        return len(self._functions)
+        return FunctionTable.__contains__(self, name)
 
     @user_facing
     def update(self, other: RelayModule | Mapping[Any, Function]) -> None:
@@ -200,8 +175,8 @@ class RelayModule(Textual):
         """
         self.update(hooks.call("relay_std", file))
 
+    @override
     def clone(self) -> RelayModule:
-        """Return a copy; changes of one module do not affect the other."""
         return RelayModule(self.functions, self.type_definitions, self.attrs)
 
     def with_fields(self, **changes: Any) -> RelayModule:
@@ -213,18 +188,6 @@ class RelayModule(Textual):
             {data.header: data for data in definitions.values()},
             changes.get("attrs", self.attrs),
         )
-
-    @override
-    def __copy__(self) -> RelayModule:
-        return self.clone()
-
-    @override
-    def __deepcopy__(self, memo: object) -> RelayModule:
-        return self.clone()
-
-    @override
-    def __hash__(self) -> int:
-        return id(self) >> 4
 
     @staticmethod
     def from_expr(
@@ -267,13 +230,6 @@ def as_function(expr: RelayExpr) -> Function:
 def global_names(expr: Node) -> set[str]:
     """Return the names of the global functions that an expression refers to."""
     return {node.name_hint for node in walk(expr) if isinstance(node, GlobalVar)}
-
-
-def _hint(name: object) -> str:
-    hint = name.name_hint if isinstance(name, GlobalVar) else name
-    if not isinstance(hint, str) or not hint:
-        raise unexpected(name, "a function of a module is named by a string or a GlobalVar")
-    return hint
 
 
 def _unknown(what: str, name: object, known: Mapping[str, object]) -> UnknownNameError:

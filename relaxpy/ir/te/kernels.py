@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.te.tensor import Tensor, extern
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -26,8 +26,7 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwarg
         MisuseError (also TypeError): a parameter is not a buffer, nothing is read or written, or
             the tensors are not as many as the inputs, or have other shapes.
     """
-    if not isinstance(primfunc, PrimFunc):
-        raise MisuseError(f"expected a PrimFunc, found {primfunc!r:.60}", about=primfunc)
+    check_type(primfunc, PrimFunc, "expected a PrimFunc")
     buffers = [primfunc.buffer_of(param) for param in primfunc.params]
     reads: set[Buffer] = set()
     writes: set[Buffer] = set()

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, check_type
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Attrs, Node
@@ -59,8 +59,7 @@ def create_prim_func(
     Errors:
         MisuseError: a placeholder is not in `args`, or `args` is not a list of tensors.
     """
-    if not isinstance(args, (Tensor, list, tuple)):
-        raise MisuseError(f"expected a list of tensors, found {args!r:.60}", about=args)
+    check_type(args, (Tensor, list, tuple), "expected a list of tensors")
     arg_list: list[Argument] = [args] if isinstance(args, Tensor) else list(args)
     wide = index_dtype_override is not None and DataType(index_dtype_override) == INT64
     return _Lowering(wide).function(arg_list)

@@ -8,7 +8,7 @@ from contextvars import ContextVar, Token
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 
 _current: ContextVar[str] = ContextVar("tag", default="")
 
@@ -43,7 +43,7 @@ def tag_scope(tag: str) -> TagScope:
         MisuseError: the tag is not a string, or is empty; scopes are nested.
     """
     if not isinstance(tag, str) or not tag:
-        raise MisuseError(f"a tag is a string, found {tag!r:.60}", about=tag)
+        raise unexpected(tag, "a tag is a string")
     return TagScope(tag)
 
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import FLOAT32, INT32, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import occurrences
@@ -166,10 +166,8 @@ class ProducerLoad(PrimExpr):
         cls, producer: Tensor, indices: Sequence[ExprLike | IterVar], span: Span | None = None
     ) -> Self:
         """Errors: MisuseError if the number of indices is wrong, or one is not an integer."""
-        if not isinstance(producer, Tensor):
-            raise MisuseError(f"a Tensor is read, found {producer!r:.60}", about=producer)
-        if not isinstance(indices, (list, tuple)):
-            raise MisuseError(f"expected a list of indices, found {indices!r:.60}", about=indices)
+        check_type(producer, Tensor, "a Tensor is read")
+        check_type(indices, (list, tuple), "expected a list of indices")
         values = tuple(ops.convert(i) for i in indices)
         if len(values) != producer.ndim:
             raise MisuseError(
@@ -302,7 +300,7 @@ def _shape(shape: Shape) -> tuple[PrimExpr, ...]:
     if isinstance(shape, ShapeExpr):
         return shape.values
     if isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
-        raise MisuseError(f"a shape is a sequence of dimensions, found {shape!r}")
+        raise unexpected(shape, "a shape is a sequence of dimensions")
     return tuple(ops.convert(int(s) if isinstance(s, float) else s) for s in shape)
 
 
@@ -334,7 +332,7 @@ def compute(
     """
     _calls_users = True
     if not callable(fcompute):
-        raise MisuseError(f"compute: fcompute is a function of the indices, found {fcompute!r}")
+        raise unexpected(fcompute, "compute: fcompute is a function of the indices")
     sizes = _shape(shape)
     names = _axis_names(fcompute, len(sizes), varargs_names)
     axes = tuple(
@@ -420,9 +418,9 @@ def extern(
     """
     shapes = [_shape(s) for s in shape] if _is_nested(shape) else [_shape(shape)]
     if not isinstance(inputs, (list, tuple)) or not all(isinstance(t, Tensor) for t in inputs):
-        raise MisuseError(f"{name}: inputs are a list of tensors, found {inputs!r:.60}")
+        raise unexpected(inputs, f"{name}: inputs are a list of tensors")
     if not callable(fcompute):
-        raise MisuseError(f"{name}: fcompute is a function of buffers, found {fcompute!r:.60}")
+        raise unexpected(fcompute, f"{name}: fcompute is a function of buffers")
     if dtype is None:
         kinds = {t.dtype for t in inputs}
         if len(kinds) != 1:
@@ -514,7 +512,7 @@ def reduce_axis(dom: Range | Sequence[ExprLike], name: str = "rv", thread_tag: s
         MisuseError: `dom` is neither.
     """
     if not isinstance(dom, Range) and not (isinstance(dom, (tuple, list)) and len(dom) == 2):
-        raise MisuseError(f"an axis is reduced over a Range or (begin, end), found {dom!r}")
+        raise unexpected(dom, "an axis is reduced over a Range or (begin, end)")
     rng = dom if isinstance(dom, Range) else Range(*dom)
     return IterVar(rng, Var(name, rng.extent.dtype), IterVarKind.CommReduce, thread_tag)
 

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.errors import RelaxpyError, unexpected
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir.expr import PrimExpr
 
@@ -71,9 +71,8 @@ def _refuse_misfits(
     for name, value in arguments.items():
         annotation = signature.parameters[name].annotation
         if not _fits(value, annotation):
-            raise MisuseError(
-                f"topi.{function.__name__}: {name} is {_shown(annotation)}, found {value!r:.60}",
-                about=value,
+            raise unexpected(
+                value, f"topi.{function.__name__}: {name} is {_shown(annotation)}"
             ) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import injective
 from relaxpy.ir.te.topi.padding import pad
@@ -55,7 +55,7 @@ def pixel_shuffle(data: Tensor, upscale_factor: int, name: str = "PixelShuffle")
 def _image_axes(layout: str, name: str) -> tuple[int, int, int]:
     """The axes of channels, rows and columns."""
     if layout not in ("NCHW", "NHWC"):
-        raise MisuseError(f"{name}: layout is 'NCHW' or 'NHWC', found {layout!r}", about=layout)
+        raise unexpected(layout, f"{name}: layout is 'NCHW' or 'NHWC'")
     return (1, 2, 3) if layout == "NCHW" else (3, 1, 2)
 
 
@@ -80,7 +80,7 @@ def depth_to_space(
     """
     _check_image(data, block_size, "depth_to_space")
     if mode not in ("DCR", "CRD"):
-        raise MisuseError(f"depth_to_space: mode is 'DCR' or 'CRD', found {mode!r}", about=mode)
+        raise unexpected(mode, "depth_to_space: mode is 'DCR' or 'CRD'")
     channels, rows, columns = _image_axes(layout, "depth_to_space")
     block = ops.const(block_size, "int64")
     square = ops.mul(block, block)

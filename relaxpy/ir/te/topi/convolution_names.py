@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.convolution import conv, conv_transpose
 from relaxpy.ir.te.topi.shapes import shape_text
@@ -47,7 +47,7 @@ def _padding(padding: Padding, kernel: Tensor, layout: str, dilation: Numbers) -
     if padding == "VALID":
         return [0] * (2 * len(axes))
     if padding != "SAME":
-        raise MisuseError(f"padding is 'VALID', 'SAME' or numbers, found {padding!r}")
+        raise unexpected(padding, "padding is 'VALID', 'SAME' or numbers")
     missing = []
     for axis, step in zip(axes, per_axis(dilation, len(axes)), strict=True):
         size = kernel.shape[layout.index(axis)]
@@ -216,7 +216,7 @@ def depthwise_conv2d_nhwc(
         MisuseError: there is no such layout.
     """
     if kernel_layout not in ("HWOI", "HWIO"):
-        raise MisuseError(f"kernel_layout is 'HWOI' or 'HWIO', found {kernel_layout!r}")
+        raise unexpected(kernel_layout, "kernel_layout is 'HWOI' or 'HWIO'")
     kernel = Filter if kernel_layout == "HWOI" else transpose(Filter, (0, 1, 3, 2))
     groups = _channels(kernel, 2)
     *window, channels, multiple = kernel.shape

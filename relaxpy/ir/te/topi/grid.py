@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce as folded
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -101,9 +101,7 @@ class _Sampled:
             ("padding_mode", padding_mode, PADDINGS),
         ):
             if value not in allowed:
-                raise MisuseError(
-                    f"{name} is one of {', '.join(allowed)}, found {value!r}", about=value
-                )
+                raise unexpected(value, f"{name} is one of {', '.join(allowed)}")
         if not data.ndim == grid.ndim == len(layout):
             raise MisuseError(
                 f"data and grid have the axes of {layout!r}, found {shape_text(data.shape)} and "

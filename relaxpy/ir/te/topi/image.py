@@ -7,7 +7,7 @@ from functools import partial, reduce as folded
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT64, DataType
@@ -114,9 +114,7 @@ class Sampling:
             ("rounding_method", rounding, ROUNDINGS),
         ):
             if value not in allowed:
-                raise MisuseError(
-                    f"{name} is one of {', '.join(allowed)}, found {value!r}", about=value
-                )
+                raise unexpected(value, f"{name} is one of {', '.join(allowed)}")
         exclude = bool(cubic_exclude)
         return Sampling(method, mode, rounding, cubic_alpha, exclude, extrapolation_value)
 
@@ -310,10 +308,8 @@ def _axes(
     order = Layout.of(layout).names
     count = len(letters)
     if len(order) != len(old) or not set(letters) <= set(order):
-        raise MisuseError(
-            f"the layout of data {shape_text(old)} has its axes and {', '.join(letters)}, "
-            f"found {layout!r}",
-            about=layout,
+        raise unexpected(
+            layout, f"the layout of data {shape_text(old)} has its axes and {', '.join(letters)}"
         )
     if len(new) != count or len(roi) != 2 * count:
         raise MisuseError(

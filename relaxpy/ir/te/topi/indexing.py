@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.prove import always, simplify
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -183,7 +183,7 @@ def _scattered(
         return _mean_scattered(data, updates, indices, name, target_of)
     if reduction not in REDUCTIONS:
         names = ", ".join([*REDUCTIONS, "mean"])
-        raise MisuseError(f"{name}: the reduction is one of {names}, found {reduction!r}")
+        raise unexpected(reduction, f"{name}: the reduction is one of {names}")
     # A sum of truths is true, as with `add`; their sum modulo 2 is another operation.
     is_any = reduction == "add" and data.dtype.is_bool
     combine = REDUCTIONS["max" if is_any else reduction]

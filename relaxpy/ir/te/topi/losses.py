@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import unexpected
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import reduction
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed, divide
@@ -68,5 +68,5 @@ def nll_loss(
     if reduction_mode == "mean":
         total = divide(total, reduction.sum(weight))
     elif reduction_mode != "sum":
-        raise MisuseError(f"a reduction is 'none', 'sum' or 'mean', found {reduction_mode!r}")
+        raise unexpected(reduction_mode, "a reduction is 'none', 'sum' or 'mean'")
     return as_dtype(total, predictions.dtype)

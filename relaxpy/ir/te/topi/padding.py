@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from relaxpy.errors import MisuseError, counted
+from relaxpy.errors import MisuseError, counted, unexpected
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import injective
 from relaxpy.ir.te.topi.shapes import as_sizes, is_const, tidy
@@ -200,7 +200,7 @@ def mirror_pad(
         MisuseError: a width is missing for an axis, or there is no such mode.
     """
     if mode not in ("SYMMETRIC", "REFLECT"):
-        raise MisuseError(f"mirror_pad: mode is 'SYMMETRIC' or 'REFLECT', found {mode!r}")
+        raise unexpected(mode, "mirror_pad: mode is 'SYMMETRIC' or 'REFLECT'")
     if mode == "REFLECT":
         return reflect_pad(data, pad_before, pad_after, name)
 

@@ -8,7 +8,7 @@ from functools import partial, reduce as folded
 from typing import Any, Literal, TypeAlias
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, counted
+from relaxpy.errors import counted, unexpected
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -240,7 +240,7 @@ def _greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
 def check_kind(pool_type: str) -> None:
     """Errors: MisuseError if it is neither a maximum nor a mean."""
     if pool_type not in ("max", "avg"):
-        raise MisuseError(f"a pool is 'max' or 'avg', found {pool_type!r}", about=pool_type)
+        raise unexpected(pool_type, "a pool is 'max' or 'avg'")
 
 
 def _pool_along(layout_of_axes: str) -> Callable[..., Tensor]:

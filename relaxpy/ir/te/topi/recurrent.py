@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -125,7 +125,7 @@ def _check(
     weight_layout: str,
 ) -> None:
     if sorted(weight_layout) != sorted("IFGO"):
-        raise MisuseError(f"weight_layout orders the gates IFGO, found {weight_layout!r:.60}")
+        raise unexpected(weight_layout, "weight_layout orders the gates IFGO")
     if (Xs.ndim, Wi.ndim, Wh.ndim) != (3, 2, 2):
         shapes = ", ".join(shape_text(t.shape) for t in (Xs, Wi, Wh))
         raise MisuseError(f"Xs, Wi and Wh have ranks 3, 2 and 2, found shapes {shapes}")

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Collection, Container, Sequence
 from typing import SupportsIndex, TypeAlias, TypeVar
 
-from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.errors import MisuseError, RelaxpyError, unexpected
 from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import walk
@@ -75,7 +75,7 @@ def normal_axis(
     try:
         position = operator.index(axis)
     except TypeError:
-        raise MisuseError(f"an axis is an integer, found {axis!r}") from None
+        raise unexpected(axis, "an axis is an integer") from None
     if not -ndim <= position < ndim:
         raise refuse(f"{name} {position} is out of range for rank {ndim}", about=axis)
     return position % ndim

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import normal_axis
@@ -70,9 +70,7 @@ def topk(
         MisuseError: `ret_type` is not "both", "values" or "indices".
     """
     if ret_type not in ("both", "values", "indices"):
-        raise MisuseError(
-            f"topk: ret_type is 'both', 'values' or 'indices', found {ret_type!r}", about=ret_type
-        )
+        raise unexpected(ret_type, "topk: ret_type is 'both', 'values' or 'indices'")
     axis = normal_axis(axis, data.ndim)
     sizes = list(data.shape)
     if k > 0:

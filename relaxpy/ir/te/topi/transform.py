@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te import tensor as te
@@ -301,7 +301,7 @@ def strided_slice(
         MisuseError: a stride is zero, or not a literal, or there is no such mode.
     """
     if slice_mode not in ("end", "size"):
-        raise MisuseError(f"slice_mode is 'end' or 'size', found {slice_mode!r}")
+        raise unexpected(slice_mode, "slice_mode is 'end' or 'size'")
     begins, ends = shapes.as_sizes(begin), shapes.as_sizes(end)
     named = (
         range(len(begins)) if axes is None else [shapes.normal_axis(int(a), x.ndim) for a in axes]

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Sizes: TypeAlias = int | Sequence[int]
@@ -188,9 +188,7 @@ def conv2d_transpose_nhwc_python(
 ) -> Array:
     """The transposed convolution of (batch, h, w, channels), with a weight in some layout."""
     if sorted(weight_format) != sorted("IOHW"):
-        raise MisuseError(
-            f"a layout of weights has the axes I, O, H and W, found {weight_format!r}"
-        )
+        raise unexpected(weight_format, "a layout of weights has the axes I, O, H and W")
     iohw = weight.transpose([weight_format.index(axis) for axis in "IOHW"])
     data = np.moveaxis(a_nhwc, -1, 1)
     return np.moveaxis(_transposed(data, iohw, stride, padding, output_padding), 1, -1)
