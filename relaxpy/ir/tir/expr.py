@@ -102,7 +102,6 @@ class ConstExpr(PrimExpr):
 
     __slots__ = ("value",)
     __match_args__ = ("dtype", "value")
-    _fields: ClassVar[tuple[str, ...]] = ("dtype", "value")
     value: int | float | str
 
 
@@ -163,7 +162,6 @@ class StringImm(ConstExpr):
 
     __slots__ = ()
     __match_args__ = ("value",)
-    _fields = ("value",)
     value: str
 
     def __new__(cls, value: str, span: Span | None = None) -> Self:
@@ -190,7 +188,6 @@ class Cast(PrimExpr):
 
     __slots__ = ("value",)
     __match_args__ = ("dtype", "value")
-    _fields = ("dtype", "value")
     value: PrimExpr
 
     def __new__(cls, dtype: str, value: ExprLike, span: Span | None = None) -> Self:
@@ -206,7 +203,6 @@ class BinaryOpExpr(PrimExpr):
 
     __slots__ = ("a", "b")
     __match_args__ = ("a", "b")
-    _fields = ("a", "b")
     a: PrimExpr
     b: PrimExpr
 
@@ -375,7 +371,6 @@ class Junction(LogicalExpr):
 
     __slots__ = ("a", "b")
     __match_args__ = ("a", "b")
-    _fields = ("a", "b")
     a: PrimExpr
     b: PrimExpr
 
@@ -402,7 +397,6 @@ class Not(LogicalExpr):
 
     __slots__ = ("a",)
     __match_args__ = ("a",)
-    _fields = ("a",)
     a: PrimExpr
 
     def __new__(cls, a: ExprLike, span: Span | None = None) -> Self:
@@ -416,7 +410,6 @@ class Select(PrimExpr):
 
     __slots__ = ("condition", "false_value", "true_value")
     __match_args__ = ("condition", "true_value", "false_value")
-    _fields = ("condition", "true_value", "false_value")
     condition: PrimExpr
     true_value: PrimExpr
     false_value: PrimExpr
@@ -443,7 +436,6 @@ class Ramp(PrimExpr):
 
     __slots__ = ("base", "lanes", "stride")
     __match_args__ = ("base", "stride", "lanes")
-    _fields = ("base", "stride", "lanes")
     base: PrimExpr
     stride: PrimExpr
     lanes: int | PrimExpr
@@ -462,7 +454,6 @@ class Broadcast(PrimExpr):
 
     __slots__ = ("lanes", "value")
     __match_args__ = ("value", "lanes")
-    _fields = ("value", "lanes")
     value: PrimExpr
     lanes: int | PrimExpr
 
@@ -478,7 +469,6 @@ class Shuffle(PrimExpr):
 
     __slots__ = ("indices", "vectors")
     __match_args__ = ("vectors", "indices")
-    _fields = ("vectors", "indices")
     vectors: tuple[PrimExpr, ...]
     indices: tuple[PrimExpr, ...]
 
@@ -523,7 +513,6 @@ class Call(PrimExpr):
 
     __slots__ = ("args", "op")
     __match_args__ = ("dtype", "op", "args")
-    _fields = ("dtype", "op", "args")
     op: Node
     args: tuple[PrimExpr, ...]
 

@@ -151,6 +151,9 @@ class PrimExpr(Node, ScalarOperators):
 
     @override
     def __init_subclass__(cls) -> None:
+        own = vars(cls)
+        if "__match_args__" in own and "_fields" not in own:
+            cls._fields = own["__match_args__"]
         cls._stored = tuple(name for name in cls._fields if name != "dtype")
         cls._own_bit, cls._bits = next(_class_bits), 0
         for base in cls.__mro__:

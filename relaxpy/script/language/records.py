@@ -39,7 +39,7 @@ _NONE: Mapping[str, object] = MappingProxyType({})
 
 @dataclass_transform(frozen_default=True)
 class Form:
-    """Base of the records; `display_name` is the name of a record in messages.
+    """Base of the records; `display_name`, or `name` of a class, is the name in messages.
 
     The annotations of a subclass are its fields, as in a frozen dataclass. It is not one, because
     Python would generate code for each of the many subclasses whenever relaxpy is imported.
@@ -49,7 +49,9 @@ class Form:
     __match_args__: ClassVar[tuple[str, ...]] = ()
 
     @override
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, name: str | None = None) -> None:
+        if name is not None:
+            cls.display_name = name
         kinds = cls.__annotations__.items()
         fields = (name for name, kind in kinds if not kind.startswith("ClassVar"))
         cls.__match_args__ = tuple(fields)  # type: ignore[misc]
@@ -303,13 +305,12 @@ class BufferSpec(Form):
         return buffer if span is None else replace(buffer, span=span)
 
 
-class LoopForm(Form):
+class LoopForm(Form, name="loop of a kernel"):
     """Nested loops, one for each pair (start, extent) of `bounds`.
 
     A loop with a `step` counts its iterations from 0; its name is `first` + iteration * `step`.
     """
 
-    display_name: ClassVar[str] = "loop of a kernel"
     bounds: tuple[tuple[PrimExpr, PrimExpr], ...]
     kind: ForKind = ForKind.SERIAL
     annotations: Mapping[str, object] = _NONE
@@ -318,102 +319,88 @@ class LoopForm(Form):
     step: int = 1
 
 
-class BlockForm(Form):
+class BlockForm(Form, name="T.block"):
     """`with T.block(name)`."""
 
-    display_name: ClassVar[str] = "T.block"
     name: str
     no_realize: bool = False
 
 
-class InitForm(Form):
+class InitForm(Form, name="T.init"):
     """`with T.init()`."""
 
-    display_name: ClassVar[str] = "T.init"
 
-
-class AxisForm(Form):
+class AxisForm(Form, name="T.axis"):
     """A block iteration variable over `dom`, bound to the value `binding`."""
 
-    display_name: ClassVar[str] = "T.axis"
     dom: Range
     binding: PrimExpr
     kind: IterVarKind
 
 
-class RemapForm(Form):
+class RemapForm(Form, name="T.axis.remap"):
     """Block iteration variables bound to loop variables, one letter (S or R) each."""
 
-    display_name: ClassVar[str] = "T.axis.remap"
     kinds: str
     bindings: tuple[PrimExpr, ...]
 
 
-class AccessForm(Form):
+class AccessForm(Form, name="list of regions"):
     """The regions that a block reads or writes."""
 
-    display_name: ClassVar[str] = "list of regions"
     kind: Literal["reads", "writes"]
     regions: tuple[BufferRegion | BufferLoad | Buffer, ...]
 
 
-class WhereForm(Form):
+class WhereForm(Form, name="T.where"):
     """The condition under which a block runs."""
 
-    display_name: ClassVar[str] = "T.where"
     condition: PrimExpr
 
 
-class AttrsForm(Form):
+class AttrsForm(Form, name="table of attributes"):
     """Attributes of the enclosing block, function or module; a module's may be overwritten."""
 
-    display_name: ClassVar[str] = "table of attributes"
     owner: Literal["block", "function", "module"]
     attrs: Mapping[str, Attr]
     overwrite: bool = False
 
 
-class GlobalInfosForm(Form):
+class GlobalInfosForm(Form, name="I.module_global_infos"):
     """Global infos of the enclosing module."""
 
-    display_name: ClassVar[str] = "I.module_global_infos"
     infos: Mapping[str, tuple[object, ...]]
 
 
-class DeviceForm(Form):
+class DeviceForm(Form, name="device"):
     """A device of the enclosing module, by its kind and number."""
 
-    display_name: ClassVar[str] = "device"
     kind: str
     number: int
 
 
-class MatchBufferForm(Form):
+class MatchBufferForm(Form, name="T.match_buffer"):
     """The buffer of a handle parameter, or a view of a region."""
 
-    display_name: ClassVar[str] = "T.match_buffer"
     source: Var | BufferRegion | BufferLoad
     spec: BufferSpec
 
 
-class AllocBufferForm(Form):
+class AllocBufferForm(Form, name="T.alloc_buffer"):
     """A buffer allocated by the enclosing block."""
 
-    display_name: ClassVar[str] = "T.alloc_buffer"
     spec: BufferSpec
 
 
-class DeclBufferForm(Form):
+class DeclBufferForm(Form, name="T.decl_buffer"):
     """A buffer over existing memory, or over new memory where `spec.data` is None."""
 
-    display_name: ClassVar[str] = "T.decl_buffer"
     spec: BufferSpec
 
 
-class AllocateForm(Form):
+class AllocateForm(Form, name="T.allocate"):
     """Memory allocated for the statements that follow; `data` is the value of a constant."""
 
-    display_name: ClassVar[str] = "T.allocate"
     extents: tuple[PrimExpr, ...]
     dtype: DataType
     scope: str = "global"
@@ -422,98 +409,86 @@ class AllocateForm(Form):
     data: object = None
 
 
-class AttrForm(Form):
+class AttrForm(Form, name="T.attr"):
     """An annotation on the statements that follow."""
 
-    display_name: ClassVar[str] = "T.attr"
     node: object
     key: str
     value: PrimExpr
 
 
-class EnvThreadForm(Form):
+class EnvThreadForm(Form, name="T.env_thread"):
     """A variable for a hardware index."""
 
-    display_name: ClassVar[str] = "T.env_thread"
     tag: str
     dtype: DataType
 
 
-class LaunchThreadForm(Form):
+class LaunchThreadForm(Form, name="T.launch_thread"):
     """The hardware index `thread`, by tag or variable, running over `extent` values."""
 
-    display_name: ClassVar[str] = "T.launch_thread"
     thread: str | Var
     extent: PrimExpr
 
 
-class RealizeForm(Form):
+class RealizeForm(Form, name="T.realize"):
     """A region realized in memory for the statements that follow."""
 
-    display_name: ClassVar[str] = "T.realize"
     region: BufferRegion
     scope: str
     condition: PrimExpr
 
 
-class LetForm(Form):
+class LetForm(Form, name="T.let"):
     """`var`, or a new variable, bound to `value` in the statements that follow."""
 
-    display_name: ClassVar[str] = "T.let"
     value: PrimExpr
     var: Var | None = None
 
 
-class AssertForm(Form):
+class AssertForm(Form, name="T.Assert"):
     """An assertion before the statements that follow."""
 
-    display_name: ClassVar[str] = "T.Assert"
     condition: PrimExpr
     message: PrimExpr
 
 
-class WhileForm(Form):
+class WhileForm(Form, name="T.While"):
     """`with T.While(condition)`."""
 
-    display_name: ClassVar[str] = "T.While"
     condition: PrimExpr
 
 
-class IfForm(Form):
+class IfForm(Form, name="T.If"):
     """`with T.If(condition)`."""
 
-    display_name: ClassVar[str] = "T.If"
     condition: PrimExpr
 
 
-class BranchForm(Form):
+class BranchForm(Form, name="branch of T.If"):
     """`with T.Then()` and `with T.Else()`."""
 
-    display_name: ClassVar[str] = "branch of T.If"
     taken: bool
 
 
-class StoreForm(Form):
+class StoreForm(Form, name="T.buffer_store"):
     """`value` written to one element of a buffer."""
 
-    display_name: ClassVar[str] = "T.buffer_store"
     buffer: Buffer
     value: object
     indices: tuple[PrimExpr, ...]
     predicate: PrimExpr | None = None
 
 
-class EvaluateForm(Form):
+class EvaluateForm(Form, name="T.evaluate"):
     """An expression evaluated for its side effect."""
 
-    display_name: ClassVar[str] = "T.evaluate"
     value: PrimExpr
 
 
-class MetaVar(Form):
+class MetaVar(Form, name="T.meta_var"):
     """A Python value that keeps its name without becoming a statement."""
 
-    display_name: ClassVar[str] = "T.meta_var"
     value: Any
 
     @override
@@ -525,62 +500,52 @@ class MetaVar(Form):
         return map(MetaVar, self.value)
 
 
-class DataflowForm(Form):
+class DataflowForm(Form, name="R.dataflow"):
     """`with R.dataflow()`."""
 
-    display_name: ClassVar[str] = "R.dataflow"
 
-
-class SeqForm(Form):
+class SeqForm(Form, name="R.SeqExpr"):
     """`with R.SeqExpr()`."""
 
-    display_name: ClassVar[str] = "R.SeqExpr"
 
-
-class OutputForm(Form):
+class OutputForm(Form, name="R.output"):
     """The variables that remain visible after a dataflow block."""
 
-    display_name: ClassVar[str] = "R.output"
     variables: tuple[object, ...]
 
 
-class MatchCastForm(Form):
+class MatchCastForm(Form, name="R.match_cast"):
     """A run-time check of `value` against a struct info."""
 
-    display_name: ClassVar[str] = "R.match_cast"
     value: object
     annotation: object
 
 
-class MatchShapeForm(Form):
+class MatchShapeForm(Form, name="R.match_shape"):
     """A run-time check of `value` against a shape, as in older versions."""
 
-    display_name: ClassVar[str] = "R.match_shape"
     value: object
     pattern: object
 
 
-class EmitForm(Form):
+class EmitForm(Form, name="R.emit"):
     """A value of any kind, for the binding of a name."""
 
-    display_name: ClassVar[str] = "R.emit"
     value: object
     annotation: StructInfo | None = None
 
 
-class TeForm(Form):
+class TeForm(Form, name="R.emit_te"):
     """A call of the kernel that computes the tensor expressions that `function` returns."""
 
-    display_name: ClassVar[str] = "R.emit_te"
     function: Callable[..., Any]
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
 
 
-class BuilderForm(Form):
+class BuilderForm(Form, name="directive of an IRBuilder"):
     """A directive that only an IRBuilder applies, such as `R.func_name("main")`."""
 
-    display_name: ClassVar[str] = "directive of an IRBuilder"
     name: str
     args: tuple[object, ...]
 

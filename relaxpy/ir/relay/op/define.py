@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import CodeType
+from types import CodeType, SimpleNamespace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -80,6 +80,20 @@ def define_te(
         Op.enter(replace(record, relation=struct_info_relation(record)))
 
 
+def signature(operands: str, **attributes: object) -> Callable[[Callable[[Any], Any]], Any]:
+    """Decorate an implementation that takes a namespace of its operands and attributes."""
+    names = tuple(operands.split())
+
+    def decorated(function: Callable[[Any], Any]) -> Any:
+        def implementation(*args: Any, **attrs: Any) -> Any:
+            return function(SimpleNamespace(**dict(zip(names, args, strict=True)), **attrs))
+
+        implementation.signature = names, attributes  # type: ignore[attr-defined]
+        return implementation
+
+    return decorated
+
+
 def _compute(function: Callable[..., Any]) -> Compute:
     def tensors(attrs: Attrs, inputs: Sequence[Any], ty: Type | None) -> Sequence[Any]:
         result = function(*inputs, **attrs)
@@ -90,14 +104,17 @@ def _compute(function: Callable[..., Any]) -> Compute:
 
 def _operands(function: Callable[..., Any]) -> tuple[str, ...]:
     code: CodeType = function.__code__
-    return code.co_varnames[: code.co_argcount]
+    names, _ = getattr(function, "signature", (code.co_varnames[: code.co_argcount], {}))
+    return names
 
 
 def _attributes(function: Callable[..., Any]) -> Mapping[str, object]:
     code: CodeType = function.__code__
     names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     defaults: Mapping[str, object] = function.__kwdefaults__ or {}
-    return {name: defaults.get(name, REQUIRED) for name in names}
+    plain = {name: defaults.get(name, REQUIRED) for name in names}
+    _, attributes = getattr(function, "signature", ((), plain))
+    return attributes
 
 
 def results_of_topk(call: object, attrs: Mapping[str, Any]) -> int:

@@ -14,6 +14,7 @@ from relaxpy.ir.relay.op.define import (
     dims,
     dtype_of,
     results_of_topk,
+    signature,
 )
 from relaxpy.ir.relay.op.relations import RelationError
 
@@ -96,20 +97,15 @@ def _tile(data: rx.Expr, reps: rx.Expr) -> rx.Expr:
     return R.reshape(repeated, _shape(R.multiply(reps, sizes)))
 
 
-def _one_hot(
-    indices: rx.Expr,
-    on_value: rx.Expr,
-    off_value: rx.Expr,
-    depth: rx.Expr,
-    *,
-    axis: Any = -1,
-    dtype: Any = "float32",
-) -> rx.Expr:
-    rank = len(dims(indices))
-    axis = int(axis) % (rank + 1)
-    positions = R.expand_dims(_positions(_vector(depth)), [i for i in range(rank + 1) if i != axis])
-    equal = R.equal(R.expand_dims(R.astype(indices, _INDEX), axis), positions)
-    return R.where(equal, R.astype(on_value, dtype), R.astype(off_value, dtype))
+@signature("indices on_value off_value depth", axis=-1, dtype="float32")
+def _one_hot(o: Any) -> rx.Expr:
+    rank = len(dims(o.indices))
+    o.axis = int(o.axis) % (rank + 1)
+    positions = R.expand_dims(
+        _positions(_vector(o.depth)), [i for i in range(rank + 1) if i != o.axis]
+    )
+    equal = R.equal(R.expand_dims(R.astype(o.indices, _INDEX), o.axis), positions)
+    return R.where(equal, R.astype(o.on_value, o.dtype), R.astype(o.off_value, o.dtype))
 
 
 def _one_hot_dims(args: Args, attrs: Any) -> list[list[object]]:
@@ -118,49 +114,35 @@ def _one_hot_dims(args: Args, attrs: Any) -> list[list[object]]:
     return [shape]
 
 
-def _slice(
-    data: rx.Expr,
-    begin: rx.Expr,
-    end: rx.Expr,
-    strides: rx.Expr,
-    *,
-    slice_mode: Any = "end",
-    axes: Any = None,
-) -> rx.Expr:
-    rank, count = len(dims(data)), _count(begin)
-    if slice_mode != "end":
-        raise RelationError(f"slice_mode is 'end', found {slice_mode!r}")
-    defaults = _ints(*[0] * rank), _sizes(data), _ints(*[1] * rank)
+@signature("data begin end strides", slice_mode="end", axes=None)
+def _slice(o: Any) -> rx.Expr:
+    rank, count = len(dims(o.data)), _count(o.begin)
+    if o.slice_mode != "end":
+        raise RelationError(f"slice_mode is 'end', found {o.slice_mode!r}")
+    defaults = _ints(*[0] * rank), _sizes(o.data), _ints(*[1] * rank)
     whole = [
         R.concat([R.astype(bound, _INDEX), R.strided_slice(default, [0], [count], [rank], [1])], 0)
         if count < rank
         else R.astype(bound, _INDEX)
-        for bound, default in zip((begin, end, strides), defaults, strict=True)
+        for bound, default in zip((o.begin, o.end, o.strides), defaults, strict=True)
     ]
-    return R.dynamic_strided_slice(data, *whole)
+    return R.dynamic_strided_slice(o.data, *whole)
 
 
-def _topk(
-    data: rx.Expr,
-    k: rx.Expr,
-    *,
-    axis: Any = -1,
-    ret_type: Any = "both",
-    is_ascend: Any = False,
-    dtype: Any = "int32",
-) -> rx.Expr:
-    rank, sizes = len(dims(data)), _sizes(data)
-    axis = int(axis) % rank
-    end = R.where(rx.Constant(np.arange(rank) == axis), R.minimum(_vector(k), sizes), sizes)
+@signature("data k", axis=-1, ret_type="both", is_ascend=False, dtype="int32")
+def _topk(o: Any) -> rx.Expr:
+    rank, sizes = len(dims(o.data)), _sizes(o.data)
+    o.axis = int(o.axis) % rank
+    end = R.where(rx.Constant(np.arange(rank) == o.axis), R.minimum(_vector(o.k), sizes), sizes)
 
     def first(ordered: rx.Expr) -> rx.Expr:
         return R.dynamic_strided_slice(ordered, _ints(*[0] * rank), end, _ints(*[1] * rank))
 
-    values = first(R.sort(data, axis, not is_ascend))
-    indices = first(R.argsort(data, axis, not is_ascend, dtype))
-    if ret_type == "both":
+    values = first(R.sort(o.data, o.axis, not o.is_ascend))
+    indices = first(R.argsort(o.data, o.axis, not o.is_ascend, o.dtype))
+    if o.ret_type == "both":
         return rx.Tuple((values, indices))
-    return values if ret_type == "values" else indices
+    return values if o.ret_type == "values" else indices
 
 
 def _topk_dims(args: Args, attrs: Any) -> list[list[object]]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
 from relaxpy.ir.relax.op.vision import valid_counts
-from relaxpy.ir.relay.op.define import Args, define, define_all, dims, dtype_of, listed
+from relaxpy.ir.relay.op.define import Args, define, define_all, dims, dtype_of, listed, signature
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
 
@@ -27,59 +27,47 @@ def _enlarged(data: rx.Expr, size: Any, layout: str, method: str, align_corners:
     )
 
 
-def _upsampling(
-    data: rx.Expr,
-    *,
-    scale_h: Any = 1.0,
-    scale_w: Any = 1.0,
-    layout: Any = "NCHW",
-    method: Any = "nearest_neighbor",
-    align_corners: Any = False,
-) -> Any:
-    sizes = zip("HW", (scale_h, scale_w), strict=True)
-    size = [int(int(dims(data)[layout.index(axis)]) * scale) for axis, scale in sizes]
-    return _enlarged(data, size, layout, method, align_corners)
+@signature(
+    "data", scale_h=1.0, scale_w=1.0, layout="NCHW", method="nearest_neighbor", align_corners=False
+)
+def _upsampling(o: Any) -> Any:
+    sizes = zip("HW", (o.scale_h, o.scale_w), strict=True)
+    size = [int(int(dims(o.data)[o.layout.index(axis)]) * scale) for axis, scale in sizes]
+    return _enlarged(o.data, size, o.layout, o.method, o.align_corners)
 
 
-def _dynamic_upsampling(
-    data: rx.Expr,
-    scale_h: rx.Expr,
-    scale_w: rx.Expr,
-    *,
-    layout: Any = "NCHW",
-    method: Any = "nearest_neighbor",
-    align_corners: Any = False,
-) -> Any:
+@signature("data scale_h scale_w", layout="NCHW", method="nearest_neighbor", align_corners=False)
+def _dynamic_upsampling(o: Any) -> Any:
     """Images of another size; the scales are operands."""
-    sizes = R.astype(R.shape_to_tensor(R.shape_of(data)), "float32")
+    sizes = R.astype(R.shape_to_tensor(R.shape_of(o.data)), "float32")
     parts = []
-    for axis, scale in zip("HW", (scale_h, scale_w), strict=True):
-        place = layout.index(axis)
+    for axis, scale in zip("HW", (o.scale_h, o.scale_w), strict=True):
+        place = o.layout.index(axis)
         size = R.strided_slice(sizes, [0], [place], [place + 1], [1])
         parts.append(R.multiply(size, R.astype(R.reshape(scale, (1,)), "float32")))
     shape = R.tensor_to_shape(R.astype(R.concat(parts, 0), "int64"))
-    return _enlarged(data, shape, layout, method, align_corners)
+    return _enlarged(o.data, shape, o.layout, o.method, o.align_corners)
 
 
-def _upsampling3d(
-    data: rx.Expr,
-    *,
-    scale_d: Any = 1.0,
-    scale_h: Any = 1.0,
-    scale_w: Any = 1.0,
-    layout: Any = "NCDHW",
-    method: Any = "nearest_neighbor",
-    coordinate_transformation_mode: Any = "asymmetric",
-) -> Any:
-    if method not in ("nearest_neighbor", "trilinear"):
-        raise RelationError(f"the method is nearest_neighbor or trilinear, found {method!r}")
-    scales = zip("DHW", (scale_d, scale_h, scale_w), strict=True)
+@signature(
+    "data",
+    scale_d=1.0,
+    scale_h=1.0,
+    scale_w=1.0,
+    layout="NCDHW",
+    method="nearest_neighbor",
+    coordinate_transformation_mode="asymmetric",
+)
+def _upsampling3d(o: Any) -> Any:
+    if o.method not in ("nearest_neighbor", "trilinear"):
+        raise RelationError(f"the method is nearest_neighbor or trilinear, found {o.method!r}")
+    scales = zip("DHW", (o.scale_d, o.scale_h, o.scale_w), strict=True)
     return R.image.resize3d(
-        data,
-        [int(int(dims(data)[layout.index(axis)]) * scale) for axis, scale in scales],
-        layout=layout,
-        method="linear" if method == "trilinear" else method,
-        coordinate_transformation_mode=coordinate_transformation_mode,
+        o.data,
+        [int(int(dims(o.data)[o.layout.index(axis)]) * scale) for axis, scale in scales],
+        layout=o.layout,
+        method="linear" if o.method == "trilinear" else o.method,
+        coordinate_transformation_mode=o.coordinate_transformation_mode,
         rounding_method="floor",
     )
 
@@ -137,16 +125,9 @@ define("dyn.image.resize2d", _dynamic_resize, attributes=_RESIZE, known_dims=_re
 define("dyn.nn.upsampling", _dynamic_upsampling, known_dims=_resized_dims)
 
 
-def _grid_sample(
-    data: rx.Expr,
-    grid: rx.Expr,
-    *,
-    method: Any = "bilinear",
-    layout: Any = "NCHW",
-    padding_mode: Any = "zeros",
-    align_corners: Any = True,
-) -> rx.Expr:
-    return R.image.grid_sample(data, grid, method, layout, padding_mode, align_corners)
+@signature("data grid", method="bilinear", layout="NCHW", padding_mode="zeros", align_corners=True)
+def _grid_sample(o: Any) -> rx.Expr:
+    return R.image.grid_sample(o.data, o.grid, o.method, o.layout, o.padding_mode, o.align_corners)
 
 
 define_all(
@@ -163,17 +144,12 @@ define_all(
 # Object detection
 
 
-def _suppression(
-    boxes: rx.Expr,
-    scores: rx.Expr,
-    max_output_boxes_per_class: rx.Expr,
-    iou_threshold: rx.Expr,
-    score_threshold: rx.Expr,
-    *,
-    output_format: Any = "onnx",
-) -> rx.Expr:
-    limits = max_output_boxes_per_class, iou_threshold, score_threshold
-    return R.vision.all_class_non_max_suppression(boxes, scores, *limits, output_format)
+@signature(
+    "boxes scores max_output_boxes_per_class iou_threshold score_threshold", output_format="onnx"
+)
+def _suppression(o: Any) -> rx.Expr:
+    limits = o.max_output_boxes_per_class, o.iou_threshold, o.score_threshold
+    return R.vision.all_class_non_max_suppression(o.boxes, o.scores, *limits, o.output_format)
 
 
 define(

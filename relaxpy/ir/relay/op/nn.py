@@ -14,6 +14,7 @@ from relaxpy.ir.relay.op.define import (
     dtype_of,
     listed,
     number,
+    signature,
 )
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
@@ -31,17 +32,10 @@ def _transposed(data: rx.Expr, transposed: object) -> rx.Expr:
     return R.permute_dims(data, [*range(rank - 2), rank - 1, rank - 2])
 
 
-def _matmul(
-    tensor_a: rx.Expr,
-    tensor_b: rx.Expr,
-    *,
-    units: Any = None,
-    out_dtype: Any = "",
-    transpose_a: Any = False,
-    transpose_b: Any = False,
-) -> rx.Expr:
-    left, right = _transposed(tensor_a, transpose_a), _transposed(tensor_b, transpose_b)
-    return R.matmul(left, right, out_dtype or None)
+@signature("tensor_a tensor_b", units=None, out_dtype="", transpose_a=False, transpose_b=False)
+def _matmul(o: Any) -> rx.Expr:
+    left, right = _transposed(o.tensor_a, o.transpose_a), _transposed(o.tensor_b, o.transpose_b)
+    return R.matmul(left, right, o.out_dtype or None)
 
 
 def _dense(data: rx.Expr, weight: rx.Expr, *, units: Any = None, out_dtype: Any = "") -> rx.Expr:

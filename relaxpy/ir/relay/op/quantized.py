@@ -21,6 +21,7 @@ from relaxpy.ir.relay.op.define import (
     dtype_of,
     fields_of,
     number,
+    signature,
 )
 from relaxpy.ir.relay.op.registry import REQUIRED, Op
 from relaxpy.ir.relay.op.relations import RelationError
@@ -82,22 +83,20 @@ def _integers(
     return R.astype(R.clip(result, float(info.min), float(info.max)), out_dtype)
 
 
-def _requantize(
-    data: rx.Expr,
-    input_scale: rx.Expr,
-    input_zero_point: rx.Expr,
-    output_scale: rx.Expr,
-    output_zero_point: rx.Expr,
-    *,
-    axis: Any = -1,
-    rounding: Any = "None",
-    compute_dtype: Any = "None",
-    out_dtype: Any = "int8",
-) -> rx.Expr:
-    if rounding not in _ROUNDINGS:
-        raise RelationError(f"rounding is {' or '.join(_ROUNDINGS)}, found {rounding!r:.60}")
-    numbers = _real(data, input_scale, input_zero_point, axis, _floats(out_dtype, rounding))
-    return _integers(numbers, output_scale, output_zero_point, axis, out_dtype, rounding)
+@signature(
+    "data input_scale input_zero_point output_scale output_zero_point",
+    axis=-1,
+    rounding="None",
+    compute_dtype="None",
+    out_dtype="int8",
+)
+def _requantize(o: Any) -> rx.Expr:
+    if o.rounding not in _ROUNDINGS:
+        raise RelationError(f"rounding is {' or '.join(_ROUNDINGS)}, found {o.rounding!r:.60}")
+    numbers = _real(
+        o.data, o.input_scale, o.input_zero_point, o.axis, _floats(o.out_dtype, o.rounding)
+    )
+    return _integers(numbers, o.output_scale, o.output_zero_point, o.axis, o.out_dtype, o.rounding)
 
 
 define(
@@ -185,23 +184,16 @@ def _binary(function: Callable[[rx.Expr, rx.Expr], rx.Expr]) -> Any:
     return translate
 
 
-def _concatenate(
-    data: rx.Expr,
-    input_scales: rx.Expr,
-    input_zero_points: rx.Expr,
-    output_scale: rx.Expr,
-    output_zero_point: rx.Expr,
-    *,
-    axis: Any = 0,
-) -> rx.Expr:
-    operands = [fields_of(operand) for operand in (data, input_scales, input_zero_points)]
+@signature("data input_scales input_zero_points output_scale output_zero_point", axis=0)
+def _concatenate(o: Any) -> rx.Expr:
+    operands = [fields_of(operand) for operand in (o.data, o.input_scales, o.input_zero_points)]
     counts = {len(fields) for fields in operands}
     if len(counts) > 1 or 0 in counts:
         raise RelationError("there is a scale and a zero point for each of one or more tensors")
     dtype = dtype_of(operands[0][0])
     triples = zip(*operands, strict=True)
     numbers = [_real(x, s, z, dtype=_floats(dtype)) for x, s, z in triples]
-    return _integers(R.concat(numbers, axis), output_scale, output_zero_point, -1, dtype)
+    return _integers(R.concat(numbers, o.axis), o.output_scale, o.output_zero_point, -1, dtype)
 
 
 def _product(name: str) -> Any:

@@ -15,7 +15,9 @@ from relaxpy.ir.relay.op.define import (
     fields_of,
     listed,
     number,
+    signature,
 )
+from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.tir.expr import IntImm
 
@@ -41,27 +43,20 @@ def _strided_set(
     return R.scatter_nd(data, R.stack(grids, rank), v)
 
 
-def _strided_slice(
-    data: rx.Expr,
-    *,
-    begin: Any,
-    end: Any,
-    strides: Any = (1,),
-    axes: Any = None,
-    slice_mode: Any = "end",
-) -> rx.Expr:
-    begin, end = listed(begin), listed(end)
-    strides = [1] if strides is None else listed(strides)
-    axes = list(range(len(begin))) if axes is None else listed(axes)
-    strides += [strides[-1]] * (len(begin) - len(strides))
-    if slice_mode == "size":
-        sizes = dims(data)
-        end = [
+@signature("data", begin=REQUIRED, end=REQUIRED, strides=(1,), axes=None, slice_mode="end")
+def _strided_slice(o: Any) -> rx.Expr:
+    o.begin, o.end = listed(o.begin), listed(o.end)
+    o.strides = [1] if o.strides is None else listed(o.strides)
+    o.axes = list(range(len(o.begin))) if o.axes is None else listed(o.axes)
+    o.strides += [o.strides[-1]] * (len(o.begin) - len(o.strides))
+    if o.slice_mode == "size":
+        sizes = dims(o.data)
+        o.end = [
             sizes[axis] if int(size) < 0 else int(first) + int(size)
-            for axis, first, size in zip(axes, begin, end, strict=True)
+            for axis, first, size in zip(o.axes, o.begin, o.end, strict=True)
         ]
-        strides = [1] * len(begin)
-    return R.strided_slice(data, axes, begin, end, strides)
+        o.strides = [1] * len(o.begin)
+    return R.strided_slice(o.data, o.axes, o.begin, o.end, o.strides)
 
 
 def _slice_like(data: rx.Expr, shape_like: rx.Expr, *, axes: Any = None) -> rx.Expr:
@@ -118,20 +113,13 @@ def _where(condition: rx.Expr, x: rx.Expr, y: rx.Expr) -> rx.Expr:
     return R.where(condition, x, y)
 
 
-def _one_hot(
-    indices: rx.Expr,
-    on_value: rx.Expr,
-    off_value: rx.Expr,
-    *,
-    depth: Any,
-    axis: Any = -1,
-    dtype: Any = "float32",
-) -> rx.Expr:
-    rank, axis = len(dims(indices)), int(axis) % (len(dims(indices)) + 1)
-    positions = R.arange(0, depth, 1, dtype_of(indices))
-    shape = [depth if i == axis else 1 for i in range(rank + 1)]
-    equal = R.equal(R.expand_dims(indices, axis), R.reshape(positions, shape))
-    return R.where(equal, R.astype(on_value, dtype), R.astype(off_value, dtype))
+@signature("indices on_value off_value", depth=REQUIRED, axis=-1, dtype="float32")
+def _one_hot(o: Any) -> rx.Expr:
+    rank, o.axis = len(dims(o.indices)), int(o.axis) % (len(dims(o.indices)) + 1)
+    positions = R.arange(0, o.depth, 1, dtype_of(o.indices))
+    shape = [o.depth if i == o.axis else 1 for i in range(rank + 1)]
+    equal = R.equal(R.expand_dims(o.indices, o.axis), R.reshape(positions, shape))
+    return R.where(equal, R.astype(o.on_value, o.dtype), R.astype(o.off_value, o.dtype))
 
 
 def _trilu(data: rx.Expr, k: rx.Expr, *, upper: Any = True) -> rx.Expr:

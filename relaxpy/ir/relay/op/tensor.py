@@ -19,6 +19,7 @@ from relaxpy.ir.relay.op.define import (
     listed,
     number,
     results_of_topk,
+    signature,
 )
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.te import topi
@@ -194,19 +195,12 @@ def _at(old: tuple[Any, ...], position: int) -> Any:
     return old[position]
 
 
-def _reshape_like(
-    data: rx.Expr,
-    shape_like: rx.Expr,
-    *,
-    lhs_begin: Any = 0,
-    lhs_end: Any = None,
-    rhs_begin: Any = 0,
-    rhs_end: Any = None,
-) -> rx.Expr:
+@signature("data shape_like", lhs_begin=0, lhs_end=None, rhs_begin=0, rhs_end=None)
+def _reshape_like(o: Any) -> rx.Expr:
     """The data with some dimensions replaced by some of another tensor."""
-    old, like = dims(data), dims(shape_like)
-    begin, end, _ = slice(lhs_begin, lhs_end).indices(len(old))
-    return R.reshape(data, (*old[:begin], *like[rhs_begin:rhs_end], *old[end:]))
+    old, like = dims(o.data), dims(o.shape_like)
+    begin, end, _ = slice(o.lhs_begin, o.lhs_end).indices(len(old))
+    return R.reshape(o.data, (*old[:begin], *like[o.rhs_begin : o.rhs_end], *old[end:]))
 
 
 def _expand_dims(data: rx.Expr, *, axis: Any, num_newaxis: Any = 1) -> rx.Expr:
@@ -291,16 +285,9 @@ define_te(
 # Sorting and scans
 
 
-def _topk(
-    data: rx.Expr,
-    *,
-    k: Any = 1,
-    axis: Any = -1,
-    ret_type: Any = "both",
-    is_ascend: Any = False,
-    dtype: Any = "int32",
-) -> rx.Expr:
-    return R.topk(data, k, axis, ret_type, not is_ascend, dtype)
+@signature("data", k=1, axis=-1, ret_type="both", is_ascend=False, dtype="int32")
+def _topk(o: Any) -> rx.Expr:
+    return R.topk(o.data, o.k, o.axis, o.ret_type, not o.is_ascend, o.dtype)
 
 
 def _scan(function: Any) -> Any:
