@@ -20,11 +20,12 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {}
 
 
 def decomposition(*names: str) -> Callable[[_F], _F]:
-    """Register a function as what operators of ATen are computed by."""
+    """Register a function as what operators of ATen are computed by, if PyTorch has these."""
 
     def register(function: _F) -> _F:
         for name in names:
-            DECOMPOSITIONS[getattr(aten, name).default] = function
+            if hasattr(aten, name):
+                DECOMPOSITIONS[getattr(aten, name).default] = function
         return function
 
     return register
