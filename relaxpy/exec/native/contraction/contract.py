@@ -305,9 +305,13 @@ def emitter_of(f: Function, contraction: Gemm) -> TileEmitter | DotEmitter | Spa
     most = contraction.row.most if isinstance(rows, Value) else rows
     if most is None or most > MOST_DOT_ROWS or contraction.b.may_be_packed:
         return TileEmitter(f, contraction, tile)
-    inner = merged(contraction.over)[-1:]
+    over = merged(contraction.over)
+    inner = over[-1:]
     if inner and _is_one(inner[0].a) and _is_one(inner[0].b) and not _is_window(column, inner[0]):
         dots = DotEmitter(f, contraction)
+        if len(over) > 1 and extents(inner)[0] < dots.vector.lanes:
+            # A window of an image fills no vector.
+            return TileEmitter(f, contraction, tile)
         if most <= MOST_ROWS or _suits_more_rows(dots):
             return dots
     if isinstance(rows, Value) or rows > (
