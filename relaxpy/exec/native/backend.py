@@ -29,7 +29,6 @@ from relaxpy.exec.native.threads.pool import native_threads
 from relaxpy.exec.native.trees.chains import with_chains
 from relaxpy.exec.native.trees.epilogues import with_epilogues
 from relaxpy.exec.native.trees.flat import with_flat_axes
-from relaxpy.exec.native.trees.joint_memory import without_copies
 from relaxpy.exec.native.trees.program import KernelProgram, program_of
 from relaxpy.exec.native.values.failures import FAILURES, FailureTable
 from relaxpy.exec.native.values.frame import RefusedError
@@ -40,7 +39,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 def rewritten(program: KernelProgram) -> KernelProgram:
     """`program` with contractions joined with what follows them, short axes joined, and tasks."""
-    return in_tasks(with_flat_axes(without_copies(with_chains(with_epilogues(program)))))
+    return in_tasks(with_flat_axes(with_chains(with_epilogues(program))))
 
 
 class NativeBackend:

@@ -80,9 +80,9 @@ def within_a_loop(x: T.Buffer((3, 8), "float32"), y: T.Buffer((8,), "float32")):
     ("func", "shapes", "copy"),
     [
         (overwritten, [(8,), (4,)], "y[...] = x[2:6]"),
-        (exchanged, [(8,)], "np.add(x, 1.0, old)"),
+        (exchanged, [(8,)], "np.add(x, 1.0, out=old)"),
         (accumulated, [(6,), (5,)], "wide[...] = x"),
-        (within_a_loop, [(3, 8), (8,)], "np.add(x[k], y, part)"),
+        (within_a_loop, [(3, 8), (8,)], "np.add(x[k], y, out=part)"),
     ],
 )
 def test_copies_that_something_depends_on_remain(

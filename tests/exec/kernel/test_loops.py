@@ -137,13 +137,13 @@ PLAIN = [
     (tiled, [(8, 12), (12, 4), (8, 4)], "rt.dot(A, B, C)"),
     (with_tails, [(9, 5), (5, 10), (9, 10)], "np.matmul(A, B, out=C)"),
     (with_tails, [(9, 0), (0, 10), (9, 10)], "np.matmul(A, B, out=C)"),
-    (fused, [(3, 4), (3, 4)], "np.add(A, 1.0, B)"),
-    (threads, [(13, 31), (13, 31)], "np.add(A, 1.0, B)"),
-    (threads, [(0, 3), (0, 3)], "np.add(A, 1.0, B)"),
+    (fused, [(3, 4), (3, 4)], "np.add(A, 1.0, out=B)"),
+    (threads, [(13, 31), (13, 31)], "np.add(A, 1.0, out=B)"),
+    (threads, [(0, 3), (0, 3)], "np.add(A, 1.0, out=B)"),
     (reshape, [(4, 6), (3, 8)], "B[...] = A.reshape(3, 8)"),
     (flatten, [(2, 3, 4), (24,)], "B.reshape(n, m, k)[...] = A"),
     (flatten, [(2, 0, 4), (0,)], "B.reshape(n, m, k)[...] = A"),
-    (three_levels, [(60,), (60,)], "np.add(A, 1.0, B)"),
+    (three_levels, [(60,), (60,)], "np.add(A, 1.0, out=B)"),
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
@@ -16,15 +15,7 @@ from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.tree import Plan, Row
 from relaxpy.exec.native import split
-from relaxpy.exec.native.trees import (
-    chains,
-    epilogues,
-    flat,
-    fusion,
-    joint_memory,
-    obligations,
-    program as tree,
-)
+from relaxpy.exec.native.trees import chains, epilogues, flat, fusion, obligations, program as tree
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.script import from_source
 from tests.exec.kernel.program_checker import program_fault, small_blocks
@@ -115,19 +106,6 @@ BODIES: dict[str, tuple[Mistake, str]] = {
         L[i] = X[i] * X[i]
     for i in range(6):
         Y[i] = L[5 - i] + X[i]
-""",
-    ),
-    "leave out a copy of another shape": (
-        instead(joint_memory, "_uses", lambda _: defaultdict(lambda: [0])),
-        """
-    for i in range(6):
-        L[i] = X[i] * 2
-    for i, j in T.grid(2, 3):
-        R[i, j] = L[i * 3 + j]
-    for i in range(6):
-        L[i] = L[5 - i] + X[i]
-    for i in range(6):
-        Y[i] = L[i] + R[(5 - i) // 3, (5 - i) % 3]
 """,
     ),
     "move an init out of its loops": (

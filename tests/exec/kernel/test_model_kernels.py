@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import decl_buffer
@@ -222,3 +223,10 @@ def flat_places(
 
 def test_the_place_of_an_extreme_may_depend_on_its_row() -> None:
     check(flat_places, floats(3, 4), np.full(3, -9, np.float32), np.zeros(3, np.int32))
+
+
+def test_a_dense_layer_is_stored_where_memory_is_not_contiguous() -> None:
+    x, w, b, out = floats(3, 5), floats(5, 4), floats(4), np.zeros((3, 8), np.float32)
+    relaxpy.compile(dense, "numpy")["main"](x, w, b, out[:, ::2])
+    np.testing.assert_allclose(out[:, ::2], np.maximum(x @ w + b, 0), rtol=1e-5, atol=1e-6)
+    assert not out[:, 1::2].any()

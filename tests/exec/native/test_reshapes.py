@@ -7,7 +7,7 @@ import pytest
 
 import relaxpy
 from relaxpy.script import from_source
-from tests.exec.native.test_contract import graph, numbers, run
+from tests.exec.native.test_contract import numbers
 
 _KERNEL = """
 @T.prim_func
@@ -143,14 +143,3 @@ def test_local_buffers_of_several_shapes(before: str, after: str) -> None:
         results.append(found)
     for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def test_a_stack_of_another_shape_needs_no_copy() -> None:
-    body = "R.exp(R.astype(R.reshape(R.stack((x, R.negative(x)), axis=2), (6, 8, 5)), 'float32'))"
-    program = graph('x: R.Tensor((6, 20), "int8")', body)
-    x = numbers((6, 20), "int8") // 32
-    wanted = np.exp(np.stack((x, -x), 2).reshape(6, 8, 5).astype("float32"))
-    np.testing.assert_allclose(run(program, x), wanted, rtol=1e-6)
-    executable = relaxpy.compile(from_source(program), target="native")
-    [name] = {row.kernel for row in executable.report()}
-    assert "T_reshape[" not in executable.kernel_source(name, "tree").partition("compute")[0]

@@ -12,14 +12,12 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.allocation import allocations, extent, uncertain_views
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
 from relaxpy.exec.kernel.emit.blocks import UFUNCS, Part, block_rows, part_of, ufunc_name
-from relaxpy.exec.kernel.emit.concise import concise
 from relaxpy.exec.kernel.emit.contractions import ContractionEmitter
 from relaxpy.exec.kernel.emit.emitted import Emitted
 from relaxpy.exec.kernel.emit.entry import Entry
 from relaxpy.exec.kernel.emit.form import NumpyForm
 from relaxpy.exec.kernel.emit.gathers import trailing_axes
 from relaxpy.exec.kernel.emit.layout import layout_of
-from relaxpy.exec.kernel.emit.named_views import with_named_views
 from relaxpy.exec.kernel.emit.nesting import flatten_deep_loops
 from relaxpy.exec.kernel.emit.row_products import row_products
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
@@ -106,10 +104,7 @@ class NumpyEmitter:
         unused = self.row_products.unused
         new = (buffer for buffer in self.form.allocated if buffer not in unused)
         memory = allocations(self.plan.nest, self.scope, new, self.plan.shared)
-        arrays = {name: buffer for buffer, name in self.scope.buffers.items()}
         work = [*memory, *self.trees(self.plan.trees)]
-        arrays |= {name: buffer for buffer, name in self.scope.buffers.items()}
-        work = with_named_views(work, arrays, self.scope.names.fresh)
         self.scope.buffers = parameters
         return self._emitted(entry, work)
 
@@ -245,8 +240,7 @@ class NumpyEmitter:
                 *self._arrays(Run((init,), run.axes)),
                 *self._arrays(replace(run, statements=(replace(statement, initial=None),))),
             ]
-        arrays = {self.scope.buffer(a.buffer): a.buffer for a in accesses(run)}
-        lines = concise(self._lines(run), arrays)
+        lines = self._lines(run)
         distinct = {ast.dump(test): test for test in tests}
         lines = [when(both(distinct.values()), lines)] if tests and lines else lines
         set_span(lines, statement.span if isinstance(statement, Assignment) else None)

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import field
 
+import numpy as np
+
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.kernel.emit.concise import output_of, ufunc_of
 from relaxpy.exec.python_ast import nodes_in
 
 _VIEWS = ("reshape", "transpose")
@@ -125,7 +126,7 @@ class _Events:
                     self._add([value], rows)
                     self._views.pop(name, None)
                     self._aliases.pop(name, None)
-                case ast.Expr(value=ast.Call() as call) if output_of(call) is not None:
+                case ast.Expr(value=ast.Call() as call) if _output_of(call) is not None:
                     self._add_ufunc(call, rows)
                 case _:
                     accessed = self._add([stmt], rows)
@@ -149,7 +150,7 @@ class _Events:
         return set(accesses)
 
     def _add_ufunc(self, call: ast.Call, rows: str | None) -> None:
-        written = output_of(call)
+        written = _output_of(call)
         assert written is not None
         output, operands = written
         self._add([call], rows)
@@ -241,7 +242,29 @@ def _is_new(value: ast.expr) -> bool:
     """Whether an expression is a new array."""
     if not isinstance(value, ast.Call):
         return False
-    ufunc = ufunc_of(value)
+    ufunc = _ufunc_of(value)
     if ufunc is None:
         return ast.unparse(value.func) in ("np.empty", "rt.empty")
     return ufunc.signature is None and len(value.args) == ufunc.nin and not value.keywords
+
+
+def _output_of(call: ast.Call) -> tuple[ast.expr, list[ast.expr]] | None:
+    """The array that an elementwise call of a ufunc writes, and its operands."""
+    ufunc = _ufunc_of(call)
+    if ufunc is None or ufunc.signature is not None or ufunc.nout != 1:
+        return None
+    match call:
+        case ast.Call(args=args, keywords=[ast.keyword(arg="out", value=out)]):
+            return (out, args) if len(args) == ufunc.nin else None
+        case _:
+            return None
+
+
+def _ufunc_of(call: ast.Call) -> np.ufunc | None:
+    """The ufunc of NumPy that is called."""
+    match call.func:
+        case ast.Attribute(value=ast.Name(id="np"), attr=name):
+            function = getattr(np, name, None)
+            return function if isinstance(function, np.ufunc) else None
+        case _:
+            return None

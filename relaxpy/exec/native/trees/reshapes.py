@@ -21,7 +21,7 @@ def without_reshapes(plan: Plan) -> Plan:
     last_writes: dict[Buffer, int] | None = None
     # The counts of uses stay, by which a parameter with a second shape has more than one.
     for number, tree in enumerate(plan.trees):
-        found = copied(tree)
+        found = _copied(tree)
         if found is None:
             trees.append(tree)
             continue
@@ -51,7 +51,7 @@ def _last_writes(plan: Plan) -> dict[Buffer, int]:
     return {b: n for n, tree in enumerate(plan.trees) for b in written_memory((tree,), plan.root)}
 
 
-def copied(tree: Tree) -> tuple[Buffer, Buffer] | None:
+def _copied(tree: Tree) -> tuple[Buffer, Buffer] | None:
     """The target and the source of a copy of all elements in row-major order, also of memory."""
     match tree:
         case Run(
