@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile as compile_module
+from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.frontend.torch.aliases import Aliases
 from relaxpy.frontend.torch.api import import_exported
 from relaxpy.frontend.torch.arrays import real_view
@@ -98,7 +99,7 @@ class _Graph:
         if value is None:  # a token, which stands for the order of effects
             return _TOKEN
         if not isinstance(value, torch.Tensor):
-            return (value,)
+            return ShapeTuple((value,))
         kept = self._arrays[k]
         if kept is not None and kept[0] is value and kept[1] == value.data_ptr():
             return kept[2]

@@ -297,6 +297,16 @@ def test_torch_compile_trains_as_pytorch_does() -> None:
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+def test_numbers_that_a_compiled_function_is_called_with_are_sizes() -> None:
+    def f(x: Any, n: int) -> Any:
+        return x[:n] * n, x.new_zeros(n, 2), n // 2
+
+    torch._dynamo.reset()
+    compiled, x = torch.compile(f, backend=relax_dynamo(), dynamic=True), torch.randn(9, 4)
+    for n in (2, 3, 9, 0):
+        torch.testing.assert_close(compiled(x, n), f(x, n))
+
+
 def test_tensors_made_within_a_compiled_function_are_constants() -> None:
     def f(x: Any) -> Any:
         return torch.cat([x + torch.tensor([1.5]), torch.tensor([2.0, 3.0])])
