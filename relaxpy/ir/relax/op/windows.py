@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from inspect import Parameter, Signature, signature
+from typing import Any, get_type_hints
+
+from typing_extensions import Unpack
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal, simplify
-from relaxpy.ir.op_record import CallArguments
+from relaxpy.ir.op_record import CallArguments, Columns, OpRecord
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.parameter import integer_literal
-from relaxpy.ir.relax.op.definition.registry import find
+from relaxpy.ir.relax.op.definition.registry import OpDef, enter, find
 from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.te.topi.windows import (
     Windows,
@@ -169,6 +172,29 @@ def count_windows(
             f"size {rules.shown(size)} and {windows.padding(axis)} of padding"
         )
     return count
+
+
+def enter_windowed(
+    name: str,
+    rule: Callable[..., TensorStructInfo],
+    parameters: Mapping[str, type],
+    attributes: Callable[..., None],
+    doc: str,
+    count: int,
+    **columns: Unpack[Columns],
+) -> OpDef:
+    """Register an operator with windows along `count` axes.
+
+    Its rule gets by name the `parameters`, which are operands or the call, and those of
+    `attributes`, which are the attributes of all operators of a family.
+    """
+    usual = Parameter.POSITIONAL_OR_KEYWORD
+    named = [Parameter(n, usual, annotation=kind.__name__) for n, kind in parameters.items()]
+    shared = signature(attributes).parameters.values()
+    rule.__signature__ = Signature([*named, *shared])  # type: ignore[attr-defined]
+    rule.__annotations__ = {**parameters, **get_type_hints(attributes), "return": TensorStructInfo}
+    common = Columns(pure=True, adapt=completed(count), unmake=shortest)
+    return enter(OpRecord(name, rule, doc, **(common | columns)))
 
 
 def completed(count: int) -> Callable[[dict[str, Any]], None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from relaxpy.dataclass import dataclass
@@ -15,7 +15,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     shape_like,
 )
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
-from relaxpy.ir.relax.op.definition.registry import OpDef, R, find, register
+from relaxpy.ir.relax.op.definition.registry import OpDef, R, find
 from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
     differ,
@@ -30,13 +30,12 @@ from relaxpy.ir.relax.op.definition.rules import (
     tensor_sinfo,
 )
 from relaxpy.ir.relax.op.windows import (
-    completed,
     count_windows,
+    enter_windowed,
     fills_blocks,
     in_blocks,
     numbers_by_axis,
     parsed_layout,
-    shortest,
     sizes_by_axis,
     window_attrs,
 )
@@ -76,32 +75,24 @@ class Convolution:
     axes: str
 
     @staticmethod
-    def of(
-        count: int,
-        strides: Ints,
-        padding: Ints,
-        dilation: Ints,
-        groups: int,
-        data_layout: str,
-        kernel_layout: str,
-        out_layout: str | None,
-        **ignored: object,
-    ) -> Convolution:
+    def of(count: int, attrs: Mapping[str, Any]) -> Convolution:
         """The attributes of a call.
 
         Errors:
             StructInfoError: one has a value that no convolution has.
         """
-        axes = spatial_axes(count)
-        windows = window_attrs(count, strides, padding, dilation)
+        axes, groups = spatial_axes(count), attrs["groups"]
+        windows = window_attrs(count, attrs["strides"], attrs["padding"], attrs["dilation"])
         if groups < 1:
             raise refuse(f"groups is at least 1, found {groups}", groups)
+        data_layout, kernel_layout = attrs["data_layout"], attrs["kernel_layout"]
+        out_layout = attrs["out_layout"] or data_layout
         return Convolution(
             windows,
             groups,
             parsed_layout(data_layout, f"NC{axes}", "data_layout"),
             parsed_layout(kernel_layout, f"OI{axes}", "kernel_layout"),
-            parsed_layout(out_layout or data_layout, f"NC{axes}", "out_layout"),
+            parsed_layout(out_layout, f"NC{axes}", "out_layout"),
             axes,
         )
 
@@ -235,6 +226,7 @@ def with_dtypes(call: Call, *rules: Callable[[Expr, DataType | None], Any] | Non
 
 # ---- convolutions
 
+_OPERANDS = {"data": TensorStructInfo, "weight": TensorStructInfo}
 _LAYOUT = AttributeLayout(("data_layout", "kernel_layout"), "out_layout", desirable=True)
 
 
@@ -245,7 +237,7 @@ def _conv(x: Tensor, w: Tensor, *attrs: Any, dtype: str) -> Tensor:
 def _legalize_conv(count: int) -> Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
-        convolution = Convolution.of(count, **attrs)
+        convolution = Convolution.of(count, attrs)
         sizes = convolution.operands(*shapes_of(builder, call.args), proved=True)
         if sizes is None or not convolution.is_decided(*sizes, convolution.result(*sizes)):
             return call
@@ -285,23 +277,11 @@ def _in_precision(call: Call, out_dtype: str) -> Expr:
     return operator.make(*call.args, **attrs, span=call.span)
 
 
-def _register_conv(count: int) -> OpDef:
+def conv_attributes(count: int) -> Callable[..., None]:
+    """A function whose parameters are the attributes of convolutions and of their gradients."""
     axes = spatial_axes(count)
 
-    @register(
-        f"relax.nn.conv{count}d",
-        pure=True,
-        adapt=completed(count),
-        unmake=shortest,
-        legalize=_legalize_conv(count),
-        layout=_LAYOUT,
-        gradient=_gradient_conv(count),
-        precision_policy=0,
-        mixed_precision=_in_precision,
-    )
-    def conv(
-        data: TensorStructInfo,
-        weight: TensorStructInfo,
+    def attributes(
         strides: Ints = (1,) * count,
         padding: Ints = (0,) * count,
         dilation: Ints = (1,) * count,
@@ -310,33 +290,50 @@ def _register_conv(count: int) -> OpDef:
         kernel_layout: str = f"OI{axes}",
         out_layout: str | None = None,
         out_dtype: DataType | None = None,
-    ) -> TensorStructInfo:
-        """The sums of products of the weight with all windows of the padded data.
+    ) -> None:
+        pass
 
-        Shapes:
-            data    batch, channels and spatial axes, in `data_layout`
-            weight  output channels, input channels of one group and spatial axes, in
-                    `kernel_layout`; there is one group for each of so many equal parts of the
-                    channels of data and result
-            result  batch, output channels and (n + padding - dilation * (k - 1) - 1) // stride + 1
-                    along an axis of n elements, in `out_layout`, which is that of data by default;
-                    in `out_dtype`, in which sums are taken
-        Errors:
-            StructInfoError: an attribute has a wrong number of values or a value out of its range,
-                a rank is not that of the layout, the channels do not fit the weight and the
-                groups, a window does not fit in an axis, or the datatypes differ and `out_dtype` is
-                missing.
-        """
-        convolution = Convolution.of(
-            count, strides, padding, dilation, groups, data_layout, kernel_layout, out_layout
-        )
-        dtype, vdevice = joint_type(data, weight, ("data", "weight"), out_dtype)
+    return attributes
+
+
+_CONV_DOC = """The sums of products of the weight with all windows of the padded data.
+
+Shapes:
+    data    batch, channels and spatial axes, in `data_layout`
+    weight  output channels, input channels of one group and spatial axes, in `kernel_layout`; there
+            is one group for each of so many equal parts of the channels of data and result
+    result  batch, output channels and (n + padding - dilation * (k - 1) - 1) // stride + 1 along an
+            axis of n elements, in `out_layout`, which is that of data by default; in `out_dtype`,
+            in which sums are taken
+Errors:
+    StructInfoError: an attribute has a wrong number of values or a value out of its range, a rank
+        is not that of the layout, the channels do not fit the weight and the groups, a window does
+        not fit in an axis, or the datatypes differ and `out_dtype` is missing.
+"""
+
+
+def _register_conv(count: int) -> OpDef:
+    def conv(data: TensorStructInfo, weight: TensorStructInfo, **attrs: Any) -> TensorStructInfo:
+        convolution = Convolution.of(count, attrs)
+        dtype, vdevice = joint_type(data, weight, ("data", "weight"), attrs["out_dtype"])
         sizes = convolution.operands(data, weight)
         if sizes is None:
             return tensor(None, dtype, vdevice, len(convolution.out))
         return tensor(in_blocks(convolution.result(*sizes), convolution.out), dtype, vdevice)
 
-    return conv
+    return enter_windowed(
+        f"relax.nn.conv{count}d",
+        conv,
+        _OPERANDS,
+        conv_attributes(count),
+        _CONV_DOC,
+        count,
+        legalize=_legalize_conv(count),
+        layout=_LAYOUT,
+        gradient=_gradient_conv(count),
+        precision_policy=0,
+        mixed_precision=_in_precision,
+    )
 
 
 conv1d, conv2d, conv3d = map(_register_conv, RANKS)
@@ -353,7 +350,7 @@ def _transposed(x: Tensor, w: Tensor, output_padding: Ints, *attrs: Any, dtype: 
 def _legalize_transposed(count: int) -> Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
-        convolution = Convolution.of(count, **attrs)
+        convolution = Convolution.of(count, attrs)
         operands = shapes_of(builder, call.args)
         sizes = convolution.operands(*operands, transposed=True, proved=True)
         if sizes is None:
@@ -404,22 +401,27 @@ def _gradient_transposed(count: int) -> Gradients:
     return rule
 
 
+_TRANSPOSED_DOC = """Add the weight times each element of data to the window of that element.
+
+Shapes:
+    data    batch, channels and spatial axes, in `data_layout`
+    weight  the channels of data, output channels of one group and spatial axes, in `kernel_layout`
+    result  batch, output channels of all groups and
+            (n - 1) * stride + dilation * (k - 1) + 1 - padding + output_padding along an axis of n
+            elements, in `out_layout`, which is that of data by default; in `out_dtype`, in which
+            sums are taken
+Errors:
+    StructInfoError: an attribute has a wrong number of values or a value out of its range, a rank
+        is not that of the layout, the channels do not fit the weight and the groups, an output
+        padding is not less than the stride, padding leaves nothing, or the datatypes differ and
+        `out_dtype` is missing.
+"""
+
+
 def _register_transposed(count: int) -> OpDef:
     axes = spatial_axes(count)
 
-    @register(
-        f"relax.nn.conv{count}d_transpose",
-        pure=True,
-        adapt=completed(count),
-        unmake=shortest,
-        legalize=_legalize_transposed(count),
-        layout=_LAYOUT,
-        gradient=_gradient_transposed(count),
-        precision_policy=2,
-    )
-    def conv_transpose(
-        data: TensorStructInfo,
-        weight: TensorStructInfo,
+    def attributes(
         strides: Ints = (1,) * count,
         padding: Ints = (0,) * count,
         output_padding: Ints = (0,) * count,
@@ -429,26 +431,13 @@ def _register_transposed(count: int) -> OpDef:
         kernel_layout: str = f"IO{axes}",
         out_layout: str | None = None,
         out_dtype: DataType | None = None,
-    ) -> TensorStructInfo:
-        """Add the weight times each element of data to the window of that element.
+    ) -> None:
+        pass
 
-        Shapes:
-            data    batch, channels and spatial axes, in `data_layout`
-            weight  the channels of data, output channels of one group and spatial axes, in
-                    `kernel_layout`
-            result  batch, output channels of all groups and
-                    (n - 1) * stride + dilation * (k - 1) + 1 - padding + output_padding along an
-                    axis of n elements, in `out_layout`, which is that of data by default; in
-                    `out_dtype`, in which sums are taken
-        Errors:
-            StructInfoError: an attribute has a wrong number of values or a value out of its range,
-                a rank is not that of the layout, the channels do not fit the weight and the
-                groups, an output padding is not less than the stride, padding leaves nothing, or
-                the datatypes differ and `out_dtype` is missing.
-        """
-        convolution = Convolution.of(
-            count, strides, padding, dilation, groups, data_layout, kernel_layout, out_layout
-        )
+    def conv_transpose(
+        data: TensorStructInfo, weight: TensorStructInfo, **attrs: Any
+    ) -> TensorStructInfo:
+        convolution, output_padding = Convolution.of(count, attrs), attrs["output_padding"]
         paddings = numbers_by_axis(output_padding, count, "output_padding", 0)
         for axis, extra in paddings.items():
             step = convolution.windows.strides[axis]
@@ -458,14 +447,25 @@ def _register_transposed(count: int) -> OpDef:
                     f"along axis {axis}",
                     output_padding,
                 )
-        dtype, vdevice = joint_type(data, weight, ("data", "weight"), out_dtype)
+        dtype, vdevice = joint_type(data, weight, ("data", "weight"), attrs["out_dtype"])
         sizes = convolution.operands(data, weight, transposed=True)
         if sizes is None:
             return tensor(None, dtype, vdevice, len(convolution.out))
         result = convolution.transposed_result(*sizes, tuple(paddings.values()))
         return tensor(in_blocks(result, convolution.out), dtype, vdevice)
 
-    return conv_transpose
+    return enter_windowed(
+        f"relax.nn.conv{count}d_transpose",
+        conv_transpose,
+        _OPERANDS,
+        attributes,
+        _TRANSPOSED_DOC,
+        count,
+        legalize=_legalize_transposed(count),
+        layout=_LAYOUT,
+        gradient=_gradient_transposed(count),
+        precision_policy=2,
+    )
 
 
 conv1d_transpose, conv2d_transpose, conv3d_transpose = map(_register_transposed, RANKS)

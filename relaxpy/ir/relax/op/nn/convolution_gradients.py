@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, shape_like
-from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.nn.convolution import (
     RANKS,
     Convolution,
     Gradients,
     Ints,
     arguments_of,
+    conv_attributes,
     dtype_of,
     joint_type,
     shapes_of,
     swapped,
     with_dtypes,
 )
-from relaxpy.ir.relax.op.windows import completed, is_gradient, shortest
+from relaxpy.ir.relax.op.windows import enter_windowed, is_gradient
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype
@@ -32,11 +33,6 @@ from relaxpy.ir.tir.layout import Layout
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-
-
-def _from_shape(shape: ShapeStructInfo) -> TensorStructInfo:
-    """The struct info of a tensor of this shape."""
-    return rules.tensor(shape.values, VOID, None, shape.ndim)
 
 
 def _check_gradient(
@@ -105,7 +101,7 @@ def _legalize_backward(count: int, kernel: Callable[..., Tensor], kind: str) -> 
         gradient, other = shapes_of(builder, call.args[:2])
         result = rules.tensor(rules.known_shape(builder, call), VOID)
         data, weight = (result, other) if kind == "data" else (other, result)
-        if not _check_gradient(Convolution.of(count, **attrs), gradient, data, weight):
+        if not _check_gradient(Convolution.of(count, attrs), gradient, data, weight):
             return call
         return rules.te_kernel(
             builder,
@@ -144,98 +140,56 @@ def _gradient_backward(count: int, kind: str) -> Gradients:
     return rule
 
 
-def _register_backward_data(count: int) -> None:
-    axes = spatial_axes(count)
+_DOC = """The gradient of the {0} of a convolution, from that of its result.
 
-    @register(
-        f"relax.grad.conv{count}d_backward_data",
-        pure=True,
-        adapt=completed(count),
-        unmake=shortest,
-        legalize=_legalize_backward(count, _backward_data, "data"),
-        gradient=_gradient_backward(count, "data"),
+Shapes:
+    output_grad  as the result of the convolution of {1}
+    result       `shape`; in `out_dtype`, in which sums are taken
+Errors:
+    StructInfoError: the convolution refuses the attributes, the shape or the {2}, the shape of
+        its result is another one than that of the gradient, or the datatypes differ and `out_dtype`
+        is missing.
+"""
+_OPERANDS = {
+    "data": "data of this shape with the weight",
+    "weight": "the data with a weight of this shape",
+}
+
+
+def _register_backward(count: int, kind: str) -> None:
+    [other] = _OPERANDS.keys() - {kind}
+
+    def backward(
+        output_grad: TensorStructInfo, shape: ShapeStructInfo, call: Call, **named: Any
+    ) -> TensorStructInfo:
+        convolution, operand = Convolution.of(count, named), named[other]
+        names = ("output_grad", other)
+        dtype, vdevice = joint_type(output_grad, operand, names, named["out_dtype"])
+        shaped = rules.tensor(shape.values, VOID, None, shape.ndim)
+        data, weight = (shaped, operand) if kind == "data" else (operand, shaped)
+        _check_gradient(convolution, output_grad, data, weight)
+        result = rules.shape_operand(call.args[2], shape)
+        layout = convolution.data if kind == "data" else convolution.kernel
+        return rules.tensor(result, dtype, vdevice, len(layout))
+
+    tensor = TensorStructInfo
+    enter_windowed(
+        f"relax.grad.conv{count}d_backward_{kind}",
+        backward,
+        {"output_grad": tensor, other: tensor, "shape": ShapeStructInfo, "call": Call},
+        conv_attributes(count),
+        _DOC.format(kind, _OPERANDS[kind], other),
+        count,
+        legalize=_legalize_backward(count, _KERNELS[kind], kind),
+        gradient=_gradient_backward(count, kind),
         precision_policy=2,
     )
-    def backward_data(
-        output_grad: TensorStructInfo,
-        weight: TensorStructInfo,
-        shape: ShapeStructInfo,
-        call: Call,
-        strides: Ints = (1,) * count,
-        padding: Ints = (0,) * count,
-        dilation: Ints = (1,) * count,
-        groups: int = 1,
-        data_layout: str = f"NC{axes}",
-        kernel_layout: str = f"OI{axes}",
-        out_layout: str | None = None,
-        out_dtype: DataType | None = None,
-    ) -> TensorStructInfo:
-        """The gradient of the data of a convolution, from that of its result.
-
-        Shapes:
-            output_grad  as the result of the convolution of data of this shape with the weight
-            result       `shape`; in `out_dtype`, in which sums are taken
-        Errors:
-            StructInfoError: the convolution refuses the attributes, the shape or the weight, the
-                shape of its result is another one than that of the gradient, or the datatypes
-                differ and `out_dtype` is missing.
-        """
-        convolution = Convolution.of(
-            count, strides, padding, dilation, groups, data_layout, kernel_layout, out_layout
-        )
-        names = ("output_grad", "weight")
-        dtype, vdevice = joint_type(output_grad, weight, names, out_dtype)
-        _check_gradient(convolution, output_grad, _from_shape(shape), weight)
-        result = rules.shape_operand(call.args[2], shape)
-        return rules.tensor(result, dtype, vdevice, len(convolution.data))
 
 
-def _register_backward_weight(count: int) -> None:
-    axes = spatial_axes(count)
-
-    @register(
-        f"relax.grad.conv{count}d_backward_weight",
-        pure=True,
-        adapt=completed(count),
-        unmake=shortest,
-        legalize=_legalize_backward(count, _backward_weight, "weight"),
-        gradient=_gradient_backward(count, "weight"),
-        precision_policy=2,
-    )
-    def backward_weight(
-        output_grad: TensorStructInfo,
-        data: TensorStructInfo,
-        shape: ShapeStructInfo,
-        call: Call,
-        strides: Ints = (1,) * count,
-        padding: Ints = (0,) * count,
-        dilation: Ints = (1,) * count,
-        groups: int = 1,
-        data_layout: str = f"NC{axes}",
-        kernel_layout: str = f"OI{axes}",
-        out_layout: str | None = None,
-        out_dtype: DataType | None = None,
-    ) -> TensorStructInfo:
-        """The gradient of the weight of a convolution, from that of its result.
-
-        Shapes:
-            output_grad  as the result of the convolution of the data with a weight of this shape
-            result       `shape`; in `out_dtype`, in which sums are taken
-        Errors:
-            StructInfoError: the convolution refuses the attributes, the data or the shape, the
-                shape of its result is another one than that of the gradient, or the datatypes
-                differ and `out_dtype` is missing.
-        """
-        convolution = Convolution.of(
-            count, strides, padding, dilation, groups, data_layout, kernel_layout, out_layout
-        )
-        names = ("output_grad", "data")
-        dtype, vdevice = joint_type(output_grad, data, names, out_dtype)
-        _check_gradient(convolution, output_grad, data, _from_shape(shape))
-        result = rules.shape_operand(call.args[2], shape)
-        return rules.tensor(result, dtype, vdevice, len(convolution.kernel))
-
-
+_KERNELS: Mapping[str, Callable[..., Tensor]] = {
+    "data": _backward_data,
+    "weight": _backward_weight,
+}
 for _count in RANKS:
-    _register_backward_data(_count)
-    _register_backward_weight(_count)
+    for _kind in _KERNELS:
+        _register_backward(_count, _kind)

@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import VOID
-from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition import rules
 from relaxpy.ir.relax.op.definition.gradients import by_transpose
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
-from relaxpy.ir.relax.op.definition.registry import OpDef, enter
+from relaxpy.ir.relax.op.definition.registry import OpDef
 from relaxpy.ir.relax.op.windows import (
-    completed,
     count_windows,
+    enter_windowed,
     fills_blocks,
     in_blocks,
     is_gradient,
     numbers_by_axis,
     parsed_layout,
-    shortest,
     sizes_by_axis,
     window_attrs,
 )
@@ -68,31 +66,21 @@ class _Pool:
     out: Layout
 
     @staticmethod
-    def of(
-        count: int,
-        pool_size: Ints,
-        strides: Ints,
-        padding: Ints,
-        dilation: Ints,
-        ceil_mode: bool,
-        layout: str,
-        out_layout: str | None,
-        **ignored: object,
-    ) -> _Pool:
+    def of(count: int, attrs: Mapping[str, Any]) -> _Pool:
         """The attributes of a call.
 
         Errors:
             StructInfoError: one has a value that no pool has.
         """
-        axes = spatial_axes(count)
-        sizes = numbers_by_axis(pool_size, count, "pool_size", 1)
+        axes, layout = spatial_axes(count), attrs["layout"]
+        sizes = numbers_by_axis(attrs["pool_size"], count, "pool_size", 1)
         return _Pool(
             axes,
             {axis: number(size) for axis, size in sizes.items()},
-            window_attrs(count, strides, padding, dilation),
-            ceil_mode,
+            window_attrs(count, attrs["strides"], attrs["padding"], attrs["dilation"]),
+            attrs["ceil_mode"],
             parsed_layout(layout, f"NC{axes}", "layout"),
-            parsed_layout(out_layout or layout, f"NC{axes}", "out_layout"),
+            parsed_layout(attrs["out_layout"] or layout, f"NC{axes}", "out_layout"),
         )
 
     def result(self, x: Sizes) -> Sizes:
@@ -123,30 +111,41 @@ def sizes_of(builder: BlockBuilder, operand: Expr, layout: Layout) -> Sizes | No
     return sizes_by_axis(sinfo, layout, "operand", proved=True)
 
 
+def _pool_attributes(count: int, *, padded: bool, sides: int = 1) -> Callable[..., None]:
+    """A function whose parameters are the attributes of pools and of their gradients.
+
+    By default the padding counts if `padded`, and has a number for each of so many sides.
+    """
+    axes = spatial_axes(count)
+
+    def attributes(
+        pool_size: Ints = (1,) * count,
+        strides: Ints = (1,) * count,
+        padding: Ints = (0,) * sides * count,
+        dilation: Ints = (1,) * count,
+        ceil_mode: bool = False,
+        count_include_pad: bool = padded,
+        layout: str = f"NC{axes}",
+        out_layout: str | None = None,
+    ) -> None:
+        pass
+
+    return attributes
+
+
 def _pool(
-    data: Tensor,
-    pool_size: Ints,
-    strides: Ints,
-    padding: Ints,
-    dilation: Ints,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    layout: str,
-    out_layout: str,
-    *,
-    kind: Kind,
-    count: int,
+    data: Tensor, layout: str, out_layout: str, *, kind: Kind, count: int, **attrs: Any
 ) -> Tensor:
-    result = getattr(topi.nn, f"pool{count}d")(
-        data, pool_size, strides, dilation, padding, kind, ceil_mode, layout, count_include_pad
-    )
-    return between_layouts(result, layout, out_layout)
+    names = ("pool_size", "strides", "dilation", "padding")
+    options = (kind, attrs["ceil_mode"], layout, attrs["count_include_pad"])
+    pool = getattr(topi.nn, f"pool{count}d")
+    return between_layouts(pool(data, *map(attrs.get, names), *options), layout, out_layout)
 
 
 def _legalize_pool(count: int, kind: Kind) -> rules.Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
-        pool = _Pool.of(count, **attrs)
+        pool = _Pool.of(count, attrs)
         x = sizes_of(builder, call.args[0], pool.layout)
         if x is None or not fills_blocks(pool.result(x), pool.out):
             return call
@@ -188,39 +187,22 @@ _RULES: Mapping[Kind, tuple[str, str, str, str]] = {
 
 
 def _register_pool(count: int, kind: Kind) -> OpDef:
-    axes = spatial_axes(count)
-
-    def pool(
-        data: TensorStructInfo,
-        pool_size: Ints = (1,) * count,
-        strides: Ints = (1,) * count,
-        padding: Ints = (0,) * count,
-        dilation: Ints = (1,) * count,
-        ceil_mode: bool = False,
-        count_include_pad: bool = kind == "avg" and count != 2,
-        layout: str = f"NC{axes}",
-        out_layout: str | None = None,
-    ) -> TensorStructInfo:
+    def pool(data: TensorStructInfo, **attrs: Any) -> TensorStructInfo:
         if kind == "avg":
             require_numbers(data)
-        attrs = (pool_size, strides, padding, dilation, ceil_mode, layout, out_layout)
-        return _Pool.of(count, *attrs).infer(data)
+        return _Pool.of(count, attrs).infer(data)
 
-    name = f"relax.nn.{kind}_pool{count}d"
-    doc = _POOL_DOC.format(*_RULES[kind])
-    return enter(
-        OpRecord(
-            name,
-            pool,
-            doc,
-            pure=True,
-            adapt=completed(count),
-            unmake=shortest,
-            legalize=_legalize_pool(count, kind),
-            layout=AttributeLayout(("layout",), "out_layout"),
-            gradient=by_transpose(f"grad.{kind}_pool{count}d_backward", 0),
-            precision_policy=1,
-        )
+    return enter_windowed(
+        f"relax.nn.{kind}_pool{count}d",
+        pool,
+        {"data": TensorStructInfo},
+        _pool_attributes(count, padded=kind == "avg" and count != 2),
+        _POOL_DOC.format(*_RULES[kind]),
+        count,
+        legalize=_legalize_pool(count, kind),
+        layout=AttributeLayout(("layout",), "out_layout"),
+        gradient=by_transpose(f"grad.{kind}_pool{count}d_backward", 0),
+        precision_policy=1,
     )
 
 
@@ -229,28 +211,19 @@ avg_pool1d, avg_pool2d, avg_pool3d = (_register_pool(count, "avg") for count in 
 
 
 def _pool_backward(
-    gradient: Tensor,
-    data: Tensor,
-    pool_size: Ints,
-    strides: Ints,
-    padding: Ints,
-    dilation: Ints,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    layout: str,
-    out_layout: str,
-    *,
-    kind: Kind,
+    gradient: Tensor, data: Tensor, layout: str, out_layout: str, *, kind: Kind, **attrs: Any
 ) -> Tensor:
     gradient = between_layouts(gradient, out_layout, layout)
-    options = (ceil_mode, count_include_pad, layout, dilation)
-    return topi.nn.pool_grad(gradient, data, pool_size, strides, padding, kind, *options)
+    windows = map(attrs.get, ("pool_size", "strides", "padding"))
+    options = (attrs["ceil_mode"], attrs["count_include_pad"], layout, attrs["dilation"])
+    arguments: Any = (*windows, kind, *options)
+    return topi.nn.pool_grad(gradient, data, *arguments)
 
 
 def _legalize_pool_backward(count: int, kind: Kind) -> rules.Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
-        pool = _Pool.of(count, **attrs)
+        pool = _Pool.of(count, attrs)
         gradient = rules.tensor(rules.known_shape(builder, call.args[0]), VOID)
         x = sizes_of(builder, call.args[1], pool.layout)
         if not is_gradient(gradient, pool.out, None if x is None else pool.result(x)):
@@ -280,24 +253,12 @@ _BACKWARD_RULES: Mapping[Kind, str] = {
 
 
 def _register_pool_backward(count: int, kind: Kind) -> None:
-    axes = spatial_axes(count)
-
     def backward(
-        output_grad: TensorStructInfo,
-        data: TensorStructInfo,
-        pool_size: Ints = (1,) * count,
-        strides: Ints = (1,) * count,
-        padding: Ints = (0,) * 2 * count,
-        dilation: Ints = (1,) * count,
-        ceil_mode: bool = False,
-        count_include_pad: bool = kind == "avg" and count != 2,
-        layout: str = f"NC{axes}",
-        out_layout: str | None = None,
+        output_grad: TensorStructInfo, data: TensorStructInfo, **attrs: Any
     ) -> TensorStructInfo:
         if kind == "avg":
             require_numbers(data)
-        attrs = (pool_size, strides, padding, dilation, ceil_mode, layout, out_layout)
-        pool = _Pool.of(count, *attrs)
+        pool = _Pool.of(count, attrs)
         rules.joint_dtype(output_grad, data, ("output_grad", "data"))
         x = sizes_by_axis(data, pool.layout, "data")
         is_gradient(output_grad, pool.out, None if x is None else pool.result(x))
@@ -307,43 +268,30 @@ def _register_pool_backward(count: int, kind: Kind) -> None:
         gradient = by_transpose(f"nn.avg_pool{count}d")
     else:  # small changes of the data select the same elements
         gradient = by_transpose(f"grad.max_pool{count}d_selected", 1)
-    enter(
-        OpRecord(
-            f"relax.grad.{kind}_pool{count}d_backward",
-            backward,
-            _BACKWARD_DOC.format(f"{kind}_pool{count}d", _BACKWARD_RULES[kind]),
-            pure=True,
-            adapt=completed(count),
-            unmake=shortest,
-            legalize=_legalize_pool_backward(count, kind),
-            gradient=gradient,
-            precision_policy=2,
-        )
+    enter_windowed(
+        f"relax.grad.{kind}_pool{count}d_backward",
+        backward,
+        {"output_grad": TensorStructInfo, "data": TensorStructInfo},
+        _pool_attributes(count, padded=kind == "avg" and count != 2, sides=2),
+        _BACKWARD_DOC.format(f"{kind}_pool{count}d", _BACKWARD_RULES[kind]),
+        count,
+        legalize=_legalize_pool_backward(count, kind),
+        gradient=gradient,
+        precision_policy=2,
     )
 
 
-def _selected(
-    values: Tensor,
-    data: Tensor,
-    pool_size: Ints,
-    strides: Ints,
-    padding: Ints,
-    dilation: Ints,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    layout: str,
-    out_layout: str,
-) -> Tensor:
-    result = topi.nn.pool_selected(
-        values, data, pool_size, strides, dilation, padding, ceil_mode, layout
-    )
+def _selected(values: Tensor, data: Tensor, layout: str, out_layout: str, **attrs: Any) -> Tensor:
+    windows = map(attrs.get, ("pool_size", "strides", "dilation", "padding", "ceil_mode"))
+    arguments: Any = (*windows, layout)
+    result = topi.nn.pool_selected(values, data, *arguments)
     return between_layouts(result, layout, out_layout)
 
 
 def _legalize_selected(count: int) -> rules.Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
-        pool = _Pool.of(count, **attrs)
+        pool = _Pool.of(count, attrs)
         values, data = (sizes_of(builder, arg, pool.layout) for arg in call.args)
         if values is None or data is None:
             return call
@@ -370,22 +318,10 @@ Errors:
 
 
 def _register_selected(count: int) -> None:
-    axes = spatial_axes(count)
-
     def selected(
-        values: TensorStructInfo,
-        data: TensorStructInfo,
-        pool_size: Ints = (1,) * count,
-        strides: Ints = (1,) * count,
-        padding: Ints = (0,) * count,
-        dilation: Ints = (1,) * count,
-        ceil_mode: bool = False,
-        count_include_pad: bool = False,
-        layout: str = f"NC{axes}",
-        out_layout: str | None = None,
+        values: TensorStructInfo, data: TensorStructInfo, **attrs: Any
     ) -> TensorStructInfo:
-        attrs = (pool_size, strides, padding, dilation, ceil_mode, layout, out_layout)
-        pool = _Pool.of(count, *attrs)
+        pool = _Pool.of(count, attrs)
         v, x = (
             sizes_by_axis(values, pool.layout, "values"),
             sizes_by_axis(data, pool.layout, "data"),
@@ -394,18 +330,16 @@ def _register_selected(count: int) -> None:
             raise rules.refuse(f"values has the shape of data, found {values} and {data}", values)
         return rules.with_dtype(pool.infer(data), values.dtype)
 
-    enter(
-        OpRecord(
-            f"relax.grad.max_pool{count}d_selected",
-            selected,
-            _SELECTED_DOC.format(count),
-            pure=True,
-            adapt=completed(count),
-            unmake=shortest,
-            legalize=_legalize_selected(count),
-            gradient=by_transpose(f"grad.max_pool{count}d_backward", 1),
-            precision_policy=2,
-        )
+    enter_windowed(
+        f"relax.grad.max_pool{count}d_selected",
+        selected,
+        {"values": TensorStructInfo, "data": TensorStructInfo},
+        _pool_attributes(count, padded=False),
+        _SELECTED_DOC.format(count),
+        count,
+        legalize=_legalize_selected(count),
+        gradient=by_transpose(f"grad.max_pool{count}d_backward", 1),
+        precision_policy=2,
     )
 
 
