@@ -20,67 +20,54 @@ from relaxpy.ir.relax.transform.fusion.cost import fusion_pays
 from relaxpy.ir.relax.transform.fusion.inline_decoding import InlineDecoding
 
 
-@user_facing
-def library_dispatch_passes(target: object = None) -> list[Pass]:
-    """The passes that give operators to libraries: none, since kernels call NumPy.
+def _stage(name: str, meaning: str, *kinds: Callable[[], Pass]) -> Callable[..., list[Pass]]:
+    """The function that returns the passes of a stage for a target."""
+
+    @user_facing
+    def passes(target: object = None) -> list[Pass]:
+        target_kind(target)
+        return [kind() for kind in kinds]
+
+    passes.__name__ = passes.__qualname__ = name
+    passes.__doc__ = f"""The passes {meaning}.
 
     Errors:
         MisuseError (also ValueError): there is no such target.
     """
-    target_kind(target)
-    return []
+    return passes
 
 
-@user_facing
-def legalize_passes(target: object = None) -> list[Pass]:
-    """The passes from operators to fused kernels.
-
-    Errors:
-        MisuseError (also ValueError): there is no such target.
-    """
-    target_kind(target)
-    return [
-        transform.LegalizeOps(),
-        transform.AnnotateTIROpPattern(),
-        transform.FoldConstant(),
-        transform.FuseOps(),
-        transform.FuseTIR(),
-    ]
-
-
-@user_facing
-def dataflow_lower_passes(target: object = None) -> list[Pass]:
-    """The passes from dataflow blocks to calls that allocate their outputs.
-
-    Errors:
-        MisuseError (also ValueError): there is no such target.
-    """
-    target_kind(target)
-    return [
-        transform.RewriteDataflowReshape(),
-        transform.ToNonDataflow(),
-        transform.RemovePurityChecking(),
-        transform.CallTIRRewrite(),
-    ]
-
-
-@user_facing
-def finalize_passes(target: object = None) -> list[Pass]:
-    """The passes that plan memory, and make the calls of the runtime explicit.
-
-    Errors:
-        MisuseError (also ValueError): there is no such target.
-    """
-    target_kind(target)
-    return [
-        transform.StaticPlanBlockMemory(),
-        transform.LowerAllocTensor(),
-        transform.KillAfterLastUse(),
-        transform.LowerRuntimeBuiltin(),
-        transform.ComputePrimValue(),
-        transform.VMShapeLower(),
-        transform.AttachGlobalSymbol(),
-    ]
+library_dispatch_passes = _stage(
+    "library_dispatch_passes", "that give operators to libraries: none, since kernels call NumPy"
+)
+legalize_passes = _stage(
+    "legalize_passes",
+    "from operators to fused kernels",
+    transform.LegalizeOps,
+    transform.AnnotateTIROpPattern,
+    transform.FoldConstant,
+    transform.FuseOps,
+    transform.FuseTIR,
+)
+dataflow_lower_passes = _stage(
+    "dataflow_lower_passes",
+    "from dataflow blocks to calls that allocate their outputs",
+    transform.RewriteDataflowReshape,
+    transform.ToNonDataflow,
+    transform.RemovePurityChecking,
+    transform.CallTIRRewrite,
+)
+finalize_passes = _stage(
+    "finalize_passes",
+    "that plan memory, and make the calls of the runtime explicit",
+    transform.StaticPlanBlockMemory,
+    transform.LowerAllocTensor,
+    transform.KillAfterLastUse,
+    transform.LowerRuntimeBuiltin,
+    transform.ComputePrimValue,
+    transform.VMShapeLower,
+    transform.AttachGlobalSymbol,
+)
 
 
 @user_facing

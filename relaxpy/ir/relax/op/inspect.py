@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from typing import ClassVar, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import ClassVar, TypeAlias, cast
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
+from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, PrimStructInfo, PrimValue, TensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import is_evaluating
-from relaxpy.ir.relax.op.definition.registry import OpDef, register
+from relaxpy.ir.relax.op.definition.registry import OpDef, enter, register
 from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, refuse_type
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
@@ -21,58 +22,63 @@ from relaxpy.ir.tir import expr as tir, ops
 UINT8, UINT16, UINT64 = DataType("uint8"), DataType("uint16"), DataType("uint64")
 
 
-def _number(value: int | None, dtype: DataType) -> PrimStructInfo:
-    """A scalar of `dtype`, with its value where that is known."""
-    return PrimStructInfo(dtype, None if value is None else ops.const(value, dtype))
+def _property(
+    name: str, meaning: str, dtype: DataType, value_of: Callable[[TensorStructInfo], int | None]
+) -> OpDef:
+    """The operator that reads a number of a tensor, which `value_of` knows from struct info."""
 
+    def rule(tensor: TensorStructInfo) -> PrimStructInfo:
+        value = value_of(tensor)
+        return PrimStructInfo(dtype, None if value is None else ops.const(value, dtype))
 
-def _of_dtype(tensor: TensorStructInfo, name: str, dtype: DataType) -> PrimStructInfo:
-    value = None if tensor.dtype.is_void else getattr(tensor.dtype, name)
-    return _number(value, dtype)
-
-
-@register("relax.inspect.tensor_dtype_code", pure=True, literal=True)
-def tensor_dtype_code(tensor: TensorStructInfo) -> PrimStructInfo:
-    """The kind of elements as a number, as DLPack counts them: `x.dtype.type_code`.
+    doc = f"""{meaning}
 
     Shapes:
         tensor  any
-        result  a uint8 scalar, known where the datatype is
+        result  a scalar of {dtype}, known where struct info tells it
     """
-    return _of_dtype(tensor, "type_code", UINT8)
+    record = OpRecord(f"relax.inspect.tensor_{name}", rule, doc, pure=True, literal=True)
+    return enter(record)
 
 
-@register("relax.inspect.tensor_dtype_bits", pure=True, literal=True)
-def tensor_dtype_bits(tensor: TensorStructInfo) -> PrimStructInfo:
-    """The bits of an element, 1 for a Boolean: `x.dtype.bits`.
-
-    Shapes:
-        tensor  any
-        result  a uint8 scalar, known where the datatype is
-    """
-    return _of_dtype(tensor, "bits", UINT8)
+def _of_dtype(name: str) -> Callable[[TensorStructInfo], int | None]:
+    return lambda x: None if x.dtype.is_void else cast("int", getattr(x.dtype, name))
 
 
-@register("relax.inspect.tensor_dtype_lanes", pure=True, literal=True)
-def tensor_dtype_lanes(tensor: TensorStructInfo) -> PrimStructInfo:
-    """The lanes of an element: `x.dtype.lanes`.
-
-    Shapes:
-        tensor  any
-        result  a uint16 scalar, known where the datatype is
-    """
-    return _of_dtype(tensor, "lanes", UINT16)
+def _offset(tensor: TensorStructInfo) -> int | None:
+    return None if tensor.get_shape() is None else 0
 
 
-@register("relax.inspect.tensor_ndim", pure=True, literal=True)
-def tensor_ndim(tensor: TensorStructInfo) -> PrimStructInfo:
-    """The rank: `x.ndim`.
-
-    Shapes:
-        tensor  any
-        result  an int32 scalar, known where the rank is
-    """
-    return _number(None if tensor.ndim < 0 else tensor.ndim, INT32)
+tensor_dtype_code = _property(
+    "dtype_code",
+    "The kind of elements as a number, as DLPack counts them: `x.dtype.type_code`.",
+    UINT8,
+    _of_dtype("type_code"),
+)
+tensor_dtype_bits = _property(
+    "dtype_bits",
+    "The bits of an element, 1 for a Boolean: `x.dtype.bits`.",
+    UINT8,
+    _of_dtype("bits"),
+)
+tensor_dtype_lanes = _property(
+    "dtype_lanes", "The lanes of an element: `x.dtype.lanes`.", UINT16, _of_dtype("lanes")
+)
+tensor_ndim = _property(
+    "ndim", "The rank: `x.ndim`.", INT32, lambda x: None if x.ndim < 0 else x.ndim
+)
+tensor_byte_offset = _property(
+    "byte_offset",
+    "Bytes from the beginning of the memory of a tensor to its first element: `x.byte_offset`.",
+    UINT64,
+    _offset,
+)
+tensor_elem_offset = _property(
+    "elem_offset",
+    "Elements from the beginning of the memory of a tensor to its first: `x.elem_offset`.",
+    UINT64,
+    _offset,
+)
 
 
 @register("relax.inspect.tensor_shape_i", pure=True, literal=True)
@@ -105,28 +111,6 @@ def tensor_stride_i(tensor: TensorStructInfo, axis: PrimStructInfo) -> PrimStruc
     sizes, position = tensor.get_shape(), _position(tensor, axis)
     stride = None if sizes is None or position is None else strides_of(sizes)[position]
     return PrimStructInfo(INT64, stride)
-
-
-@register("relax.inspect.tensor_byte_offset", pure=True, literal=True)
-def tensor_byte_offset(tensor: TensorStructInfo) -> PrimStructInfo:
-    """Bytes from the beginning of the memory of a tensor to its first element: `x.byte_offset`.
-
-    Shapes:
-        tensor  any
-        result  a uint64 scalar, known to be 0 where the shape is known
-    """
-    return _number(None if tensor.get_shape() is None else 0, UINT64)
-
-
-@register("relax.inspect.tensor_elem_offset", pure=True, literal=True)
-def tensor_elem_offset(tensor: TensorStructInfo) -> PrimStructInfo:
-    """Elements from the beginning of the memory of a tensor to its first: `x.elem_offset`.
-
-    Shapes:
-        tensor  any
-        result  a uint64 scalar, known to be 0 where the shape is known
-    """
-    return _number(None if tensor.get_shape() is None else 0, UINT64)
 
 
 def strides_of(sizes: tuple[tir.PrimExpr, ...]) -> tuple[tir.PrimExpr, ...]:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.ir.core.dtype import VOID
-from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op import windows
 from relaxpy.ir.relax.op.definition import gradients, rules
 from relaxpy.ir.relax.op.definition.layouts import AttributeLayout
-from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter
+from relaxpy.ir.relax.op.definition.registry import OpDef, R
 from relaxpy.ir.relax.op.nn.pooling import RANKS, Gradients, Ints, Sizes, require_numbers, sizes_of
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -27,11 +26,9 @@ _ADAPTIVE = {1: "adaptive_pool1d", 2: "adaptive_pool", 3: "adaptive_pool3d"}
 
 def _window_counts(count: int, output_size: Ints | None) -> Mapping[str, int] | None:
     """The number of windows along each axis; None for as many as elements."""
-    return (
-        None
-        if output_size is None
-        else windows.numbers_by_axis(output_size, count, "output_size", 1)
-    )
+    if output_size is None:
+        return None
+    return windows.numbers_by_axis(output_size, count, "output_size", 1)
 
 
 def _adapted(count: int) -> Callable[[dict[str, Any]], None]:
@@ -63,9 +60,7 @@ def _adaptive(
 def _legalize_adaptive(count: int) -> rules.Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
-        axes = f"NC{spatial_axes(count)}"
-        layout = windows.parsed_layout(attrs["layout"], axes, "layout")
-        out_layout = windows.parsed_layout(attrs["out_layout"], axes, "out_layout")
+        layout, out_layout = _layouts(count, attrs["layout"], attrs["out_layout"])
         x = sizes_of(builder, call.args[0], layout)
         if x is None:
             return call
@@ -103,18 +98,31 @@ Rule:
 """
 
 
-def _register_adaptive(count: int) -> OpDef:
+def _attributes(count: int) -> Callable[..., None]:
+    """A function whose parameters are the attributes of these pools and of their gradients."""
     axes = spatial_axes(count)
 
+    def attributes(
+        output_size: Ints | None = None, layout: str = f"NC{axes}", out_layout: str | None = None
+    ) -> None:
+        pass
+
+    return attributes
+
+
+def _layouts(count: int, layout: str, out_layout: str | None) -> tuple[Layout, Layout]:
+    """The layouts of data and of the result. Errors: StructInfoError if there is no such one."""
+    axes = f"NC{spatial_axes(count)}"
+    source = windows.parsed_layout(layout, axes, "layout")
+    return source, windows.parsed_layout(out_layout or layout, axes, "out_layout")
+
+
+def _register_adaptive(count: int) -> OpDef:
     def adaptive(
-        data: TensorStructInfo,
-        output_size: Ints | None = None,
-        layout: str = f"NC{axes}",
-        out_layout: str | None = None,
+        data: TensorStructInfo, output_size: Ints | None, layout: str, out_layout: str | None
     ) -> TensorStructInfo:
         require_numbers(data)
-        source = windows.parsed_layout(layout, f"NC{axes}", "layout")
-        target = windows.parsed_layout(out_layout or layout, f"NC{axes}", "out_layout")
+        source, target = _layouts(count, layout, out_layout)
         _window_counts(count, output_size)
         x = windows.sizes_by_axis(data, source, "data")
         has_shape = data.ndim >= 0 or data.shape is not None
@@ -125,19 +133,18 @@ def _register_adaptive(count: int) -> OpDef:
         result = _adaptive_result(x, count, output_size)
         return rules.tensor(windows.in_blocks(result, target), data.dtype, data.vdevice)
 
-    return enter(
-        OpRecord(
-            f"relax.nn.adaptive_avg_pool{count}d",
-            adaptive,
-            _ADAPTIVE_DOC,
-            pure=True,
-            adapt=_adapted(count),
-            unmake=windows.shortest,
-            legalize=_legalize_adaptive(count),
-            layout=AttributeLayout(("layout",), "out_layout"),
-            gradient=_gradient_adaptive(count),
-            precision_policy=1,
-        )
+    return windows.enter_windowed(
+        f"relax.nn.adaptive_avg_pool{count}d",
+        adaptive,
+        {"data": TensorStructInfo},
+        _attributes(count),
+        _ADAPTIVE_DOC,
+        count,
+        adapt=_adapted(count),
+        legalize=_legalize_adaptive(count),
+        layout=AttributeLayout(("layout",), "out_layout"),
+        gradient=_gradient_adaptive(count),
+        precision_policy=1,
     )
 
 
@@ -167,9 +174,7 @@ def _check_adaptive(
     Errors:
         StructInfoError: it has another shape.
     """
-    axes = f"NC{spatial_axes(count)}"
-    source = windows.parsed_layout(layout, axes, "layout")
-    target = windows.parsed_layout(out_layout or layout, axes, "out_layout")
+    source, target = _layouts(count, layout, out_layout)
     x = windows.sizes_by_axis(data, source, "data", proved=True)
     result = None if x is None else _adaptive_result(x, count, output_size)
     return source, windows.is_gradient(gradient, target, result)
@@ -190,35 +195,26 @@ def _legalize_adaptive_backward(count: int) -> rules.Legalize:
 
 
 def _register_adaptive_backward(count: int) -> None:
-    axes = spatial_axes(count)
-
     def backward(
-        output_grad: TensorStructInfo,
-        shape: ShapeStructInfo,
-        call: Call,
-        output_size: Ints | None = None,
-        layout: str = f"NC{axes}",
-        out_layout: str | None = None,
+        output_grad: TensorStructInfo, shape: ShapeStructInfo, call: Call, **attrs: Any
     ) -> TensorStructInfo:
         require_numbers(output_grad)
         data = rules.tensor(shape.values, VOID, None, shape.ndim)
-        attrs = (output_size, layout, out_layout)
-        source, _ = _check_adaptive(count, output_grad, data, *attrs)
+        source, _ = _check_adaptive(count, output_grad, data, **attrs)
         sizes = rules.shape_operand(call.args[1], shape)
         return rules.tensor(sizes, output_grad.dtype, output_grad.vdevice, len(source))
 
-    enter(
-        OpRecord(
-            f"relax.grad.adaptive_avg_pool{count}d_backward",
-            backward,
-            _ADAPTIVE_BACKWARD_DOC.format(count),
-            pure=True,
-            adapt=_adapted(count),
-            unmake=windows.shortest,
-            legalize=_legalize_adaptive_backward(count),
-            gradient=gradients.by_transpose(f"nn.adaptive_avg_pool{count}d"),
-            precision_policy=2,
-        )
+    windows.enter_windowed(
+        f"relax.grad.adaptive_avg_pool{count}d_backward",
+        backward,
+        {"output_grad": TensorStructInfo, "shape": ShapeStructInfo, "call": Call},
+        _attributes(count),
+        _ADAPTIVE_BACKWARD_DOC.format(count),
+        count,
+        adapt=_adapted(count),
+        legalize=_legalize_adaptive_backward(count),
+        gradient=gradients.by_transpose(f"nn.adaptive_avg_pool{count}d"),
+        precision_policy=2,
     )
 
 
