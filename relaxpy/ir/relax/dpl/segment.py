@@ -7,13 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappop, heappush
 
 from relaxpy.dataclass import replace
-from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.dependencies import Dependencies
 from relaxpy.ir.relax.analysis.effects import may_fail
-from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
-from relaxpy.ir.tir import expr as tir
 
 
 class Segment:
@@ -87,26 +83,15 @@ def projected(binding: rx.Binding, value_of: Callable[[rx.Expr], object]) -> rx.
 def sorted_by_use(bindings: Sequence[rx.Binding]) -> list[rx.Binding] | None:
     """The bindings, with those that use later ones moved after these; None if there is a cycle.
 
-    All others keep their order, and bindings that are moved are as early as possible. A shape
-    variable that a cast defines is used by the bindings that mention it.
+    All others keep their order, and bindings that are moved are as early as possible.
     """
-    defined: dict[Node, int] = {}
-    for index, binding in enumerate(bindings):
-        for node in defined_by(binding):
-            if isinstance(node, rx.Var):
-                defined[node] = index
-            else:
-                defined.setdefault(node, index)
-    casts = any(isinstance(binding, rx.MatchCast) for binding in bindings)
+    number = {binding: index for index, binding in enumerate(bindings)}
     missing: list[int] = []
     users: dict[int, list[int]] = {}
-    for index, binding in enumerate(bindings):
-        needs = {defined[v] for v in mentioned_by(binding, sizes=casts) if v in defined}
-        if isinstance(binding, rx.MatchCast) or isinstance(binding.value, rx.Function):
-            needs.discard(index)  # a cast mentions what it defines, a function may call itself
+    for index, needs in enumerate(Dependencies(bindings).needs.values()):
         missing.append(len(needs))
         for need in needs:
-            users.setdefault(need, []).append(index)
+            users.setdefault(number[need], []).append(index)  # type: ignore[index]
     done: list[rx.Binding] = []
     for index in range(len(bindings)):
         ready = [index] if missing[index] == 0 else []
@@ -118,21 +103,3 @@ def sorted_by_use(bindings: Sequence[rx.Binding]) -> list[rx.Binding] | None:
                 if missing[user] == 0 and user < index:
                     heappush(ready, user)
     return done if len(done) == len(bindings) else None
-
-
-def defined_by(binding: rx.Binding) -> list[Node]:
-    """The variable that a binding binds, and the shape variables that a cast may define."""
-    nodes: list[Node] = [] if binding.var is None else [binding.var]
-    if isinstance(binding, rx.MatchCast):
-        nodes += definable_shape_vars(binding.struct_info)
-    return nodes
-
-
-def mentioned_by(binding: rx.Binding, *, sizes: bool = True) -> dict[Node, None]:
-    """The variables that a binding mentions, in struct info too, and shape variables if `sizes`."""
-    mentioned: dict[Node, None] = {}
-    for part in binding_operands(binding):
-        mentioned.update(dict.fromkeys(occurring_vars(part)))
-        if sizes:
-            mentioned.update(dict.fromkeys(n for n in walk(part) if isinstance(n, tir.Var)))
-    return mentioned

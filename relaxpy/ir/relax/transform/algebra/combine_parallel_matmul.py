@@ -11,11 +11,11 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.dpl.segment import defined_by, mentioned_by, sorted_by_use
+from relaxpy.ir.relax.analysis.dependencies import Dependencies
+from relaxpy.ir.relax.dpl.segment import sorted_by_use
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import tensor_sinfo
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
@@ -129,20 +129,19 @@ def _parallel_branches(bindings: Sequence[rx.Binding]) -> Iterator[list[_Branch]
         if _is_product(binding):
             left = cast("rx.Call", binding.value).args[0]
             partners[left] = partners.get(left, 0) + 1
-    users: dict[Node, list[rx.Binding]] = {}
-    depths: dict[Node, int] = {}
+    users: dict[object, list[rx.Binding]] = {}
+    depths: dict[object, int] = {}
     groups: dict[tuple[rx.Expr, int], list[rx.VarBinding]] = {}
-    for binding in bindings:
-        depth = 0
-        for node in mentioned_by(binding):
-            users.setdefault(node, []).append(binding)
-            depth = max(depth, depths.get(node, 0))
+    for binding, needs in Dependencies(bindings).needs.items():
+        for definition in needs:
+            users.setdefault(definition, []).append(binding)
+        depth = max((depths[definition] for definition in needs), default=0)
         if _is_product(binding):
             left = cast("rx.Call", binding.value).args[0]
             if partners[left] > 1:
                 depth += 1
                 groups.setdefault((left, depth), []).append(cast("rx.VarBinding", binding))
-        depths |= dict.fromkeys(defined_by(binding), depth)
+        depths[binding] = depths[binding.var] = depth
     for (_, depth), products in groups.items():
         by_rank: dict[int, list[_Branch]] = {}
         for branch in _with_common_steps(products, users, depths, depth):
@@ -168,14 +167,14 @@ def _is_product(binding: rx.Binding) -> bool:
 
 def _with_common_steps(
     products: Sequence[rx.VarBinding],
-    users: Mapping[Node, Sequence[rx.Binding]],
-    depths: Mapping[Node, int],
+    users: Mapping[object, Sequence[rx.Binding]],
+    depths: Mapping[object, int],
     depth: int,
 ) -> list[_Branch]:
     """The branches that begin with these products, with the steps that all of them have."""
 
     def next_step(step: rx.VarBinding) -> rx.VarBinding | None:
-        match users.get(step.var):
+        match users.get(step):
             case [rx.VarBinding(value=rx.Call()) as user] if isinstance(step.var, rx.DataflowVar):
                 return user
             case _:

@@ -9,17 +9,12 @@ from typing import Final, Literal, TypeAlias
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.effects import mutates
-from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
-from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
-from relaxpy.ir.relax.nodes import Binding, DataflowBlock, Function, MatchCast, SeqExpr, Var
-from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.analysis.dependencies import Dependencies
+from relaxpy.ir.relax.nodes import DataflowBlock, Function, SeqExpr, Var
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.transform.rewrite_pass import RewritePass
-from relaxpy.ir.tir import expr as tir
 
 Graph: TypeAlias = dict[object, dict[object, None]]
 _INPUT: Final = "input"
@@ -71,7 +66,7 @@ class _Sorter(BindingRewriter):
         position = {node: k for k, node in enumerate(self._visited(seq))}
         sign = 1 if self.forward else -1
         blocks = [
-            with_bindings(b, sorted(b.bindings, key=lambda b: sign * position[_node(b)]))
+            with_bindings(b, sorted(b.bindings, key=lambda b: sign * position[b]))
             if isinstance(b, DataflowBlock)
             else b
             for b in seq.blocks
@@ -80,8 +75,7 @@ class _Sorter(BindingRewriter):
 
     def _visited(self, seq: SeqExpr) -> Iterable[object]:
         """The bindings of a sequence in the order in which the search visits them."""
-        dependencies = _Dependencies(self.params, seq)
-        onward, required = dependencies.users, dependencies.operands
+        required, onward = _dependencies(self.params, seq)
         start: object = _INPUT
         if not self.forward:
             onward, required, start = required, onward, _OUTPUT
@@ -100,59 +94,21 @@ class _Sorter(BindingRewriter):
             waiting += reversed(ready) if self.depth_first and self.forward else ready
 
 
-def _node(binding: Binding) -> object:
-    """What stands for a binding: its variable, if it has one."""
-    return binding if binding.var is None else binding.var
-
-
-class _Dependencies:
-    """The operands and the users of the variables of a sequence, each in order."""
-
-    def __init__(self, params: tuple[Var, ...], seq: SeqExpr) -> None:
-        self.users: Graph = {}
-        self.operands: Graph = {}
-        bindings = [binding for block in seq.blocks for binding in block.bindings]
-        casts: dict[tir.Var, object] = {}
-        known: dict[object, None] = dict.fromkeys(params)
-        for param in params:
-            self._depends(param, _INPUT)
-        last_mutation: object = None
-        since: list[object] = []
-        for binding in bindings:
-            node = _node(binding)
-            known[node] = None
-            if last_mutation is not None:
-                self._depends(node, last_mutation)
-            if mutates(binding):
-                for earlier in since:
-                    self._depends(node, earlier)
-                last_mutation, since = node, []
-            since.append(node)
-            for operand in binding_operands(binding):
-                self._use(operand, node, known, casts)
-            if isinstance(binding, MatchCast):
-                for size in definable_shape_vars(binding.struct_info):
-                    casts.setdefault(size, node)
-        self._use(seq.body, _OUTPUT, known, casts)
-        for node in known:
-            if node not in self.operands:
-                self._depends(node, _INPUT)
-        unused = [node for node in known if node not in self.users]
-        for node in unused:
-            self.users[node] = {_OUTPUT: None}
-        after = self.operands.get(_OUTPUT, {})
-        self.operands[_OUTPUT] = dict.fromkeys((*unused, *after))
-
-    def _use(
-        self, operand: Node, user: object, known: Iterable[object], casts: dict[tir.Var, object]
-    ) -> None:
-        for var in occurring_vars(operand):
-            if var in known and var is not user:
-                self._depends(user, var)
-        for size in used_shape_vars(operand, of_variables=False) if casts else ():
-            if casts.get(size, user) is not user:
-                self._depends(user, casts[size])
-
-    def _depends(self, user: object, on: object) -> None:
-        self.operands.setdefault(user, {})[on] = None
-        self.users.setdefault(on, {})[user] = None
+def _dependencies(params: tuple[Var, ...], seq: SeqExpr) -> tuple[Graph, Graph]:
+    """The operands and the users of the parameters and bindings of a sequence, each in order."""
+    bindings = [binding for block in seq.blocks for binding in block.bindings]
+    dependencies = Dependencies(bindings, params)
+    nodes = (*params, *bindings)
+    operands: Graph = {param: {_INPUT: None} for param in params}
+    operands |= {b: dict.fromkeys(needs) for b, needs in dependencies.needs.items() if needs}
+    result = dependencies.of(seq.body)
+    operands[_OUTPUT] = dict.fromkeys(result)
+    operands |= {node: {_INPUT: None} for node in nodes if node not in operands}
+    users: Graph = {}
+    for user, used in operands.items():
+        for node in used:
+            users.setdefault(node, {})[user] = None
+    unused = [node for node in nodes if node not in users]
+    users |= {node: {_OUTPUT: None} for node in unused}
+    operands[_OUTPUT] = dict.fromkeys((*unused, *result))
+    return operands, users

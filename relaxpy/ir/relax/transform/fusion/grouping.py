@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from operator import is_
 from typing import Final, TypeAlias, TypeGuard
@@ -16,17 +16,13 @@ from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.dependencies import Dependencies
 from relaxpy.ir.relax.analysis.effects import mutates
-from relaxpy.ir.relax.analysis.symbolic import (
-    defined_symbolic_vars,
-    free_symbolic_vars,
-    used_shape_vars,
-)
+from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars, free_symbolic_vars
 from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
 from relaxpy.ir.relax.call_graph import strongly_connected
-from relaxpy.ir.relax.relations import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 
 MAX_NAMES: Final = 16
@@ -220,44 +216,14 @@ def _names(bindings: Iterable[rx.Binding]) -> str:
 
 
 def _needs(block: rx.DataflowBlock, groups: Mapping[rx.Binding, FunctionGroup]) -> _Needs:
-    """What each group and each other binding depends on, in order.
-
-    A mutation stays after everything before it, and before everything after it (OPT-2).
-    """
+    """What each group and each other binding depends on, in order."""
     needs: _Needs = {}
-    homes: dict[Node, Unit] = {}
-    casts = any(isinstance(binding, rx.MatchCast) for binding in block.bindings)
-    last_mutation: Unit | None = None
-    since: list[Unit] = []
-    for binding in block.bindings:
+    for binding, required in Dependencies(block.bindings).needs.items():
         unit: Unit = groups.get(binding, binding)
-        required = needs.setdefault(unit, {})
-        for used in _uses(binding, shape_vars=casts):
-            required[homes.get(used, unit)] = None
-        if last_mutation is not None:
-            required[last_mutation] = None
-        if mutates(binding):
-            required.update(dict.fromkeys(since))
-            last_mutation, since = unit, []
-        since.append(unit)
-        required.pop(unit, None)
-        homes.update(dict.fromkeys(_definitions(binding), unit))
+        homes: Iterable[Unit] = (groups.get(need, need) for need in required)  # type: ignore[arg-type]
+        needs.setdefault(unit, {}).update(dict.fromkeys(homes))
+        needs[unit].pop(unit, None)
     return needs
-
-
-def _uses(binding: rx.Binding, *, shape_vars: bool) -> Iterator[Node]:
-    """The variables that a binding uses, and the shape variables."""
-    for operand in binding_operands(binding):
-        yield from occurring_vars(operand)
-        if shape_vars:
-            yield from used_shape_vars(operand, of_variables=False)
-
-
-def _definitions(binding: rx.Binding) -> Iterator[Node]:
-    if binding.var is not None:
-        yield binding.var
-    if isinstance(binding, rx.MatchCast):
-        yield from definable_shape_vars(binding.struct_info)
 
 
 def _in_order(needs: _Needs) -> list[Unit]:
@@ -289,10 +255,8 @@ def _outputs(
         if not isinstance(var, rx.DataflowVar):
             outputs[group][var] = None
     for binding in block.bindings:
-        for used in _uses(binding, shape_vars=False):
-            if not isinstance(used, rx.Var) or used not in group_of:
-                continue
-            if group_of[used] is not groups.get(binding):
+        for used in (v for node in binding_operands(binding) for v in occurring_vars(node)):
+            if used in group_of and group_of[used] is not groups.get(binding):
                 outputs[group_of[used]][used] = None
     return {group: list(variables) for group, variables in outputs.items()}
 
