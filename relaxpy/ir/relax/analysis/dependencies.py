@@ -18,20 +18,24 @@ Definition: TypeAlias = rx.Binding | rx.Var
 class Dependencies:
     """The definitions that each binding needs: other bindings, and variables of `inputs`.
 
-    A shape variable is defined by the first cast that binds it. A mutation comes after everything
+    A definition comes before its uses, unless the bindings are not sorted yet. A shape variable
+    is defined by the first cast that binds it, which may mention others that it cannot bind, of a
+    later cast. A mutation comes after everything
     before it, and before everything after it (OPT-2). A binding does not need itself: a cast
     mentions what it defines, and a function may call itself.
     """
 
-    def __init__(self, bindings: Sequence[rx.Binding], inputs: Iterable[rx.Var] = ()) -> None:
+    def __init__(
+        self,
+        bindings: Sequence[rx.Binding],
+        inputs: Iterable[rx.Var] = (),
+        *,
+        is_sorted: bool = True,
+    ) -> None:
         self._home: dict[Node, Definition] = {var: var for var in inputs}
         self._casts = any(isinstance(binding, rx.MatchCast) for binding in bindings)
-        for binding in bindings:
-            if binding.var is not None:
-                self._home[binding.var] = binding
-            if isinstance(binding, rx.MatchCast):
-                for size in definable_shape_vars(binding.struct_info):
-                    self._home.setdefault(size, binding)
+        for binding in () if is_sorted else bindings:
+            self._define(binding)
         self.needs: dict[rx.Binding, dict[Definition, None]] = {}
         last_mutation: rx.Binding | None = None
         since: list[rx.Binding] = []
@@ -46,6 +50,15 @@ class Dependencies:
             required |= self.of(*binding_operands(binding))
             required.pop(binding, None)
             self.needs[binding] = required
+            if is_sorted:
+                self._define(binding)
+
+    def _define(self, binding: rx.Binding) -> None:
+        if binding.var is not None:
+            self._home[binding.var] = binding
+        if isinstance(binding, rx.MatchCast):
+            for size in definable_shape_vars(binding.struct_info):
+                self._home.setdefault(size, binding)
 
     def of(self, *operands: Node) -> dict[Definition, None]:
         """The definitions of the variables, and of the shape variables, that operands mention."""

@@ -88,7 +88,7 @@ def sorted_by_use(bindings: Sequence[rx.Binding]) -> list[rx.Binding] | None:
     number = {binding: index for index, binding in enumerate(bindings)}
     missing: list[int] = []
     users: dict[int, list[int]] = {}
-    for index, needs in enumerate(Dependencies(bindings).needs.values()):
+    for index, needs in enumerate(Dependencies(bindings, is_sorted=False).needs.values()):
         missing.append(len(needs))
         for need in needs:
             users.setdefault(number[need], []).append(index)  # type: ignore[index]
