@@ -98,13 +98,27 @@ def strongly_connected(graph: Mapping[K, Iterable[K]]) -> list[tuple[K, ...]]:
     return groups
 
 
+def recursive_groups(mod: IRModule) -> list[tuple[str, ...]]:
+    """The names of functions that call each other, or themselves, after those that they call."""
+    graph = call_graph(mod)
+    groups = strongly_connected(graph)
+    return [group for group in groups if len(group) > 1 or group[0] in graph[group[0]]]
+
+
+def reachable(graph: Mapping[K, Iterable[K]], roots: Iterable[K]) -> set[K]:
+    """The roots, and all that the graph leads to from them."""
+    reached: set[K] = set()
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        if node not in reached:
+            reached.add(node)
+            waiting += graph[node]
+    return reached
+
+
 @user_facing
 def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
     """The groups of mutually recursive functions; one that calls itself is a group."""
     expect(mod, IRModule)
-    graph = call_graph(mod)
-    return [
-        [mod.get_global_var(name) for name in group]
-        for group in strongly_connected(graph)
-        if len(group) > 1 or group[0] in graph[group[0]]
-    ]
+    return [[mod.get_global_var(name) for name in group] for group in recursive_groups(mod)]

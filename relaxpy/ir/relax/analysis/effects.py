@@ -9,7 +9,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Memory
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.infer import is_pure_call
+from relaxpy.ir.relax.analysis.purity import is_pure_in
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 
@@ -47,14 +47,7 @@ class Effects:
 
     def is_pure(self, call: rx.Call) -> bool:
         """Whether a call has no effect but its result."""
-        if isinstance(call.op, rx.GlobalVar):
-            callee = self.functions.get(call.op.name_hint)
-            if callee is None:
-                return self.in_pure_function
-            return isinstance(callee, rx.Function) and callee.is_pure
-        if isinstance(call.op, Op) or call.op.struct_info is not None:
-            return is_pure_call(call, self.context)
-        return call.op.is_pure if isinstance(call.op, rx.Function) else self.in_pure_function
+        return is_pure_in(call, self.functions, unknown=self.in_pure_function, context=self.context)
 
     def is_barrier(self, binding: rx.Binding) -> bool:
         """Whether nothing may move past a binding (OPT-3, OPT-4).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
@@ -26,7 +25,8 @@ def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) ->
     """
     expect(expr, Expr)
     body = expr.body if isinstance(expr, Function) else expr
-    return any(not _is_pure(call, own_name) for call in calls_made(body))
+    calls = (call for call in calls_made(body) if call.op is not own_name)
+    return not all(is_pure_in(call, {}) for call in calls)
 
 
 def makes_impure_call(expr: Expr, functions: Mapping[str, BaseFunc] | None = None) -> bool:
@@ -34,7 +34,7 @@ def makes_impure_call(expr: Expr, functions: Mapping[str, BaseFunc] | None = Non
 
     A function of the module is as pure as it is declared in `functions`, or else impure.
     """
-    return any(not _is_pure(call, None, functions or {}) for call in calls_made(expr))
+    return not all(is_pure_in(call, functions or {}) for call in calls_made(expr))
 
 
 def calls_made(expr: Expr) -> Iterator[Call]:
@@ -52,19 +52,21 @@ def calls_made(expr: Expr) -> Iterator[Call]:
             waiting += children(node)
 
 
-def _is_pure(
+def is_pure_in(
     call: Call,
-    own_name: Var | GlobalVar | None,
-    functions: Mapping[str, BaseFunc] = MappingProxyType({}),
+    functions: Mapping[str, BaseFunc],
+    *,
+    unknown: bool = False,
+    context: Context = _CONTEXT,
 ) -> bool:
+    """Whether a call has no effect but its result, in a module with these functions.
+
+    One of the module is as pure as it is declared. An `unknown` callee may be pure.
+    """
     callee = call.op
-    if callee is own_name:
-        return True
     if isinstance(callee, GlobalVar) and callee.name_hint in functions:
         func = functions[callee.name_hint]
         return isinstance(func, Function) and func.is_pure
     if isinstance(callee, Op) or callee.struct_info is not None:
-        return is_pure_call(call, _CONTEXT)
-    if isinstance(callee, Function):
-        return callee.is_pure
-    return False
+        return is_pure_call(call, context)
+    return callee.is_pure if isinstance(callee, Function) else unknown

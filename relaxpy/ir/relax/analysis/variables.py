@@ -10,6 +10,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.expect import expect
@@ -159,6 +160,15 @@ def name_to_binding(func: rx.Function) -> dict[str, list[rx.Binding]]:
         if binding.var is not None:
             table.setdefault(binding.var.name_hint, []).append(binding)
     return table
+
+
+def bind_equally(first: rx.Binding, later: rx.Binding) -> bool:
+    """Whether two bindings are of one kind, with structurally equal values and annotations."""
+    if type(first) is not type(later) or not structural_equal(first.value, later.value):
+        return False
+    if isinstance(first, rx.MatchCast) and isinstance(later, rx.MatchCast):
+        return structural_equal(first.struct_info, later.struct_info)
+    return True
 
 
 @user_facing

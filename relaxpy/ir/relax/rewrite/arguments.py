@@ -30,8 +30,8 @@ def in_place_of_parameters(
     before: list[rx.Binding] = []
     unproved: list[tuple[rx.Var, rx.Expr, rx.StructInfo]] = []
     for param, arg in pairs:
-        sinfo = param.struct_info or rx.ObjectStructInfo()
-        if _is_proved(param, sinfo, arg, sizes):
+        sinfo = _require_compatible(param, arg, sizes)
+        if fits(param, arg, sizes):
             if is_leaf(arg):
                 images[param] = arg
             else:
@@ -61,30 +61,36 @@ def fit_parameters(params: Sequence[rx.Var], args: Sequence[rx.Expr]) -> bool:
     """Whether a call with these arguments makes no check that may fail."""
     pairs = list(zip(params, args, strict=True))
     sizes = shape_var_images(pairs)
-    sinfos = [(p, p.struct_info or rx.ObjectStructInfo(), a) for p, a in pairs]
-    return all(_is_proved(p, sinfo, a, sizes) for p, sinfo, a in sinfos)
+    return all(fits(param, arg, sizes) for param, arg in pairs)
 
 
-def _is_proved(
-    param: rx.Var, sinfo: rx.StructInfo, arg: rx.Expr, sizes: Mapping[tir.Var, tir.PrimExpr]
-) -> bool:
+def fits(param: rx.Var, arg: rx.Expr, sizes: Mapping[tir.Var, tir.PrimExpr]) -> bool:
     """Whether an argument certainly fits and determines all that the parameter defines."""
-    if isinstance(sinfo, rx.ObjectStructInfo):
+    sinfo, actual = param.struct_info, arg.struct_info
+    if sinfo is None or isinstance(sinfo, rx.ObjectStructInfo):
         return True
-    actual = arg.struct_info
-    if actual is None:
+    if actual is None or not all(var in sizes for var in shape_vars.definable_shape_vars(sinfo)):
         return False
     expected = relations.substitute_info(sinfo, sizes)
-    compatibility = relations.check_compatibility(actual, expected)
-    if compatibility is relations.Compatibility.INCOMPATIBLE:
+    compatible = relations.Compatibility.COMPATIBLE
+    return relations.check_compatibility(actual, expected) is compatible
+
+
+def _require_compatible(
+    param: rx.Var, arg: rx.Expr, sizes: Mapping[tir.Var, tir.PrimExpr]
+) -> rx.StructInfo:
+    """The struct info of a parameter. Errors: StructInfoError if an argument cannot fit it."""
+    sinfo, actual = param.struct_info or rx.ObjectStructInfo(), arg.struct_info
+    expected = relations.substitute_info(sinfo, sizes)
+    incompatible = relations.Compatibility.INCOMPATIBLE
+    if actual is not None and relations.check_compatibility(actual, expected) is incompatible:
         raise StructInfoError(
             f"parameter {param.name_hint} is {expected}, the value for it {actual}: "
             f"{relations.explain_incompatibility(actual, expected)}",
             rule="DER-41",
             about=arg,
         )
-    defined = shape_vars.definable_shape_vars(sinfo)
-    return compatibility is relations.Compatibility.COMPATIBLE and all(v in sizes for v in defined)
+    return sinfo
 
 
 def _casts(

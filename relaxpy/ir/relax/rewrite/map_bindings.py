@@ -19,6 +19,7 @@ from relaxpy.ir.relax.rewrite.replace import replace_variables
 
 E = TypeVar("E", bound=rx.Expr)
 N = TypeVar("N", bound=Node)
+V = TypeVar("V", bound=rx.Var)
 Rewritten: TypeAlias = rx.Binding | rx.Expr | Iterable[rx.Binding | rx.BindingBlock] | None
 Step: TypeAlias = Callable[[rx.Binding, rx.BindingBlock], Rewritten]
 
@@ -128,6 +129,12 @@ class BindingRewriter:
         if seen is not binding and binding.var is not None:
             self._remap[binding.var] = new
         return ()
+
+    def rederived(self, var: V) -> V:
+        """A variable in place of this one, whose struct info is derived."""
+        new = type(var)(var.name_hint, None, var.span)
+        self._remap[var] = new
+        return new
 
     def _remapped(self, node: N) -> N:
         """The node with images in place of variables that are no longer bound."""

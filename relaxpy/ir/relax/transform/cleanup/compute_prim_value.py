@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass, replace
@@ -97,8 +95,7 @@ class _Computing(BindingRewriter):
         nodes = () if var.struct_info is None else walk(var.struct_info)
         if not any(isinstance(n, rx.PrimStructInfo) and n.value is not None for n in nodes):
             return var
-        self._remap[var] = type(var)(var.name_hint, None, var.span)
-        return cast("rx.Var", self._remap[var])
+        return self.rederived(var)
 
     def _computed(self, expr: rx.Expr, new: list[rx.Binding]) -> rx.Expr:
         """An expression over the results of kernels, which are bound in `new`."""

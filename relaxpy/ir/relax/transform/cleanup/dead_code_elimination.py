@@ -16,7 +16,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, may_fail
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.call_graph import mentioned_globals
+from relaxpy.ir.relax.call_graph import mentioned_globals, reachable
 from relaxpy.ir.relax.nodes import Binding, BindingBlock, DataflowBlock, Expr, Function, MatchCast
 from relaxpy.ir.relax.rewrite.unused import without_unused
 from relaxpy.ir.relax.transform.cleanup.returning_calls import ReturningCalls
@@ -52,18 +52,16 @@ class DeadCodeElimination(Pass):
             if name not in functions:
                 hint = close_names(name, functions)
                 raise UnknownNameError(f"the module has no function {name}", hint=hint)
-        reached = {
+        entries = [
             name
             for name, func in functions.items()
             if "global_symbol" in func.attrs or not isinstance(func, (Function, PrimFunc))
+        ]
+        graph = {
+            name: [n for n in mentioned_globals(func) if n in functions]
+            for name, func in functions.items()
         }
-        reached.update(self.entry_functions or ())
-        waiting = list(reached)
-        while waiting:
-            func = functions[waiting.pop()]
-            new = [n for n in mentioned_globals(func) if n in functions and n not in reached]
-            reached.update(new)
-            waiting += new
+        reached = reachable(graph, (*entries, *(self.entry_functions or ())))
         if len(reached) == len(functions):
             return mod
         result = mod.clone()

@@ -10,13 +10,14 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.equality.structural import structural_equal, structural_hash
+from relaxpy.ir.equality.structural import structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects
 from relaxpy.ir.relax.analysis.escapes import Escapes
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
+from relaxpy.ir.relax.analysis.variables import bind_equally
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -170,10 +171,10 @@ def _is_new(value: rx.Expr) -> bool:
 
 def _is_same(first: rx.Binding, later: rx.Binding) -> bool:
     """Whether two bindings have equal values, and that of the first is known as precisely."""
-    if type(first) is not type(later) or not structural_equal(first.value, later.value):
+    if not bind_equally(first, later):
         return False
-    if isinstance(first, rx.MatchCast) and isinstance(later, rx.MatchCast):
-        return structural_equal(first.struct_info, later.struct_info)
+    if isinstance(first, rx.MatchCast):
+        return True
     assert first.var is not None
     assert later.var is not None
     known, other = first.var.struct_info, later.var.struct_info

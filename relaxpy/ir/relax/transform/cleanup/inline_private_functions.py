@@ -11,7 +11,12 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.call_graph import call_graph, strongly_connected
+from relaxpy.ir.relax.call_graph import (
+    call_graph,
+    reachable,
+    recursive_groups,
+    strongly_connected,
+)
 from relaxpy.ir.relax.nodes import Function, GlobalVar
 from relaxpy.ir.relax.rewrite.inline import inline_functions
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
@@ -33,12 +38,8 @@ class InlinePrivateFunctions(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        graph = call_graph(mod)
-        groups = strongly_connected(graph)
-        order = [name for group in groups for name in group]
-        recursive = {
-            name for group in groups for name in group if len(group) > 1 or name in graph[name]
-        }
+        order = [name for group in strongly_connected(call_graph(mod)) for name in group]
+        recursive = {name for group in recursive_groups(mod) for name in group}
         inlined = {n: func for n, func in only_called(mod).items() if n not in recursive}
         if not inlined:
             return mod
@@ -65,7 +66,7 @@ def _expanded(
     """
     graph = call_graph(mod)
     called = {name: [n for n in names if n in inlined] for name, names in graph.items()}
-    needed = _reachable(called, [name for name in order if name not in inlined])
+    needed = reachable(called, [name for name in order if name not in inlined])
     bodies = dict(inlined)
     inner = {**called}
     level: dict[str, int] = {}
@@ -77,22 +78,10 @@ def _expanded(
             func = mod.functions_by_name[name]
             assert isinstance(func, Function)
             table: dict[GlobalVar | str, Function] = {
-                n: bodies[n] for n in _reachable(inner, called[name])
+                n: bodies[n] for n in reachable(inner, called[name])
             }
             after = inline_functions(func, table)
             if name in inlined:
                 bodies[name], inner[name] = after, []
             else:
                 yield name, after
-
-
-def _reachable(called: Mapping[str, Sequence[str]], names: Sequence[str]) -> set[str]:
-    """The names, and those of all functions that these functions call in turn."""
-    reached: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in reached:
-            reached.add(name)
-            waiting += called[name]
-    return reached

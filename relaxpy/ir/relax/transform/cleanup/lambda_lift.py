@@ -162,8 +162,7 @@ class _Lifter(BindingRewriter):
             if isinstance(sinfo, rx.FuncStructInfo):
                 self._enter_closure(var, pure=sinfo.purity)
             else:
-                self._remap[var] = new = type(var)(var.name_hint, None, var.span)
-                self.declared[new] = sinfo
+                self.declared[self.rederived(var)] = sinfo
         return super().binding(binding, block)
 
     def _enter_closure(self, var: rx.Var, *, pure: bool) -> rx.Var:

@@ -69,7 +69,4 @@ class _Calls(BindingRewriter):
         value = replacement(call)
         if value is call or not isinstance(binding, rx.VarBinding):
             return value
-        var = binding.var
-        new = type(var)(var.name_hint, None, var.span)
-        self._remap[var] = new
-        return rx.VarBinding(new, value, binding.span)
+        return rx.VarBinding(self.rederived(binding.var), value, binding.span)

@@ -126,18 +126,12 @@ class _Callers(BindingRewriter):
             known = before.fields[value.index] if isinstance(before, rx.TupleStructInfo) else None
             if not isinstance(binding, rx.VarBinding) or binding.var.struct_info != known:
                 return field
-            return rx.VarBinding(self._derived(binding.var), field, binding.span)
+            return rx.VarBinding(self.rederived(binding.var), field, binding.span)
         if not isinstance(binding, rx.VarBinding) or _callee(value) not in self.used:
             return None
         assert isinstance(value, rx.Call)
-        new = self._derived(binding.var)
+        new = self.rederived(binding.var)
         self.results[new] = self.used[_callee(value)], binding.var.struct_info
         return rx.VarBinding(
             new, rx.Call(value.op, value.args, value.attrs, span=value.span), binding.span
         )
-
-    def _derived(self, var: rx.Var) -> rx.Var:
-        """A variable in place of this one, whose struct info is derived."""
-        new = type(var)(var.name_hint, None, var.span)
-        self._remap[var] = new
-        return new

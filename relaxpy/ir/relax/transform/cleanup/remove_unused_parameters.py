@@ -14,9 +14,8 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.symbolic import free_symbolic_vars
 from relaxpy.ir.relax.analysis.variables import used_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.relations import Compatibility, check_compatibility, substitute_info
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
-from relaxpy.ir.relax.rewrite.arguments import shape_var_images
+from relaxpy.ir.relax.rewrite.arguments import fits, shape_var_images
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of, only_called, with_calls
 from relaxpy.ir.tir import expr as tir
@@ -129,12 +128,5 @@ def _pairs(func: rx.Function, call: rx.Call) -> list[tuple[rx.Var, rx.Expr]]:
 
 def _fits(func: rx.Function, param: rx.Var, call: rx.Call) -> bool:
     """Whether the argument of a parameter is known to fit it."""
-    sinfo: rx.StructInfo = param.struct_info or rx.ObjectStructInfo()
-    actual = call.args[func.params.index(param)].struct_info
-    if isinstance(sinfo, rx.ObjectStructInfo):
-        return True
-    images = shape_var_images(_pairs(func, call))
-    if actual is None or not all(var in images for var in definable_shape_vars(sinfo)):
-        return False
-    expected = substitute_info(sinfo, images)
-    return check_compatibility(actual, expected) is Compatibility.COMPATIBLE
+    argument = call.args[func.params.index(param)]
+    return fits(param, argument, shape_var_images(_pairs(func, call)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, may_fail
-from relaxpy.ir.relax.call_graph import call_graph, strongly_connected
+from relaxpy.ir.relax.call_graph import call_graph, recursive_groups, strongly_connected
 from relaxpy.ir.relax.rewrite.arguments import fit_parameters
 from relaxpy.ir.relax.rewrite.inline import unproved_result
 
@@ -20,13 +20,12 @@ class ReturningCalls:
 
     def __init__(self, mod: IRModule) -> None:
         self._returning: dict[str | rx.Var, rx.Function] = {}
-        graph = call_graph(mod)
-        for group in strongly_connected(graph):
-            is_recursive = len(group) > 1 or group[0] in graph[group[0]]
+        recursive = {name for group in recursive_groups(mod) for name in group}
+        for group in strongly_connected(call_graph(mod)):
             for name in group:
                 func = mod.functions_by_name[name]
                 assert isinstance(func, rx.Function)
-                if self._returns(func) and not is_recursive:
+                if self._returns(func) and name not in recursive:
                     self._returning[name] = func
 
     def may_fail(self, binding: rx.Binding) -> bool:

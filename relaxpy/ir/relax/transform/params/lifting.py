@@ -17,7 +17,12 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.effects import Effects, computes
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
-from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
+from relaxpy.ir.relax.analysis.variables import (
+    bind_equally,
+    binding_operands,
+    free_vars,
+    occurring_vars,
+)
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -139,7 +144,7 @@ class Lifting:
             for binding in member.candidates:
                 here = replace_variables(binding, images)
                 same = by_key.setdefault(structural_hash(here.value), [])
-                shared = next((s for s in same if _is_same(s.binding, here)), None)
+                shared = next((s for s in same if bind_equally(s.binding, here)), None)
                 if shared is None or len(self.members) == 1:
                     shared = _Shared(here, [[] for _ in self.members])
                     same.append(shared)
@@ -250,11 +255,3 @@ class _Rest(BindingRewriter):
         if rx.is_call_of(value, "relax.builtin.stop_lift_params"):
             return value.args[0]
         return None
-
-
-def _is_same(first: rx.Binding, later: rx.Binding) -> bool:
-    if type(first) is not type(later) or not structural_equal(first.value, later.value):
-        return False
-    if isinstance(first, rx.MatchCast) and isinstance(later, rx.MatchCast):
-        return structural_equal(first.struct_info, later.struct_info)
-    return True
