@@ -19,10 +19,9 @@ class Dependencies:
     """The definitions that each binding needs: other bindings, and variables of `inputs`.
 
     A definition comes before its uses, unless the bindings are not sorted yet. A shape variable
-    is defined by the first cast that binds it, which may mention others that it cannot bind, of a
-    later cast. A mutation comes after everything
-    before it, and before everything after it (OPT-2). A binding does not need itself: a cast
-    mentions what it defines, and a function may call itself.
+    is defined by the first cast that binds it, which may mention variables of a later cast. A
+    mutation comes after everything before it, and before everything after it (OPT-2). A binding
+    does not need itself: a cast mentions what it defines, and a function may call itself.
     """
 
     def __init__(
