@@ -247,7 +247,7 @@ class _Arguments:
             self.tests.append(_same(self.function, value, size))
 
     def apart(self) -> Iterator[Value]:
-        """The conditions that arrays which are written do not overlap others."""
+        """The conditions that no array which is written overlaps another one (noalias)."""
         f = self.function
         for (first, last, also), (start, stop, written) in combinations(self._spans, 2):
             if written or also:

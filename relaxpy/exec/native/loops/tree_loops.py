@@ -289,7 +289,7 @@ class TreeLoops(RunLoops):
         return f.compare("une" if value.type.is_float else "ne", value, 0)
 
     def share(self) -> None:
-        """Let buffers use the memory of others, as the plan says."""
+        """Let each buffer alias the one whose memory the plan gives it."""
         frame = self.frame
         for buffer, owner in self.plan.shared.items():
             if owner in frame.pointers:

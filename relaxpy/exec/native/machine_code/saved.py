@@ -1,4 +1,4 @@
-"""Machine code in files of executables: what is written, and what who trusts a file loads."""
+"""Saves the machine code of an executable, and loads it from a file that the user trusts."""
 
 from __future__ import annotations
 

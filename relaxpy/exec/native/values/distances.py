@@ -1,4 +1,4 @@
-"""Known distances between the elements of lanes whose indices are divided by numbers."""
+"""Finds the strides of vector loads whose indices are floor divisions."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Frame(ABC):
         self.axes.pop()
 
     def pin(self, values: Sequence[Value]) -> None:
-        """Values of the present iteration, such as sums, which nothing may be computed before."""
+        """Keep what uses these values, such as sums, from being hoisted out of the iteration."""
         for value in values:
             if value.name[0] == "%":
                 self._levels[value.name] = NOW
