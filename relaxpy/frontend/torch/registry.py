@@ -18,9 +18,12 @@ Value: TypeAlias = (
 Function: TypeAlias = Callable[..., Any]
 _T = TypeVar("_T")
 
-#: Arguments that decide where and how elements are stored, which values do not show.
-_OF_STORAGE = frozenset(
-    {"layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit"}
+#: Arguments that decide where and how elements are stored and computed, which values do not show.
+_WITHOUT_EFFECT = frozenset(
+    {
+        *("layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit"),
+        *("cudnn_enable", "cudnn_enabled"),
+    }
 )
 
 
@@ -56,7 +59,7 @@ class Converter:
                 positional.append(value)
             elif self.takes_all:
                 continue
-            elif value is not None and value != default and declared.name not in _OF_STORAGE:
+            elif value is not None and value != default and declared.name not in _WITHOUT_EFFECT:
                 raise UnsupportedError(f"its argument {declared.name} is {value}")
         return positional, named
 

@@ -272,3 +272,13 @@ def test_products_of_matrices_of_8_bits() -> None:
         model = Function(function)
         (found,) = relaxpy.compile(from_exported_program(exported(model, *given)))["main"](*given)
         torch.testing.assert_close(found, model(*given))
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "group_norm"])
+def test_normalisations_are_one_operator_whatever_library_pytorch_has_for_them(name: str) -> None:
+    layer = {"layer_norm": torch.nn.LayerNorm(6), "group_norm": torch.nn.GroupNorm(2, 4)}[name]
+    x = torch.randn(2, 4, 6)
+    mod = from_exported_program(torch.export.export(layer.eval(), (x,)))
+    assert f"R.nn.{name}" in mod.script()
+    (found,) = relaxpy.compile(mod)["main"](x)
+    torch.testing.assert_close(found, layer(x).detach(), rtol=1e-4, atol=1e-5)
