@@ -82,7 +82,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
                 for n in (
                     "bind",
                     "builder",
-                    "claims",
+                    "stronger_annotations",
                     "infer",
                     "growth",
                     "infer_errors",
@@ -111,7 +111,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             )
         ),
         (
-            *(f"{OF_RELAX}/test_{n}.py" for n in ("claims", "infer", "normalize")),
+            *(f"{OF_RELAX}/test_{n}.py" for n in ("stronger_annotations", "infer", "normalize")),
             f"{OF_RELAX}/test_well_formed.py",
             *(f"{OF_RELAX}/test_well_formed_{n}.py" for n in ("positions", "scopes")),
             f"{OF_RELAX}/analysis",

@@ -185,7 +185,7 @@ def test_an_operator_on_complex_numbers_computes_what_pytorch_does(name: str, re
 
 def numbers_of_another_datatype(x: Any) -> Any:
     steps = torch.linspace(-3, 5, 4), torch.logspace(0, 2, 3, dtype=torch.float64)
-    return *steps, torch.hann_window(5), torch.arange(5, 0, -0.5, dtype=torch.int64), x + 1
+    return *steps, torch.hann_window(5), torch.arange(5, 0, -1, dtype=torch.int64), x + 1
 
 
 #: Functions with arguments that operators rarely have, and their operands.
@@ -251,7 +251,8 @@ def test_transforms_of_any_length(length: int, dtype: Any) -> None:
     for result, value in zip(results, transforms(x.double(), z.to(torch.complex128)), strict=True):
         size = float(value.abs().max())
         error = float((result.double() - paired(value)).abs().max())
-        assert error <= 30 * torch.finfo(dtype).eps * size
+        # Sums of as many terms are rounded as often; errors add up like a random walk.
+        assert error <= (30 + length**0.5) * torch.finfo(dtype).eps * size
 
 
 #: Numbers at branch cuts, near 0 and 1, large ones, where naive formulas lose digits or overflow.
