@@ -26,5 +26,8 @@ from relaxpy.ir.relax.nodes import (
     const as const,
     convert_to_expr as convert_to_expr,
 )
+from relaxpy.ir.relax.rewrite.update import update_struct_info
 from relaxpy.ir.relax.shapes import get_shape_of as get_shape_of, make_shape as make_shape
 from relaxpy.ir.relax.utils import extern as extern
+
+_update_struct_info = update_struct_info
