@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from relaxpy.dataclass import dataclass
+from relaxpy.dataclass import dataclass, replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.core.dtype import DataType
@@ -38,13 +38,13 @@ class Quantization:
     with a word. If `group` is 0, a group is a row, and `q` are stored as int8. If `bits` is 0,
     weights are stored as `dtype`, and nothing else.
 
-    With `rounds_operands` products are those of integers, for int8: a row `x` of the other operand
-    has the scale `t = max(abs(x)) / 127` in float32 and the integers `p = round(x / t)`, as weights
-    have them. The product is `sum(p * q) * s * t`, the sum in int32 and the rest in float32. It is
-    NaN if the row has a number that is not finite.
+    With `rounds_operands` products are those of integers: a row `x` of the other operand has the
+    scale `t = max(abs(x)) / 127` in float32 and the integers `p = round(x / t)`, as weights have
+    them. The product is `sum(sum(p * q) * s) * t`, the inner sum that of a group, in int32, which
+    is exact, and the rest in float32. It is NaN if the row has a number that is not finite.
 
     Errors:
-        MisuseError (also ValueError): operands are rounded, but weights are not int8.
+        MisuseError (also ValueError): operands are rounded, but weights are not packed.
     """
 
     name: str
@@ -54,12 +54,8 @@ class Quantization:
     rounds_operands: bool = False
 
     def __post_init__(self) -> None:
-        if self.rounds_operands and (self.bits, self.group) != (8, 0):
-            raise MisuseError(
-                f"operands are rounded for weights of 8 bits with a scale for each row, found "
-                f"{self.bits} bits in groups of {self.group}",
-                about=self.bits,
-            )
+        if self.rounds_operands and not self.is_packed:
+            raise MisuseError("operands are rounded for packed weights only", about=self.bits)
 
     @property
     def is_packed(self) -> bool:
@@ -155,11 +151,16 @@ class Quantization:
                 mask = ops.const((1 << self.bits) - 1, "uint32")
                 integer = ((word >> shift) & mask).astype(self.dtype)
                 centred = ops.sub(integer, ops.const(self.greatest, self.dtype))
-                value = ops.mul(centred, scale(*row, ops.floordiv(index, self.group)))
+                own = scale(*row, ops.floordiv(index, self.group)).astype(self.dtype)
+                value = ops.mul(centred, own)
             return value if dtype is None else value.astype(dtype)
 
         result: Tensor = compute((*packed.shape[:-1], size), weight, name="dequantize")
         return result
+
+    def factors(self, packed: Tensor, scale: Tensor, size: int) -> Tensor:
+        """The weights by which `rounds_operands` multiplies, with scales, in float32."""
+        return replace(self, dtype="float32").decoded(packed, scale, size)
 
     def _check(self, weight: object) -> None:
         if not self.is_packed:
@@ -204,11 +205,18 @@ def rounded_rows(x: Tensor) -> list[Tensor]:
     return [compute(x.shape, integer, name="integers"), scale]
 
 
-def scaled_sums(sums: Tensor, scale: Tensor, row_scale: Tensor, *, dtype: str) -> Tensor:
-    """Products from the sums of products of integers, and the scales of weights and rows."""
+def scaled_sums(
+    sums: Tensor, row_scale: Tensor, scale: Tensor | None = None, *, dtype: str
+) -> Tensor:
+    """Products from the sums of products of integers, and the scales of rows and of weights.
+
+    The scales of weights may be in the sums already.
+    """
 
     def product(*at: PrimExpr) -> PrimExpr:
-        value = ops.mul(sums(*at).astype("float32"), scale(at[-1], 0).astype("float32"))
+        value = sums(*at).astype("float32")
+        if scale is not None:
+            value = ops.mul(value, scale(at[-1], 0).astype("float32"))
         return ops.mul(value, row_scale(*at[:-1], 0)).astype(dtype)
 
     result: Tensor = compute(sums.shape, product, name="scaled")
@@ -227,6 +235,7 @@ QUANTIZATIONS: Final[Mapping[str, Quantization]] = {
         Quantization(f"q8{short}_1", 8, 32, dtype),
         Quantization(f"int8{short}", 8, 0, dtype),
         Quantization(f"w8a8{short}", 8, 0, dtype, rounds_operands=True),
+        Quantization(f"w4a8{short}", 4, 32, dtype, rounds_operands=True),
     )
 }
 

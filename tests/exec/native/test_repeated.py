@@ -140,3 +140,48 @@ def test_rows_have_decoded_weights_in_common(
         before = np.full_like(found, 2) if init else found.copy()
         run(x, packed, scale, found)
         np.testing.assert_array_equal(found, before + x @ weights.T)
+
+
+OF_BYTES = PRODUCT.replace('(n, {size}), "float32"', '(n, {size}), "int8"').replace(
+    "X[vi, vk] * weight", 'T.Cast("float32", X[vi, vk]) * weight'
+)
+OF_BYTES = OF_BYTES.replace(
+    'T.Cast("float32", {integer})', '(T.Cast("float32", {integer}) - T.float32({zero}))'
+)
+
+
+@pytest.mark.parametrize("zero", [0, 7, 15, -1, 0.5])
+@pytest.mark.parametrize(
+    ("bits", "group", "stored", "size", "columns"),
+    [
+        (4, 32, "uint32", 32, 1),
+        (4, 32, "uint32", 1024 + 64, 13),
+        (4, 64, "uint8", 192, 3),
+        (4, 16, "uint32", 64, 9),
+        (8, 32, "uint32", 96, 5),
+    ],
+)
+def test_bytes_times_packed_weights_are_exact_sums(
+    bits: int, group: int, stored: str, size: int, columns: int, zero: float
+) -> None:
+    word = int(stored.strip("uint")) // bits
+    shift = f'T.Cast("{stored}", vk % {word} * {bits})'
+    mask = f"T.{stored}({2**bits - 1})"
+    integer = f"T.bitwise_and(T.shift_right(Q[vj, vk // {word}], {shift}), {mask})"
+    sizes = {"size": size, "columns": columns, "group": group}
+    text = OF_BYTES.format(word=word, stored=stored, init=INIT, integer=integer, zero=zero, **sizes)
+    run = relaxpy.compile(IRModule({"main": from_source(text)}), target="native")["main"]
+    rng = np.random.default_rng(columns)
+    integers = rng.choice([0, 2**bits - 1], (columns, size))
+    scale = np.ldexp(1.0, rng.integers(-2, 2, (columns, size // group))).astype("float32")
+    packed = np.zeros((columns, size // word), stored)
+    for k in range(size):
+        packed[:, k // word] |= integers[:, k].astype(stored) << np.array(k % word * bits, stored)
+    weights = (integers - zero) * np.repeat(scale.astype("float64"), group, 1)
+    for rows in (0, 1, 2, 5):
+        x = rng.choice(np.array([-128, -127, 0, 127], "int8"), (rows, size))
+        found = np.empty((rows, columns), "float32")
+        run(x, packed, scale, found)
+        exact = x.astype("float64")
+        most = (np.abs(exact) @ np.abs(weights).T).max(initial=1)
+        np.testing.assert_allclose(found, 2 + exact @ weights.T, rtol=0, atol=1e-6 * most)

@@ -82,6 +82,13 @@ class Dots:
         """`value` plus the products of `factor`, or its lanes, with the lanes of `vector`."""
         f, lanes = value.function, vector.type.lanes
         factor = f.splat(factor, lanes)
+        if vector.type.lanes * 32 > f.module.vector_bits:
+            ends = (range(lanes // 2), range(lanes // 2, lanes))
+            low, high = (
+                self.add(*(f.shuffle(x, None, end) for x in (factor, vector, value)))
+                for end in ends
+            )
+            return f.shuffle(low, high, range(lanes))
         if self.count == 4:
             both = (vector, factor) if self.b_is_unsigned else (factor, vector)
             return f.call(f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", value.type, value, *both)

@@ -127,8 +127,7 @@ class DotEmitter(_FewRows):
         self.vector = Type(contraction.accumulator.element, 512 // contraction.accumulator.bits)
         # The second operand is the one whose values are moved: its vectors are read only once.
         accumulator, a, b = contraction.accumulator, contraction.a, contraction.b
-        dots = dots_of(f.module, accumulator, b, a)
-        self.dots = dots if dots is not None and dots.count == 4 and f.module.has_avx512 else None
+        self.dots = dots_of(f.module, accumulator, b, a)
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""

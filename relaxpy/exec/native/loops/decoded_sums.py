@@ -14,7 +14,8 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.llvm.function import Type, Value
 from relaxpy.exec.native.loops.axes import Loops
-from relaxpy.exec.native.trees.repeated import RepeatedLoads, Table
+from relaxpy.exec.native.loops.digit_sums import DigitSums, joined
+from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads, Table
 from relaxpy.exec.native.values.frame import value_type
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
@@ -25,6 +26,8 @@ Place: TypeAlias = Mapping[Var, Value]
 _CELLS = {1: 4, 2: 4, 4: 4, 8: 3}
 _FEWER_CELLS = {1: 2, 2: 2, 4: 1}
 """How many columns of sums fit into the registers with so many rows, with AVX-512 and without."""
+_VECTORS = {1: 4, 2: 2, 4: 1}
+"""How many vectors of columns have their sums of integers in registers with so many rows."""
 _NEAR = 1024
 """The elements of a row that the nearest cache has, together with those of the other rows."""
 _AHEAD = 1 << 12
@@ -55,6 +58,8 @@ class DecodedSums:
         run, known = self._run, (self._repeated.rows, self._repeated.columns)
         rest = tuple(a for a in run.axes if all(a is not b for b in known))
         cells = _CELLS if self._function.module.has_avx512 else _FEWER_CELLS
+        if self._digits is not None:
+            cells = {n: count * self._together for n, count in _VECTORS.items()}
         most = max(cells)
 
         def columns(rows: Sequence[Place]) -> None:
@@ -140,6 +145,9 @@ class DecodedSums:
                 frame.stored = stored
             return sums
 
+        if (digits := self._digits) is not None:
+            self._sums_of_digits(rows, run, outer, columns, digits)
+            return
         zeros = [f.const(Type("float", repeated.lanes), 0) for _ in product(rows, columns)]
         totals = self._loops.nested(outer, block, zeros)
         for (row, column), total in zip(product(rows, columns), totals, strict=True):
@@ -147,6 +155,74 @@ class DecodedSums:
                 result = f.fold_lanes(total, lambda x, y: x + y)
                 frame.pin([result])
                 self._finish(run, [result])
+
+    @property
+    def _digits(self) -> Digits | None:
+        """The integers whose products are added as such, if there are instructions for that."""
+        module = self._function.module
+        has_pairs = module.triple.startswith("x86_64") and module.vector_bits >= 256
+        return self._repeated.digits if has_pairs else None
+
+    @property
+    def _together(self) -> int:
+        """The columns of whose integers a vector has sums, four of each."""
+        return self._function.module.vector_bits // 128
+
+    def _sums_of_digits(
+        self,
+        rows: Sequence[Place],
+        run: Run,
+        outer: Sequence[Axis],
+        columns: Sequence[Place],
+        digits: Digits,
+    ) -> None:
+        """As `_sums`, with exact sums of the integers of a block."""
+        frame, f, count = self._frame, self._function, self._repeated.count
+        size = self._together
+        vectors = [columns[n : n + size] for n in range(0, len(columns), size)]
+        adder = DigitSums(f, digits.zero)
+
+        def block(*sums: Value) -> Sequence[Value]:
+            stored, frame.stored = frame.stored, dict(frame.stored)
+            with frame.level(), frame.conditionally():
+                fields = [[self._fields(digits, column) for column in some] for some in vectors]
+                scales = [[self._scale(digits, column) for column in some] for some in vectors]
+                found: list[Value] = []
+                for row in rows:
+                    with frame.level(row):
+                        offsets = range(count)
+                        factors = frame.load_offsets(digits.factors, offsets, self._repeated.inner)
+                    found += [adder.sums(factors, some) for some in fields]
+            frame.stored = stored
+            wide = [joined(f, [f.splat(scale, 4) for scale in some]) for some in scales]
+            pairs = zip(found, wide * len(rows), sums, strict=True)
+            return [f.fma(f.cast("sitofp", x, "float"), y, sum_) for x, y, sum_ in pairs]
+
+        zeros = [f.const(Type("float", 4 * len(some)), 0) for _ in rows for some in vectors]
+        totals = self._loops.nested(outer, block, zeros)
+        for (row, some), total in zip(product(rows, vectors), totals, strict=True):
+            for number, column in enumerate(some):
+                with frame.level({**row, **column}):
+                    own = f.shuffle(total, None, range(4 * number, 4 * number + 4))
+                    result = f.fold_lanes(own, lambda x, y: x + y)
+                    frame.pin([result])
+                    self._finish(run, [result])
+
+    def _fields(self, digits: Digits, column: Place) -> Value:
+        """The packed integers of a block as bytes."""
+        offsets = sorted(set(self._repeated.offsets[digits.packed]))
+        with self._frame.level(column):
+            value = self._frame.load_offsets(digits.packed, offsets, self._repeated.inner, _AHEAD)
+        type = Type("i8", value.type.lanes * value.type.bits // 8)
+        return self._function.new(type, f"bitcast {value} to {type}")
+
+    def _scale(self, digits: Digits, column: Place) -> Value:
+        """The scale of a block."""
+        with self._frame.level(column):
+            self._load(digits.scale, 0, 0)
+            value = self._frame.value(digits.scale)
+        self._frame.pin([value])
+        return value
 
     def _read(
         self,

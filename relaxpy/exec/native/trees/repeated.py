@@ -35,6 +35,11 @@ _PART: Final = 32
 _AND: Final = Op("tir.bitwise_and")
 _MASKS: Final = 3, 7, 15
 """The masks of so few bits that a register has the values for all of them."""
+_SHIFT: Final = Op("tir.shift_right")
+_DIGIT_BITS: Final = {15: 4}
+"""The bits of integers whose products are added as integers, by their masks."""
+_DIGITS: Final = 32
+"""So many of these are added at a time."""
 _EXACT: Final = 2048
 """The integers up to this are values of float16."""
 _LARGEST: Final = 256
@@ -51,6 +56,21 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Digits:
+    """That `shared` is `scale`, which a block has once, times adjacent integers minus `zero`.
+
+    They have `bits` bits each, the first one in the lowest bits of `packed`, and `factors` are the
+    int8 that `own` consists of. Sums of their products are integers, which are exact.
+    """
+
+    packed: BufferLoad
+    bits: int
+    zero: int
+    scale: PrimExpr
+    factors: BufferLoad
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RepeatedLoads:
     """A sum in blocks: all iterations of the loops `inner`, after those of `outer`.
 
@@ -59,7 +79,8 @@ class RepeatedLoads:
     first one on.
 
     A value is the product of `shared` and `own`, or `shared` alone. On `rows`, an axis of the run,
-    only `own` depends, which is not packed, and on `columns` only `shared`.
+    only `own` depends, which is not packed, and on `columns` only `shared`. If they are integers,
+    `digits` are these.
     """
 
     rows: Axis | None
@@ -72,6 +93,7 @@ class RepeatedLoads:
     numbers: Mapping[Var, tuple[int, ...]]
     tables: Mapping[Var, Table]
     offsets: Mapping[BufferLoad, tuple[int, ...]]
+    digits: Digits | None
 
     @property
     def count(self) -> int:
@@ -126,8 +148,58 @@ def repeated_loads(
     rows, columns = (_only_of(run, *pair) for pair in ((own, shared), (shared, own)))
     return RepeatedLoads(
         rows, columns, outer, inner, lanes, _with_tables(values[0], tables), values[1], numbers,
-        tables, offsets,
+        tables, offsets, _digits(values[0], values[1], numbers, offsets),
     )  # fmt: skip
+
+
+def _digits(
+    shared: PrimExpr,
+    own: PrimExpr | None,
+    numbers: Mapping[Var, tuple[int, ...]],
+    offsets: Mapping[BufferLoad, tuple[int, ...]],
+) -> Digits | None:
+    """The integers that the factors of a block consist of, if they do."""
+    while isinstance(own, Cast):
+        own = own.value
+    if not isinstance(own, BufferLoad) or str(own.buffer.dtype) != "int8":
+        return None
+    if not isinstance(shared, Mul) or offsets[own] != tuple(range(len(offsets[own]))):
+        return None
+    for integer, scale in ((shared.a, shared.b), (shared.b, shared.a)):
+        is_scale = not any(set(offsets[load]) - {0} for load in loads(scale))
+        field = _field(integer)
+        if not is_scale or mentions(scale, set(numbers)) or field is None:
+            continue
+        (packed, shift), bits, zero = field
+        places = numbers.get(shift) if isinstance(shift, Var) else None
+        if places is None or len(offsets[own]) % _DIGITS:
+            continue
+        size = packed.buffer.dtype.bits
+        found = [n * size + place for n, place in zip(offsets[packed], places, strict=True)]
+        if found == [bits * n for n in range(len(found))]:
+            return Digits(packed, bits, zero, scale, own)
+    return None
+
+
+def _field(value: PrimExpr) -> tuple[tuple[BufferLoad, PrimExpr], int, int] | None:
+    """The element and the shift of an integer of few bits, their number, and what is subtracted."""
+    masked = {n for n in occurrences(value, Call) if n.op is _AND}
+    if len(masked) != 1:
+        return None
+    [bits] = masked
+    operand, mask = bits.args
+    if not isinstance(mask, IntImm) or mask.value not in _DIGIT_BITS:
+        return None
+    if not isinstance(operand, Call) or operand.op is not _SHIFT:
+        return None
+    packed, shift = operand.args
+    zero = _number(value, bits, 0)
+    entries = [_number(value, bits, n) for n in range(mask.value + 1)]
+    if not isinstance(packed, BufferLoad) or zero is None or not -mask.value <= zero <= 0:
+        return None
+    if entries != [zero + n for n in range(len(entries))]:
+        return None
+    return (packed, shift), _DIGIT_BITS[mask.value], -zero
 
 
 def _offsets(value: PrimExpr, inner: Sequence[Axis]) -> dict[BufferLoad, tuple[int, ...]] | None:

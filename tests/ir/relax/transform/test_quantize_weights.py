@@ -252,22 +252,26 @@ def test_programs_multiply_by_the_weights_of_the_definition(name: str, target: s
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_operands_of_any_numbers_are_rounded_by_the_definition(target: str, dtype: str) -> None:
-    quantization = QUANTIZATIONS["w8a8f32"]
-    weight = exact_weights(quantization, (7, 50), 0)
-    layer = quantize_model(nn.Linear(50, 7, bias=False, out_dtype="float32"), quantization)
-    mod, _ = layer.export_tvm({"forward": {"x": spec.Tensor((2, "n", 50), dtype)}})
+@pytest.mark.parametrize("name", ["w8a8f32", "w4a8f32", "w4a8f16"])
+@pytest.mark.parametrize("size", [50, 96])
+def test_operands_of_any_numbers_are_rounded_by_the_definition(
+    target: str, dtype: str, name: str, size: int
+) -> None:
+    quantization = QUANTIZATIONS[name]
+    weight = exact_weights(quantization, (7, size), 0)
+    layer = quantize_model(nn.Linear(size, 7, bias=False, out_dtype="float32"), quantization)
+    mod, _ = layer.export_tvm({"forward": {"x": spec.Tensor((2, "n", size), dtype)}})
     main = relaxpy.compile(mod, target=target)["forward"]
     stored = quantization.quantize(weight)
     rng = np.random.default_rng(3)
     for scale in (1.0, 1e-7, 1e-42, 1e4, 0.0):
-        x = (rng.standard_normal((2, 4, 50)) * scale).astype(dtype)
+        x = (rng.standard_normal((2, 4, size)) * scale).astype(dtype)
         x[0, 1] = 0
         x[1, 2] = np.nextafter(np.asarray(0, dtype), np.asarray(1, dtype))
         wanted = product(quantization, x, weight)
         np.testing.assert_array_equal(main(x, *stored), wanted)
     for odd in (np.inf, -np.inf, np.nan):
-        x = rng.standard_normal((2, 4, 50)).astype(dtype)
+        x = rng.standard_normal((2, 4, size)).astype(dtype)
         x[1, 0, 17] = odd
         found = main(x, *stored)
         assert np.isnan(found[1, 0]).all()
@@ -280,8 +284,8 @@ def test_sums_that_may_not_fit_are_refused() -> None:
     x = spec.Tensor((1, 133145), "float32")
     with pytest.raises(MisuseError, match="add at most 133144 of them, found rows of 133145"):
         layer.export_tvm({"forward": {"x": x}})
-    with pytest.raises(MisuseError, match="a scale for each row, found 4 bits in groups of 32"):
-        Quantization("q4", 4, 32, "float32", rounds_operands=True)
+    with pytest.raises(MisuseError, match="operands are rounded for packed weights only"):
+        Quantization("q0", 0, 0, "float32", rounds_operands=True)
 
 
 KEPT = {

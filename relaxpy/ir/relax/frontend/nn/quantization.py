@@ -55,17 +55,30 @@ class _Quantized(Module):
     def product(self, x: Tensor, out_dtype: str | None) -> Tensor:
         """`x @ weight^T`."""
         if self.quantization.rounds_operands:
-            integers, row_scale = tensor_expr_op(rounded_rows, "quantize_rows", [x])
-            weight = arrange.permute_dims(self.q_weight)
-            sums = layers.matmul(integers, weight, out_dtype="int32")
-            result: Tensor = tensor_expr_op(
-                partial(scaled_sums, dtype=out_dtype or x.dtype),
-                "scaled",
-                [sums, self.q_scale, row_scale],
-            )
-            return result
+            return self._product_of_integers(x, out_dtype or x.dtype)
         weight = self.decoded(self.q_weight, self.q_scale)
         return layers.matmul(x, arrange.permute_dims(weight), out_dtype=out_dtype)
+
+    def _product_of_integers(self, x: Tensor, dtype: str) -> Tensor:
+        """`x @ weight^T`, where the rows of `x` are rounded to int8."""
+        integers, row_scale = tensor_expr_op(rounded_rows, "quantize_rows", [x])
+        scales = [row_scale]
+        if self.quantization.group:
+            weight = tensor_expr_op(
+                lambda p, s: self.quantization.factors(p, s, self._size),
+                "dequantize",
+                [self.q_weight, self.q_scale],
+            )
+            weight = arrange.permute_dims(weight)
+            sums = layers.matmul(integers.astype("float32"), weight, out_dtype="float32")
+        else:
+            weight = arrange.permute_dims(self.q_weight)
+            sums = layers.matmul(integers, weight, out_dtype="int32")
+            scales.append(self.q_scale)
+        result: Tensor = tensor_expr_op(
+            partial(scaled_sums, dtype=dtype), "scaled", [sums, *scales]
+        )
+        return result
 
     @override
     def to(self, dtype: str | None = None) -> None:

@@ -25,7 +25,7 @@ from relaxpy.ir.relax.transform.fusion.grouping import (
 )
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import FloorDiv, FloorMod, IntImm
+from relaxpy.ir.tir.expr import Cast, FloorDiv, FloorMod, IntImm
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.schedule.inline import compute_inline
@@ -87,18 +87,40 @@ def _groups(
         if call is None:
             continue
         product, args = call
-        for number, arg in enumerate(args):
-            if not isinstance(arg, rx.DataflowVar) or arg not in by_var or uses[arg] != 1:
-                continue
-            source = by_var[arg]
-            decoding = _kernel_call(source, kernels)
-            if decoding is None or source in groups or list(args).count(arg) != 1:
+        sources = [_source(arg, by_var, uses, args) for arg in args]
+        kernels_of = [None if s is None else _kernel_call(s, kernels) for s in sources]
+        for number, (source, decoding) in enumerate(zip(sources, kernels_of, strict=True)):
+            if source is None or decoding is None or source in groups:
                 continue
             if _is_worth(decoding[0], product, number):
                 group = FunctionGroup({_MARK: True})
                 groups |= {source: group, binding: group}
+                for other, widening in zip(sources, kernels_of, strict=True):
+                    if other is not None and widening and other is not source:
+                        groups |= {other: group} if _is_of_bytes(widening[0]) else {}
                 break
-    return groups
+    return {b: groups[b] for b in block.bindings if b in groups}
+
+
+def _source(
+    arg: rx.Expr,
+    by_var: Mapping[rx.DataflowVar, rx.Binding],
+    uses: Mapping[rx.Var, int],
+    args: Sequence[rx.Expr],
+) -> rx.Binding | None:
+    """The binding of an operand that is used nowhere else."""
+    if not isinstance(arg, rx.DataflowVar) or uses[arg] != 1 or list(args).count(arg) != 1:
+        return None
+    return by_var.get(arg)
+
+
+def _is_of_bytes(func: PrimFunc) -> bool:
+    """Whether a kernel computes floats from as many integers of 8 bits."""
+    match list(_blocks(func)):
+        case [Block(body=BufferStore(value=Cast(value=BufferLoad(buffer=buffer)), buffer=target))]:
+            return buffer.dtype.is_int and buffer.dtype.bits == _BYTE and target.dtype.is_float
+        case _:
+            return False
 
 
 def _kernel_call(
@@ -147,10 +169,14 @@ def _is_worth(decoding: PrimFunc, product: PrimFunc, number: int) -> bool:
         return False
     if math.prod(n or 1 for n in extents.values()) > _ROWS:
         return False
-    reduced = [a for a in block.iter_vars if a.iter_type is tir.IterVarKind.CommReduce]
+    reduced = [a for a in block.iter_vars if _is_reduced(a)]
     if len(reduced) != 1 or load.indices[-1] is not reduced[0].var:
         return False
     return _has_groups(decoding, known[-1])
+
+
+def _is_reduced(axis: IterVar) -> bool:
+    return axis.iter_type is tir.IterVarKind.CommReduce
 
 
 def _extent(axis: IterVar) -> int | None:
@@ -208,8 +234,11 @@ def _inlined(func: PrimFunc) -> PrimFunc:
     """The kernel, which decodes weights where its product reads them."""
     state = State(func)
     local = {b for block in occurrences(state.func.body, Block) for b in block.alloc_buffers}
-    decoding = next(b for b in _blocks(state.func) if _target(b) in local)
-    compute_inline(state, decoding)
+    sums = {_target(b) for b in _blocks(state.func) if any(map(_is_reduced, b.iter_vars))}
+    targets = [_target(b) for b in _blocks(state.func)]
+    for buffer in targets:
+        if buffer in local and buffer not in sums:
+            compute_inline(state, next(b for b in _blocks(state.func) if _target(b) is buffer))
     return state.func
 
 

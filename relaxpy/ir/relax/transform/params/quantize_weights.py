@@ -224,7 +224,7 @@ class _Quantizing(BindingRewriter):
             return None
         steps = PrecedingBindings(binding, block)
         if rx.is_call_of(call, "relax.matmul") and call.args[1] in self.turned:
-            return self._of_integers(steps, call, self._stored(self.turned[call.args[1]], "rows"))
+            return self._of_integers(steps, call, self.turned[call.args[1]], "rows")
         for weight in call.args[:2]:
             layout = _layout_in(call, weight)
             if layout is not None and self._is_quantised(weight, layout):
@@ -232,20 +232,26 @@ class _Quantizing(BindingRewriter):
         return None
 
     def _of_integers(
-        self, steps: PrecedingBindings, call: rx.Call, stored: Sequence[rx.Expr]
+        self, steps: PrecedingBindings, call: rx.Call, weight: rx.Expr, layout: _Layout
     ) -> list[rx.Binding]:
         """The bindings in the place of a product whose operands are rounded."""
-        sinfo, (weight, scale) = tensor_sinfo(call), stored
+        stored = self._stored(weight, layout)
+        sinfo, (factors, scale) = tensor_sinfo(call), stored
         assert sinfo is not None
         build = partial(te_kernel, self.builder)
         rounded = steps.bound(build(rounded_rows, "quantize_rows", call.args[0]), "_rounded")
         integers = steps.bound(rx.TupleGetItem(rounded, 0), "_integers")
-        row_scale = steps.bound(rx.TupleGetItem(rounded, 1), "_scale")
-        turned = steps.bound(R.permute_dims(weight), "_turned")
-        sums = steps.bound(R.matmul(integers, turned, out_dtype="int32"), "_sums")
-        return steps.ended(
-            build(scaled_sums, "scaled", sums, scale, row_scale, dtype=str(sinfo.dtype))
-        )
+        scales: list[rx.Expr] = [steps.bound(rx.TupleGetItem(rounded, 1), "_scale")]
+        dtype = "int32"
+        if self.quantization.group:
+            integers = steps.bound(R.astype(integers, "float32"), "_numbers")
+            dtype = "float32"
+            factors = steps.bound(self._decoded(stored, weight, layout, dtype), "_weights")
+        else:
+            scales.append(scale)
+        turned = steps.bound(R.permute_dims(factors), "_turned")
+        sums = steps.bound(R.matmul(integers, turned, out_dtype=dtype), "_sums")
+        return steps.ended(build(scaled_sums, "scaled", sums, *scales, dtype=str(sinfo.dtype)))
 
     def _with_decoded(
         self, steps: PrecedingBindings, call: rx.Call, weight: rx.Expr, layout: _Layout
@@ -254,7 +260,7 @@ class _Quantizing(BindingRewriter):
         stored = self._stored(weight, layout)
         if self.quantization.rounds_operands and not rx.is_call_of(call, "relax.take"):
             if rx.is_call_of(call, "relax.matmul"):
-                return self._of_integers(steps, call, stored)
+                return self._of_integers(steps, call, weight, layout)
             assert steps.binding.var is not None
             self.turned[steps.binding.var] = weight
             return []
@@ -303,8 +309,14 @@ class _Quantizing(BindingRewriter):
         names = _names(own, param.name_hint)
         return tuple(rx.Var(n, s, param.span) for n, s in zip(names, sinfos, strict=True))
 
-    def _decoded(self, stored: Sequence[rx.Expr], weight: rx.Expr, layout: _Layout) -> rx.Call:
-        """The weights of stored rows, in the datatype that the program has."""
+    def _decoded(
+        self,
+        stored: Sequence[rx.Expr],
+        weight: rx.Expr,
+        layout: _Layout,
+        dtype: str | None = None,
+    ) -> rx.Call:
+        """The weights of stored rows as `dtype`, or in the datatype that the program has."""
         sinfo, shape = tensor_sinfo(weight), shape_of(weight)
         assert sinfo is not None
         assert shape is not None
@@ -318,10 +330,10 @@ class _Quantizing(BindingRewriter):
             "dequantize",
             *stored,
             size=size.value,
-            dtype=str(sinfo.dtype),
+            dtype=dtype or str(sinfo.dtype),
             bits=self.quantization.bits,
             group=self.quantization.group,
-            scale_dtype=self.quantization.dtype,
+            scale_dtype=dtype or self.quantization.dtype,
         )
 
 
