@@ -9,7 +9,7 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.relax import get_pipeline
 from relaxpy.relax.transform import DeadCodeElimination
-from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.texts import graph, module
 
 X = np.array([1.0, 2.0, 3.0, 4.0], "float32")
 WAYS: dict[str, dict[str, Any]] = {
@@ -20,18 +20,13 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 ways = pytest.mark.parametrize("way", WAYS)
 
-
-@I.ir_module
-class Huge:
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), s: R.Shape(["n"])):
-        n = T.int64()
-        with R.dataflow():
-            zeros = R.zeros(R.shape([n, 1048576, 1048576]), "float32")
-            unused = R.exp(zeros)
-            y = R.add(x, x)
-            R.output(y)
-        return y
+Huge = graph("""
+def main(x: f32[4], s: R.Shape(["n"])):
+    zeros = R.zeros(R.shape([n, 1048576, 1048576]), "float32")
+    unused = R.exp(zeros)
+    y = R.add(x, x)
+    return y
+""")
 
 
 @pytest.mark.rule("OPT-12", "OPT-10")
@@ -46,23 +41,21 @@ def test_an_allocation_may_fail_and_may_be_left_out(way: str, size: int) -> None
     np.testing.assert_array_equal(relaxpy.compile(after, **WAYS[way])["main"](X, shape), X + X)
 
 
-@I.ir_module
-class Sizes:
-    @T.prim_func(private=True)
-    def plus_size(a: T.handle, b: T.handle):
-        n, m = T.int64(), T.int64()
-        A = T.match_buffer(a, (n,), "float32")
-        B = T.match_buffer(b, (n, m), "float32")
-        for i, j in T.grid(n, m):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi] + T.cast(n * 10 + m, "float32")
+Sizes = module("""
+@kernel
+def plus_size(a: T.handle, b: T.handle):
+    n, m = (T.int64(), T.int64())
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n, m), "float32")
+    for i, j in T.grid(n, m):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi] + T.cast(n * 10 + m, "float32")
 
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["m"])):
-        n, m = T.int64(), T.int64()
-        y = R.call_tir(Sizes.plus_size, (x,), out_sinfo=R.Tensor((n, m), "float32"))
-        return y
+def main(x: f32[n], s: R.Shape(["m"])):
+    y = R.call_tir(cls.plus_size, (x,), out_sinfo=f32[n, m])
+    return y
+""")
 
 
 @pytest.mark.rule("OPT-13")
@@ -77,16 +70,16 @@ def test_a_kernel_that_is_called_without_checks_knows_the_shape_variables(
     np.testing.assert_array_equal(y, np.tile(X[:n, None] + (n * 10 + m), (1, m)))
 
 
-@I.ir_module
-class Keeping:
-    @R.function(pure=False)
-    def main(x: R.Tensor((4,), "float32")):
-        a = R.add(x, x)
-        b = R.call_packed("tests.allocation.keep", a, sinfo_args=R.Tensor((4,), "float32"))
-        c = R.exp(x)
-        d = R.add(c, b)
-        e = R.multiply(d, d)
-        return e
+Keeping = module("""
+@impure
+def main(x: f32[4]):
+    a = R.add(x, x)
+    b = R.call_packed("tests.allocation.keep", a, sinfo_args=f32[4])
+    c = R.exp(x)
+    d = R.add(c, b)
+    e = R.multiply(d, d)
+    return e
+""")
 
 
 @pytest.mark.rule("OPT-15", "OPT-11")

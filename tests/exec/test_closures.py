@@ -10,46 +10,38 @@ import relaxpy
 from relaxpy.errors import FunctionSignatureError, RuntimeCheckError
 from relaxpy.exec.runtime.values import Closure
 from relaxpy.ir import assert_structural_equal
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.script import from_source, relax as R
+from tests.ir.relax.texts import module
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 CONTEXTS: list[object] = []
 
+Calls = module("""
+@private
+def pair(x: f32[n], y: f32[m]) -> R.Tuple(f32[n], f32[m]):
+    return (x, y)
 
-@I.ir_module
-class Calls:
-    @R.function(private=True)
-    def pair(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")) -> R.Tuple(
-        R.Tensor(("n",), "float32"), R.Tensor(("m",), "float32")
-    ):
-        return (x, y)
+def closure(y: f32[m]):
+    held = R.make_closure(cls.pair, (y,))
+    return held
 
-    @R.function
-    def closure(y: R.Tensor(("m",), "float32")):
-        held = R.make_closure(Calls.pair, (y,))
-        return held
+@impure
+def invoked(x: f32[2], y: f32[3]):
+    held = R.make_closure(cls.pair, (y,))
+    a = R.invoke_pure_closure(held, (x,), sinfo_args=(f32[2], f32[3]))
+    b = R.invoke_closure(held, (y,))
+    return (a, b)
 
-    @R.function(pure=False)
-    def invoked(x: R.Tensor((2,), "float32"), y: R.Tensor((3,), "float32")):
-        held = R.make_closure(Calls.pair, (y,))
-        a = R.invoke_pure_closure(
-            held, (x,), sinfo_args=(R.Tensor((2,), "float32"), R.Tensor((3,), "float32"))
-        )
-        b = R.invoke_closure(held, (y,))
-        return (a, b)
+def inplace(x: f32[2], y: f32[2]):
+    z = R.call_inplace_packed("test.add_into", x, y, inplace_indices=0, sinfo_args=f32[2])
+    return z
 
-    @R.function
-    def inplace(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
-        z = R.call_inplace_packed(
-            "test.add_into", x, y, inplace_indices=0, sinfo_args=R.Tensor((2,), "float32")
-        )
-        return z
-
-    @R.function(pure=False)
-    def with_context(x: R.Tensor((2,), "float32")):
-        y = R.call_builtin_with_ctx("test.see_context", (x,), sinfo_args=R.Tensor((2,), "float32"))
-        unit = R.call_builtin_with_ctx("test.see_context", (y,))
-        return (y, unit)
+@impure
+def with_context(x: f32[2]):
+    y = R.call_builtin_with_ctx("test.see_context", (x,), sinfo_args=f32[2])
+    unit = R.call_builtin_with_ctx("test.see_context", (y,))
+    return (y, unit)
+""")
 
 
 class Flags:

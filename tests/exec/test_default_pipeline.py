@@ -16,8 +16,9 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.relax import transform
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.transform import PassContext, get_pipeline
+from tests.ir.relax.texts import graph, module
 
 F = np.float32
 
@@ -155,13 +156,12 @@ def test_two_products_of_a_sum_keep_their_own_kernels() -> None:
 
 
 def test_constants_are_folded_and_equal_values_computed_once() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(x: R.Tensor((2,), "float32")):
-            two = R.add(R.const([1.0, 1.0], "float32"), R.const([1.0, 1.0], "float32"))
-            one, other = R.exp(x), R.exp(x)
-            return R.multiply(R.add(one, other), two)
+    Model = module("""
+    def main(x: f32[2]):
+        two = R.add(R.const([1.0, 1.0], "float32"), R.const([1.0, 1.0], "float32"))
+        one, other = (R.exp(x), R.exp(x))
+        return R.multiply(R.add(one, other), two)
+    """)
 
     assert called(Model) == ["fused_tir_exp_add_multiply"]
     agree(Model, floats(2))
@@ -186,17 +186,13 @@ def test_long_chains_are_several_kernels_with_short_names() -> None:
 
 # ---- who decides
 
-
-@I.ir_module
-class Chain:
-    @R.function
-    def main(x: R.Tensor(("n", 4), "float32")):
-        with R.dataflow():
-            y = R.exp(x)
-            z = R.negative(y)
-            w = R.abs(z)
-            R.output(w)
-        return w
+Chain = graph("""
+def main(x: f32[n, 4]):
+    y = R.exp(x)
+    z = R.negative(y)
+    w = R.abs(z)
+    return w
+""")
 
 
 def test_a_rule_decides_for_pairs_of_kernels() -> None:
@@ -249,25 +245,19 @@ def test_the_reference_runs_the_program_as_it_is_written() -> None:
 
 @pytest.mark.rule("OPT-7")
 def test_errors_at_run_time_name_their_line() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def rows(x: R.Tensor((4, 2), "float32"), i: R.Tensor((2,), "int64")):
-            with R.dataflow():
-                y = R.exp(x)
-                z = R.take(y, i, axis=0)
-                w = R.negative(z)
-                R.output(w)
-            return w
+    Model = graph("""
+    def rows(x: f32[4, 2], i: i64[2]):
+        y = R.exp(x)
+        z = R.take(y, i, axis=0)
+        w = R.negative(z)
+        return w
 
-        @R.function
-        def quotients(x: R.Tensor((4,), "int64"), y: R.Tensor((4,), "int64")):
-            with R.dataflow():
-                total = R.add(x, y)
-                z = R.floor_divide(x, total)
-                w = R.negative(z)
-                R.output(w)
-            return w
+    def quotients(x: i64[4], y: i64[4]):
+        total = R.add(x, y)
+        z = R.floor_divide(x, total)
+        w = R.negative(z)
+        return w
+    """)
 
     def error(call: Callable[[], object]) -> str:
         with pytest.raises(RuntimeCheckError) as caught:
@@ -287,13 +277,12 @@ def test_errors_at_run_time_name_their_line() -> None:
 
 @pytest.mark.rule("OPT-8", "OPT-9", "MC-7")
 def test_casts_outside_dataflow_blocks_fail_where_they_are_evaluated() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(x: R.Tensor(ndim=1, dtype="float32")):
-            y = R.match_cast(x, R.Tensor((2,), "float32"))
-            z = R.exp(x)
-            return z
+    Model = module("""
+    def main(x: R.Tensor(ndim=1, dtype="float32")):
+        y = R.match_cast(x, f32[2])
+        z = R.exp(x)
+        return z
+    """)
 
     ex = relaxpy.compile(Model)
     np.testing.assert_allclose(ex["main"](np.zeros(2, F)), [1, 1])
@@ -303,61 +292,56 @@ def test_casts_outside_dataflow_blocks_fail_where_they_are_evaluated() -> None:
 
 @pytest.mark.rule("OPT-8")
 def test_calls_that_may_not_end_are_evaluated_outside_dataflow_blocks() -> None:
-    @I.ir_module
-    class Model:
-        @R.function(private=True)
-        def forever(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            return Model.again(x)
+    Model = module("""
+    @private
+    def forever(x: f32[2]) -> f32[2]:
+        return cls.again(x)
 
-        @R.function(private=True)
-        def again(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            return Model.forever(x)
+    @private
+    def again(x: f32[2]) -> f32[2]:
+        return cls.forever(x)
 
-        @R.function
-        def main(x: R.Tensor((2,), "float32")):
-            y = Model.forever(x)
-            z = R.exp(x)
-            return z
+    def main(x: f32[2]):
+        y = cls.forever(x)
+        z = R.exp(x)
+        return z
+    """)
 
     assert "forever(x" in relaxpy.compile(Model).source.split("def main")[1]
 
 
 # ---- what stays
 
+Shared = module("""
+@T.prim_func
+def double(a: f32[4], b: f32[4]):
+    T.func_attr({"tir.noalias": True})
+    for i in range(4):
+        with T.block("double"):
+            vi = T.axis.spatial(4, i)
+            b[vi] = a[vi] * T.float32(2)
 
-@I.ir_module
-class Shared:
-    @T.prim_func
-    def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-        T.func_attr({"tir.noalias": True})
-        for i in range(4):
-            with T.block("double"):
-                vi = T.axis.spatial(4, i)
-                b[vi] = a[vi] * T.float32(2)
+@kernel
+def halve(a: f32[4], b: f32[4]):
+    for i in range(4):
+        with T.block("halve"):
+            vi = T.axis.spatial(4, i)
+            b[vi] = a[vi] / T.float32(2)
 
-    @T.prim_func(private=True)
-    def halve(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-        for i in range(4):
-            with T.block("halve"):
-                vi = T.axis.spatial(4, i)
-                b[vi] = a[vi] / T.float32(2)
+@private
+def helper(x: f32[4]) -> f32[4]:
+    return R.call_tir(cls.halve, (x,), f32[4])
 
-    @R.function(private=True)
-    def helper(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        return R.call_tir(Shared.halve, (x,), R.Tensor((4,), "float32"))
+def other(x: f32[4]) -> f32[4]:
+    y = R.call_tir(cls.double, (x,), f32[4])
+    return cls.helper(R.exp(y))
 
-    @R.function
-    def other(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        y = R.call_tir(Shared.double, (x,), R.Tensor((4,), "float32"))
-        return Shared.helper(R.exp(y))
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        with R.dataflow():
-            y = R.call_tir(Shared.double, (x,), R.Tensor((4,), "float32"))
-            z = R.call_tir(Shared.halve, (y,), R.Tensor((4,), "float32"))
-            R.output(z)
-        return z
+def main(x: f32[4]) -> f32[4]:
+    with R.dataflow():
+        y = R.call_tir(cls.double, (x,), f32[4])
+        z = R.call_tir(cls.halve, (y,), f32[4])
+    return z
+""")
 
 
 def test_functions_and_kernels_can_be_called_by_name_as_before() -> None:
@@ -378,17 +362,17 @@ def test_effects_keep_their_number_and_order() -> None:
     record: list[float] = []
     relaxpy.register_func("tests.default.note", lambda x: record.append(float(x[0])), override=True)
 
-    @I.ir_module
-    class Model:
-        @R.function(pure=False)
-        def main(x: R.Tensor((2,), "float32")):
-            a = R.add(x, x)
-            _ = R.call_packed("tests.default.note", a, sinfo_args=R.Object)
-            b = R.add(x, x)
-            _ = R.call_packed("tests.default.note", a, sinfo_args=R.Object)
-            c = R.negative(R.add(a, b))
-            _ = R.call_packed("tests.default.note", c, sinfo_args=R.Object)
-            return c
+    Model = module("""
+    @impure
+    def main(x: f32[2]):
+        a = R.add(x, x)
+        _ = R.call_packed("tests.default.note", a, sinfo_args=R.Object)
+        b = R.add(x, x)
+        _ = R.call_packed("tests.default.note", a, sinfo_args=R.Object)
+        c = R.negative(R.add(a, b))
+        _ = R.call_packed("tests.default.note", c, sinfo_args=R.Object)
+        return c
+    """)
 
     relaxpy.compile(Model)["main"](np.array([1, 2], F))
     assert record == [2, 2, -4]
@@ -396,14 +380,13 @@ def test_effects_keep_their_number_and_order() -> None:
 
 @pytest.mark.rule("OPT-11", "EV-2")
 def test_results_share_no_memory() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32")):
-            a, b = R.exp(x), R.exp(x)
-            c = R.reshape(x, (6,))
-            d = R.permute_dims(x, (1, 0))
-            return a, b, c, d
+    Model = module("""
+    def main(x: f32[2, 3]):
+        a, b = (R.exp(x), R.exp(x))
+        c = R.reshape(x, (6,))
+        d = R.permute_dims(x, (1, 0))
+        return (a, b, c, d)
+    """)
 
     x = floats(2, 3)
     results = relaxpy.compile(Model)["main"](x)
@@ -419,18 +402,14 @@ def test_a_second_compilation_of_the_result_changes_nothing_visible() -> None:
 
 @pytest.mark.rule("OPT-1", "OPT-10")
 def test_local_functions_may_reshape_what_they_capture() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32")):
-            y = R.exp(x)
-            z = R.negative(y)
-
-            @R.function
-            def flat(w: R.Tensor((6,), "float32")) -> R.Tensor((6,), "float32"):
-                return R.add(R.reshape(z, (6,)), w)
-
-            return z, flat(R.reshape(x, (6,)))
+    Model = module("""
+    def main(x: f32[2, 3]):
+        y = R.exp(x)
+        z = R.negative(y)
+        def flat(w: f32[6]) -> f32[6]:
+            return R.add(R.reshape(z, (6,)), w)
+        return (z, flat(R.reshape(x, (6,))))
+    """)
 
     x = floats(2, 3)
     for pipeline in ("default", "legalize"):

@@ -9,16 +9,14 @@ import pytest
 
 import relaxpy
 from relaxpy.exec.report import ExecutionReport, ReportRow
-from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import module
 
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", 3), "float32")) -> R.Tensor(("n", 3), "float32"):
-        y = R.exp(x)
-        z = R.add(y, x)
-        return z
+Module = module("""
+def main(x: f32[n, 3]) -> f32[n, 3]:
+    y = R.exp(x)
+    z = R.add(y, x)
+    return z
+""")
 
 
 class Cells(HTMLParser):

@@ -9,17 +9,13 @@ from relaxpy import transform
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.transform import LegalizeOps, Normalize
-from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import graph
 
-
-@I.ir_module
-class Model:
-    @R.function
-    def main(x: R.Tensor((2, 3), "float32")):
-        with R.dataflow():
-            y = R.exp(R.add(x, x))
-            R.output(y)
-        return y
+Model = graph("""
+def main(x: f32[2, 3]):
+    y = R.exp(R.add(x, x))
+    return y
+""")
 
 
 def test_the_runs_are_those_of_the_pipeline() -> None:
@@ -108,15 +104,12 @@ def test_errors_of_passes_and_of_arguments() -> None:
         transform.explain(Model).diff("Gradient")
 
 
-@I.ir_module
-class Constants:
-    @R.function
-    def main(x: R.Tensor((2, 3), "float32")):
-        with R.dataflow():
-            c = R.add(R.const(1.0, "float32"), R.const(2.0, "float32"))
-            y = R.multiply(x, c)
-            R.output(y)
-        return y
+Constants = graph("""
+def main(x: f32[2, 3]):
+    c = R.add(R.const(1.0, "float32"), R.const(2.0, "float32"))
+    y = R.multiply(x, c)
+    return y
+""")
 
 
 def test_passes_that_a_pass_runs_for_its_own_purposes_are_not_shown() -> None:

@@ -11,20 +11,19 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import MisuseError, RelaxpyError, UnknownAttributeError
-from relaxpy.script import ir as I, relax as R
+from relaxpy.script import relax as R
+from tests.ir.relax.texts import module
 
 ONES = np.ones(4, "float32")
 
+MLP = module("""
+def main(x: f32[4], w: f32[4]):
+    return x + w
 
-@I.ir_module
-class MLP:
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-        return x + w
-
-    @R.function(private=True)
-    def other(x: R.Tensor((4,), "float32")):
-        return x
+@private
+def other(x: f32[4]):
+    return x
+""")
 
 
 class Plain:

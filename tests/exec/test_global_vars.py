@@ -13,23 +13,21 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import bind, block, function, seq, var
 from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.texts import module
 
-MODULE = from_source("""
-@I.ir_module
-class Module:
-    @R.function
-    def g(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        return R.add(x, x)
+MODULE = module("""
+def g(x: f32[4]) -> f32[4]:
+    return R.add(x, x)
 
-    @T.prim_func(private=True)
-    def h(A: T.Buffer((4,), "float32")):
-        for i in range(4):
-            A[i] = A[i] * T.float32(2)
+@kernel
+def h(A: f32[4]):
+    for i in range(4):
+        A[i] = A[i] * T.float32(2)
 
-    @T.prim_func(private=True)
-    def k(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-        for i in range(4):
-            B[i] = A[i] + T.float32(1)
+@kernel
+def k(A: f32[4], B: f32[4]):
+    for i in range(4):
+        B[i] = A[i] + T.float32(1)
 """)
 USES: dict[str, Callable[[rx.Var], rx.Expr]] = {
     "call": lambda x: rx.Call(rx.GlobalVar("g"), (x,)),

@@ -10,42 +10,39 @@ import relaxpy
 from relaxpy.errors import MisuseError, UnknownNameError
 from relaxpy.exec.kernel import runtime
 from relaxpy.exec.native.machine_code.machine import host
-from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.texts import module
 
 pytestmark = pytest.mark.skipif("x86_64" not in host().triple, reason="names registers of x86-64")
 
+Module = module("""
+@T.prim_func
+def rows(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "rows"})
+    n = T.int64()
+    A, B = (T.match_buffer(a, (n, 64)), T.match_buffer(b, (n,)))
+    for i in range(n):
+        B[i] = T.float32(0)
+        for j in range(64):
+            B[i] = B[i] + T.exp(A[i, j])
 
-@I.ir_module
-class Module:
-    @T.prim_func
-    def rows(a: T.handle, b: T.handle):
-        T.func_attr({"global_symbol": "rows"})
-        n = T.int64()
-        A, B = T.match_buffer(a, (n, 64)), T.match_buffer(b, (n,))
-        for i in range(n):
-            B[i] = T.float32(0)
-            for j in range(64):
-                B[i] = B[i] + T.exp(A[i, j])
+@T.prim_func
+def external(A: f32[4]):
+    T.func_attr({"global_symbol": "external"})
+    for i in range(4):
+        A[i] = T.call_extern("float32", "f", A[i])
 
-    @T.prim_func
-    def external(A: T.Buffer((4,), "float32")):
-        T.func_attr({"global_symbol": "external"})
-        for i in range(4):
-            A[i] = T.call_extern("float32", "f", A[i])
+@T.prim_func
+def recurrence(A: f32[9]):
+    T.func_attr({"global_symbol": "recurrence"})
+    for i in range(8):
+        if A[i] > T.float32(0):
+            A[i + 1] = A[i] * T.float32(2)
+        else:
+            A[i + 1] = T.float32(1)
 
-    @T.prim_func
-    def recurrence(A: T.Buffer((9,), "float32")):
-        T.func_attr({"global_symbol": "recurrence"})
-        for i in range(8):
-            if A[i] > T.float32(0):
-                A[i + 1] = A[i] * T.float32(2)
-            else:
-                A[i + 1] = T.float32(1)
-
-    @R.function
-    def main(x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n",), "float32"):
-        n = T.int64()
-        return R.call_tir(Module.rows, (x,), out_sinfo=R.Tensor((n,), "float32"))
+def main(x: f32[n, 64]) -> f32[n]:
+    return R.call_tir(cls.rows, (x,), out_sinfo=f32[n])
+""")
 
 
 @pytest.fixture(scope="module")

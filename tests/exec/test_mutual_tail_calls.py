@@ -10,7 +10,8 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import FunctionSignatureError, RelaxpyError, RuntimeCheckError
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source, relax as R, tir as T
+from tests.ir.relax import texts
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 QUIET = pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
@@ -18,7 +19,7 @@ QUIET = pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
 
 def steps(target: str) -> int:
     """More than Python's stack holds, and as many as the evaluator takes in a moment."""
-    return 20_000 if target == "numpy" else 2_000
+    return {"numpy": 20_000, "native": 2_000, "reference": 500}[target]
 
 
 def depth() -> int:
@@ -41,23 +42,21 @@ def same_error(module: object, name: str, *args: object) -> None:
     assert found[0] == found[1]
 
 
-@I.ir_module
-class Parity:
-    @R.function
-    def even(k: R.Tensor((), "int64")) -> R.Tensor((), "bool"):
-        if k > 0:
-            found = Parity.odd(k - 1)
-        else:
-            found = R.const(True)
-        return found
+Parity = texts.module("""
+def even(k: i64) -> bool:
+    if k > 0:
+        found = cls.odd(k - 1)
+    else:
+        found = R.const(True)
+    return found
 
-    @R.function
-    def odd(k: R.Tensor((), "int64")) -> R.Tensor((), "bool"):
-        if k > 0:
-            found = Parity.even(k - 1)
-        else:
-            found = R.const(False)
-        return found
+def odd(k: i64) -> bool:
+    if k > 0:
+        found = cls.even(k - 1)
+    else:
+        found = R.const(False)
+    return found
+""")
 
 
 @TARGETS
@@ -77,15 +76,13 @@ def test_the_text_says_what_is_called_next() -> None:
 
 
 def test_calls_that_run_in_no_circle_stay_calls() -> None:
-    @I.ir_module
-    class Chain:
-        @R.function
-        def last(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            return x + x
+    Chain = texts.module("""
+    def last(x: f32[2]) -> f32[2]:
+        return x + x
 
-        @R.function
-        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            return Chain.last(x)
+    def main(x: f32[2]) -> f32[2]:
+        return cls.last(x)
+    """)
 
     source = relaxpy.compile(Chain).source
     assert "TailCall" not in source
@@ -103,38 +100,36 @@ def test_three_functions_of_different_parameters(target: str) -> None:
 
     relaxpy.register_func("tests.circle.see", see, override=True)
 
-    @I.ir_module
-    class Circle:
-        @R.function(pure=False)
-        def first(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-            R.call_packed("tests.circle.see", R.str("first"), k, sinfo_args=R.Tuple())
-            if k > 0:
-                if R.equal(k, R.const(5, "int64")):
-                    more = Circle.first(k - 1)
-                else:
-                    more = Circle.second(k - 1, k)
-                found = more
+    Circle = texts.module("""
+    @impure
+    def first(k: i64) -> i64:
+        R.call_packed("tests.circle.see", R.str("first"), k, sinfo_args=R.Tuple())
+        if k > 0:
+            if R.equal(k, R.const(5, "int64")):
+                more = cls.first(k - 1)
             else:
-                found = k
-            return found
+                more = cls.second(k - 1, k)
+            found = more
+        else:
+            found = k
+        return found
 
-        @R.function(pure=False)
-        def second(k: R.Tensor((), "int64"), acc: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-            R.call_packed("tests.circle.see", R.str("second"), k, sinfo_args=R.Tuple())
-            if k > 0:
-                found = Circle.third(acc, k - 1, R.const(2, "int64"))
-            else:
-                found = acc * R.const(10, "int64")
-            return found
+    @impure
+    def second(k: i64, acc: i64) -> i64:
+        R.call_packed("tests.circle.see", R.str("second"), k, sinfo_args=R.Tuple())
+        if k > 0:
+            found = cls.third(acc, k - 1, R.const(2, "int64"))
+        else:
+            found = acc * R.const(10, "int64")
+        return found
 
-        @R.function(pure=False)
-        def third(
-            acc: R.Tensor((), "int64"), k: R.Tensor((), "int64"), by: R.Tensor((), "int64")
-        ) -> R.Tensor((), "int64"):
-            R.call_packed("tests.circle.see", R.str("third"), k, sinfo_args=R.Tuple())
-            R.call_packed("tests.circle.see", R.str("acc"), acc * by, sinfo_args=R.Tuple())
-            done = Circle.first(k)
-            return done
+    @impure
+    def third(acc: i64, k: i64, by: i64) -> i64:
+        R.call_packed("tests.circle.see", R.str("third"), k, sinfo_args=R.Tuple())
+        R.call_packed("tests.circle.see", R.str("acc"), acc * by, sinfo_args=R.Tuple())
+        done = cls.first(k)
+        return done
+    """)
 
     run = relaxpy.compile(Circle, target)["first"]
     assert int(run(7)) == 0
@@ -154,27 +149,23 @@ def test_three_functions_of_different_parameters(target: str) -> None:
 
 @QUIET
 def test_each_step_checks_its_arguments() -> None:
-    @I.ir_module
-    class Swap:
-        @R.function
-        def left(
-            x: R.Tensor((4,), "float32"), y: R.Tensor("float32", ndim=1), k: R.Tensor((), "int64")
-        ) -> R.Object:
-            if k > 0:
-                found = Swap.right(y, k - 1, x)
-            else:
-                found = x
-            return found
+    Swap = texts.module("""
+    def left(x: f32[4], y: R.Tensor("float32", ndim=1), k: i64) -> R.Object:
+        if k > 0:
+            found = cls.right(y, k - 1, x)
+        else:
+            found = x
+        return found
 
-        @R.function
-        def right(
-            x: R.Tensor("float32", ndim=1), k: R.Tensor((), "int64"), y: R.Tensor("float32", ndim=1)
-        ) -> R.Object:
-            if k > 0:
-                found = Swap.left(x, y, k - 1)
-            else:
-                found = x
-            return found
+    def right(
+        x: R.Tensor("float32", ndim=1), k: i64, y: R.Tensor("float32", ndim=1)
+    ) -> R.Object:
+        if k > 0:
+            found = cls.left(x, y, k - 1)
+        else:
+            found = x
+        return found
+    """)
 
     fits, other = np.ones(4, "float32"), np.zeros(5, "float32")
     for target in ("numpy", "reference"):
@@ -191,47 +182,35 @@ def test_each_step_checks_its_arguments() -> None:
 
 @QUIET
 def test_callers_check_the_result_by_their_own_annotations() -> None:
-    @I.ir_module
-    class Grow:
-        @R.function
-        def named(x: R.Tensor(("n",), "float32"), k: R.Tensor((), "int64")) -> R.Tensor(
-            ("n",), "float32"
-        ):
-            if k > 0:
-                found = Grow.open(R.concat([x, x], axis=0), k - 1)
-            else:
-                found = x
-            return found
+    Grow = texts.module("""
+    def named(x: f32[n], k: i64) -> f32[n]:
+        if k > 0:
+            found = cls.open(R.concat([x, x], axis=0), k - 1)
+        else:
+            found = x
+        return found
 
-        @R.function
-        def open(x: R.Tensor("float32", ndim=1), k: R.Tensor((), "int64")) -> R.Tensor(
-            "float32", ndim=1
-        ):
-            if k > 0:
-                found = Grow.named(x, k - 1)
-            else:
-                found = x
-            return found
+    def open(x: R.Tensor("float32", ndim=1), k: i64) -> R.Tensor("float32", ndim=1):
+        if k > 0:
+            found = cls.named(x, k - 1)
+        else:
+            found = x
+        return found
 
-        @R.function
-        def fixed(x: R.Tensor(("n",), "float32"), k: R.Tensor((), "int64")) -> R.Tensor(
-            (12,), "float32"
-        ):
-            if k > 0:
-                found = Grow.loose(x, k - 1)
-            else:
-                found = R.zeros((12,), "float32")
-            return found
+    def fixed(x: f32[n], k: i64) -> f32[12]:
+        if k > 0:
+            found = cls.loose(x, k - 1)
+        else:
+            found = R.zeros((12,), "float32")
+        return found
 
-        @R.function
-        def loose(x: R.Tensor(("n",), "float32"), k: R.Tensor((), "int64")) -> R.Tensor(
-            "float32", ndim=1
-        ):
-            if k > 0:
-                found = Grow.fixed(x, k - 1)
-            else:
-                found = x
-            return found
+    def loose(x: f32[n], k: i64) -> R.Tensor("float32", ndim=1):
+        if k > 0:
+            found = cls.fixed(x, k - 1)
+        else:
+            found = x
+        return found
+    """)
 
     three = np.ones(3, "float32")
     for target in ("numpy", "reference"):
@@ -319,26 +298,22 @@ def test_arguments_die_with_their_step() -> None:
 
     relaxpy.register_func("tests.circle.keep", see, override=True)
 
-    @I.ir_module
-    class Turns:
-        @R.function(pure=False)
-        def left(x: R.Tensor((2,), "float32"), k: R.Tensor((), "int64")) -> R.Tensor(
-            (2,), "float32"
-        ):
-            R.call_packed("tests.circle.keep", x, sinfo_args=R.Tuple())
-            if k > 0:
-                found = Turns.right(k - 1, x + x)
-            else:
-                found = x
-            return found
+    Turns = texts.module("""
+    @impure
+    def left(x: f32[2], k: i64) -> f32[2]:
+        R.call_packed("tests.circle.keep", x, sinfo_args=R.Tuple())
+        if k > 0:
+            found = cls.right(k - 1, x + x)
+        else:
+            found = x
+        return found
 
-        @R.function(pure=False)
-        def right(k: R.Tensor((), "int64"), x: R.Tensor((2,), "float32")) -> R.Tensor(
-            (2,), "float32"
-        ):
-            R.call_packed("tests.circle.keep", x, sinfo_args=R.Tuple())
-            found = Turns.left(x + x, k)
-            return found
+    @impure
+    def right(k: i64, x: f32[2]) -> f32[2]:
+        R.call_packed("tests.circle.keep", x, sinfo_args=R.Tuple())
+        found = cls.left(x + x, k)
+        return found
+    """)
 
     relaxpy.compile(Turns)["left"](np.ones(2, "float32"), 5)
     assert len(counts) == 11
@@ -398,17 +373,15 @@ def test_a_local_loop_that_defines_functions(target: str) -> None:
 
 @TARGETS
 def test_circles_that_no_path_leaves_are_refused(target: str) -> None:
-    @I.ir_module
-    class Endless:
-        @R.function
-        def first(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-            found = Endless.second(k)
-            return found
+    Endless = texts.module("""
+    def first(k: i64) -> i64:
+        found = cls.second(k)
+        return found
 
-        @R.function
-        def second(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-            found = Endless.first(k)
-            return found
+    def second(k: i64) -> i64:
+        found = cls.first(k)
+        return found
+    """)
 
     with pytest.raises(RuntimeCheckError, match="nest deeper than Python allows"):
         relaxpy.compile(Endless, target)["first"](1)
@@ -416,32 +389,29 @@ def test_circles_that_no_path_leaves_are_refused(target: str) -> None:
 
 @TARGETS
 def test_calls_in_a_circle_that_are_not_tail_calls_nest(target: str) -> None:
-    @I.ir_module
-    class Mixed:
-        @R.function
-        def first(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-            if k > 0:
-                inner = Mixed.second(k - 1)
-                found = inner + k
-            else:
-                found = k
-            return found
+    Mixed = texts.module("""
+    def first(k: i64) -> i64:
+        if k > 0:
+            inner = cls.second(k - 1)
+            found = inner + k
+        else:
+            found = k
+        return found
 
-        @R.function
-        def second(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-            if k > 10:
-                found = Mixed.third(k)
-            else:
-                found = Mixed.first(k)
-            return found
+    def second(k: i64) -> i64:
+        if k > 10:
+            found = cls.third(k)
+        else:
+            found = cls.first(k)
+        return found
 
-        @R.function
-        def third(k: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-            if R.equal(k, R.const(21, "int64")):
-                found = Mixed.second(k - 1)
-            else:
-                found = Mixed.first(k)
-            return found
+    def third(k: i64) -> i64:
+        if R.equal(k, R.const(21, "int64")):
+            found = cls.second(k - 1)
+        else:
+            found = cls.first(k)
+        return found
+    """)
 
     run = relaxpy.compile(Mixed, target)["first"]
     assert int(run(4)) == 4 + 3 + 2 + 1

@@ -8,8 +8,9 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MatchCastError, PackedFuncError, ParseError, RuntimeCheckError
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source
 from relaxpy.transform import PassContext, module_pass
+from tests.ir.relax import texts
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 
@@ -30,13 +31,13 @@ def log() -> Iterator[list[object]]:
         relaxpy.runtime.remove_global_func(name)
 
 
-@I.ir_module
-class Both:
-    @R.function(pure=False)
-    def main(x: R.Tensor((), "bool"), y: R.Tensor((), "bool")) -> R.Tensor((), "bool"):
-        a = R.call_packed("test.note_a", x, sinfo_args=R.Tensor((), "bool"))
-        b = R.call_packed("test.note_b", y, sinfo_args=R.Tensor((), "bool"))
-        return R.logical_and(a, b)
+Both = texts.module("""
+@impure
+def main(x: bool, y: bool) -> bool:
+    a = R.call_packed("test.note_a", x, sinfo_args=bool)
+    b = R.call_packed("test.note_b", y, sinfo_args=bool)
+    return R.logical_and(a, b)
+""")
 
 
 @TARGETS
@@ -75,13 +76,12 @@ def test_packed_functions_run_one_after_the_other_on_the_calling_thread(target: 
     assert threads == [threading.get_ident()] * 2
 
 
-@I.ir_module
-class Unknown:
-    @R.function(pure=False)
-    def main(s: R.Shape(["p", "q"])) -> R.Object:
-        p, q = T.int64(), T.int64()
-        y = R.call_packed("test.nobody", R.prim_value(p // q), sinfo_args=R.Object)
-        return y
+Unknown = texts.module("""
+@impure
+def main(s: R.Shape(["p", "q"])) -> R.Object:
+    y = R.call_packed("test.nobody", R.prim_value(p // q), sinfo_args=R.Object)
+    return y
+""")
 
 
 @TARGETS
@@ -100,17 +100,15 @@ def test_the_callee_comes_before_its_arguments(target: str) -> None:
         relaxpy.runtime.remove_global_func("test.nobody")
 
 
-@I.ir_module
-class Fails:
-    @R.function(pure=False)
-    def main(x: R.Tensor) -> R.Object:
-        @R.function
-        def check(v: R.Tensor) -> R.Tensor((2,), "float32"):
-            w = R.match_cast(v, R.Tensor((2,), "float32"))
-            return w
-
-        a = check(x)
-        return R.call_packed("test.note_a", a, sinfo_args=R.Object)
+Fails = texts.module("""
+@impure
+def main(x: R.Tensor) -> R.Object:
+    def check(v: R.Tensor) -> f32[2]:
+        w = R.match_cast(v, f32[2])
+        return w
+    a = check(x)
+    return R.call_packed("test.note_a", a, sinfo_args=R.Object)
+""")
 
 
 @TARGETS
@@ -139,21 +137,17 @@ def main(x: R.Tensor((2,), "float32")):
         from_source(text)
 
 
-@I.ir_module
-class InPlace:
-    @T.prim_func(private=True)
-    def double(x: T.Buffer((4,), "float32")):
-        for i in range(4):
-            with T.block("double"):
-                vi = T.axis.spatial(4, i)
-                x[vi] = x[vi] * T.float32(2)
+InPlace = texts.module("""
+@kernel
+def double(x: f32[4]):
+    for i in range(4):
+        with T.block("double"):
+            vi = T.axis.spatial(4, i)
+            x[vi] = x[vi] * T.float32(2)
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        cls = InPlace
-        return R.call_tir_inplace(
-            cls.double, (x,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32")
-        )
+def main(x: f32[4]) -> f32[4]:
+    return R.call_tir_inplace(cls.double, (x,), inplace_indices=[0], out_sinfo=f32[4])
+""")
 
 
 @TARGETS

@@ -8,54 +8,51 @@ from relaxpy import IRModule
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.runtime import ShapeTuple
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source, relax as R
+from tests.ir.relax.texts import module
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 
+Planned = module("""
+@kernel
+def double(a: T.handle, b: T.handle, n: T.int64):
+    A = T.match_buffer(a, (n, 3), "float32")
+    B = T.match_buffer(b, (n, 3), "float32")
+    for i, j in T.grid(n, 3):
+        with T.block("double"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
 
-@I.ir_module
-class Planned:
-    @T.prim_func(private=True)
-    def double(a: T.handle, b: T.handle, n: T.int64):
-        A = T.match_buffer(a, (n, 3), "float32")
-        B = T.match_buffer(b, (n, 3), "float32")
-        for i, j in T.grid(n, 3):
-            with T.block("double"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * T.float32(2)
+@impure
+def in_storage(x: f32[2, 3]):
+    storage = R.memory.alloc_storage(
+        R.shape([48]), R.prim_value(0), R.str("global"), R.dtype("uint8")
+    )
+    late = R.memory.alloc_tensor(storage, R.prim_value(24), R.shape([2, 3]), R.dtype("float32"))
+    _ = R.vm.call_tir_dyn(cls.double, (x, late, R.shape([2])))
+    whole = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([12]), R.dtype("float32"))
+    _1 = R.memory.kill_tensor(late)
+    _2 = R.memory.kill_storage(storage)
+    return whole
 
-    @R.function(pure=False)
-    def in_storage(x: R.Tensor((2, 3), "float32")):
-        storage = R.memory.alloc_storage(
-            R.shape([48]), R.prim_value(0), R.str("global"), R.dtype("uint8")
-        )
-        late = R.memory.alloc_tensor(storage, R.prim_value(24), R.shape([2, 3]), R.dtype("float32"))
-        _ = R.vm.call_tir_dyn(Planned.double, (x, late, R.shape([2])))
-        whole = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([12]), R.dtype("float32"))
-        _1 = R.memory.kill_tensor(late)
-        _2 = R.memory.kill_storage(storage)
-        return whole
+@impure
+def on_the_machine(x: f32[2, 3]):
+    storage = R.vm.alloc_storage(R.shape([2, 3]), R.prim_value(0), R.dtype("float32"))
+    made = R.vm.alloc_tensor(storage, R.prim_value(0), R.shape([2, 3]), R.dtype("float32"))
+    fresh = R.builtin.alloc_tensor(R.shape([2, 3]), R.dtype("float32"), R.prim_value(0))
+    _ = R.vm.call_tir_dyn(cls.double, (x, made, R.shape([2])))
+    _1 = R.vm.call_tir_dyn(cls.double, (made, fresh, R.shape([2])))
+    _2 = R.vm.kill_object(storage)
+    kept = R.builtin.stop_lift_params(fresh)
+    return kept
 
-    @R.function(pure=False)
-    def on_the_machine(x: R.Tensor((2, 3), "float32")):
-        storage = R.vm.alloc_storage(R.shape([2, 3]), R.prim_value(0), R.dtype("float32"))
-        made = R.vm.alloc_tensor(storage, R.prim_value(0), R.shape([2, 3]), R.dtype("float32"))
-        fresh = R.builtin.alloc_tensor(R.shape([2, 3]), R.dtype("float32"), R.prim_value(0))
-        _ = R.vm.call_tir_dyn(Planned.double, (x, made, R.shape([2])))
-        _1 = R.vm.call_tir_dyn(Planned.double, (made, fresh, R.shape([2])))
-        _2 = R.vm.kill_object(storage)
-        kept = R.builtin.stop_lift_params(fresh)
-        return kept
-
-    @R.function
-    def views(x: R.Tensor(("n",), "float32"), first: R.Prim("int64")):
-        n = T.int64()
-        bits = R.memory.view(x, dtype="int32")
-        square = R.memory.view(x, R.shape([n // 2, 2]))
-        last = R.memory.view(x, R.shape([1]), "float32", first)
-        same = R.memory.ensure_zero_offset(last)
-        return (bits, square, same)
-
+def views(x: f32[n], first: R.Prim("int64")):
+    bits = R.memory.view(x, dtype="int32")
+    square = R.memory.view(x, R.shape([n // 2, 2]))
+    last = R.memory.view(x, R.shape([1]), "float32", first)
+    same = R.memory.ensure_zero_offset(last)
+    return (bits, square, same)
+""")
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
 

@@ -22,27 +22,25 @@ from relaxpy import relax
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.serialize import save_table
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source
+from tests.ir.relax import texts
 
+Scaled = texts.module("""
+@kernel
+def scale(x: T.handle, y: T.handle):
+    n = T.int64()
+    X = T.match_buffer(x, (n,))
+    Y = T.match_buffer(y, (n,))
+    for i in range(n):
+        with T.block("scale"):
+            vi = T.axis.spatial(n, i)
+            Y[vi] = X[vi] * T.float32(2)
 
-@I.ir_module
-class Scaled:
-    @T.prim_func(private=True)
-    def scale(x: T.handle, y: T.handle):
-        n = T.int64()
-        X = T.match_buffer(x, (n,))
-        Y = T.match_buffer(y, (n,))
-        for i in range(n):
-            with T.block("scale"):
-                vi = T.axis.spatial(n, i)
-                Y[vi] = X[vi] * T.float32(2)
-
-    @R.function
-    def main(x: R.Tensor(("n",), "float32")):
-        n = T.int64()
-        y = R.call_tir(Scaled.scale, (x,), out_sinfo=R.Tensor((n,), "float32"))
-        z = R.const([1.0, float("inf")], "float32")
-        return (y, z)
+def main(x: f32[n]):
+    y = R.call_tir(cls.scale, (x,), out_sinfo=f32[n])
+    z = R.const([1.0, float("inf")], "float32")
+    return (y, z)
+""")
 
 
 @pytest.mark.parametrize("target", ["native", "numpy", "reference"])

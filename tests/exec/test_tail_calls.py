@@ -6,14 +6,15 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import FunctionSignatureError, MatchCastError, RuntimeCheckError
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import relax as R, tir as T
+from tests.ir.relax.texts import module
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 
 
 def steps(target: str) -> int:
     """More than Python's stack holds, and as many as the evaluator takes in a moment."""
-    return 100_000 if target == "numpy" else 2_000
+    return {"numpy": 100_000, "native": 2_000, "reference": 500}[target]
 
 
 @R.function
@@ -209,31 +210,20 @@ def test_closures_keep_the_values_of_their_iteration(target: str) -> None:
     assert values == [10, 11, 12, 13]
 
 
-@I.ir_module
-class Compositions:
-    @R.function
-    def main(x: R.Tensor((), "int32")) -> R.Tensor((), "int32"):
-        cls = Compositions
+Compositions = module("""
+def main(x: i32) -> i32:
+    def double(a: i32) -> i32:
+        return a * R.const(2, "int32")
+    once = cls.after(double, double)
+    twice = cls.after(once, once)
+    return twice(x)
 
-        @R.function
-        def double(a: R.Tensor((), "int32")) -> R.Tensor((), "int32"):
-            return a * R.const(2, "int32")
-
-        once = cls.after(double, double)
-        twice = cls.after(once, once)
-        return twice(x)
-
-    @R.function
-    def after(
-        f: R.Callable((R.Tensor((), "int32"),), R.Tensor((), "int32")),
-        g: R.Callable((R.Tensor((), "int32"),), R.Tensor((), "int32")),
-    ) -> R.Callable((R.Tensor((), "int32"),), R.Tensor((), "int32")):
-        @R.function
-        def composed(y: R.Tensor((), "int32")) -> R.Tensor((), "int32"):
-            z = g(y)
-            return f(z)
-
-        return composed
+def after(f: R.Callable((i32,), i32), g: R.Callable((i32,), i32)) -> R.Callable((i32,), i32):
+    def composed(y: i32) -> i32:
+        z = g(y)
+        return f(z)
+    return composed
+""")
 
 
 @TARGETS
@@ -270,36 +260,27 @@ def test_recursion_may_be_a_hundred_and_twenty_calls_deep(target: str) -> None:
     assert relaxpy.compile(triangle, target)["triangle"](120) == 120 * 121 // 2
 
 
-@I.ir_module
-class Doubling:
-    @R.function
-    def step(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-        y = R.add(x, x)
-        return y
+Doubling = module("""
+def step(x: i64) -> i64:
+    y = R.add(x, x)
+    return y
 
-    @R.function
-    def make() -> R.Callable((R.Tensor((), "int64"),), R.Tensor((), "int64")):
-        @R.function
-        def twice(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-            y = Doubling.step(x)
-            z = Doubling.step(y)
-            return z
+def make() -> R.Callable((i64,), i64):
+    def twice(x: i64) -> i64:
+        y = cls.step(x)
+        z = cls.step(y)
+        return z
+    return twice
+""")
 
-        return twice
+Applying = module("""
+def step(x: i64) -> i64:
+    return x
 
-
-@I.ir_module
-class Applying:
-    @R.function
-    def step(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-        return x
-
-    @R.function
-    def main(
-        f: R.Callable((R.Tensor((), "int64"),), R.Tensor((), "int64")), x: R.Tensor((), "int64")
-    ) -> R.Tensor((), "int64"):
-        y = f(x)
-        return y
+def main(f: R.Callable((i64,), i64), x: i64) -> i64:
+    y = f(x)
+    return y
+""")
 
 
 @TARGETS

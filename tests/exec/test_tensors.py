@@ -12,7 +12,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.relax import const
 from relaxpy.relax.testing.vm import check_saved_func
 from relaxpy.runtime import ShapeTuple, Tensor, convert, cpu, cuda, device, empty, tensor
-from relaxpy.script import ir as I, relax as R
+from relaxpy.script import relax as R
+from tests.ir.relax.texts import module
 
 
 @pytest.mark.parametrize(
@@ -85,11 +86,10 @@ def test_tensors_have_the_methods_of_those_of_tvm() -> None:
 
 
 def test_a_machine_returns_tensors_and_the_arguments_themselves() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
-            return (x, (R.add(x, y), y))
+    Module = module("""
+    def main(x: f32[n], y: f32[n]):
+        return (x, (R.add(x, y), y))
+    """)
 
     machine = relaxpy.VirtualMachine(relaxpy.compile(Module))
     x, y = np.ones(2, "float32"), tensor(np.ones(2, "float32"))
@@ -103,13 +103,13 @@ def test_a_machine_returns_tensors_and_the_arguments_themselves() -> None:
 
 
 def test_the_functions_of_tests_are_registered() -> None:
-    @I.ir_module
-    class Module:
-        @R.function(pure=False)
-        def main(x: R.Tensor((1, 2), "float32"), y: R.Tensor((1, 2), "float32")):
-            a = R.call_packed("test.vm.add", x, y, sinfo_args=R.Tensor((1, 2), "float32"))
-            b = R.call_packed("test.vm.mul", a, y, sinfo_args=R.Tensor((1, 2), "float32"))
-            return R.call_dps_packed("test.vm.tile", b, R.Tensor((1, 4), "float32"))
+    Module = module("""
+    @impure
+    def main(x: f32[1, 2], y: f32[1, 2]):
+        a = R.call_packed("test.vm.add", x, y, sinfo_args=f32[1, 2])
+        b = R.call_packed("test.vm.mul", a, y, sinfo_args=f32[1, 2])
+        return R.call_dps_packed("test.vm.tile", b, f32[1, 4])
+    """)
 
     machine = relaxpy.VirtualMachine(relaxpy.compile(Module))
     x, y = tensor(np.float32([[1, 2]])), tensor(np.float32([[3, 4]]))
@@ -144,19 +144,17 @@ def test_lists_are_converted_to_tuples() -> None:
     assert convert(shape) is shape
 
 
-@I.ir_module
-class CallsUsers:
-    @R.function(pure=False)
-    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
-        z = R.call_inplace_packed(
-            "test.tensors.add", x, y, inplace_indices=0, sinfo_args=[R.Tensor((4,), "float32")]
-        )
-        return (z, x)
+CallsUsers = module("""
+@impure
+def main(x: f32[4], y: f32[4]):
+    z = R.call_inplace_packed("test.tensors.add", x, y, inplace_indices=0, sinfo_args=[f32[4]])
+    return (z, x)
 
-    @R.function(pure=False)
-    def python(x: R.Tensor((4,), "float32")):
-        y = R.call_py_func(R.str("test.tensors.relu"), (x,), out_sinfo=R.Tensor((4,), "float32"))
-        return y
+@impure
+def python(x: f32[4]):
+    y = R.call_py_func(R.str("test.tensors.relu"), (x,), out_sinfo=f32[4])
+    return y
+""")
 
 
 def test_packed_functions_of_a_machine_get_tensors() -> None:
@@ -196,15 +194,13 @@ def test_python_functions_that_a_builtin_enters() -> None:
 
 @pytest.mark.parametrize("target", ["numpy", "native"])
 def test_a_view_has_the_offset_and_the_memory_of_its_part(target: str) -> None:
-    @I.ir_module
-    class Mod:
-        @R.function
-        def main(x: R.Tensor):
-            return (x.byte_offset, x.elem_offset, x)
+    Mod = module("""
+    def main(x: R.Tensor):
+        return (x.byte_offset, x.elem_offset, x)
 
-        @R.function
-        def double(x: R.Tensor((2, 3), "float32")):
-            return R.add(x, x)
+    def double(x: f32[2, 3]):
+        return R.add(x, x)
+    """)
 
     whole = tensor(np.arange(20, dtype="float32").reshape(4, 5))
     view = whole._create_view((2, 3), "float32", relative_byte_offset=16)

@@ -7,24 +7,22 @@ import relaxpy
 from relaxpy import relax
 from relaxpy.errors import MisuseError
 from relaxpy.relax.vm_build import _vmcodegen, _vmlink
-from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.texts import module
 
 X = np.arange(4, dtype="float32")
 
+Module = module("""
+@T.prim_func
+def fill(A: f32[4]):
+    for i in range(4):
+        A[i] = A[i] + T.float32(1)
 
-@I.ir_module
-class Module:
-    @T.prim_func
-    def fill(A: T.Buffer((4,), "float32")):
-        for i in range(4):
-            A[i] = A[i] + T.float32(1)
-
-    @R.function(pure=False)
-    def main(x: R.Tensor((4,), "float32")):
-        cls = Module
-        y = R.call_packed("vm.builtin.copy", x, sinfo_args=[R.Tensor((4,), "float32")])
-        _ = cls.fill(y)
-        return y
+@impure
+def main(x: f32[4]):
+    y = R.call_packed("vm.builtin.copy", x, sinfo_args=[f32[4]])
+    _ = cls.fill(y)
+    return y
+""")
 
 
 @pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])

@@ -19,66 +19,63 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder import normalize
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax import texts
 
+Sample = texts.module("""
+I.module_global_infos({"vdevice": [I.vdevice("llvm", 0)]})
 
-@I.ir_module
-class Sample:
-    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0)]})
+@kernel
+def k(x: T.handle, B: f32[4]):
+    n = T.int64()
+    A = T.match_buffer(x, (n, 4), "float32")
+    for i, j in T.grid(n, 4):
+        with T.block("total"):
+            vi, vj = T.axis.remap("RS", [i, j])
+            with T.init():
+                B[vj] = T.float32(0)
+            B[vj] = B[vj] + T.max(A[vi, vj], T.float32(0))
 
-    @T.prim_func(private=True)
-    def k(x: T.handle, B: T.Buffer((4,), "float32")):
-        n = T.int64()
-        A = T.match_buffer(x, (n, 4), "float32")
-        for i, j in T.grid(n, 4):
-            with T.block("total"):
-                vi, vj = T.axis.remap("RS", [i, j])
-                with T.init():
-                    B[vj] = T.float32(0)
-                B[vj] = B[vj] + T.max(A[vi, vj], T.float32(0))
+@T.prim_func
+def low(A: f32[4], B: f32[4], m: T.int32):
+    C = T.alloc_buffer((4,), "float32")
+    with T.LetStmt(m + 1) as q:
+        for i in T.parallel(4):
+            C[i] = T.Select(A[i] > T.float32(0), A[i], T.exp(A[i])) * T.Cast("float32", q)
+        for i in T.serial(0, 4, annotations={"pragma": 1}):
+            if i < m:
+                B[i] = C[i]
+            else:
+                T.evaluate(T.call_extern("int32", "foo", i))
 
-    @T.prim_func
-    def low(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), m: T.int32):
-        C = T.alloc_buffer((4,), "float32")
-        with T.LetStmt(m + 1) as q:
-            for i in T.parallel(4):
-                C[i] = T.Select(A[i] > T.float32(0), A[i], T.exp(A[i])) * T.Cast("float32", q)
-            for i in T.serial(0, 4, annotations={"pragma": 1}):
-                if i < m:
-                    B[i] = C[i]
-                else:
-                    T.evaluate(T.call_extern("int32", "foo", i))
+@private
+def helper(x: f32[n, 4]) -> f32[n, 4]:
+    return R.add(x, R.const([1, 2, 3, 4], "float32"))
 
-    @R.function(private=True)
-    def helper(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
-        return R.add(x, R.const([1, 2, 3, 4], "float32"))
-
-    @R.function(pure=False)
-    def main(
-        x: R.Tensor(("n", 4), "float32"),
-        c: R.Tensor((), "bool"),
-        f: R.Callable((R.Tensor,), R.Tensor, True),
-        t: R.Tuple(R.Tensor, R.Prim("int64")),
-    ) -> R.Object:
-        n, m = T.int64(), T.int64()
-        cls = Sample
-        with R.dataflow():
-            lv = R.call_tir(cls.k, (x,), out_sinfo=R.Tensor((4,), "float32"))
-            lv2 = R.match_cast(t[0], R.Tensor((m, 4), "float32"))
-            lv3 = R.nn.softmax(R.matmul(x, R.permute_dims(lv2)), axis=-1)
-            gv = R.reshape(lv3, R.shape([n * m]))
-            gv2 = R.strided_slice(R.concat((lv, lv)), axes=[0], begin=[0], end=[2])
-            R.output(gv, gv2)
-        g = cls.helper(x)
-        if c:
-            y = R.sum(g, axis=[0])
-        else:
-            z = f(g)
-            y = R.call_packed("foo", z, R.str("a"), sinfo_args=R.Tensor((4,), "float32"))
-        _ = R.print(y, format="{}")
-        w = (y, (gv, R.shape_of(x)), gv2)
-        v = w[1]
-        return v
+@impure
+def main(
+    x: f32[n, 4],
+    c: bool,
+    f: R.Callable((R.Tensor,), R.Tensor, True),
+    t: R.Tuple(R.Tensor, R.Prim("int64")),
+) -> R.Object:
+    n, m = (T.int64(), T.int64())
+    with R.dataflow():
+        lv = R.call_tir(cls.k, (x,), out_sinfo=f32[4])
+        lv2 = R.match_cast(t[0], f32[m, 4])
+        lv3 = R.nn.softmax(R.matmul(x, R.permute_dims(lv2)), axis=-1)
+        gv = R.reshape(lv3, R.shape([n * m]))
+        gv2 = R.strided_slice(R.concat((lv, lv)), axes=[0], begin=[0], end=[2])
+    g = cls.helper(x)
+    if c:
+        y = R.sum(g, axis=[0])
+    else:
+        z = f(g)
+        y = R.call_packed("foo", z, R.str("a"), sinfo_args=f32[4])
+    _ = R.print(y, format="{}")
+    w = (y, (gv, R.shape_of(x)), gv2)
+    v = w[1]
+    return v
+""")
 
 
 VALUES: list[Any] = [
@@ -313,22 +310,20 @@ def doubled(program: IRModule, kind: str, fields: list[str]) -> str:
     return json.dumps(table)
 
 
-@I.ir_module
-class Towers:
-    @T.prim_func
-    def k(A: T.Buffer((4,), "float32")):
-        A[0] = T.float32(1)
-        A[1] = T.float32(2)
+Towers = texts.module("""
+@T.prim_func
+def k(A: f32[4]):
+    A[0] = T.float32(1)
+    A[1] = T.float32(2)
 
-    @R.function
-    def main(x: R.Tensor(("n",)), c: R.Tensor((), "bool")) -> R.Object:
-        n = T.int64()
-        if c:
-            y = R.shape([n + n])
-            z = (y, y)
-        else:
-            z = (R.shape([n]), R.shape([n]))
-        return z
+def main(x: R.Tensor(("n",)), c: bool) -> R.Object:
+    if c:
+        y = R.shape([n + n])
+        z = (y, y)
+    else:
+        z = (R.shape([n]), R.shape([n]))
+    return z
+""")
 
 
 @pytest.mark.timeout(60)

@@ -10,17 +10,15 @@ from relaxpy import relax
 from relaxpy.errors import MisuseError
 from relaxpy.ir import assert_structural_equal, load_json, save_json
 from relaxpy.ir.core.target import default_target
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source, relax as R, tir as T
 from relaxpy.target import Target
+from tests.ir.relax.texts import module
 
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-        y = R.add(x, x)
-        return y
-
+Module = module("""
+def main(x: f32[2]) -> f32[2]:
+    y = R.add(x, x)
+    return y
+""")
 
 TARGETS = [
     *(None, "llvm", "llvm -mcpu=core-avx2", "cpu", {"kind": "llvm", "mcpu": "x"}),

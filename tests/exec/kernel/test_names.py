@@ -90,10 +90,6 @@ SLOTS += ("q", "c")
 IN_TEXT = {"T", "R", "I", "M", "range", "main", "__name__"}
 
 
-AT_ONCE = 4
-"""Slots that take names of generated code at once, while the others have plain ones."""
-
-
 def batched(names: list[str], count: int) -> list[list[str]]:
     return [names[k : k + count] for k in range(0, len(names), count)]
 
@@ -133,13 +129,14 @@ def test_names_in_a_program_do_not_collide_with_those_of_generated_code(text: st
     taken = [name for name in names_in(made) if not name.endswith("_own")]
     used = [slot for slot in SLOTS if f"{{{slot}}}" in text]
     random = Random(7)
-    # Each name is in two slots, each time beside other names; then all slots, at random.
+    # Each name is in two slots, each time beside other names, while half of the slots have plain
+    # ones; then all slots, at random.
     trials = [
         dict(zip(random.sample(used, len(names)), names, strict=True))
         for _ in range(2)
-        for names in batched(random.sample(taken, len(taken)), AT_ONCE)
+        for names in batched(random.sample(taken, len(taken)), len(used) // 2)
     ]
-    trials += [dict(zip(used, random.sample(taken, len(used)), strict=True)) for _ in range(12)]
+    trials += [dict(zip(used, random.sample(taken, len(used)), strict=True)) for _ in range(4)]
     for trial in trials:
         names = {**plain, **trial}
         found = results(executable(text, names), "main" if text is GRAPH else names["f"])

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -101,13 +102,17 @@ def test_windows_are_multiplied_in_blocks_on_threads_of_blas(
     assert "by_blas=True" in text(relaxpy.compile(mod, "numpy"))
 
 
+@cache
+def reference(mod: IRModule) -> Any:
+    return relaxpy.compile(mod, "reference")["main"](*arguments(mod))
+
+
 def check(mod: IRModule) -> None:
     """Compare with the reference evaluator, and with one thread."""
     args = arguments(mod)
     main = relaxpy.compile(mod, "numpy")["main"]
     found = main(*args)
-    expected = relaxpy.compile(mod, "reference")["main"](*args)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found, reference(mod), rtol=1e-4, atol=1e-4)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_blocks, "threads", lambda: 1)
         np.testing.assert_allclose(main(*args), found, rtol=1e-5, atol=1e-5)

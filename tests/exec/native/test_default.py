@@ -17,17 +17,15 @@ import relaxpy
 from relaxpy import relax
 from relaxpy.errors import MisuseError
 from relaxpy.exec.native.machine_code import machine
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.script import from_source
 from relaxpy.target import Target
+from tests.ir.relax.texts import module
 
-
-@I.ir_module
-class Double:
-    @R.function
-    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        y = R.add(x, x)
-        return y
-
+Double = module("""
+def main(x: f32[n]) -> f32[n]:
+    y = R.add(x, x)
+    return y
+""")
 
 X = np.arange(3, dtype="float32")
 

@@ -26,6 +26,7 @@ from tests.ir.relax.graphs import (
     var,
 )
 from tests.ir.relax.sinfos import Object, prim, rank, shape, tensor
+from tests.ir.relax.texts import module
 
 MATMUL = """
 @R.function(private=True)
@@ -254,18 +255,14 @@ def test_inputs_are_counted_again() -> None:
 
 def test_calls_of_functions_of_the_module_keep_what_they_gave() -> None:
     n = size("n")
-    mod = from_source("""
-@I.ir_module
-class Module:
-    @R.function
-    def g(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+    mod = module("""
+    def g(x: f32[n]) -> f32[n]:
         return x
 
-    @R.function
-    def main(x: R.Tensor(("n",), "float32")):
-        y = Module.g(x)
+    def main(x: f32[n]):
+        y = cls.g(x)
         return y
-""")
+    """)
     after = mod["main"].bind_symbolic_vars({"n": 4})
     assert bindings(after)[0].var.struct_info == tensor(4)  # type: ignore[union-attr]
     mod["main"] = after

@@ -16,6 +16,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
 from relaxpy.script import from_source
+from tests.ir.relax.texts import graph
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "how-to" / "add-a-pass.md").read_text(encoding="utf-8")
@@ -60,17 +61,12 @@ def test_the_passes_of_the_page_keep_values(
 
 
 def test_negatives_are_not_cancelled_across_the_end_of_a_block(names: dict[str, Any]) -> None:
-    mod = from_source("""
-@I.ir_module
-class M:
-    @R.function
-    def main(x: R.Tensor((3,), "float32")):
-        with R.dataflow():
-            lv = R.exp(x)
-            a = R.negative(lv)
-            R.output(a)
+    mod = graph("""
+    def main(x: f32[3]):
+        lv = R.exp(x)
+        a = R.negative(lv)
         return R.negative(a)
-""")
+    """)
     assert isinstance(mod, IRModule)
     assert names["CancelNegatives"]()(mod) is mod
 

@@ -13,6 +13,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.script import from_source
+from tests.ir.relax import texts
 from tests.ir.relax.graphs import bind, bindings, block, function, seq, var
 from tests.ir.relax.sinfos import func as func_info, rank, tensor
 
@@ -107,31 +108,27 @@ def test_each_copy_has_variables_of_its_own() -> None:
 
 
 def test_bodies_are_inlined_in_bodies_branches_and_local_functions() -> None:
-    mod = from_source("""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((4,)), c: R.Tensor((), "bool")):
-        @R.function
+    mod = texts.module("""
+    def main(x: R.Tensor((4,)), c: bool):
         def local(y: R.Tensor((4,))) -> R.Tensor((4,)):
-            z = Module.first(y)
+            z = cls.first(y)
             return z
         if c:
-            r = Module.first(x)
+            r = cls.first(x)
         else:
             r = local(x)
         return r
 
-    @R.function(private=True)
+    @private
     def first(x: R.Tensor(("n",))) -> R.Tensor(("n",)):
-        y = Module.second(x)
+        y = cls.second(x)
         return y
 
-    @R.function(private=True)
+    @private
     def second(x: R.Tensor(("n",))) -> R.Tensor(("n",)):
         y = R.add(x, x)
         return y
-""")
+    """)
     assert isinstance(mod, IRModule)
     after = inlined(mod, "first", "second")
     assert "Module" not in str(after)
@@ -140,20 +137,16 @@ class Module:
 
 @pytest.mark.filterwarnings("ignore:.*DER-41")
 def test_arguments_that_may_not_fit_are_checked() -> None:
-    mod = from_source("""
-@I.ir_module
-class Module:
-    @R.function
+    mod = texts.module("""
     def main(x: R.Tensor(ndim=1, dtype="float32")):
-        y = Module.sub(x)
+        y = cls.sub(x)
         return y
 
-    @R.function(private=True)
-    def sub(x: R.Tensor(("n",), "float32")):
-        n = T.int64()
+    @private
+    def sub(x: f32[n]):
         y = R.zeros((n,), "float32")
         return y
-""")
+    """)
     assert isinstance(mod, IRModule)
     check, zeros = bindings(inlined(mod))
     assert isinstance(check, rx.MatchCast)
@@ -232,17 +225,14 @@ def test_names_and_functions_are_checked() -> None:
 @pytest.mark.rule("FN-1", "FN-5", "WF-2a")
 def test_an_argument_whose_size_follows_from_another_one_is_checked() -> None:
     with pytest.warns(RelaxpyWarning, match="the shape is not known"):
-        mod = from_source("""
-@I.ir_module
-class Module:
-    @R.function(private=True)
-    def g(x: R.Tensor(("m",), "float32"), w: R.Tensor(("2 * m",), "float32")):
-        return R.add(w, w)
+        mod = texts.module("""
+        @private
+        def g(x: f32[m], w: f32[2 * m]):
+            return R.add(w, w)
 
-    @R.function
-    def main(a: R.Tensor(("n",), "float32"), b: R.Tensor("float32", ndim=1)):
-        return Module.g(a, b)
-""")
+        def main(a: f32[n], b: R.Tensor("float32", ndim=1)):
+            return cls.g(a, b)
+        """)
     assert isinstance(mod, IRModule)
     after = mod["main"].inline_functions({"g": mod["g"]})
     assert check_well_formed(after) == []

@@ -1,30 +1,199 @@
-"""Programs of one dataflow block as text."""
+"""Programs as short texts: what every function of a test would repeat is left out.
+
+`f32[n, 4]` is `R.Tensor(("n", 4), "float32")`, and `f32` a tensor of rank 0; in a kernel, they are
+buffers. A function without a decorator is an `R.function`, `@private`, `@impure` and `@kernel` are
+those of `R.function(private=True)`, `R.function(pure=False)` and `T.prim_func(private=True)`.
+In `@kernel64`, integers are of datatype int64, as in the kernels of operators.
+Functions of the module are attributes of `cls`. What a dataflow block returns is found by its uses,
+and dimensions that the signature names are defined where the body has them.
+"""
 
 import ast
+import re
 import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
 
 from relaxpy.ir.module import IRModule
-from relaxpy.script import from_source
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from tests.rows import sections
+
+_KINDS = {"f": "float", "i": "int", "u": "uint", "bf": "bfloat"}
+#: The short names of datatypes.
+DTYPES = {
+    **{short + bits: _KINDS[short] + bits for short in _KINDS for bits in ("8", "16", "32", "64")},
+    "bool": "bool",
+}
+_DECORATORS = {
+    "private": "R.function(private=True)",
+    "impure": "R.function(pure=False)",
+    "kernel": "T.prim_func(private=True)",
+    "kernel64": "T.prim_func(private=True)",
+}
+
+
+def module(text: str, names: Mapping[str, Any] | None = None) -> IRModule:
+    """The module of the functions of a text, which may use `names`, too."""
+    body = ast.parse(textwrap.dedent(text)).body
+    for function in body:
+        if isinstance(function, ast.FunctionDef):
+            _complete(function)
+    whole = ast.ClassDef("Module", [], [], body, [ast.parse("I.ir_module", mode="eval").body])
+    source = ast.unparse(ast.fix_missing_locations(whole))
+    found = from_source(source, {"I": I, "R": R, "T": T, **(names or {})})
+    assert isinstance(found, IRModule)
+    return found
 
 
 def graph(text: str) -> IRModule:
-    """The module of one function, given by its signature, its bindings and what it returns.
+    """The module of the functions of a text, the bindings of each of which are a dataflow block."""
+    body = ast.parse(textwrap.dedent(text)).body
+    for function in body:
+        assert isinstance(function, ast.FunctionDef)
+        if _is_kernel(function) or len(function.body) == 1:
+            continue
+        block = ast.parse("with R.dataflow():\n    pass").body[0]
+        assert isinstance(block, ast.With)
+        *bindings, result = function.body
+        first = [b for b in bindings if re.search(r"= T\.int64\(\)$|^R\.func_attr", ast.unparse(b))]
+        block.body = [b for b in bindings if b not in first]
+        function.body = [*first, block, result]
+    return module(ast.unparse(ast.Module(body, [])))
 
-    The bindings are a dataflow block; its outputs are those that the function returns.
+
+def changes(text: str) -> list[Any]:
+    """Rows of programs before and after: `--- name`, or `--- RULE-1 RULE-2: name`, and the text.
+
+    The two are divided by a line `=>`, after which an indented text has the signature of the one
+    before; or they are one text in which `-` marks the lines before, and `+` those after. A text
+    without either stays as it is.
     """
-    [function] = ast.parse(textwrap.dedent(text)).body
-    assert isinstance(function, ast.FunctionDef)
-    *bindings, result = function.body
-    names = [n for b in bindings for n in ast.walk(b) if isinstance(n, ast.Name)]
-    bound = {n.id for n in names if isinstance(n.ctx, ast.Store)}
-    used = [n.id for n in ast.walk(result) if isinstance(n, ast.Name) and n.id in bound]
-    block = ast.parse(f"with R.dataflow():\n    R.output({', '.join(dict.fromkeys(used))})").body[0]
-    assert isinstance(block, ast.With)
-    sizes = [b for b in bindings if ast.unparse(b).endswith("= T.int64()")]
-    block.body[:0] = [b for b in bindings if b not in sizes]
-    function.body = [*sizes, block, result]
-    function.decorator_list = [ast.parse("R.function", mode="eval").body]
-    text = textwrap.indent(ast.unparse(function), "    ")
-    found = from_source(f"@I.ir_module\nclass Module:\n{text}")
-    assert isinstance(found, IRModule)
-    return found
+    rows = []
+    for title, body in sections(text).items():
+        rules, _, name = title.rpartition(": ")
+        marks = [pytest.mark.rule(*rules.split())] if rules else []
+        rows.append(pytest.param(*_both(body), id=name, marks=marks))
+    return rows
+
+
+def _both(body: str) -> tuple[str, str]:
+    before, arrow, after = body.partition("\n=>\n")
+    if arrow:
+        signature = before[: before.index("\n    ")]
+        return before, f"{signature}\n{after}" if after.startswith("    ") else after
+    lines = body.splitlines()
+    return _version(lines, "-"), _version(lines, "+")
+
+
+def _version(lines: list[str], mark: str) -> str:
+    kept = [line for line in lines if line[:1] not in ("-", "+") or line[0] == mark]
+    return "\n".join(re.sub(r"^[-+](?= )", " ", line).lstrip("+-") for line in kept)
+
+
+def _is_kernel(function: ast.FunctionDef) -> bool:
+    marks = map(ast.unparse, function.decorator_list)
+    return any("prim_func" in mark or "kernel" in mark for mark in marks)
+
+
+def _complete(function: ast.FunctionDef) -> None:
+    """Write out in a function what the text leaves out."""
+    is_kernel = _is_kernel(function)
+    is_wide = "kernel64" in map(ast.unparse, function.decorator_list)
+    dims = set()
+    for node in [n for n in ast.walk(function) if isinstance(n, ast.FunctionDef)]:
+        decorators = [ast.unparse(d) for d in node.decorator_list] or ["R.function"]
+        node.decorator_list = [
+            ast.parse(_DECORATORS.get(d, d), mode="eval").body for d in decorators
+        ]
+        signature = _Tensors("T.Buffer" if is_kernel else "R.Tensor", as_text=not is_kernel)
+        for arg in node.args.args:
+            arg.annotation = arg.annotation and signature.visit(arg.annotation)
+        node.returns = node.returns and signature.visit(node.returns)
+        dims |= signature.dims if node is function else set()
+    body = _Tensors("T.Buffer" if is_kernel else "R.Tensor", as_text=False)
+    function.body = [body.visit(statement) for statement in function.body]
+    if is_wide:
+        _Wide().visit(function)
+    if is_kernel:
+        return
+    _add_outputs(function)
+    names = {n.id: n.ctx for n in ast.walk(function) if isinstance(n, ast.Name)}
+    bound = {n.id for n in _names(function.body, ast.Store)}
+    head = [f"{dim} = T.int64()" for dim in sorted(dims) if dim in names and dim not in bound]
+    if "cls" in names and "cls" not in bound:
+        head.append("cls = Module")
+    function.body[:0] = ast.parse("\n".join(head)).body
+
+
+def _names(nodes: list[ast.stmt], kind: type[ast.expr_context]) -> Iterator[ast.Name]:
+    for statement in nodes:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, kind):
+                yield node
+
+
+def _add_outputs(function: ast.FunctionDef) -> None:
+    """Add the statement of outputs to dataflow blocks without one."""
+    blocks = [
+        n
+        for n in ast.walk(function)
+        if isinstance(n, ast.With) and "dataflow" in ast.unparse(n.items)
+    ]
+    for block in blocks:
+        if ast.unparse(block.body[-1]).startswith("R.output("):
+            continue
+        inside = list(_names(block.body, ast.Load))
+        uses = [n.id for n in _names([function], ast.Load) if all(n is not i for i in inside)]
+        bound = {n.id for n in _names(block.body, ast.Store)}
+        bound |= {s.name for s in block.body if isinstance(s, ast.FunctionDef)}
+        outputs = ", ".join(dict.fromkeys(name for name in uses if name in bound))
+        block.body = [s for s in block.body if not isinstance(s, ast.Pass)]
+        block.body += ast.parse(f"R.output({outputs})").body
+
+
+class _Tensors(ast.NodeTransformer):
+    """The long form of tensors; dimensions are texts in a signature."""
+
+    def __init__(self, kind: str, *, as_text: bool) -> None:
+        self.kind, self.as_text = kind, as_text
+        self.dims: set[str] = set()
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if not isinstance(node.value, ast.Name) or node.value.id not in DTYPES:
+            return self.generic_visit(node)
+        dims = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        return self.tensor(node.value.id, dims)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self.tensor(node.id, []) if node.id in DTYPES else node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """The signatures of local functions are done already."""
+        node.body = [self.visit(statement) for statement in node.body]
+        return node
+
+    def tensor(self, dtype: str, dims: list[ast.expr]) -> ast.AST:
+        self.dims |= {n.id for d in dims for n in ast.walk(d) if isinstance(n, ast.Name)}
+        if self.as_text:
+            dims = [
+                d if isinstance(d, ast.Constant) else ast.Constant(ast.unparse(d)) for d in dims
+            ]
+        shape = ast.Tuple(dims, ast.Load())
+        return ast.parse(f"{self.kind}({ast.unparse(shape)}, {DTYPES[dtype]!r})", mode="eval").body
+
+
+class _Wide(ast.NodeTransformer):
+    """Integers of datatype int64."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        if type(node.value) is not int:
+            return node
+        return ast.parse(f"T.int64({node.value})", mode="eval").body
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Constants of a datatype, and attributes, stay."""
+        name = ast.unparse(node.func)
+        is_typed = name.removeprefix("T.") in DTYPES.values() or name.endswith("_attr")
+        return node if is_typed else self.generic_visit(node)

@@ -11,6 +11,7 @@ import relaxpy
 from relaxpy import relax, relay
 from relaxpy.errors import RuntimeCheckError, TransformError, UnknownNameError
 from relaxpy.script import from_source
+from tests.ir.relax import texts
 from tests.relay_programs import prelude
 
 
@@ -66,22 +67,15 @@ def test_a_function_of_tensors_is_a_dataflow_block() -> None:
         """,
         ONES,
     )
-    expected = from_source("""
-@I.ir_module
-class Module:
-    @R.function
-    def main(
-        x: R.Tensor((2, 3), "float32")
-    ) -> R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((2, 3), "float32")):
-        with R.dataflow():
-            y = R.add(x, x)
-            a = R.nn.relu(y)
-            b = R.multiply(a, R.const(2.0, "float32"))
-            c = R.subtract(b, y)
-            d = (b, c)
-            R.output(d)
+    expected = texts.graph("""
+    def main(x: f32[2, 3]) -> R.Tuple(f32[2, 3], f32[2, 3]):
+        y = R.add(x, x)
+        a = R.nn.relu(y)
+        b = R.multiply(a, R.const(2.0, "float32"))
+        c = R.subtract(b, y)
+        d = (b, c)
         return d
-""")
+    """)
     relaxpy.ir.assert_structural_equal(module, expected)
 
 

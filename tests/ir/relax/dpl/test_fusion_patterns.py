@@ -12,7 +12,8 @@ from relaxpy.relax.analysis import get_var2val
 from relaxpy.relax.backend import get_pattern, get_patterns_with_prefix, patterns, register_patterns
 from relaxpy.relax.dpl import DFPattern, is_op, wildcard
 from relaxpy.relax.transform import FusionPattern, PatternCheckContext
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import relax as R
+from tests.ir.relax.texts import module
 
 INFO = R.Tensor((4, 4), "float32")
 X, Y, Z = (rx.Var(name, INFO) for name in "xyz")
@@ -135,19 +136,16 @@ def test_normalisation() -> None:
     assert parts == {}
     assert pattern.match(R.nn.layer_norm(X, gamma, beta, axes=[1]))
 
-    @I.ir_module
-    class Lowered:
-        @T.prim_func(private=True)
-        def rms_norm(
-            x: T.Buffer((4,), "float32"), w: T.Buffer((4,), "float32"), o: T.Buffer((4,), "float32")
-        ):
-            for i in range(4):
-                o[i] = x[i] * w[i]
+    Lowered = module("""
+    @kernel
+    def rms_norm(x: f32[4], w: f32[4], o: f32[4]):
+        for i in range(4):
+            o[i] = x[i] * w[i]
 
-        @R.function
-        def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-            y = R.call_tir(Lowered.rms_norm, (x, w), R.Tensor((4,), "float32"))
-            return y
+    def main(x: f32[4], w: f32[4]):
+        y = R.call_tir(cls.rms_norm, (x, w), f32[4])
+        return y
+    """)
 
     [value] = get_var2val(Lowered["main"]).values()
     found = found_names(patterns.make_rms_norm_pattern(), value)

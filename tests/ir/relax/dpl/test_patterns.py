@@ -25,7 +25,8 @@ from relaxpy.relax.dpl import (
     reject,
     wildcard,
 )
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import relax as R
+from tests.ir.relax.texts import graph
 
 F32 = "float32"
 
@@ -36,32 +37,26 @@ def tensor(name: str, shape: tuple[object, ...] = (4, 4), dtype: str = F32) -> r
 
 X, Y, Z = tensor("x"), tensor("y"), tensor("z")
 
+Module = graph("""
+@kernel
+def twice(a: f32[4, 4], b: f32[4, 4]):
+    for i, j in T.grid(4, 4):
+        with T.block("b"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            b[vi, vj] = a[vi, vj] * T.float32(2)
 
-@I.ir_module
-class Module:
-    @T.prim_func(private=True)
-    def twice(a: T.Buffer((4, 4), "float32"), b: T.Buffer((4, 4), "float32")):
-        for i, j in T.grid(4, 4):
-            with T.block("b"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                b[vi, vj] = a[vi, vj] * T.float32(2)
+@kernel
+def thrice(a: f32[4, 4], b: f32[4, 4]):
+    for i, j in T.grid(4, 4):
+        with T.block("b"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            b[vi, vj] = a[vi, vj] * T.float32(3)
 
-    @T.prim_func(private=True)
-    def thrice(a: T.Buffer((4, 4), "float32"), b: T.Buffer((4, 4), "float32")):
-        for i, j in T.grid(4, 4):
-            with T.block("b"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                b[vi, vj] = a[vi, vj] * T.float32(3)
-
-    @R.function
-    def main(x: R.Tensor((4, 4), "float32")) -> R.Tensor((4, 4), "float32"):
-        cls = Module
-        with R.dataflow():
-            lv = R.call_tir(cls.twice, (x,), R.Tensor((4, 4), "float32"))
-            lv1 = R.call_tir(cls.thrice, (lv,), R.Tensor((4, 4), "float32"))
-            R.output(lv1)
-        return lv1
-
+def main(x: f32[4, 4]) -> f32[4, 4]:
+    lv = R.call_tir(cls.twice, (x,), f32[4, 4])
+    lv1 = R.call_tir(cls.thrice, (lv,), f32[4, 4])
+    return lv1
+""")
 
 MAIN = Module["main"]
 FIRST, SECOND = MAIN.body.blocks[0].bindings

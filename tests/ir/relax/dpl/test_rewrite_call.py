@@ -11,6 +11,7 @@ from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.dpl import DFPattern, is_const, is_op, is_tuple, rewrite_call, wildcard
 from relaxpy.script import from_source, relax as R
 from tests.counting import calls
+from tests.ir.relax.texts import module
 
 Matches = dict[DFPattern, rx.Expr]
 A, B = wildcard(), wildcard()
@@ -569,23 +570,22 @@ def test_a_replacement_that_moves_through_a_long_chain() -> None:
 
 
 def test_a_function_of_a_module_keeps_its_calls_of_the_others() -> None:
-    mod = from_source("""
-@I.ir_module
-class M:
+    mod = module("""
     @T.prim_func
-    def k(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+    def k(a: f32[4], b: f32[4]):
         for i in range(4):
             b[i] = a[i] * T.float32(2)
-    @R.function(private=True)
-    def g(x: R.Tensor((4,), "float32"), names: R.Object) -> R.Tensor((4,), "float32"):
+
+    @private
+    def g(x: f32[4], names: R.Object) -> f32[4]:
         return x
-    @R.function
-    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+
+    def main(x: f32[4]) -> f32[4]:
         y = R.add(x, x)
-        z = R.call_tir(M.k, (y,), out_sinfo=R.Tensor((4,), "float32"))
-        w = M.g(z, (R.str("tir"), M.k))
+        z = R.call_tir(cls.k, (y,), out_sinfo=f32[4])
+        w = cls.g(z, (R.str("tir"), cls.k))
         return w
-""")
+    """)
     mod["main"] = rewrite_call(SUM, double, mod["main"])
     assert well_formed(mod)
     text = mod["main"].script()

@@ -15,8 +15,9 @@ from relaxpy.relax.dpl import (
     is_tuple,
     wildcard,
 )
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.script import from_source, relax as R
 from tests.counting import calls
+from tests.ir.relax.texts import module
 
 VECTOR = 'R.Tensor((16,), "float32")'
 SQUARE = 'R.Tensor((16, 16), "float32")'
@@ -60,39 +61,33 @@ def check(after: rx.Function, body: str, params: str, *, pure: bool = True) -> N
 ADD = rewriter(vectors("A", "B"), "return A + B", f"return {packed('add', 'A', 'B')}")
 MULTIPLY = rewriter(vectors("A", "B"), "return A * B", f"return {packed('mul', 'A', 'B')}")
 
+Program = module("""
+def first(x: f32[32]):
+    split = R.split(x, 2)
+    lhs = split[0]
+    rhs = split[1]
+    out = lhs + rhs
+    return out
 
-@I.ir_module
-class Program:
-    @R.function
-    def first(x: R.Tensor((32,), "float32")):
-        split = R.split(x, 2)
-        lhs = split[0]
-        rhs = split[1]
-        out = lhs + rhs
-        return out
+def second(x: f32[16]):
+    y = x + x
+    out = R.exp(y)
+    return out
+""")
 
-    @R.function
-    def second(x: R.Tensor((16,), "float32")):
-        y = x + x
-        out = R.exp(y)
-        return out
+Rewritten = module("""
+def first(x: f32[32]):
+    split = R.split(x, 2)
+    lhs = split[0]
+    rhs = split[1]
+    out = R.call_pure_packed("add", lhs, rhs, sinfo_args=f32[16])
+    return out
 
-
-@I.ir_module
-class Rewritten:
-    @R.function
-    def first(x: R.Tensor((32,), "float32")):
-        split = R.split(x, 2)
-        lhs = split[0]
-        rhs = split[1]
-        out = R.call_pure_packed("add", lhs, rhs, sinfo_args=R.Tensor((16,), "float32"))
-        return out
-
-    @R.function
-    def second(x: R.Tensor((16,), "float32")):
-        y = R.call_pure_packed("add", x, x, sinfo_args=R.Tensor((16,), "float32"))
-        out = R.exp(y)
-        return out
+def second(x: f32[16]):
+    y = R.call_pure_packed("add", x, x, sinfo_args=f32[16])
+    out = R.exp(y)
+    return out
+""")
 
 
 def test_functions_and_modules_are_rewritten() -> None:

@@ -7,20 +7,19 @@ from relaxpy.errors import TransformError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import check_well_formed, well_formed
 from relaxpy.relax.dpl import ExprPatternRewriter, is_op, wildcard
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source, relax as R, tir as T
+from tests.ir.relax.texts import module
 
+Main = module("""
+def main(A: f32[16]):
+    B = A + A
+    C = B * B
+    return C
 
-@I.ir_module
-class Main:
-    @R.function
-    def main(A: R.Tensor((16,), "float32")):
-        B = A + A
-        C = B * B
-        return C
-
-    @R.function(private=True)
-    def helper(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return R.exp(A)
+@private
+def helper(A: f32[16]) -> f32[16]:
+    return R.exp(A)
+""")
 
 
 @R.rewriter
@@ -62,31 +61,29 @@ class CallSquare:
             B[i] = A[i] * A[i]
 
 
-@I.ir_module
-class BothApplied:
-    @R.function
-    def main(A: R.Tensor((16,), "float32")):
-        cls = BothApplied
-        B = cls.helper_1(A)
-        C = R.call_tir(cls.helper_2, [B], out_sinfo=R.Tensor((16,), "float32"))
-        return C
+BothApplied = module("""
+def main(A: f32[16]):
+    B = cls.helper_1(A)
+    C = R.call_tir(cls.helper_2, [B], out_sinfo=f32[16])
+    return C
 
-    @R.function(private=True)
-    def helper(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return R.exp(A)
+@private
+def helper(A: f32[16]) -> f32[16]:
+    return R.exp(A)
 
-    @R.function(private=True)
-    def helper_1(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return BothApplied.inner(A)
+@private
+def helper_1(A: f32[16]) -> f32[16]:
+    return cls.inner(A)
 
-    @R.function(private=True)
-    def inner(A: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
-        return A * R.const(2.0, "float32")
+@private
+def inner(A: f32[16]) -> f32[16]:
+    return A * R.const(2.0, "float32")
 
-    @T.prim_func(private=True)
-    def helper_2(A: T.Buffer(16, "float32"), B: T.Buffer(16, "float32")):
-        for i in range(16):
-            B[i] = A[i] * A[i]
+@kernel
+def helper_2(A: T.Buffer(16, "float32"), B: T.Buffer(16, "float32")):
+    for i in range(16):
+        B[i] = A[i] * A[i]
+""")
 
 
 def test_functions_that_a_replacement_calls_come_with_it_under_names_of_their_own() -> None:

@@ -12,7 +12,8 @@ from relaxpy.errors import BuilderStateError, CompileError, MisuseError, Unknown
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import Tensor, op, spec
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source, relax as R, tir as T
+from tests.ir.relax import texts
 
 X = spec.Tensor(["n", 4], "float32")
 
@@ -65,43 +66,27 @@ def test_a_model_with_layers_becomes_functions_of_inputs_and_parameters() -> Non
 
     mod, params = Block().export_tvm({"forward": {"x": X}, "half": {"x": X}})
 
-    @I.ir_module
-    class Expected:
-        @R.function
-        def forward(
-            x: R.Tensor(("n", 4), "float32"),
-            weight: R.Tensor((8, 4), "float32"),
-            bias: R.Tensor((8,), "float32"),
-            last: R.Tensor(("out", 8), "float32"),
-        ):
-            R.func_attr({"num_input": 1})
-            with R.dataflow():
-                a = R.permute_dims(weight)
-                b = R.matmul(x, a)
-                c = R.add(b, bias)
-                d = R.nn.silu(c)
-                e = R.permute_dims(last)
-                f = R.matmul(d, e)
-                g = f
-                R.output(g)
-            return g
+    Expected = texts.graph("""
+    def forward(x: f32[n, 4], weight: f32[8, 4], bias: f32[8], last: f32[out, 8]):
+        R.func_attr({"num_input": 1})
+        a = R.permute_dims(weight)
+        b = R.matmul(x, a)
+        c = R.add(b, bias)
+        d = R.nn.silu(c)
+        e = R.permute_dims(last)
+        f = R.matmul(d, e)
+        g = f
+        return g
 
-        @R.function
-        def half(
-            x: R.Tensor(("n", 4), "float32"),
-            weight: R.Tensor((8, 4), "float32"),
-            bias: R.Tensor((8,), "float32"),
-            last: R.Tensor(("out", 8), "float32"),
-        ):
-            R.func_attr({"num_input": 1})
-            with R.dataflow():
-                a = R.permute_dims(weight)
-                b = R.matmul(x, a)
-                c = R.add(b, bias)
-                d = R.divide(c, R.const(2.0, "float32"))
-                e = d
-                R.output(e)
-            return e
+    def half(x: f32[n, 4], weight: f32[8, 4], bias: f32[8], last: f32[out, 8]):
+        R.func_attr({"num_input": 1})
+        a = R.permute_dims(weight)
+        b = R.matmul(x, a)
+        c = R.add(b, bias)
+        d = R.divide(c, R.const(2.0, "float32"))
+        e = d
+        return e
+    """)
 
     assert_structural_equal(mod, Expected)
     assert_structural_equal(from_source(mod.script()), mod)
@@ -170,24 +155,17 @@ def test_packed_parameters_and_effects_are_one_tuple_each() -> None:
     modes = {"param_mode": "packed", "effect_mode": "packed"}
     mod, _ = Model().export_tvm({"forward": {"x": X, "$": modes}}, debug=True)
 
-    @I.ir_module
-    class Expected:
-        @R.function
-        def forward(
-            x: R.Tensor(("n", 4), "float32"),
-            effects: R.Tuple(R.Object),
-            params: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")),
-        ):
-            R.func_attr({"num_input": 2})
-            with R.dataflow():
-                io = effects[0]
-                weight = params[0]
-                bias = params[1]
-                product = R.multiply(x, weight)
-                total = R.add(product, bias)
-                result = (total, (io,))
-                R.output(result)
-            return result
+    Expected = texts.graph("""
+    def forward(x: f32[n, 4], effects: R.Tuple(R.Object), params: R.Tuple(f32[4], f32[4])):
+        R.func_attr({"num_input": 2})
+        io = effects[0]
+        weight = params[0]
+        bias = params[1]
+        product = R.multiply(x, weight)
+        total = R.add(product, bias)
+        result = (total, (io,))
+        return result
+    """)
 
     assert_structural_equal(mod["forward"], Expected["forward"])
     modes["effect_mode"] = "none"
@@ -382,40 +360,27 @@ def test_layers_may_be_functions_of_their_own() -> None:
 
     mod, _ = BigModel().export_tvm({"forward": {"x": X}})
 
-    @I.ir_module
-    class Expected:
-        @R.function(private=True)
-        def layer(x: R.Tensor(("n", 4), "float32"), weight: R.Tensor((4, 4), "float32")):
-            with R.dataflow():
-                y = R.matmul(x, weight)
-                z = y
-                R.output(z)
-            return z
+    Expected = texts.graph("""
+    @private
+    def layer(x: f32[n, 4], weight: f32[4, 4]):
+        y = R.matmul(x, weight)
+        z = y
+        return z
 
-        @R.function(private=True)
-        def layer1(x: R.Tensor(("n", 4), "float32"), weight: R.Tensor((4, 2), "float32")):
-            with R.dataflow():
-                y = R.matmul(x, weight)
-                z = y
-                R.output(z)
-            return z
+    @private
+    def layer1(x: f32[n, 4], weight: f32[4, 2]):
+        y = R.matmul(x, weight)
+        z = y
+        return z
 
-        @R.function
-        def forward(
-            x: R.Tensor(("n", 4), "float32"),
-            w0: R.Tensor((4, 4), "float32"),
-            w1: R.Tensor((4, 4), "float32"),
-            w2: R.Tensor((4, 2), "float32"),
-        ):
-            R.func_attr({"num_input": 1})
-            cls = Expected
-            with R.dataflow():
-                a = cls.layer(x, w0)
-                b = cls.layer(a, w1)
-                c = cls.layer1(b, w2)
-                d = c
-                R.output(d)
-            return d
+    def forward(x: f32[n, 4], w0: f32[4, 4], w1: f32[4, 4], w2: f32[4, 2]):
+        R.func_attr({"num_input": 1})
+        a = cls.layer(x, w0)
+        b = cls.layer(a, w1)
+        c = cls.layer1(b, w2)
+        d = c
+        return d
+    """)
 
     assert_structural_equal(mod, Expected)
 

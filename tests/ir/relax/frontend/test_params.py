@@ -6,18 +6,15 @@ import pytest
 from relaxpy.errors import MisuseError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.frontend import detach_params
-from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import module
 
+Model = module("""
+def main(x: f32[2], w: f32[2]):
+    return R.add(x, w)
 
-@I.ir_module
-class Model:
-    @R.function
-    def main(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")):
-        return R.add(x, w)
-
-    @R.function
-    def other(x: R.Tensor((2,), "float32")):
-        return x
+def other(x: f32[2]):
+    return x
+""")
 
 
 def test_params_are_detached_from_functions() -> None:

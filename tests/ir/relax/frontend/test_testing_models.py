@@ -13,7 +13,7 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.relax import testing
 from relaxpy.relax.testing import nn
 from relaxpy.relax.testing.lib_comparator import LibCompareVMInstrument
-from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import graph, module
 
 
 def built(model: nn.Module, shape: Any, dtype: str = "float32") -> IRModule:
@@ -74,20 +74,14 @@ def test_layers_may_be_functions_of_their_own() -> None:
 
     mod = built(nn.Sequential(Scale(), Scale()), (tir.Var("n", "int64"), 4))
 
-    @I.ir_module
-    class Expected:
-        @R.function(private=True)
-        def scale(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4,), "float32")):
-            return R.multiply(x, w)
+    Expected = module("""
+    @private
+    def scale(x: f32[n, 4], w: f32[4]):
+        return R.multiply(x, w)
 
-        @R.function
-        def main(
-            x: R.Tensor(("n", 4), "float32"),
-            w0: R.Tensor((4,), "float32"),
-            w1: R.Tensor((4,), "float32"),
-        ):
-            cls = Expected
-            return cls.scale(cls.scale(x, w0), w1)
+    def main(x: f32[n, 4], w0: f32[4], w1: f32[4]):
+        return cls.scale(cls.scale(x, w0), w1)
+    """)
 
     assert_structural_equal(mod, relax.transform.Normalize()(Expected))
     ones = np.ones(4, "float32")
@@ -100,21 +94,14 @@ def test_a_product_has_a_bias_and_activations() -> None:
         (2, 3), (4, 3), "float32", transposed_y=True, bias_shape=(4,), activation=relax.op.nn.relu
     )
 
-    @I.ir_module
-    class Expected:
-        @R.function
-        def main(
-            x: R.Tensor((2, 3), "float32"),
-            y: R.Tensor((4, 3), "float32"),
-            bias: R.Tensor((4,), "float32"),
-        ):
-            with R.dataflow():
-                a = R.permute_dims(y, axes=[-1, -2])
-                b = R.matmul(x, a, out_dtype="float32")
-                c = R.add(b, bias)
-                d = R.nn.relu(c)
-                R.output(d)
-            return d
+    Expected = graph("""
+    def main(x: f32[2, 3], y: f32[4, 3], bias: f32[4]):
+        a = R.permute_dims(y, axes=[-1, -2])
+        b = R.matmul(x, a, out_dtype="float32")
+        c = R.add(b, bias)
+        d = R.nn.relu(c)
+        return d
+    """)
 
     assert_structural_equal(mod, Expected)
     residual = testing.get_relax_matmul_module(

@@ -12,11 +12,12 @@ from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder import builder as rx_builder
 from relaxpy.ir.relax.op.definition.registry import registered_ops
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.script import from_source
 from tests.distributed.team import Team
 from tests.ir.relax.op.cases.case import slopes
 from tests.ir.relax.op.test_rules import N, derive
 from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.texts import module
 
 X = tensor(4, N)
 ccl = op.ccl
@@ -27,18 +28,16 @@ def test_a_reduction_is_one_of_five() -> None:
         derive(lambda x: ccl.allreduce(x, "mean"), (X,))
 
 
-@I.ir_module
-class Alone:
-    @R.function
-    def main(x: R.Tensor((4, "n"), "float32")):
-        total = R.ccl.allreduce(x, "avg", in_group=False)
-        joined = R.ccl.allgather(total, 1)
-        first = R.ccl.broadcast_from_worker0(joined)
-        return R.ccl.scatter_from_worker0(first, 1, axis=1)
+Alone = module("""
+def main(x: f32[4, n]):
+    total = R.ccl.allreduce(x, "avg", in_group=False)
+    joined = R.ccl.allgather(total, 1)
+    first = R.ccl.broadcast_from_worker0(joined)
+    return R.ccl.scatter_from_worker0(first, 1, axis=1)
 
-    @R.function
-    def two(x: R.Tensor((4, "n"), "float32")):
-        return R.ccl.allgather(x, 2)
+def two(x: f32[4, n]):
+    return R.ccl.allgather(x, 2)
+""")
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])

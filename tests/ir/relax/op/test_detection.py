@@ -7,20 +7,14 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import module
 
-
-@I.ir_module
-class Limited:
-    @R.function
-    def main(
-        boxes: R.Tensor(("b", "n", 4), "float32"),
-        scores: R.Tensor(("b", "c", "n"), "float32"),
-        most: R.Tensor("int64"),
-    ):
-        return R.vision.all_class_non_max_suppression(
-            boxes, scores, most, R.const(0.5, "float32"), R.const(0.0, "float32")
-        )
+Limited = module("""
+def main(boxes: f32[b, n, 4], scores: f32[b, c, n], most: R.Tensor("int64")):
+    return R.vision.all_class_non_max_suppression(
+        boxes, scores, most, R.const(0.5, "float32"), R.const(0.0, "float32")
+    )
+""")
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])

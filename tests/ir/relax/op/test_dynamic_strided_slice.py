@@ -8,9 +8,9 @@ import pytest
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.script import ir as I, relax as R, tir as T
 from tests.ir.relax.op.test_rules import OPEN, UNKNOWN, Infos, N, check, refused
 from tests.ir.relax.sinfos import rank, tensor
+from tests.ir.relax.texts import module
 
 PAIR = tensor(2, dtype="int64")
 
@@ -45,11 +45,10 @@ def test_what_does_not_fit_is_refused(sinfos: Infos, message: str) -> None:
     refused(op.dynamic_strided_slice, sinfos, message)
 
 
-@I.ir_module
-class Sliced:
-    @R.function
-    def main(x: R.Tensor(ndim=2), b: R.Tensor(ndim=1), e: R.Tensor(ndim=1), s: R.Tensor(ndim=1)):
-        return R.dynamic_strided_slice(x, b, e, s)
+Sliced = module("""
+def main(x: R.Tensor(ndim=2), b: R.Tensor(ndim=1), e: R.Tensor(ndim=1), s: R.Tensor(ndim=1)):
+    return R.dynamic_strided_slice(x, b, e, s)
+""")
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])
@@ -66,15 +65,12 @@ def test_bounds_are_checked_when_they_arrive(target: str) -> None:
         run(x, zero, two[:1], one)
 
 
-@I.ir_module
-class Symbolic:
-    @R.function
-    def main(
-        x: R.Tensor(("n", 2), "float32"), first: R.Prim(value="i"), last: R.Prim(value="j")
-    ) -> R.Tensor(dtype="float32", ndim=2):
-        i = T.int64()
-        j = T.int64()
-        return R.strided_slice(x, axes=[0], begin=[i], end=[j])
+Symbolic = module("""
+def main(x: f32[n, 2], first: R.Prim(value="i"), last: R.Prim(value="j")) -> R.Tensor(
+    dtype="float32", ndim=2
+):
+    return R.strided_slice(x, axes=[0], begin=[i], end=[j])
+""")
 
 
 @pytest.mark.parametrize("target", ["reference", "numpy"])

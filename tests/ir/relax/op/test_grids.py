@@ -8,9 +8,9 @@ import pytest
 import relaxpy
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import op
-from relaxpy.script import ir as I, relax as R, tir as T
 from tests.ir.relax.op.test_rules import M, N, derive
 from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.texts import module
 
 grid_sample = op.image.grid_sample
 X, GRID = tensor(N, 3, 5, 6), tensor(N, 2, M, 7)
@@ -43,13 +43,11 @@ def test_functions_of_tensors_refuse_other_ranks() -> None:
         image.resize2d(places, [0.0] * 4, [3])
 
 
-@I.ir_module
-class Turned:
-    @R.function
-    def main(x: R.Tensor(("n", 1, "h", "w"), "float32"), maps: R.Tensor(("n", 2, 3), "float32")):
-        h, w = T.int64(), T.int64()
-        places = R.image.affine_grid(maps, (h, w))
-        return R.image.grid_sample(x, places, align_corners=True)
+Turned = module("""
+def main(x: f32[n, 1, h, w], maps: f32[n, 2, 3]):
+    places = R.image.affine_grid(maps, (h, w))
+    return R.image.grid_sample(x, places, align_corners=True)
+""")
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])

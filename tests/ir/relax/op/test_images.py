@@ -11,10 +11,11 @@ import pytest
 import relaxpy
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import op
-from relaxpy.script import ir as I, relax as R
+from relaxpy.script import relax as R
 from tests.ir.relax.op.cases.images import resized
 from tests.ir.relax.op.test_rules import Made, N, derive
 from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.texts import module
 
 resize2d = op.image.resize2d
 X = tensor(2, 3, N, 5)
@@ -35,11 +36,10 @@ def topi_call(name: str) -> Made:
     return lambda: image.resize2d(x, [0.0] * 4, [3, 3], **{name: "bilinear"})
 
 
-@I.ir_module
-class Open:
-    @R.function
-    def main(x: R.Tensor("float32"), size: R.Tensor((2,), "int64")):
-        return R.image.resize2d(x, R.tensor_to_shape(size))
+Open = module("""
+def main(x: R.Tensor("float32"), size: i64[2]):
+    return R.image.resize2d(x, R.tensor_to_shape(size))
+""")
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])

@@ -11,7 +11,8 @@ from relaxpy.ir import structural_equal
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source
+from tests.ir.relax import texts
 from tests.ir.relax.op.notation import Row, check_known, check_refused, rows
 from tests.ir.relax.sinfos import tensor
 
@@ -76,16 +77,14 @@ def test_an_index_map_is_a_function_of_indices() -> None:
         op.layout_transform(x, lambda i: (i // 2, IndexMap.AXIS_SEPARATOR, i % 2))
 
 
-@I.ir_module
-class Blocks:
-    @R.function
-    def forth(x: R.Tensor(("n", "m"), "float32")):
-        return R.layout_transform(x, index_map=lambda i, j: (j // 4, i, j % 4), pad_value=7)
+Blocks = texts.module("""
+def forth(x: f32[n, m]):
+    return R.layout_transform(x, index_map=lambda i, j: (j // 4, i, j % 4), pad_value=7)
 
-    @R.function
-    def reverse(x: R.Tensor((5,), "int32")):
-        back = T.index_map(lambda i: 4 - i, inverse_index_map=lambda i: 4 - i)
-        return R.layout_transform(x, index_map=back)
+def reverse(x: i32[5]):
+    back = T.index_map(lambda i: 4 - i, inverse_index_map=lambda i: 4 - i)
+    return R.layout_transform(x, index_map=back)
+""")
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])
@@ -107,11 +106,10 @@ def test_sizes_of_the_program(target: str, columns: int) -> None:
 def test_padding_is_copied_in_whole_slices() -> None:
     """A map to blocks is a view of the padded operand, without an index for each element."""
 
-    @I.ir_module
-    class Padded:
-        @R.function
-        def main(x: R.Tensor((2, 30, 8), "float32")):
-            return R.layout_transform(x, index_map=lambda n, c, h: (n, c // 16, h, c % 16))
+    Padded = texts.module("""
+    def main(x: f32[2, 30, 8]):
+        return R.layout_transform(x, index_map=lambda n, c, h: (n, c // 16, h, c % 16))
+    """)
 
     source = "".join(relaxpy.compile(Padded).source.split())
     assert "gather" not in source

@@ -8,8 +8,8 @@ import pytest
 import relaxpy
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.script import ir as I, relax as R
 from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.texts import module
 
 
 def test_modes_of_other_libraries_are_refused() -> None:
@@ -19,19 +19,16 @@ def test_modes_of_other_libraries_are_refused() -> None:
         op.nn.pad(rx.Var("x", tensor(2)), (1, 1), "edge")
 
 
-@I.ir_module
-class Symbolic:
-    @R.function
-    def reflect(x: R.Tensor(("n", "m"), "float32")):
-        return R.nn.pad(x, [1, 2, 3, 0], pad_mode="reflect")
+Symbolic = module("""
+def reflect(x: f32[n, m]):
+    return R.nn.pad(x, [1, 2, 3, 0], pad_mode="reflect")
 
-    @R.function
-    def shuffle(x: R.Tensor(("n", 4, "h", "w"), "float32")):
-        return R.nn.pixel_shuffle(x, 2)
+def shuffle(x: f32[n, 4, h, w]):
+    return R.nn.pixel_shuffle(x, 2)
 
-    @R.function
-    def channels(x: R.Tensor(("c", 2, 3), "float32")):
-        return R.nn.pixel_shuffle(x, 2)
+def channels(x: f32[c, 2, 3]):
+    return R.nn.pixel_shuffle(x, 2)
+""")
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])

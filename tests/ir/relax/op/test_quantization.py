@@ -9,14 +9,13 @@ import relaxpy
 from relaxpy import IRModule, relax
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.transform import Gradient
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source, relax as R
+from tests.ir.relax.texts import module
 
-
-@I.ir_module
-class Open:
-    @R.function
-    def main(x: R.Tensor("float32"), s: R.Tensor("float32"), z: R.Tensor("int8")):
-        return R.dequantize(R.quantize(x, s, z, axis=0), s, z, axis=0)
+Open = module("""
+def main(x: R.Tensor("float32"), s: R.Tensor("float32"), z: R.Tensor("int8")):
+    return R.dequantize(R.quantize(x, s, z, axis=0), s, z, axis=0)
+""")
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])
@@ -50,59 +49,48 @@ def test_floats_of_eight_bits_are_not_rounded_to_integers() -> None:
 
 
 def test_a_wrapped_parameter_of_its_datatype_needs_no_kernel() -> None:
-    @I.ir_module
-    class Wraps:
-        @R.function
-        def main(x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float16")):
-            return R.wrap_param(x), R.wrap_param(y)
+    Wraps = module("""
+    def main(x: f32[3], y: f16[3]):
+        return (R.wrap_param(x), R.wrap_param(y))
+    """)
 
     lowered = relaxpy.relax.transform.LegalizeOps()(Wraps)
     assert [str(var.name_hint) for var in lowered.functions] == ["main", "cast"]
 
 
-@I.ir_module
-class LiteralParameters:
-    @R.function
-    def main(x: R.Tensor((2, 4), "float32")):
-        q = R.quantize(x, R.const(0.5, "float32"), R.const(3, "int8"))
-        return R.dequantize(q, R.const(0.5, "float32"), R.const(3, "int8"))
+LiteralParameters = module("""
+def main(x: f32[2, 4]):
+    q = R.quantize(x, R.const(0.5, "float32"), R.const(3, "int8"))
+    return R.dequantize(q, R.const(0.5, "float32"), R.const(3, "int8"))
+""")
 
+LiteralKernels = module("""
+@kernel
+def quantize(x: f32[T.int64(2), T.int64(4)], y: i8[T.int64(2), T.int64(4)]):
+    T.func_attr({"tir.noalias": True})
+    for i, j in T.grid(T.int64(2), T.int64(4)):
+        with T.block("quantized"):
+            a, b = T.axis.remap("SS", [i, j])
+            y[a, b] = T.Cast(
+                "int8",
+                T.max(
+                    T.min(T.round(x[a, b] / T.float32(0.5)) + T.float32(3), T.float32(127)),
+                    T.float32(-128),
+                ),
+            )
 
-@I.ir_module
-class LiteralKernels:
-    @T.prim_func(private=True)
-    def quantize(
-        x: T.Buffer((T.int64(2), T.int64(4)), "float32"),
-        y: T.Buffer((T.int64(2), T.int64(4)), "int8"),
-    ):
-        T.func_attr({"tir.noalias": True})
-        for i, j in T.grid(T.int64(2), T.int64(4)):
-            with T.block("quantized"):
-                a, b = T.axis.remap("SS", [i, j])
-                y[a, b] = T.Cast(
-                    "int8",
-                    T.max(
-                        T.min(T.round(x[a, b] / T.float32(0.5)) + T.float32(3), T.float32(127)),
-                        T.float32(-128),
-                    ),
-                )
+@kernel
+def dequantize(x: i8[T.int64(2), T.int64(4)], y: f32[T.int64(2), T.int64(4)]):
+    T.func_attr({"tir.noalias": True})
+    for i, j in T.grid(T.int64(2), T.int64(4)):
+        with T.block("dequantized"):
+            a, b = T.axis.remap("SS", [i, j])
+            y[a, b] = T.Cast("float32", T.Cast("int32", x[a, b]) - 3) * T.float32(0.5)
 
-    @T.prim_func(private=True)
-    def dequantize(
-        x: T.Buffer((T.int64(2), T.int64(4)), "int8"),
-        y: T.Buffer((T.int64(2), T.int64(4)), "float32"),
-    ):
-        T.func_attr({"tir.noalias": True})
-        for i, j in T.grid(T.int64(2), T.int64(4)):
-            with T.block("dequantized"):
-                a, b = T.axis.remap("SS", [i, j])
-                y[a, b] = T.Cast("float32", T.Cast("int32", x[a, b]) - 3) * T.float32(0.5)
-
-    @R.function
-    def main(x: R.Tensor((2, 4), "float32")):
-        cls = LiteralKernels
-        q = R.call_tir(cls.quantize, (x,), out_sinfo=R.Tensor((2, 4), "int8"))
-        return R.call_tir(cls.dequantize, (q,), out_sinfo=R.Tensor((2, 4), "float32"))
+def main(x: f32[2, 4]):
+    q = R.call_tir(cls.quantize, (x,), out_sinfo=i8[2, 4])
+    return R.call_tir(cls.dequantize, (q,), out_sinfo=f32[2, 4])
+""")
 
 
 def test_literal_parameters_are_part_of_the_kernels() -> None:

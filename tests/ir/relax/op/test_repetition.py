@@ -8,8 +8,8 @@ import pytest
 import relaxpy
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.script import ir as I, relax as R
 from tests.ir.relax.sinfos import tensor
+from tests.ir.relax.texts import module
 
 
 def test_attributes_of_other_types_are_refused() -> None:
@@ -20,16 +20,14 @@ def test_attributes_of_other_types_are_refused() -> None:
         op.tile(x, "2")
 
 
-@I.ir_module
-class Symbolic:
-    @R.function
-    def identity(x: R.Tensor(("n", 3), "float32")):
-        n = x.shape[0]
-        return R.matmul(R.eye(n, n), x)
+Symbolic = module("""
+def identity(x: f32[n, 3]):
+    n = x.shape[0]
+    return R.matmul(R.eye(n, n), x)
 
-    @R.function
-    def banded(x: R.Tensor(("n", "n"), "float32"), k: R.Prim("int64")):
-        return R.tril(R.triu(x, -1), k)
+def banded(x: f32[n, n], k: R.Prim("int64")):
+    return R.tril(R.triu(x, -1), k)
+""")
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])

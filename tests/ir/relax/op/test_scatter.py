@@ -7,16 +7,12 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import module
 
-
-@I.ir_module
-class Stores:
-    @R.function
-    def put(
-        x: R.Tensor(("n",), "float32"), i: R.Tensor(("k",), "int64"), v: R.Tensor(("k",), "float32")
-    ):
-        return R.index_put(x, (i,), v, accumulate=True)
+Stores = module("""
+def put(x: f32[n], i: i64[k], v: f32[k]):
+    return R.index_put(x, (i,), v, accumulate=True)
+""")
 
 
 @pytest.mark.parametrize("target", ["numpy", "reference"])

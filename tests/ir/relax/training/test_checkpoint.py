@@ -14,7 +14,7 @@ from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.testing import nn
 from relaxpy.relax.transform import Gradient
-from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import graph
 
 
 def built(names: str, body: Callable[..., Any]) -> IRModule:
@@ -39,22 +39,19 @@ def test_expressions_between_checkpoints() -> None:
         lv2 = builder.emit(cube(lv1))
         return nn.checkpoint(lambda y: relax.op.sum(cube(cube(y))), lv2)
 
-    @I.ir_module
-    class Expected:
-        @R.function
-        def main(x: R.Tensor((3, 3), "float32")):
-            with R.dataflow():
-                x_scp = R.grad.start_checkpoint(x)
-                lv1 = R.power(x_scp, R.const(3, "float32"))
-                lv1_ecp = R.grad.end_checkpoint(lv1)
-                lv2 = R.power(lv1_ecp, R.const(3, "float32"))
-                lv2_scp = R.grad.start_checkpoint(lv2)
-                lv3 = R.power(lv2_scp, R.const(3, "float32"))
-                lv4 = R.power(lv3, R.const(3, "float32"))
-                gv = R.sum(lv4)
-                gv_ecp = R.grad.end_checkpoint(gv)
-                R.output(gv_ecp)
-            return gv_ecp
+    Expected = graph("""
+    def main(x: f32[3, 3]):
+        x_scp = R.grad.start_checkpoint(x)
+        lv1 = R.power(x_scp, R.const(3, "float32"))
+        lv1_ecp = R.grad.end_checkpoint(lv1)
+        lv2 = R.power(lv1_ecp, R.const(3, "float32"))
+        lv2_scp = R.grad.start_checkpoint(lv2)
+        lv3 = R.power(lv2_scp, R.const(3, "float32"))
+        lv4 = R.power(lv3, R.const(3, "float32"))
+        gv = R.sum(lv4)
+        gv_ecp = R.grad.end_checkpoint(gv)
+        return gv_ecp
+    """)
 
     assert_structural_equal(built("x", body), Expected)
 
@@ -70,30 +67,21 @@ def test_several_arguments_and_results() -> None:
         lv2, lv3 = builder.emit(first), builder.emit(second)
         return relax.op.sum(builder.emit(lv2 * lv3))
 
-    @I.ir_module
-    class Expected:
-        @R.function
-        def main(
-            x: R.Tensor((3, 3), "float32"),
-            y: R.Tensor((3, 3), "float32"),
-            z: R.Tensor((3, 3), "float32"),
-            u: R.Tensor((3, 3), "float32"),
-            v: R.Tensor((3, 3), "float32"),
-        ):
-            with R.dataflow():
-                lv1 = x * y
-                lv1_scp = R.grad.start_checkpoint(lv1)
-                z_scp = R.grad.start_checkpoint(z)
-                lv2 = lv1_scp * z_scp
-                lv2_ecp = R.grad.end_checkpoint(lv2)
-                u_scp = R.grad.start_checkpoint(u)
-                v_scp = R.grad.start_checkpoint(v)
-                lv3 = u_scp * v_scp
-                lv3_ecp = R.grad.end_checkpoint(lv3)
-                lv4 = lv2_ecp * lv3_ecp
-                gv = R.sum(lv4)
-                R.output(gv)
-            return gv
+    Expected = graph("""
+    def main(x: f32[3, 3], y: f32[3, 3], z: f32[3, 3], u: f32[3, 3], v: f32[3, 3]):
+        lv1 = x * y
+        lv1_scp = R.grad.start_checkpoint(lv1)
+        z_scp = R.grad.start_checkpoint(z)
+        lv2 = lv1_scp * z_scp
+        lv2_ecp = R.grad.end_checkpoint(lv2)
+        u_scp = R.grad.start_checkpoint(u)
+        v_scp = R.grad.start_checkpoint(v)
+        lv3 = u_scp * v_scp
+        lv3_ecp = R.grad.end_checkpoint(lv3)
+        lv4 = lv2_ecp * lv3_ecp
+        gv = R.sum(lv4)
+        return gv
+    """)
 
     assert_structural_equal(built("xyzuv", body), Expected)
 
@@ -108,29 +96,26 @@ def test_segments_of_functions(first: Any) -> None:
         lv1 = nn.emit_checkpoint_sequential([doubled] * 5, first, x)
         return nn.emit_checkpoint_sequential([doubled] * 4, 2, lv1)
 
-    @I.ir_module
-    class Expected:
-        @R.function
-        def main(x: R.Tensor((3, 3), "float32")):
-            with R.dataflow():
-                x_scp = R.grad.start_checkpoint(x)
-                lv = R.add(x_scp, x_scp)
-                lv1 = R.add(lv, lv)
-                lv1_ecp = R.grad.end_checkpoint(lv1)
-                lv1_ecp_scp = R.grad.start_checkpoint(lv1_ecp)
-                lv2 = R.add(lv1_ecp_scp, lv1_ecp_scp)
-                lv3 = R.add(lv2, lv2)
-                lv3_ecp = R.grad.end_checkpoint(lv3)
-                lv4 = R.add(lv3_ecp, lv3_ecp)
-                lv4_scp = R.grad.start_checkpoint(lv4)
-                lv5 = R.add(lv4_scp, lv4_scp)
-                lv6 = R.add(lv5, lv5)
-                lv6_ecp = R.grad.end_checkpoint(lv6)
-                lv7 = R.add(lv6_ecp, lv6_ecp)
-                lv8 = R.add(lv7, lv7)
-                gv = lv8
-                R.output(gv)
-            return gv
+    Expected = graph("""
+    def main(x: f32[3, 3]):
+        x_scp = R.grad.start_checkpoint(x)
+        lv = R.add(x_scp, x_scp)
+        lv1 = R.add(lv, lv)
+        lv1_ecp = R.grad.end_checkpoint(lv1)
+        lv1_ecp_scp = R.grad.start_checkpoint(lv1_ecp)
+        lv2 = R.add(lv1_ecp_scp, lv1_ecp_scp)
+        lv3 = R.add(lv2, lv2)
+        lv3_ecp = R.grad.end_checkpoint(lv3)
+        lv4 = R.add(lv3_ecp, lv3_ecp)
+        lv4_scp = R.grad.start_checkpoint(lv4)
+        lv5 = R.add(lv4_scp, lv4_scp)
+        lv6 = R.add(lv5, lv5)
+        lv6_ecp = R.grad.end_checkpoint(lv6)
+        lv7 = R.add(lv6_ecp, lv6_ecp)
+        lv8 = R.add(lv7, lv7)
+        gv = lv8
+        return gv
+    """)
 
     assert_structural_equal(built("x", body), Expected)
 

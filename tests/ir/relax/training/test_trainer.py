@@ -19,7 +19,8 @@ from relaxpy.relax.frontend.weights import open_weights, save_weights
 from relaxpy.relax.training import AppendLoss, SetupTrainer, Trainer
 from relaxpy.relax.training.loss import L1Loss, MSELoss
 from relaxpy.relax.training.optimizer import SGD, Adam
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import relax as R
+from tests.ir.relax.texts import graph, module
 
 SCALAR = relax.TensorStructInfo((), "float32")
 
@@ -33,29 +34,23 @@ def sum_of_both(a: R.Tensor(("k",), "float32"), b: R.Tensor(("k",), "float32")):
 
 
 def test_results_that_the_loss_does_not_take_are_returned() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor(("n",), "float32")):
-            with R.dataflow():
-                gv = R.exp(x)
-                gv1 = R.negative(x)
-                gv2 = R.sin(x)
-                R.output(gv, gv1, gv2)
-            return gv, gv1, gv2
+    Before = graph("""
+    def main(x: f32[n]):
+        gv = R.exp(x)
+        gv1 = R.negative(x)
+        gv2 = R.sin(x)
+        return (gv, gv1, gv2)
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main_loss(x: R.Tensor(("n",), "float32")):
-            with R.dataflow():
-                lv = R.exp(x)
-                lv1 = R.negative(x)
-                gv2 = R.sin(x)
-                lv3 = R.add(lv, lv1)
-                loss = R.sum(lv3)
-                R.output(gv2, loss)
-            return loss, gv2
+    After = graph("""
+    def main_loss(x: f32[n]):
+        lv = R.exp(x)
+        lv1 = R.negative(x)
+        gv2 = R.sin(x)
+        lv3 = R.add(lv, lv1)
+        loss = R.sum(lv3)
+        return (loss, gv2)
+    """)
 
     found = AppendLoss("main", sum_of_both, 2)(Before)
     assert_structural_equal(found["main_loss"], After["main_loss"])
@@ -67,15 +62,11 @@ def test_results_that_the_loss_does_not_take_are_returned() -> None:
 
 
 def test_the_sizes_of_the_loss_are_those_of_the_model() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(x: R.Tensor(("n",), "float32")):
-            n = T.int64()
-            with R.dataflow():
-                gv = R.concat((x, x))
-                R.output(gv)
-            return gv
+    Model = graph("""
+    def main(x: f32[n]):
+        gv = R.concat((x, x))
+        return gv
+    """)
 
     found = AppendLoss("main", sum_of_both)(Model)["main_loss"]
     x, targets = found.params
@@ -83,27 +74,22 @@ def test_the_sizes_of_the_loss_are_those_of_the_model() -> None:
     assert relaxpy.arith.Analyzer().can_prove_equal(targets.struct_info.shape.values[0], 2 * n)
 
 
-@I.ir_module
-class Two:
-    @R.function
-    def main(x: R.Tensor((3,), "float32")):
-        with R.dataflow():
-            gv = R.exp(x)
-            gv1 = R.negative(x)
-            R.output(gv, gv1)
-        return gv, (gv, gv1)
-
-    @R.function
-    def ordinary(x: R.Tensor((3,), "float32")):
+Two = module("""
+def main(x: f32[3]):
+    with R.dataflow():
         gv = R.exp(x)
-        return gv
+        gv1 = R.negative(x)
+    return (gv, (gv, gv1))
 
-    @R.function
-    def one(x: R.Tensor((3,), "float32")):
-        with R.dataflow():
-            gv = R.exp(x)
-            R.output(gv)
-        return gv
+def ordinary(x: f32[3]):
+    gv = R.exp(x)
+    return gv
+
+def one(x: f32[3]):
+    with R.dataflow():
+        gv = R.exp(x)
+    return gv
+""")
 
 
 @R.function
@@ -154,24 +140,16 @@ def test_a_loss_replaces_no_function() -> None:
         AppendLoss("one", loss, new_func_name=3)
 
 
-@I.ir_module
-class Regression:
-    """y = x @ w + b, and a state that counts the calls."""
+#: y = x @ w + b, and a state that counts the calls.
+Regression = module("""
+I.module_attrs({"param_num": 2, "state_num": 1})
 
-    I.module_attrs({"param_num": 2, "state_num": 1})
-
-    @R.function
-    def backbone(
-        x: R.Tensor(("n", 3), "float32"),
-        w: R.Tensor((3, 2), "float32"),
-        b: R.Tensor((2,), "float32"),
-        calls: R.Tensor((), "float32"),
-    ):
-        with R.dataflow():
-            y = R.add(R.matmul(x, w), b)
-            calls_new = R.add(calls, R.const(1, "float32"))
-            R.output(y, calls_new)
-        return y, calls_new
+def backbone(x: f32[n, 3], w: f32[3, 2], b: f32[2], calls: f32):
+    with R.dataflow():
+        y = R.add(R.matmul(x, w), b)
+        calls_new = R.add(calls, R.const(1, "float32"))
+    return (y, calls_new)
+""")
 
 
 def prepared(loss: Any, optimizer: Any, **options: Any) -> IRModule:

@@ -1,14 +1,15 @@
 """Checks of a pass on modules written by hand: the one before it and the one after it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 import relaxpy
-from relaxpy import IRModule
+from relaxpy import IRModule, testing
 from relaxpy.ir import assert_structural_equal, structural_hash
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from tests.ir.relax.texts import module
 
 
 def check(
@@ -38,3 +39,39 @@ def stays(step: Callable[[IRModule], IRModule], mod: IRModule) -> None:
     """The pass has nothing to do: it returns the module itself, once that is in normal form."""
     mod = relaxpy.relax.transform.Normalize()(mod)
     assert step(mod) is mod
+
+
+def verify(
+    step: Callable[[IRModule], IRModule],
+    before: str,
+    after: str,
+    names: Mapping[str, Any] | None = None,
+    *,
+    run: bool = True,
+    again: bool = True,
+    **sizes: int,
+) -> None:
+    """The pass turns one text into the other; both give the same values for random arguments.
+
+    If the texts are the same, it returns the module itself, as it does the second time (`again`).
+    """
+    mod = relaxpy.relax.transform.Normalize()(module(before, names))
+    if before == after:
+        assert step(mod) is mod
+        return
+    check(step, mod, module(after, names))
+    once = step(mod)
+    assert not again or step(once) is once
+    same_values(mod, once, *(["reference"] if run else []), **sizes)
+
+
+def same_values(before: IRModule, after: IRModule, *targets: str, **sizes: int) -> None:
+    """Both modules give the same values, bit by bit, for random arguments of these dimensions."""
+    for target in targets:
+        for seed in range(2):
+            results = []
+            for mod in (before, after):
+                main = relaxpy.compile(mod, target=target)["main"]
+                results.append(leaves(main(*testing.random_inputs(main, sizes, seed))))
+            for one, other in zip(*results, strict=True):
+                np.testing.assert_array_equal(one, other)

@@ -7,100 +7,80 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import TransformError
 from relaxpy.relax.transform import AllocateWorkspace
-from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import module
 from tests.ir.relax.transform.before_after import check, stays
 
 
 def test_local_functions_and_both_kinds_of_blocks() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def one(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            R.func_attr({"Codegen": "example", "WorkspaceSize": 64})
-
-            @R.function
-            def inner(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                R.func_attr({"Composite": "example.exp", "WorkspaceSize": 64})
-                with R.dataflow():
-                    z = R.abs(y)
-                    R.output(z)
-                return z
-
-            r = inner(x)
-            return r
-
-        @R.function(private=True)
-        def two(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            R.func_attr({"Composite": "example.log", "WorkspaceSize": 32})
-            y = R.negative(x)
-            return y
-
-        @R.function
-        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            cls = Before
+    Before = module("""
+    def one(x: f32[4]) -> f32[4]:
+        R.func_attr({"Codegen": "example", "WorkspaceSize": 64})
+        def inner(y: f32[4]) -> f32[4]:
+            R.func_attr({"Composite": "example.exp", "WorkspaceSize": 64})
             with R.dataflow():
-                a = R.add(x, x)
-                b = cls.one(a)
-                c = cls.two(b)
-                R.output(b, c)
-            d = cls.two(c)
-            return d
+                z = R.abs(y)
+                R.output(z)
+            return z
+        r = inner(x)
+        return r
 
-        @R.function
-        def other(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+    @private
+    def two(x: f32[4]) -> f32[4]:
+        R.func_attr({"Composite": "example.log", "WorkspaceSize": 32})
+        y = R.negative(x)
+        return y
+
+    def main(x: f32[4]) -> f32[4]:
+        with R.dataflow():
+            a = R.add(x, x)
+            b = cls.one(a)
+            c = cls.two(b)
+            R.output(b, c)
+        d = cls.two(c)
+        return d
+
+    def other(x: f32[4]) -> f32[4]:
+        with R.dataflow():
+            y = R.add(x, x)
+            R.output(y)
+        return y
+    """)
+
+    After = module("""
+    def one1(x: f32[4], workspace: u8[64]) -> f32[4]:
+        R.func_attr({"Codegen": "example"})
+        def inner(y: f32[4], workspace: u8[64]) -> f32[4]:
+            R.func_attr({"Composite": "example.exp"})
             with R.dataflow():
-                y = R.add(x, x)
-                R.output(y)
-            return y
+                z = R.abs(y)
+                R.output(z)
+            return z
+        r = inner(x, workspace)
+        return r
 
-    @I.ir_module
-    class After:
-        @R.function
-        def one1(x: R.Tensor((4,), "float32"), workspace: R.Tensor((64,), "uint8")) -> R.Tensor(
-            (4,), "float32"
-        ):
-            R.func_attr({"Codegen": "example"})
+    @private
+    def two1(x: f32[4], workspace: u8[64]) -> f32[4]:
+        R.func_attr({"Composite": "example.log"})
+        y = R.negative(x)
+        return y
 
-            @R.function
-            def inner(
-                y: R.Tensor((4,), "float32"), workspace: R.Tensor((64,), "uint8")
-            ) -> R.Tensor((4,), "float32"):
-                R.func_attr({"Composite": "example.exp"})
-                with R.dataflow():
-                    z = R.abs(y)
-                    R.output(z)
-                return z
+    def main(x: f32[4]) -> f32[4]:
+        with R.dataflow():
+            w = R.builtin.alloc_tensor(R.shape([64]), "uint8", 0, "global")
+            a = R.add(x, x)
+            b = cls.one1(a, w)
+            c = cls.two1(b, w)
+            R.output(b, c)
+        v = R.builtin.alloc_tensor(R.shape([64]), "uint8", 0, "global")
+        d = cls.two1(c, v)
+        return d
 
-            r = inner(x, workspace)
-            return r
-
-        @R.function(private=True)
-        def two1(x: R.Tensor((4,), "float32"), workspace: R.Tensor((64,), "uint8")) -> R.Tensor(
-            (4,), "float32"
-        ):
-            R.func_attr({"Composite": "example.log"})
-            y = R.negative(x)
-            return y
-
-        @R.function
-        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            cls = After
-            with R.dataflow():
-                w = R.builtin.alloc_tensor(R.shape([64]), "uint8", 0, "global")
-                a = R.add(x, x)
-                b = cls.one1(a, w)
-                c = cls.two1(b, w)
-                R.output(b, c)
-            v = R.builtin.alloc_tensor(R.shape([64]), "uint8", 0, "global")
-            d = cls.two1(c, v)
-            return d
-
-        @R.function
-        def other(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            with R.dataflow():
-                y = R.add(x, x)
-                R.output(y)
-            return y
+    def other(x: f32[4]) -> f32[4]:
+        with R.dataflow():
+            y = R.add(x, x)
+            R.output(y)
+        return y
+    """)
 
     x = np.array([-1, 0, 2, 3], "float32")
     check(AllocateWorkspace(), Before, After, x)
@@ -110,39 +90,31 @@ def test_local_functions_and_both_kinds_of_blocks() -> None:
 
 
 def test_a_wrapper_passes_its_workspace_on_to_a_global_function() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def outer(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            R.func_attr({"Codegen": "example", "WorkspaceSize": 64})
-            cls = Before
-            y = cls.inner(x)
-            return y
+    Before = module("""
+    def outer(x: f32[4]) -> f32[4]:
+        R.func_attr({"Codegen": "example", "WorkspaceSize": 64})
+        y = cls.inner(x)
+        return y
 
-        @R.function(private=True)
-        def inner(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            R.func_attr({"Composite": "example.abs", "WorkspaceSize": 64})
-            y = R.abs(x)
-            return y
+    @private
+    def inner(x: f32[4]) -> f32[4]:
+        R.func_attr({"Composite": "example.abs", "WorkspaceSize": 64})
+        y = R.abs(x)
+        return y
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def outer1(x: R.Tensor((4,), "float32"), workspace: R.Tensor((64,), "uint8")) -> R.Tensor(
-            (4,), "float32"
-        ):
-            R.func_attr({"Codegen": "example"})
-            cls = After
-            y = cls.inner1(x, workspace)
-            return y
+    After = module("""
+    def outer1(x: f32[4], workspace: u8[64]) -> f32[4]:
+        R.func_attr({"Codegen": "example"})
+        y = cls.inner1(x, workspace)
+        return y
 
-        @R.function(private=True)
-        def inner1(x: R.Tensor((4,), "float32"), workspace: R.Tensor((64,), "uint8")) -> R.Tensor(
-            (4,), "float32"
-        ):
-            R.func_attr({"Composite": "example.abs"})
-            y = R.abs(x)
-            return y
+    @private
+    def inner1(x: f32[4], workspace: u8[64]) -> f32[4]:
+        R.func_attr({"Composite": "example.abs"})
+        y = R.abs(x)
+        return y
+    """)
 
     check(AllocateWorkspace(), Before, After)
 

@@ -14,9 +14,10 @@ from relaxpy.errors import TransformError
 from relaxpy.ir import assert_structural_equal, structural_hash
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import AlterOpImpl, OptimizeLayoutTransform
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source, tir as T
 from relaxpy.tir import IndexMap, PrimFunc
 from tests.counting import calls
+from tests.ir.relax.texts import graph
 
 ROWS: Callable[..., Any] = lambda i: (i // 4, i % 4)  # noqa: E731
 
@@ -60,77 +61,53 @@ def add_in_rows(
         c[i, j] = a[i, j] + b[i, j]
 
 
-@I.ir_module
-class Add:
-    @T.prim_func(private=True)
-    def add(
-        a: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32"), c: T.Buffer((16,), "float32")
-    ):
-        T.func_attr({"operator_name": "relax.add"})
-        for i in range(16):
-            c[i] = a[i] + b[i]
+Add = graph("""
+@kernel
+def add(a: f32[16], b: f32[16], c: f32[16]):
+    T.func_attr({"operator_name": "relax.add"})
+    for i in range(16):
+        c[i] = a[i] + b[i]
 
-    @R.function
-    def main(x: R.Tensor((16,), "float32"), y: R.Tensor((16,), "float32")):
-        with R.dataflow():
-            lv = R.call_tir(Add.add, (x, y), R.Tensor((16,), "float32"))
-            gv = R.call_tir(Add.add, (lv, y), R.Tensor((16,), "float32"))
-            R.output(gv)
-        return gv
+def main(x: f32[16], y: f32[16]):
+    lv = R.call_tir(cls.add, (x, y), f32[16])
+    gv = R.call_tir(cls.add, (lv, y), f32[16])
+    return gv
+""")
 
+AddInRows = graph("""
+@kernel
+def relax_add_replacement(a: f32[4, 4], b: f32[4, 4], c: f32[4, 4]):
+    T.func_attr({"operator_name": "relax.add"})
+    for i, j in T.grid(4, 4):
+        c[i, j] = a[i, j] + b[i, j]
 
-@I.ir_module
-class AddInRows:
-    @T.prim_func(private=True)
-    def relax_add_replacement(
-        a: T.Buffer((4, 4), "float32"),
-        b: T.Buffer((4, 4), "float32"),
-        c: T.Buffer((4, 4), "float32"),
-    ):
-        T.func_attr({"operator_name": "relax.add"})
-        for i, j in T.grid(4, 4):
-            c[i, j] = a[i, j] + b[i, j]
+def main(x: f32[16], y: f32[16]):
+    x1 = R.layout_transform(x, lambda i: (i // 4, i % 4))
+    y1 = R.layout_transform(y, lambda i: (i // 4, i % 4))
+    lv1 = R.call_tir(cls.relax_add_replacement, (x1, y1), f32[4, 4])
+    lv = R.layout_transform(lv1, lambda i, j: (i * 4 + j,))
+    lv2 = R.layout_transform(lv, lambda i: (i // 4, i % 4))
+    y2 = R.layout_transform(y, lambda i: (i // 4, i % 4))
+    lv3 = R.call_tir(cls.relax_add_replacement, (lv2, y2), f32[4, 4])
+    gv = R.layout_transform(lv3, lambda i, j: (i * 4 + j,))
+    return gv
+""")
 
-    @R.function
-    def main(x: R.Tensor((16,), "float32"), y: R.Tensor((16,), "float32")):
-        cls = AddInRows
-        with R.dataflow():
-            x1 = R.layout_transform(x, lambda i: (i // 4, i % 4))
-            y1 = R.layout_transform(y, lambda i: (i // 4, i % 4))
-            lv1 = R.call_tir(cls.relax_add_replacement, (x1, y1), R.Tensor((4, 4), "float32"))
-            lv = R.layout_transform(lv1, lambda i, j: (i * 4 + j,))
-            lv2 = R.layout_transform(lv, lambda i: (i // 4, i % 4))
-            y2 = R.layout_transform(y, lambda i: (i // 4, i % 4))
-            lv3 = R.call_tir(cls.relax_add_replacement, (lv2, y2), R.Tensor((4, 4), "float32"))
-            gv = R.layout_transform(lv3, lambda i, j: (i * 4 + j,))
-            R.output(gv)
-        return gv
+AddInRowsOnce = graph("""
+@kernel
+def relax_add_replacement(a: f32[4, 4], b: f32[4, 4], c: f32[4, 4]):
+    T.func_attr({"operator_name": "relax.add"})
+    for i, j in T.grid(4, 4):
+        c[i, j] = a[i, j] + b[i, j]
 
-
-@I.ir_module
-class AddInRowsOnce:
-    @T.prim_func(private=True)
-    def relax_add_replacement(
-        a: T.Buffer((4, 4), "float32"),
-        b: T.Buffer((4, 4), "float32"),
-        c: T.Buffer((4, 4), "float32"),
-    ):
-        T.func_attr({"operator_name": "relax.add"})
-        for i, j in T.grid(4, 4):
-            c[i, j] = a[i, j] + b[i, j]
-
-    @R.function
-    def main(x: R.Tensor((16,), "float32"), y: R.Tensor((16,), "float32")):
-        cls = AddInRowsOnce
-        with R.dataflow():
-            x1 = R.layout_transform(x, lambda i: (i // 4, i % 4))
-            y1 = R.layout_transform(y, lambda i: (i // 4, i % 4))
-            lv1 = R.call_tir(cls.relax_add_replacement, (x1, y1), R.Tensor((4, 4), "float32"))
-            lv3 = R.call_tir(cls.relax_add_replacement, (lv1, y1), R.Tensor((4, 4), "float32"))
-            gv = R.layout_transform(lv3, lambda i, j: (i * 4 + j,))
-            R.output(gv)
-        return gv
-
+def main(x: f32[16], y: f32[16]):
+    x1 = R.layout_transform(x, lambda i: (i // 4, i % 4))
+    y1 = R.layout_transform(y, lambda i: (i // 4, i % 4))
+    lv1 = R.call_tir(cls.relax_add_replacement, (x1, y1), f32[4, 4])
+    lv3 = R.call_tir(cls.relax_add_replacement, (lv1, y1), f32[4, 4])
+    gv = R.layout_transform(lv3, lambda i, j: (i * 4 + j,))
+    return gv
+""")
 
 IN_ROWS = AlterOpImpl({"relax.add": add_in_rows}, {"relax.add": [ROWS, ROWS, ROWS]})
 
@@ -148,29 +125,21 @@ def test_transforms_between_two_kernels_are_removed() -> None:
 
 
 def test_only_functions_with_removed_transforms_are_simplified() -> None:
-    mod = from_source("""
-@I.ir_module
-class Module:
-    @R.function
-    def other(x: R.Tensor((16,), "float32")):
-        with R.dataflow():
-            a = R.layout_transform(x, lambda i: (i // 4, i % 4))
-            b = R.layout_transform(x, lambda i: (i // 4, i % 4))
-            c = R.add(a, b)
-            gv = c
-            R.output(gv)
+    mod = graph("""
+    def other(x: f32[16]):
+        a = R.layout_transform(x, lambda i: (i // 4, i % 4))
+        b = R.layout_transform(x, lambda i: (i // 4, i % 4))
+        c = R.add(a, b)
+        gv = c
         return gv
 
-    @R.function
-    def main(x: R.Tensor((16,), "float32")):
-        with R.dataflow():
-            a = R.layout_transform(x, lambda i: (i // 4, i % 4))
-            b = R.layout_transform(a, lambda i, j: (i * 4 + j,))
-            c = R.add(b, x)
-            gv = c
-            R.output(gv)
+    def main(x: f32[16]):
+        a = R.layout_transform(x, lambda i: (i // 4, i % 4))
+        b = R.layout_transform(a, lambda i, j: (i * 4 + j,))
+        c = R.add(b, x)
+        gv = c
         return gv
-""")
+    """)
     assert isinstance(mod, IRModule)
     mod = relax.transform.Normalize()(mod)
     after = OptimizeLayoutTransform()(mod)
@@ -231,21 +200,18 @@ def test_axis_separators_are_passed_on(rows: Any) -> None:
     assert transforms == [((1,), None), ((1,), None), (None, (1,))] * 2
 
 
-@I.ir_module
-class Padded:
-    @T.prim_func(private=True)
-    def relu(a: T.Buffer((14,), "float32"), b: T.Buffer((14,), "float32")):
-        T.func_attr({"operator_name": "relax.relu"})
-        for i in range(14):
-            b[i] = T.max(a[i], T.float32(0))
+Padded = graph("""
+@kernel
+def relu(a: f32[14], b: f32[14]):
+    T.func_attr({"operator_name": "relax.relu"})
+    for i in range(14):
+        b[i] = T.max(a[i], T.float32(0))
 
-    @R.function
-    def main(x: R.Tensor((14,), "float32")):
-        with R.dataflow():
-            lv = R.call_tir(Padded.relu, (x,), R.Tensor((14,), "float32"))
-            gv = R.call_tir(Padded.relu, (lv,), R.Tensor((14,), "float32"))
-            R.output(gv)
-        return gv
+def main(x: f32[14]):
+    lv = R.call_tir(cls.relu, (x,), f32[14])
+    gv = R.call_tir(cls.relu, (lv,), f32[14])
+    return gv
+""")
 
 
 @T.prim_func(private=True)
@@ -299,53 +265,39 @@ class Module:
     assert "layout_transform" not in OptimizeLayoutTransform()(without)["main"].script()
 
 
-@I.ir_module
-class Both:
-    @T.prim_func(private=True)
-    def both(
-        a: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32"), c: T.Buffer((16,), "float32")
-    ):
-        T.func_attr({"operator_name": "test.both"})
-        for i in range(16):
-            b[i] = a[i] + T.float32(1)
-            c[i] = a[i] * T.float32(2)
+Both = graph("""
+@kernel
+def both(a: f32[16], b: f32[16], c: f32[16]):
+    T.func_attr({"operator_name": "test.both"})
+    for i in range(16):
+        b[i] = a[i] + T.float32(1)
+        c[i] = a[i] * T.float32(2)
 
-    @R.function
-    def main(x: R.Tensor((16,), "float32")):
-        with R.dataflow():
-            out = R.Tensor((16,), "float32")
-            gv = R.call_tir(Both.both, (x,), [out, out])
-            R.output(gv)
-        return gv
+def main(x: f32[16]):
+    out = f32[16]
+    gv = R.call_tir(cls.both, (x,), [out, out])
+    return gv
+""")
 
+BothInRows = graph("""
+@kernel
+def test_both_replacement(a: f32[4, 4], b: f32[4, 4], c: f32[4, 4]):
+    T.func_attr({"operator_name": "test.both"})
+    for i, j in T.grid(4, 4):
+        b[i, j] = a[i, j] + T.float32(1)
+        c[i, j] = a[i, j] * T.float32(2)
 
-@I.ir_module
-class BothInRows:
-    @T.prim_func(private=True)
-    def test_both_replacement(
-        a: T.Buffer((4, 4), "float32"),
-        b: T.Buffer((4, 4), "float32"),
-        c: T.Buffer((4, 4), "float32"),
-    ):
-        T.func_attr({"operator_name": "test.both"})
-        for i, j in T.grid(4, 4):
-            b[i, j] = a[i, j] + T.float32(1)
-            c[i, j] = a[i, j] * T.float32(2)
-
-    @R.function
-    def main(x: R.Tensor((16,), "float32")):
-        cls = BothInRows
-        with R.dataflow():
-            x1 = R.layout_transform(x, lambda i: (i // 4, i % 4))
-            out = R.Tensor((4, 4), "float32")
-            lv = R.call_tir(cls.test_both_replacement, (x1,), [out, out])
-            lv1 = lv[0]
-            lv2 = R.layout_transform(lv1, lambda i, j: (i * 4 + j,))
-            lv3 = lv[1]
-            lv4 = R.layout_transform(lv3, lambda i, j: (i * 4 + j,))
-            gv = (lv2, lv4)
-            R.output(gv)
-        return gv
+def main(x: f32[16]):
+    x1 = R.layout_transform(x, lambda i: (i // 4, i % 4))
+    out = f32[4, 4]
+    lv = R.call_tir(cls.test_both_replacement, (x1,), [out, out])
+    lv1 = lv[0]
+    lv2 = R.layout_transform(lv1, lambda i, j: (i * 4 + j,))
+    lv3 = lv[1]
+    lv4 = R.layout_transform(lv3, lambda i, j: (i * 4 + j,))
+    gv = (lv2, lv4)
+    return gv
+""")
 
 
 @T.prim_func(private=True)

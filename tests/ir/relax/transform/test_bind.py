@@ -12,26 +12,22 @@ from relaxpy import relax
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.transform import BindParams, BindSymbolicVars
-from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.texts import module
 
+Two = module("""
+@kernel
+def kernel(x: f32[1]):
+    x[0] = T.float32(1)
 
-@I.ir_module
-class Two:
-    @T.prim_func(private=True)
-    def kernel(x: T.Buffer((1,), "float32")):
-        x[0] = T.float32(1)
+def main(x: f32[n, m], w: f32[m]):
+    R.func_attr({"num_input": 1})
+    y = R.multiply(x, w)
+    return y
 
-    @R.function
-    def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("m",), "float32")):
-        R.func_attr({"num_input": 1})
-        y = R.multiply(x, w)
-        return y
-
-    @R.function
-    def other(x: R.Tensor(("n",), "float32")):
-        y = R.exp(x)
-        return y
-
+def other(x: f32[n]):
+    y = R.exp(x)
+    return y
+""")
 
 W = np.array([1, 2, 3], "float32")
 

@@ -7,59 +7,91 @@ import relaxpy
 from relaxpy.errors import MatchCastError, TransformError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax.transform import CanonicalizeBindings
-from relaxpy.script import ir as I, relax as R, tir as T
-from tests.ir.relax.transform.before_after import check, stays
+from tests.ir.relax.texts import changes, graph, module
+from tests.ir.relax.transform.before_after import check, stays, verify
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
 
 
-@I.ir_module
-class Aliases:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        a = x
-        b = a
-        c = R.add(b, a)
-        d = c
-        return (d, b)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    changes("""
+--- aliases are replaced by what they are aliases of
+def main(x: f32[4]):
+    a = x
+    b = a
+    c = R.add(b, a)
+    d = c
+    return (d, b)
+=>
+    c = R.add(x, x)
+    return (c, x)
+
+--- fields of known tuples are used and whole tuples found again
+def main(x: f32[4], p: R.Tuple(f32[4], R.Tensor)):
+    t = (x, p)
+    u = t[1]
+    v = u[0]
+    w = u[1]
+    whole = (v, w)
+    half = (w, v)
+    y = t[0]
+    return (whole, half, y)
+=>
+    t = (x, p)
+    v = p[0]
+    w = p[1]
+    half = (w, v)
+    return (p, half, x)
+
+--- a part of a tuple is not the tuple
+def main(p: R.Tuple(R.Tensor, R.Tensor, R.Tensor)):
+    a = p[0]
+    b = p[1]
+    c = (a, b)
+    return c
+"""),
+)
+def test_programs_before_and_after(before: str, after: str) -> None:
+    verify(CanonicalizeBindings(), before, after)
 
 
-@I.ir_module
-class AliasesAfter:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        c = R.add(x, x)
-        return (c, x)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    changes("""
+--- struct info becomes more precise where dimensions become known
+def main(x: R.Tuple(R.Tensor(("m", "n")))):
+-   k = T.int64()
+-   p = T.int64()
+-   same = R.match_cast(x, R.Tuple(R.Tensor((k, p))))
+-   a = same[0]
++   a = x[0]
+    b = x[0]
+    c = R.add(a, b)
+    return R.exp(c)
+"""),
+)
+def test_programs_before_and_after_2(before: str, after: str) -> None:
+    verify(CanonicalizeBindings(), before, after, run=False)
 
 
-def test_aliases_are_replaced_by_what_they_are_aliases_of() -> None:
-    check(CanonicalizeBindings(), Aliases, AliasesAfter, X)
-    stays(CanonicalizeBindings(), AliasesAfter)
+Outputs = graph("""
+def main(x: f32[4]):
+    a = R.exp(x)
+    b = a
+    c = R.add(a, b)
+    d = R.abs(c)
+    R.output(b, c, d)
+    return (b, d)
+""")
 
-
-@I.ir_module
-class Outputs:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            a = R.exp(x)
-            b = a
-            c = R.add(a, b)
-            d = R.abs(c)
-            R.output(b, c, d)
-        return (b, d)
-
-
-@I.ir_module
-class OutputsAfter:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            b = R.exp(x)
-            c = R.add(b, b)
-            d = R.abs(c)
-            R.output(b, d)
-        return (b, d)
+OutputsAfter = graph("""
+def main(x: f32[4]):
+    b = R.exp(x)
+    c = R.add(b, b)
+    d = R.abs(c)
+    return (b, d)
+""")
 
 
 def test_a_variable_that_an_output_is_an_alias_of_is_the_output() -> None:
@@ -70,69 +102,23 @@ def test_a_variable_that_an_output_is_an_alias_of_is_the_output() -> None:
     stays(CanonicalizeBindings(), OutputsAfter)
 
 
-@I.ir_module
-class Tuples:
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), p: R.Tuple(R.Tensor((4,), "float32"), R.Tensor)):
-        t = (x, p)
-        u = t[1]
-        v = u[0]
-        w = u[1]
-        whole = (v, w)
-        half = (w, v)
-        y = t[0]
-        return (whole, half, y)
+Casts = module("""
+def main(x: f32[n, n], y: R.Tensor):
+    n, k, m, p = (T.int64(), T.int64(), T.int64(), T.int64())
+    a = R.match_cast(x, f32[n, n])
+    b = R.match_cast(a, f32[k, k])
+    c = R.match_cast(y, f32[m, p])
+    d = R.match_cast(c, f32[n, p])
+    return (b, d, R.shape([k, p]))
+""")
 
-
-@I.ir_module
-class TuplesAfter:
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), p: R.Tuple(R.Tensor((4,), "float32"), R.Tensor)):
-        t = (x, p)
-        v = p[0]
-        w = p[1]
-        half = (w, v)
-        return (p, half, x)
-
-
-def test_fields_of_known_tuples_are_used_and_whole_tuples_found_again() -> None:
-    check(CanonicalizeBindings(), Tuples, TuplesAfter, X, (X, X + 1))
-
-
-@I.ir_module
-class PartOfTuple:
-    @R.function
-    def main(p: R.Tuple(R.Tensor, R.Tensor, R.Tensor)):
-        a = p[0]
-        b = p[1]
-        c = (a, b)
-        return c
-
-
-def test_a_part_of_a_tuple_is_not_the_tuple() -> None:
-    stays(CanonicalizeBindings(), PartOfTuple)
-
-
-@I.ir_module
-class Casts:
-    @R.function
-    def main(x: R.Tensor(("n", "n"), "float32"), y: R.Tensor):
-        n, k, m, p = T.int64(), T.int64(), T.int64(), T.int64()
-        a = R.match_cast(x, R.Tensor((n, n), "float32"))
-        b = R.match_cast(a, R.Tensor((k, k), "float32"))
-        c = R.match_cast(y, R.Tensor((m, p), "float32"))
-        d = R.match_cast(c, R.Tensor((n, p), "float32"))
-        return (b, d, R.shape([k, p]))
-
-
-@I.ir_module
-class CastsAfter:
-    @R.function
-    def main(x: R.Tensor(("n", "n"), "float32"), y: R.Tensor):
-        n, m, p = T.int64(), T.int64(), T.int64()
-        c = R.match_cast(y, R.Tensor((m, p), "float32"))
-        d = R.match_cast(c, R.Tensor((n, p), "float32"))
-        return (x, d, R.shape([n, p]))
+CastsAfter = module("""
+def main(x: f32[n, n], y: R.Tensor):
+    n, m, p = (T.int64(), T.int64(), T.int64())
+    c = R.match_cast(y, f32[m, p])
+    d = R.match_cast(c, f32[n, p])
+    return (x, d, R.shape([n, p]))
+""")
 
 
 @pytest.mark.rule("OPT-9", "OPT-14")
@@ -144,14 +130,13 @@ def test_casts_stay_as_far_as_they_check_or_bind_something() -> None:
         after["main"](square, np.ones((3, 3), "float32"))
 
 
-@I.ir_module
-class Contradiction:
-    @R.function
-    def main(a: R.Tensor((16, 16), "float32"), b: R.Tensor((32, 32), "float32")):
-        n, m, k = T.int64(), T.int64(), T.int64()
-        c = R.match_cast(a, R.Tensor((n, m), "float32"))
-        d = R.match_cast(b, R.Tensor((k, m), "float32"))
-        return (c, d)
+Contradiction = module("""
+def main(a: f32[16, 16], b: f32[32, 32]):
+    n, m, k = (T.int64(), T.int64(), T.int64())
+    c = R.match_cast(a, f32[n, m])
+    d = R.match_cast(b, f32[k, m])
+    return (c, d)
+""")
 
 
 def test_known_dimensions_that_contradict_each_other_are_an_error() -> None:
@@ -161,18 +146,17 @@ def test_known_dimensions_that_contradict_each_other_are_an_error() -> None:
     assert caught.value.diagnostic.span is not None
 
 
-@I.ir_module
-class ContradictionInBranch:
-    @R.function
-    def main(a: R.Tensor((16,), "float32"), b: R.Tensor((32,), "float32"), c: R.Tensor((), "bool")):
-        m = T.int64()
-        d = R.match_cast(a, R.Tensor((m,), "float32"))
-        if c:
-            e = R.match_cast(b, R.Tensor((m,), "float32"))
-            f = R.sum(e)
-        else:
-            f = R.sum(d)
-        return f
+ContradictionInBranch = module("""
+def main(a: f32[16], b: f32[32], c: bool):
+    m = T.int64()
+    d = R.match_cast(a, f32[m])
+    if c:
+        e = R.match_cast(b, f32[m])
+        f = R.sum(e)
+    else:
+        f = R.sum(d)
+    return f
+""")
 
 
 @pytest.mark.rule("OPT-7")
@@ -185,48 +169,40 @@ def test_a_cast_that_may_not_be_reached_is_not_an_error() -> None:
         after["main"](a, b, np.array(True))
 
 
-@I.ir_module
-class Constants:
-    @R.function
-    def once():
-        with R.dataflow():
-            n = R.const(1)
-            R.output(n)
-        return n
+Constants = module("""
+def once():
+    with R.dataflow():
+        n = R.const(1)
+    return n
 
-    @R.function
-    def read(x: R.Tensor((), "int32")):
-        c = R.const(2)
-        y = R.add(x, c)
-        z = R.add(y, c)
-        return z
+def read(x: i32):
+    c = R.const(2)
+    y = R.add(x, c)
+    z = R.add(y, c)
+    return z
 
-    @R.function
-    def twice():
-        c = R.const(3)
-        return (c, c)
+def twice():
+    c = R.const(3)
+    return (c, c)
+""")
 
+ConstantsAfter = module("""
+def once():
+    with R.dataflow():
+        n = R.const(1)
+        R.output(n)
+    return R.const(1)
 
-@I.ir_module
-class ConstantsAfter:
-    @R.function
-    def once():
-        with R.dataflow():
-            n = R.const(1)
-            R.output(n)
-        return R.const(1)
+def read(x: i32):
+    c = R.const(2)
+    y = R.add(x, R.const(2))
+    z = R.add(y, R.const(2))
+    return z
 
-    @R.function
-    def read(x: R.Tensor((), "int32")):
-        c = R.const(2)
-        y = R.add(x, R.const(2))
-        z = R.add(y, R.const(2))
-        return z
-
-    @R.function
-    def twice():
-        c = R.const(3)
-        return (c, c)
+def twice():
+    c = R.const(3)
+    return (c, c)
+""")
 
 
 @pytest.mark.rule("OPT-11", "EV-2")
@@ -236,13 +212,12 @@ def test_constants_are_used_directly_unless_two_results_would_no_longer_be_one()
     assert one is other
 
 
-@I.ir_module
-class Coarse:
-    @R.function
-    def main(x: R.Tensor(("n", 16), "int32")):
-        y = x
-        z: R.Tensor(ndim=2, dtype="int32") = R.add(y, y)
-        return z
+Coarse = module("""
+def main(x: i32[n, 16]):
+    y = x
+    z: R.Tensor(ndim=2, dtype="int32") = R.add(y, y)
+    return z
+""")
 
 
 def test_struct_info_becomes_more_precise_where_operands_change() -> None:
@@ -251,49 +226,17 @@ def test_struct_info_becomes_more_precise_where_operands_change() -> None:
     assert binding.var.struct_info == after["main"].params[0].struct_info
 
 
-@I.ir_module
-class Recast:
-    @R.function
-    def main(x: R.Tuple(R.Tensor(("m", "n")))):
-        k = T.int64()
-        p = T.int64()
-        same = R.match_cast(x, R.Tuple(R.Tensor((k, p))))
-        a = same[0]
-        b = x[0]
-        c = R.add(a, b)
-        return R.exp(c)
-
-
-@I.ir_module
-class RecastAfter:
-    @R.function
-    def main(x: R.Tuple(R.Tensor(("m", "n")))):
-        a = x[0]
-        b = x[0]
-        c = R.add(a, b)
-        return R.exp(c)
-
-
-def test_struct_info_becomes_more_precise_where_dimensions_become_known() -> None:
-    check(CanonicalizeBindings(), Recast, RecastAfter)
-
-
-@I.ir_module
-class Captured:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            a = R.exp(x)
-            b = a
-
-            @R.function
-            def inner(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                z = R.add(y, b)
-                return z
-
-            c = inner(b)
-            R.output(a, b, inner, c)
-        return c
+Captured = graph("""
+def main(x: f32[4]):
+    a = R.exp(x)
+    b = a
+    def inner(y: f32[4]) -> f32[4]:
+        z = R.add(y, b)
+        return z
+    c = inner(b)
+    R.output(a, b, inner, c)
+    return c
+""")
 
 
 @pytest.mark.rule("WF-11")

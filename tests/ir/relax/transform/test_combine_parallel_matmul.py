@@ -8,7 +8,8 @@ import pytest
 import relaxpy
 from relaxpy import IRModule, tir
 from relaxpy.relax.transform import CombineParallelMatmul
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.script import from_source
+from tests.ir.relax.texts import module
 from tests.ir.relax.transform.before_after import check, stays
 
 
@@ -243,19 +244,15 @@ def test_a_function_decides_which_products_are_combined() -> None:
 
 @pytest.mark.rule("OPT-3")
 def test_products_of_two_blocks_stay() -> None:
-    @I.ir_module
-    class Mod:
-        @R.function(pure=False)
-        def main(x: R.Tensor((2, 4), "float32"), a: R.Tensor((4, 3), "float32")) -> R.Tuple(
-            R.Tensor((2, 3), "float32"), R.Tensor((2, 3), "float32")
-        ):
-            with R.dataflow():
-                p = R.matmul(x, a)
-                R.output(p)
-            _ = R.print(p, format="{}")
-            with R.dataflow():
-                q = R.matmul(x, a)
-                R.output(q)
-            return (p, q)
+    Mod = module("""
+    @impure
+    def main(x: f32[2, 4], a: f32[4, 3]) -> R.Tuple(f32[2, 3], f32[2, 3]):
+        with R.dataflow():
+            p = R.matmul(x, a)
+        _ = R.print(p, format="{}")
+        with R.dataflow():
+            q = R.matmul(x, a)
+        return (p, q)
+    """)
 
     stays(CombineParallelMatmul(), Mod)

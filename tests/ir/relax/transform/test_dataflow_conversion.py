@@ -6,42 +6,38 @@ import pytest
 from relaxpy.errors import MatchCastError, MisuseError
 from relaxpy.exec.compile import compile
 from relaxpy.relax.transform import ConvertToDataflow, DeadCodeElimination, ToNonDataflow
-from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import check, stays
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
 
+Mixed = module("""
+@impure
+def main(x: f32[4]):
+    a = R.add(x, x)
+    b = R.multiply(a, x)
+    _ = R.print(b, format="{}")
+    c = R.exp(b)
+    _1 = R.print(c, format="{}")
+    d = R.abs(c)
+    e = R.sqrt(d)
+    return (b, e)
+""")
 
-@I.ir_module
-class Mixed:
-    @R.function(pure=False)
-    def main(x: R.Tensor((4,), "float32")):
+MixedAfter = module("""
+@impure
+def main(x: f32[4]):
+    with R.dataflow():
         a = R.add(x, x)
         b = R.multiply(a, x)
-        _ = R.print(b, format="{}")
-        c = R.exp(b)
-        _1 = R.print(c, format="{}")
+    _ = R.print(b, format="{}")
+    c = R.exp(b)
+    _1 = R.print(c, format="{}")
+    with R.dataflow():
         d = R.abs(c)
         e = R.sqrt(d)
-        return (b, e)
-
-
-@I.ir_module
-class MixedAfter:
-    @R.function(pure=False)
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            a = R.add(x, x)
-            b = R.multiply(a, x)
-            R.output(b)
-        _ = R.print(b, format="{}")
-        c = R.exp(b)
-        _1 = R.print(c, format="{}")
-        with R.dataflow():
-            d = R.abs(c)
-            e = R.sqrt(d)
-            R.output(e)
-        return (b, e)
+    return (b, e)
+""")
 
 
 def test_pure_bindings_between_effects_form_blocks_if_there_are_enough() -> None:
@@ -60,28 +56,22 @@ def test_single_bindings_form_blocks_on_request() -> None:
     ]
 
 
-@I.ir_module
-class Neighbours:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        a = R.add(x, x)
-        with R.dataflow():
-            b = R.multiply(a, x)
-            R.output(b)
-        c = R.exp(b)
-        return c
+Neighbours = module("""
+def main(x: f32[4]):
+    a = R.add(x, x)
+    with R.dataflow():
+        b = R.multiply(a, x)
+    c = R.exp(b)
+    return c
+""")
 
-
-@I.ir_module
-class NeighboursAfter:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            a = R.add(x, x)
-            b = R.multiply(a, x)
-            c = R.exp(b)
-            R.output(c)
-        return c
+NeighboursAfter = graph("""
+def main(x: f32[4]):
+    a = R.add(x, x)
+    b = R.multiply(a, x)
+    c = R.exp(b)
+    return c
+""")
 
 
 def test_a_block_takes_in_single_neighbours() -> None:
@@ -89,45 +79,36 @@ def test_a_block_takes_in_single_neighbours() -> None:
     stays(ConvertToDataflow(), NeighboursAfter)
 
 
-@I.ir_module
-class Branches:
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
-        @R.function
-        def inner(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+Branches = module("""
+def main(x: f32[4], c: bool):
+    def inner(y: f32[4]) -> f32[4]:
+        a = R.add(y, x)
+        b = R.exp(a)
+        return b
+    if c:
+        d = inner(x)
+        e = R.sqrt(d)
+    else:
+        e = R.abs(x)
+    return e
+""")
+
+BranchesAfter = module("""
+def main(x: f32[4], c: bool):
+    def inner(y: f32[4]) -> f32[4]:
+        with R.dataflow():
             a = R.add(y, x)
             b = R.exp(a)
-            return b
-
-        if c:
+        return b
+    if c:
+        with R.dataflow():
             d = inner(x)
-            e = R.sqrt(d)
-        else:
-            e = R.abs(x)
-        return e
-
-
-@I.ir_module
-class BranchesAfter:
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
-        @R.function
-        def inner(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            with R.dataflow():
-                a = R.add(y, x)
-                b = R.exp(a)
-                R.output(b)
-            return b
-
-        if c:
-            with R.dataflow():
-                d = inner(x)
-                f = R.sqrt(d)
-                R.output(f)
-            e = f
-        else:
-            e = R.abs(x)
-        return e
+            f = R.sqrt(d)
+        e = f
+    else:
+        e = R.abs(x)
+    return e
+""")
 
 
 def test_branches_and_local_functions_are_converted() -> None:
@@ -135,15 +116,14 @@ def test_branches_and_local_functions_are_converted() -> None:
     check(ConvertToDataflow(), Branches, BranchesAfter, X, np.array(False))
 
 
-@I.ir_module
-class Checked:
-    @R.function
-    def main(x: R.Tensor(("n",), "float32")):
-        a = R.exp(x)
-        b = R.match_cast(a, R.Tensor((4,), "float32"))
-        c = R.add(x, x)
-        d = R.abs(c)
-        return d
+Checked = module("""
+def main(x: f32[n]):
+    a = R.exp(x)
+    b = R.match_cast(a, f32[4])
+    c = R.add(x, x)
+    d = R.abs(c)
+    return d
+""")
 
 
 @pytest.mark.rule("OPT-8", "OPT-9")
@@ -156,13 +136,12 @@ def test_an_unused_cast_stays_outside_and_fails_as_before(target: str) -> None:
         executable["main"](X[:3])
 
 
-@I.ir_module
-class Used:
-    @R.function
-    def main(x: R.Tensor(("n",), "float32")):
-        a = R.exp(x)
-        b = R.match_cast(a, R.Tensor((4,), "float32"))
-        return b
+Used = module("""
+def main(x: f32[n]):
+    a = R.exp(x)
+    b = R.match_cast(a, f32[4])
+    return b
+""")
 
 
 @pytest.mark.rule("OPT-5")
@@ -180,18 +159,18 @@ def test_the_smallest_size_is_a_positive_integer(size: int) -> None:
         ConvertToDataflow(size)
 
 
-@I.ir_module
-class Ordinary:
-    @R.function(pure=False)
-    def main(x: R.Tensor((4,), "float32")):
-        a = R.add(x, x)
-        b = R.multiply(a, x)
-        _ = R.print(b, format="{}")
-        c = R.exp(b)
-        _1 = R.print(c, format="{}")
-        d = R.abs(c)
-        e = R.sqrt(d)
-        return (b, e)
+Ordinary = module("""
+@impure
+def main(x: f32[4]):
+    a = R.add(x, x)
+    b = R.multiply(a, x)
+    _ = R.print(b, format="{}")
+    c = R.exp(b)
+    _1 = R.print(c, format="{}")
+    d = R.abs(c)
+    e = R.sqrt(d)
+    return (b, e)
+""")
 
 
 def test_dataflow_blocks_become_ordinary_ones_that_are_joined() -> None:
@@ -199,17 +178,14 @@ def test_dataflow_blocks_become_ordinary_ones_that_are_joined() -> None:
     stays(ToNonDataflow(), Ordinary)
 
 
-@I.ir_module
-class Sized:
-    @R.function
-    def main(x: R.Tensor):
-        with R.dataflow():
-            n = T.int64()
-            a = R.match_cast(x, R.Tensor((n,), "float32"))
-            s = R.shape_of(a)
-            b = R.zeros(s, "float32")
-            R.output(b)
-        return b
+Sized = graph("""
+def main(x: R.Tensor):
+    n = T.int64()
+    a = R.match_cast(x, f32[n])
+    s = R.shape_of(a)
+    b = R.zeros(s, "float32")
+    return b
+""")
 
 
 def test_shapes_that_mention_dataflow_variables_are_kept() -> None:

@@ -19,6 +19,7 @@ from relaxpy.relax.testing.transform import (
 from relaxpy.relax.transform import DataflowUseInplaceCalls
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.counting import calls
+from tests.ir.relax.texts import graph
 from tests.ir.relax.transform.before_after import check, stays
 
 VECTOR = 'R.Tensor((4,), "float32")'
@@ -288,20 +289,16 @@ def test_memory_that_something_else_refers_to_is_not_overwritten(
         np.testing.assert_array_equal(np.asarray(after), np.asarray(before))
 
 
-@I.ir_module
-class Before:
-    @R.function
-    def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((1, 3), "float32")):
-        with R.dataflow():
-            z = R.add(x, y)
-            a = R.add(z, y)
-            q = R.multiply(a, y)
-            r = R.subtract(y, y)
-            s = R.subtract(r, r)
-            m = R.multiply(q, s)
-            R.output(m)
-        return m
-
+Before = graph("""
+def main(x: f32[2, 3], y: f32[1, 3]):
+    z = R.add(x, y)
+    a = R.add(z, y)
+    q = R.multiply(a, y)
+    r = R.subtract(y, y)
+    s = R.subtract(r, r)
+    m = R.multiply(q, s)
+    return m
+""")
 
 N = T.int64
 

@@ -7,33 +7,32 @@ import relaxpy
 from relaxpy import relax as rx
 from relaxpy.errors import MatchCastError, UnknownNameError
 from relaxpy.relax.transform import DeadCodeElimination
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import check, stays
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
 
+Bindings = module("""
+@impure
+def main(x: f32[4]):
+    with R.dataflow():
+        a = R.exp(x)
+        b = R.abs(a)
+        R.output(b)
+    c = R.add(x, x)
+    d = R.sqrt(c)
+    e = R.call_packed("tests.dce.touch", c, sinfo_args=R.Object)
+    return x
+""")
 
-@I.ir_module
-class Bindings:
-    @R.function(pure=False)
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            a = R.exp(x)
-            b = R.abs(a)
-            R.output(b)
-        c = R.add(x, x)
-        d = R.sqrt(c)
-        e = R.call_packed("tests.dce.touch", c, sinfo_args=R.Object)
-        return x
-
-
-@I.ir_module
-class BindingsAfter:
-    @R.function(pure=False)
-    def main(x: R.Tensor((4,), "float32")):
-        c = R.add(x, x)
-        e = R.call_packed("tests.dce.touch", c, sinfo_args=R.Object)
-        return x
+BindingsAfter = module("""
+@impure
+def main(x: f32[4]):
+    c = R.add(x, x)
+    e = R.call_packed("tests.dce.touch", c, sinfo_args=R.Object)
+    return x
+""")
 
 
 @pytest.mark.rule("OPT-4")
@@ -46,22 +45,19 @@ def test_impure_calls_stay_with_what_they_use() -> None:
     np.testing.assert_array_equal(touched, [X + X])
 
 
-@I.ir_module
-class MayFail:
-    @R.function
-    def ordinary(x: R.Tensor(("n",), "float32"), y: R.Tensor("float32")):
-        a = R.match_cast(x, R.Tensor((4,), "float32"))
-        b = R.add(x, y)
-        return x
+MayFail = module("""
+def ordinary(x: f32[n], y: R.Tensor("float32")):
+    a = R.match_cast(x, f32[4])
+    b = R.add(x, y)
+    return x
 
-    @R.function
-    def dataflow(x: R.Tensor(("n",), "float32"), y: R.Tensor("float32")):
-        with R.dataflow():
-            a = R.match_cast(x, R.Tensor((4,), "float32"))
-            b = R.add(x, y)
-            c = R.abs(x)
-            R.output(c)
-        return c
+def dataflow(x: f32[n], y: R.Tensor("float32")):
+    with R.dataflow():
+        a = R.match_cast(x, f32[4])
+        b = R.add(x, y)
+        c = R.abs(x)
+    return c
+""")
 
 
 @pytest.mark.rule("OPT-5", "OPT-7", "OPT-8")
@@ -77,25 +73,22 @@ def test_errors_stay_outside_dataflow_blocks_and_only_there(target: str) -> None
     np.testing.assert_array_equal(executable["dataflow"](three, two), abs(three))
 
 
-@I.ir_module
-class Endless:
-    @R.function(private=True)
-    def spin(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
-        y = Endless.spin(x)
-        return y
+Endless = module("""
+@private
+def spin(x: i64) -> i64:
+    y = cls.spin(x)
+    return y
 
-    @R.function
-    def main(x: R.Tensor((), "int64")):
-        with R.dataflow():
-            a = Endless.spin(x)
-            b = R.add(x, x)
-            R.output(b)
-        return b
+def main(x: i64):
+    with R.dataflow():
+        a = cls.spin(x)
+        b = R.add(x, x)
+    return b
 
-    @R.function
-    def outside(x: R.Tensor((), "int64")):
-        a = Endless.spin(x)
-        return x
+def outside(x: i64):
+    a = cls.spin(x)
+    return x
+""")
 
 
 @pytest.mark.rule("OPT-6")
@@ -106,29 +99,22 @@ def test_an_endless_pure_call_goes_from_a_dataflow_block_only() -> None:
     assert len(block.bindings) == 1
 
 
-@I.ir_module
-class Symbols:
-    @R.function
-    def main(x: R.Tensor, y: R.Tensor):
-        with R.dataflow():
-            n, m = T.int64(), T.int64()
-            a = R.match_cast(x, R.Tensor((n,), "float32"))
-            b = R.match_cast(y, R.Tensor((m,), "float32"))
-            c = R.zeros(R.shape([n]), "float32")
-            R.output(c)
-        return c
+Symbols = graph("""
+def main(x: R.Tensor, y: R.Tensor):
+    n, m = (T.int64(), T.int64())
+    a = R.match_cast(x, f32[n])
+    b = R.match_cast(y, f32[m])
+    c = R.zeros(R.shape([n]), "float32")
+    return c
+""")
 
-
-@I.ir_module
-class SymbolsAfter:
-    @R.function
-    def main(x: R.Tensor, y: R.Tensor):
-        with R.dataflow():
-            n = T.int64()
-            a = R.match_cast(x, R.Tensor((n,), "float32"))
-            c = R.zeros(R.shape([n]), "float32")
-            R.output(c)
-        return c
+SymbolsAfter = graph("""
+def main(x: R.Tensor, y: R.Tensor):
+    n = T.int64()
+    a = R.match_cast(x, f32[n])
+    c = R.zeros(R.shape([n]), "float32")
+    return c
+""")
 
 
 @pytest.mark.rule("OPT-9")
@@ -137,17 +123,14 @@ def test_an_unused_cast_stays_for_a_symbol_that_is_used() -> None:
     stays(DeadCodeElimination(), SymbolsAfter)
 
 
-@I.ir_module
-class SymbolOfUnusedCall:
-    @R.function
-    def main(x: R.Tensor):
-        with R.dataflow():
-            n = T.int64()
-            a = R.match_cast(x, R.Tensor((n,), "float32"))
-            b = R.zeros(R.shape([n]), "float32")
-            c = R.shape_of(x)
-            R.output(c)
-        return c
+SymbolOfUnusedCall = graph("""
+def main(x: R.Tensor):
+    n = T.int64()
+    a = R.match_cast(x, f32[n])
+    b = R.zeros(R.shape([n]), "float32")
+    c = R.shape_of(x)
+    return c
+""")
 
 
 def test_a_symbol_that_only_unused_values_mention_is_not_used() -> None:
@@ -155,34 +138,33 @@ def test_a_symbol_that_only_unused_values_mention_is_not_used() -> None:
     assert [b.var.name_hint for b in block.bindings] == ["c"]
 
 
-@I.ir_module
-class Functions:
-    @T.prim_func(private=True)
-    def kernel(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-        for i in range(4):
-            b[i] = a[i] * T.float32(2)
+Functions = module("""
+@kernel
+def kernel(a: f32[4], b: f32[4]):
+    for i in range(4):
+        b[i] = a[i] * T.float32(2)
 
-    @T.prim_func
-    def public_kernel(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-        for i in range(4):
-            b[i] = a[i]
+@T.prim_func
+def public_kernel(a: f32[4], b: f32[4]):
+    for i in range(4):
+        b[i] = a[i]
 
-    @R.function(private=True)
-    def helper(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        y = R.call_tir(Functions.kernel, (x,), R.Tensor((4,), "float32"))
-        return y
+@private
+def helper(x: f32[4]) -> f32[4]:
+    y = R.call_tir(cls.kernel, (x,), f32[4])
+    return y
 
-    @R.function(private=True)
-    def recursive(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        y = Functions.recursive(x)
-        return y
+@private
+def recursive(x: f32[4]) -> f32[4]:
+    y = cls.recursive(x)
+    return y
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            y = Functions.helper(x)
-            R.output(y)
-        return x
+def main(x: f32[4]):
+    with R.dataflow():
+        y = cls.helper(x)
+        R.output(y)
+    return x
+""")
 
 
 def test_functions_stay_if_they_are_public_or_used_in_the_end() -> None:

@@ -10,7 +10,8 @@ import relaxpy
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.transform import DecomposeOpsForInference, DecomposeOpsForTraining
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source
+from tests.ir.relax.texts import module
 from tests.ir.relax.transform.before_after import check, leaves, stays
 
 BOTH = (DecomposeOpsForInference, DecomposeOpsForTraining)
@@ -21,35 +22,19 @@ def numbers(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
-@I.ir_module
-class Norm:
-    @R.function
-    def main(
-        x: R.Tensor(("n", 3, 4), "float32"),
-        gamma: R.Tensor((3,), "float32"),
-        beta: R.Tensor((3,), "float32"),
-        mean: R.Tensor((3,), "float32"),
-        var: R.Tensor((3,), "float32"),
-    ):
-        with R.dataflow():
-            y = R.nn.batch_norm(x, gamma, beta, mean, var, axis=-2, epsilon=1e-3, momentum=0.25)
-            R.output(y)
-        return y
+Norm = module("""
+def main(x: f32[n, 3, 4], gamma: f32[3], beta: f32[3], mean: f32[3], var: f32[3]):
+    with R.dataflow():
+        y = R.nn.batch_norm(x, gamma, beta, mean, var, axis=-2, epsilon=0.001, momentum=0.25)
+    return y
 
-    @R.function
-    def plain(
-        x: R.Tensor((5, 3), "float32"),
-        gamma: R.Tensor((3,), "float32"),
-        beta: R.Tensor((3,), "float32"),
-        mean: R.Tensor((3,), "float32"),
-        var: R.Tensor((3,), "float32"),
-    ):
-        y = R.nn.batch_norm(
-            x, gamma, beta, mean, var, axis=1, epsilon=1e-3, center=False, scale=False
-        )
-        z = y[0]
-        return z
-
+def plain(x: f32[5, 3], gamma: f32[3], beta: f32[3], mean: f32[3], var: f32[3]):
+    y = R.nn.batch_norm(
+        x, gamma, beta, mean, var, axis=1, epsilon=0.001, center=False, scale=False
+    )
+    z = y[0]
+    return z
+""")
 
 VECTORS = [numbers(3, seed=1), numbers(3, seed=2), numbers(3, seed=3), numbers(3, seed=4) ** 2]
 
@@ -182,22 +167,20 @@ class Mod:
 
 @pytest.mark.parametrize("step", BOTH)
 def test_a_tensor_becomes_a_shape_by_a_packed_function(step: Any) -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((2,), "int64")):
-            s = R.tensor_to_shape(x)
-            return s
+    Before = module("""
+    def main(x: i64[2]):
+        s = R.tensor_to_shape(x)
+        return s
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main(x: R.Tensor((2,), "int64")):
-            n, m = T.int64(), T.int64()
-            p = R.call_pure_packed("vm.builtin.tensor_to_shape", x, sinfo_args=R.Shape(ndim=2))
-            y = R.match_cast(p, R.Shape([n, m]))
-            s = R.shape([n, m])
-            return s
+    After = module("""
+    def main(x: i64[2]):
+        n, m = (T.int64(), T.int64())
+        p = R.call_pure_packed("vm.builtin.tensor_to_shape", x, sinfo_args=R.Shape(ndim=2))
+        y = R.match_cast(p, R.Shape([n, m]))
+        s = R.shape([n, m])
+        return s
+    """)
 
     check(step(), Before, After)
     for target in TARGETS:
@@ -207,20 +190,18 @@ def test_a_tensor_becomes_a_shape_by_a_packed_function(step: Any) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_shape_from_a_tensor_in_a_dataflow_block_and_a_branch(target: str) -> None:
-    @I.ir_module
-    class Mod:
-        @R.function
-        def main(x: R.Tensor((6,), "float32"), t: R.Tensor((2,), "int64"), c: R.Tensor((), "bool")):
-            with R.dataflow():
-                s = R.tensor_to_shape(t)
-                y = R.reshape(x, s)
-                R.output(y, s)
-            if c:
-                u = R.tensor_to_shape(t)
-                z = R.reshape(x, u)
-            else:
-                z = R.reshape(y, s)
-            return z
+    Mod = module("""
+    def main(x: f32[6], t: i64[2], c: bool):
+        with R.dataflow():
+            s = R.tensor_to_shape(t)
+            y = R.reshape(x, s)
+        if c:
+            u = R.tensor_to_shape(t)
+            z = R.reshape(x, u)
+        else:
+            z = R.reshape(y, s)
+        return z
+    """)
 
     after = DecomposeOpsForInference()(Mod)
     assert well_formed(after)
@@ -232,18 +213,13 @@ def test_a_shape_from_a_tensor_in_a_dataflow_block_and_a_branch(target: str) -> 
 
 @pytest.mark.parametrize("step", BOTH)
 def test_a_normalisation_of_unknown_rank_or_of_two_datatypes_stays(step: Any) -> None:
-    @I.ir_module
-    class Mod:
-        @R.function
-        def main(
-            x: R.Tensor(dtype="float32"),
-            gamma: R.Tensor((3,), "float32"),
-            beta: R.Tensor((3,), "float32"),
-            mean: R.Tensor((3,), "float32"),
-            var: R.Tensor((3,), "float32"),
-        ):
-            y = R.nn.batch_norm(x, gamma, beta, mean, var, axis=1)
-            return y
+    Mod = module("""
+    def main(
+        x: R.Tensor(dtype="float32"), gamma: f32[3], beta: f32[3], mean: f32[3], var: f32[3]
+    ):
+        y = R.nn.batch_norm(x, gamma, beta, mean, var, axis=1)
+        return y
+    """)
 
     stays(step(), Mod)
 
@@ -256,11 +232,11 @@ def test_the_function_must_be_there(step: Any) -> None:
     with pytest.raises(MisuseError):
         step(3)(Norm)
 
-    @I.ir_module
-    class Kernel:
-        @T.prim_func
-        def kernel(x: T.Buffer((1,), "float32")):
-            x[0] = T.float32(1)
+    Kernel = module("""
+    @T.prim_func
+    def kernel(x: f32[1]):
+        x[0] = T.float32(1)
+    """)
 
     with pytest.raises(TransformError, match="kernel is not a Relax function"):
         step("kernel")(Kernel)

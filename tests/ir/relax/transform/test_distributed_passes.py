@@ -17,8 +17,8 @@ from relaxpy.relax.distributed.transform import (
     PropagateSharding,
 )
 from relaxpy.relax.transform import DeadCodeElimination, LegalizeOps
-from relaxpy.script import ir as I, relax as R, tir as T
 from tests.distributed.team import Team
+from tests.ir.relax.texts import module
 from tests.ir.relax.transform.before_after import stays
 
 WORKERS = 2
@@ -56,22 +56,18 @@ def random(*shapes: tuple[int, ...]) -> list[Array]:
     return [rng.standard_normal(shape, dtype="float32") for shape in shapes]
 
 
-@I.ir_module
-class Mlp:
-    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+Mlp = module("""
+I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
 
-    @R.function
-    def main(
-        x: R.Tensor((6, 8), "float32"),
-        weights: R.Tuple(R.Tensor((8, 4), "float32"), R.Tensor((4, 6), "float32")),
-    ) -> R.Tensor((6, 6), "float32"):
-        first = weights[0]
-        a = R.matmul(x, first)
-        b = R.add(a, R.const(2, "float32"))
-        c = R.dist.annotate_sharding(R.nn.relu(b), device_mesh="mesh[0]", placement="S[1]")
-        second = weights[1]
-        d = R.matmul(c, second)
-        return d
+def main(x: f32[6, 8], weights: R.Tuple(f32[8, 4], f32[4, 6])) -> f32[6, 6]:
+    first = weights[0]
+    a = R.matmul(x, first)
+    b = R.add(a, R.const(2, "float32"))
+    c = R.dist.annotate_sharding(R.nn.relu(b), device_mesh="mesh[0]", placement="S[1]")
+    second = weights[1]
+    d = R.matmul(c, second)
+    return d
+""")
 
 
 def test_a_network_is_computed_on_two_devices() -> None:
@@ -84,35 +80,27 @@ def test_a_network_is_computed_on_two_devices() -> None:
     assert mod["main"].params[1].struct_info == Mlp["main"].params[1].struct_info
 
 
-@I.ir_module
-class Halves:
-    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+Halves = module("""
+I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
 
-    @T.prim_func(private=True)
-    def halves(
-        A: T.Buffer((8, 6), "float32"),
-        B: T.Buffer((4, 6), "float32"),
-        C: T.Buffer((4, 6), "float32"),
-    ):
-        for i, j in T.grid(4, 6):
-            with T.block("first"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj]
-        for i, j in T.grid(4, 6):
-            with T.block("second"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = A[vi + 4, vj]
+@kernel
+def halves(A: f32[8, 6], B: f32[4, 6], C: f32[4, 6]):
+    for i, j in T.grid(4, 6):
+        with T.block("first"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+    for i, j in T.grid(4, 6):
+        with T.block("second"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi + 4, vj]
 
-    @R.function
-    def main(x: R.Tensor((8, 6), "float32"), w: R.Tensor((6, 2), "float32")):
-        cls = Halves
-        parts = R.call_tir(
-            cls.halves, (x,), out_sinfo=[R.Tensor((4, 6), "float32"), R.Tensor((4, 6), "float32")]
-        )
-        second = parts[1]
-        y = R.dist.annotate_sharding(second, "mesh[0]", "S[1]")
-        z = R.matmul(y, w)
-        return z
+def main(x: f32[8, 6], w: f32[6, 2]):
+    parts = R.call_tir(cls.halves, (x,), out_sinfo=[f32[4, 6], f32[4, 6]])
+    second = parts[1]
+    y = R.dist.annotate_sharding(second, "mesh[0]", "S[1]")
+    z = R.matmul(y, w)
+    return z
+""")
 
 
 def test_a_kernel_is_split_along_axes_that_it_indexes_by_loops_alone() -> None:
@@ -125,48 +113,44 @@ def test_a_kernel_is_split_along_axes_that_it_indexes_by_loops_alone() -> None:
 
 
 def test_a_kernel_is_not_split_along_other_axes() -> None:
-    @I.ir_module
-    class Module:
-        I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+    Module = module("""
+    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
 
-        @T.prim_func(private=True)
-        def shifted(A: T.Buffer((8,), "float32"), B: T.Buffer((4,), "float32")):
-            for i in range(4):
-                with T.block("shifted"):
-                    vi = T.axis.spatial(4, i)
-                    B[vi] = A[vi + 4]
+    @kernel
+    def shifted(A: f32[8], B: f32[4]):
+        for i in range(4):
+            with T.block("shifted"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi + 4]
 
-        @R.function
-        def main(x: R.DTensor((8,), "float32", "mesh[0]", "S[0]")):
-            cls = Module
-            y = R.dist.call_tir(
-                cls.shifted, (x,), out_sinfo=R.DTensor((4,), "float32", "mesh[0]", "S[0]")
-            )
-            return y
+    def main(x: R.DTensor((8,), "float32", "mesh[0]", "S[0]")):
+        y = R.dist.call_tir(
+            cls.shifted, (x,), out_sinfo=R.DTensor((4,), "float32", "mesh[0]", "S[0]")
+        )
+        return y
+    """)
 
     with pytest.raises(TransformError, match=r"axis 0 of A, which is .*, cannot be split"):
         LowerGlobalViewToLocalView()(Module)
 
 
 def test_an_index_that_is_a_value_is_not_split() -> None:
-    @I.ir_module
-    class Module:
-        I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+    Module = module("""
+    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
 
-        @T.prim_func(private=True)
-        def count(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
-            for i in range(4):
-                with T.block("count"):
-                    vi = T.axis.spatial(4, i)
-                    B[vi] = A[vi] + vi
+    @kernel
+    def count(A: i32[4], B: i32[4]):
+        for i in range(4):
+            with T.block("count"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi] + vi
 
-        @R.function
-        def main(x: R.DTensor((4,), "int32", "mesh[0]", "S[0]")):
-            cls = Module
-            y = R.dist.call_tir(
-                cls.count, (x,), out_sinfo=R.DTensor((4,), "int32", "mesh[0]", "S[0]")
-            )
-            return y
+    def main(x: R.DTensor((4,), "int32", "mesh[0]", "S[0]")):
+        y = R.dist.call_tir(
+            cls.count, (x,), out_sinfo=R.DTensor((4,), "int32", "mesh[0]", "S[0]")
+        )
+        return y
+    """)
 
     with pytest.raises(TransformError, match="cannot be split"):
         LowerGlobalViewToLocalView()(Module)
@@ -187,38 +171,36 @@ def test_partial_results_are_combined(op: str, combine: Any) -> None:
 
 
 def test_annotations_separate_what_is_on_different_meshes() -> None:
-    @I.ir_module
-    class Before:
-        I.module_global_infos(
-            {"mesh": [R.device_mesh((2,), I.Range(0, 2)), R.device_mesh((2,), I.Range(2, 4))]}
-        )
+    Before = module("""
+    I.module_global_infos(
+        {"mesh": [R.device_mesh((2,), I.Range(0, 2)), R.device_mesh((2,), I.Range(2, 4))]}
+    )
 
-        @R.function
-        def main(x: R.Tensor((4, 4), "float32"), v: R.Tensor((4, 4), "float32")):
-            a = R.exp(x)
-            b = R.dist.annotate_sharding(a, "mesh[0]", "S[0]")
-            c = R.exp(b)
-            d = R.dist.annotate_sharding(c, "mesh[1]", "R")
-            e = R.matmul(d, v)
-            f = R.dist.annotate_sharding(e, "mesh[1]", "S[1]")
-            return f
+    def main(x: f32[4, 4], v: f32[4, 4]):
+        a = R.exp(x)
+        b = R.dist.annotate_sharding(a, "mesh[0]", "S[0]")
+        c = R.exp(b)
+        d = R.dist.annotate_sharding(c, "mesh[1]", "R")
+        e = R.matmul(d, v)
+        f = R.dist.annotate_sharding(e, "mesh[1]", "S[1]")
+        return f
+    """)
 
-    @I.ir_module
-    class After:
-        I.module_global_infos(
-            {"mesh": [R.device_mesh((2,), I.Range(0, 2)), R.device_mesh((2,), I.Range(2, 4))]}
-        )
+    After = module("""
+    I.module_global_infos(
+        {"mesh": [R.device_mesh((2,), I.Range(0, 2)), R.device_mesh((2,), I.Range(2, 4))]}
+    )
 
-        @R.function
-        def main(
-            x: R.DTensor((4, 4), "float32", "mesh[0]", "S[0]"),
-            v: R.DTensor((4, 4), "float32", "mesh[1]", "S[1]"),
-        ):
-            a = R.exp(x)
-            c = R.exp(a)
-            d = R.dist.redistribute(c, "mesh[1]", "R")
-            e = R.matmul(d, v)
-            return e
+    def main(
+        x: R.DTensor((4, 4), "float32", "mesh[0]", "S[0]"),
+        v: R.DTensor((4, 4), "float32", "mesh[1]", "S[1]"),
+    ):
+        a = R.exp(x)
+        c = R.exp(a)
+        d = R.dist.redistribute(c, "mesh[1]", "R")
+        e = R.matmul(d, v)
+        return e
+    """)
 
     assert_structural_equal(PropagateSharding()(Before), After)
     with pytest.raises(TransformError, match="which is on another mesh"):
@@ -226,12 +208,11 @@ def test_annotations_separate_what_is_on_different_meshes() -> None:
 
 
 def test_a_program_of_one_device_stays() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor((4,), "float32")):
-            y = R.exp(x)
-            return y
+    Module = module("""
+    def main(x: f32[4]):
+        y = R.exp(x)
+        return y
+    """)
 
     for step in (
         PropagateSharding(),
@@ -262,32 +243,30 @@ def test_annotations_that_contradict_each_other() -> None:
 
 
 def test_a_tensor_that_no_annotation_reaches() -> None:
-    @I.ir_module
-    class Module:
-        I.module_global_infos(
-            {"mesh": [R.device_mesh((2,), I.Range(0, 2)), R.device_mesh((2, 1), I.Range(0, 2))]}
-        )
+    Module = module("""
+    I.module_global_infos(
+        {"mesh": [R.device_mesh((2,), I.Range(0, 2)), R.device_mesh((2, 1), I.Range(0, 2))]}
+    )
 
-        @R.function
-        def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
-            a = R.dist.annotate_sharding(x, "mesh[0]", "S[0]")
-            b = R.dist.annotate_sharding(x, "mesh[1]", "R, R")
-            c = R.exp(y)
-            return (a, b, c)
+    def main(x: f32[4], y: f32[4]):
+        a = R.dist.annotate_sharding(x, "mesh[0]", "S[0]")
+        b = R.dist.annotate_sharding(x, "mesh[1]", "R, R")
+        c = R.exp(y)
+        return (a, b, c)
+    """)
 
     with pytest.raises(TransformError, match="nothing says on which of several meshes y is"):
         PropagateSharding()(Module)
 
 
 def test_partial_results_are_not_forgotten() -> None:
-    @I.ir_module
-    class Module:
-        I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+    Module = module("""
+    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
 
-        @R.function
-        def main(x: R.DTensor((4, 4), "float32", "mesh[0]", "S[1]")):
-            y = R.sum(x, axis=1)
-            return y
+    def main(x: R.DTensor((4, 4), "float32", "mesh[0]", "S[1]")):
+        y = R.sum(x, axis=1)
+        return y
+    """)
 
     with pytest.raises(TransformError, match="each device has a partial result"):
         LowerDistIR()(Module)
@@ -336,60 +315,58 @@ def test_the_shard_of_a_distributed_tensor() -> None:
         relax.op.dist.redistribute_replica_to_shard(relax.Var("y", split.struct_info), 2, 1)
 
 
-@I.ir_module
-class Cached:
-    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+Cached = module("""
+I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
 
-    @R.function(pure=False)
-    def main(x: R.Tensor((3, 4, 8), "float32"), cache: R.Object):
-        k = R.dist.annotate_sharding(x, "mesh[0]", "S[1]")
-        later = R.call_packed(
-            "vm.builtin.attention_kv_cache_append", cache, k, sinfo_args=(R.Object,)
-        )
-        rows = R.call_packed(
-            "vm.builtin.attention_kv_cache_view",
-            later,
-            R.shape([6, 4, 8]),
-            sinfo_args=(R.Tensor((6, 4, 8), "float32"),),
-        )
-        return R.exp(R.dist.annotate_sharding(rows, "mesh[0]", "S[1]"))
+@impure
+def main(x: f32[3, 4, 8], cache: R.Object):
+    k = R.dist.annotate_sharding(x, "mesh[0]", "S[1]")
+    later = R.call_packed(
+        "vm.builtin.attention_kv_cache_append", cache, k, sinfo_args=(R.Object,)
+    )
+    rows = R.call_packed(
+        "vm.builtin.attention_kv_cache_view",
+        later,
+        R.shape([6, 4, 8]),
+        sinfo_args=(f32[6, 4, 8],),
+    )
+    return R.exp(R.dist.annotate_sharding(rows, "mesh[0]", "S[1]"))
+""")
 
+CachedOnDevices = module("""
+I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
 
-@I.ir_module
-class CachedOnDevices:
-    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+@impure
+def main(x: R.DTensor((3, 4, 8), "float32", "mesh[0]", "S[1]"), cache: R.Object):
+    later = R.call_packed(
+        "vm.builtin.distributed.attention_kv_cache_append", cache, x, sinfo_args=(R.Object,)
+    )
+    rows = R.call_packed(
+        "vm.builtin.distributed.attention_kv_cache_view",
+        later,
+        R.shape([6, 4, 8]),
+        sinfo_args=(R.DTensor((6, 4, 8), "float32", "mesh[0]", "S[1]"),),
+    )
+    return R.exp(rows)
+""")
 
-    @R.function(pure=False)
-    def main(x: R.DTensor((3, 4, 8), "float32", "mesh[0]", "S[1]"), cache: R.Object):
-        later = R.call_packed(
-            "vm.builtin.distributed.attention_kv_cache_append", cache, x, sinfo_args=(R.Object,)
-        )
-        rows = R.call_packed(
-            "vm.builtin.distributed.attention_kv_cache_view",
-            later,
-            R.shape([6, 4, 8]),
-            sinfo_args=(R.DTensor((6, 4, 8), "float32", "mesh[0]", "S[1]"),),
-        )
-        return R.exp(rows)
+CachedOnOneDevice = module("""
+I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
 
-
-@I.ir_module
-class CachedOnOneDevice:
-    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-    @R.function(pure=False)
-    def main(x: R.Tensor((3, 4, 8), "float32"), cache: R.Object):
-        k = R.ccl.scatter_from_worker0(x, num_workers=2, axis=1)
-        later = R.call_packed(
-            "vm.builtin.attention_kv_cache_append", cache, k, sinfo_args=(R.Object,)
-        )
-        rows = R.call_packed(
-            "vm.builtin.attention_kv_cache_view",
-            later,
-            R.shape([6, 2, 8]),
-            sinfo_args=(R.Tensor((6, 2, 8), "float32"),),
-        )
-        return R.exp(rows)
+@impure
+def main(x: f32[3, 4, 8], cache: R.Object):
+    k = R.ccl.scatter_from_worker0(x, num_workers=2, axis=1)
+    later = R.call_packed(
+        "vm.builtin.attention_kv_cache_append", cache, k, sinfo_args=(R.Object,)
+    )
+    rows = R.call_packed(
+        "vm.builtin.attention_kv_cache_view",
+        later,
+        R.shape([6, 2, 8]),
+        sinfo_args=(f32[6, 2, 8],),
+    )
+    return R.exp(rows)
+""")
 
 
 def test_caches_of_several_devices_have_parts_of_the_rows() -> None:
@@ -399,19 +376,15 @@ def test_caches_of_several_devices_have_parts_of_the_rows() -> None:
 
 
 def test_packed_functions_return_distributed_tensors() -> None:
-    @I.ir_module
-    class Before:
-        I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+    Before = module("""
+    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
 
-        @R.function(pure=False)
-        def main(x: R.Tensor((4, 6), "float32")):
-            y = R.dist.annotate_sharding(x, "mesh[0]", "S[0]")
-            pair = R.call_packed(
-                "tests.pair",
-                y,
-                sinfo_args=(R.Tensor((4, 6), "float32"), R.Tensor((4, 6), "float32")),
-            )
-            return R.add(R.dist.annotate_sharding(pair[0], "mesh[0]", "S[0]"), pair[1])
+    @impure
+    def main(x: f32[4, 6]):
+        y = R.dist.annotate_sharding(x, "mesh[0]", "S[0]")
+        pair = R.call_packed("tests.pair", y, sinfo_args=(f32[4, 6], f32[4, 6]))
+        return R.add(R.dist.annotate_sharding(pair[0], "mesh[0]", "S[0]"), pair[1])
+    """)
 
     mod = PropagateSharding()(Before)
     assert well_formed(mod)

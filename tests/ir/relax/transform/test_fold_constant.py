@@ -7,9 +7,8 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax.transform import FoldConstant
-from relaxpy.script import ir as I, relax as R, tir as T
 from relaxpy.transform import PassContext
-from tests.ir.relax.texts import graph
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import check, stays
 
 TWO = np.array([1.0, 2.0], "float32")
@@ -22,48 +21,41 @@ def bound(mod: IRModule, **values: object) -> IRModule:
     return result
 
 
-@I.ir_module
-class Kernels:
-    @T.prim_func(private=True)
-    def double(a: T.handle, b: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
-        B = T.match_buffer(b, (n,), "float32")
-        for i in range(n):
-            with T.block("B"):
-                vi = T.axis.spatial(n, i)
-                B[vi] = A[vi] * T.float32(2)
+Kernels = module("""
+@kernel
+def double(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i in range(n):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i)
+            B[vi] = A[vi] * T.float32(2)
 
-    @R.function
-    def main(c: R.Tensor((2,), "float32"), x: R.Tensor(("n",), "float32")):
-        cls = Kernels
-        n = T.int64()
-        a = R.call_tir(cls.double, (c,), R.Tensor((2,), "float32"))
-        b = R.call_tir(cls.double, (a,), R.Tensor((2,), "float32"))
-        d = R.call_tir(cls.double, (x,), R.Tensor((n,), "float32"))
-        e = R.add(c, c)
-        return (b, d, e)
+def main(c: f32[2], x: f32[n]):
+    a = R.call_tir(cls.double, (c,), f32[2])
+    b = R.call_tir(cls.double, (a,), f32[2])
+    d = R.call_tir(cls.double, (x,), f32[n])
+    e = R.add(c, c)
+    return (b, d, e)
+""")
 
+KernelsAfter = module("""
+@kernel
+def double(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i in range(n):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i)
+            B[vi] = A[vi] * T.float32(2)
 
-@I.ir_module
-class KernelsAfter:
-    @T.prim_func(private=True)
-    def double(a: T.handle, b: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
-        B = T.match_buffer(b, (n,), "float32")
-        for i in range(n):
-            with T.block("B"):
-                vi = T.axis.spatial(n, i)
-                B[vi] = A[vi] * T.float32(2)
-
-    @R.function
-    def main(x: R.Tensor(("n",), "float32")):
-        cls = KernelsAfter
-        n = T.int64()
-        d = R.call_tir(cls.double, (x,), R.Tensor((n,), "float32"))
-        e = R.add(R.const([1.0, 2.0], "float32"), R.const([1.0, 2.0], "float32"))
-        return (R.const([4.0, 8.0], "float32"), d, e)
+def main(x: f32[n]):
+    d = R.call_tir(cls.double, (x,), f32[n])
+    e = R.add(R.const([1.0, 2.0], "float32"), R.const([1.0, 2.0], "float32"))
+    return (R.const([4.0, 8.0], "float32"), d, e)
+""")
 
 
 def test_kernels_are_evaluated_everywhere_and_operators_in_dataflow_blocks_only() -> None:
@@ -105,18 +97,15 @@ def main(data: R.Tensor((256,), "float32"), c: R.Tensor((1,), "float32")):
     return (a, b, x, z)
 """)
 
-
-@I.ir_module
-class CoarseUse:
-    @R.function
-    def main(x: R.Tensor((2,), "float32"), c: R.Tensor((2,), "float32")) -> R.Tensor("float32"):
-        a: R.Tensor(ndim=1, dtype="float32") = R.add(x, x)
-        with R.dataflow():
-            b: R.Tensor(ndim=1, dtype="float32") = R.add(c, c)
-            d = R.add(x, b)
-            e = R.add(a, d)
-            R.output(e)
-        return e
+CoarseUse = module("""
+def main(x: f32[2], c: f32[2]) -> R.Tensor("float32"):
+    a: R.Tensor(ndim=1, dtype="float32") = R.add(x, x)
+    with R.dataflow():
+        b: R.Tensor(ndim=1, dtype="float32") = R.add(c, c)
+        d = R.add(x, b)
+        e = R.add(a, d)
+    return e
+""")
 
 
 @pytest.mark.rule("OPT-14")
@@ -179,14 +168,14 @@ def test_a_result_that_is_returned_twice_stays_one_tensor() -> None:
     assert isinstance(binding.value, rx.Constant)
 
 
-@I.ir_module
-class Mutated:
-    @R.function(pure=False)
-    def main():
-        a = R.const([1.0, 2.0], "float32")
-        _ = R.call_packed("tests.fold.clear", a, sinfo_args=R.Object)
-        b = R.add(a, a)
-        return b
+Mutated = module("""
+@impure
+def main():
+    a = R.const([1.0, 2.0], "float32")
+    _ = R.call_packed("tests.fold.clear", a, sinfo_args=R.Object)
+    b = R.add(a, a)
+    return b
+""")
 
 
 @pytest.mark.rule("OPT-11")

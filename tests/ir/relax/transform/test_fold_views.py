@@ -10,8 +10,8 @@ from relaxpy import IRModule
 from relaxpy.ir import structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax import transform
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from tests.ir.relax.texts import graph
+from relaxpy.script import from_source
+from tests.ir.relax.texts import graph, module
 
 
 def folded(mod: IRModule) -> IRModule:
@@ -133,27 +133,23 @@ def test_a_copy_that_is_read_twice_or_returned_stays() -> None:
 
 @pytest.mark.rule("OPT-2", "OPT-11")
 def test_a_tensor_that_is_overwritten_is_copied_first() -> None:
-    @I.ir_module
-    class Model:
-        @T.prim_func(private=True)
-        def clear(a: T.Buffer((2, 3), "float32")):
-            for i, j in T.grid(2, 3):
-                with T.block("clear"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    a[vi, vj] = T.float32(0)
+    Model = graph("""
+    @kernel
+    def clear(a: f32[2, 3]):
+        for i, j in T.grid(2, 3):
+            with T.block("clear"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                a[vi, vj] = T.float32(0)
 
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32")):
-            cls = Model
-            with R.dataflow():
-                own = R.exp(x)
-                turned = R.permute_dims(own)
-                empty = R.call_tir_inplace(
-                    cls.clear, (own,), inplace_indices=[0], out_sinfo=R.Tensor((2, 3), "float32")
-                )
-                y = R.exp(turned)
-                R.output(empty, y)
-            return empty, y
+    def main(x: f32[2, 3]):
+        own = R.exp(x)
+        turned = R.permute_dims(own)
+        empty = R.call_tir_inplace(
+            cls.clear, (own,), inplace_indices=[0], out_sinfo=f32[2, 3]
+        )
+        y = R.exp(turned)
+        return (empty, y)
+    """)
 
     x = floats(2, 3)
     before = transform.LegalizeOps()(Model)
@@ -164,36 +160,31 @@ def test_a_tensor_that_is_overwritten_is_copied_first() -> None:
 
 @pytest.mark.rule("OPT-1")
 def test_kernels_that_copy_only_a_part_are_no_views() -> None:
-    @I.ir_module
-    class Model:
-        @T.prim_func(private=True)
-        def part(a: T.Buffer((3, 3), "float32"), b: T.Buffer((3, 3), "float32")):
-            for i, j in T.grid(2, 3):
-                with T.block("part"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    b[vi, vj] = a[vj, vi]
+    Model = graph("""
+    @kernel
+    def part(a: f32[3, 3], b: f32[3, 3]):
+        for i, j in T.grid(2, 3):
+            with T.block("part"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                b[vi, vj] = a[vj, vi]
 
-        @R.function
-        def main(x: R.Tensor((3, 3), "float32")):
-            cls = Model
-            with R.dataflow():
-                y = R.call_tir(cls.part, (x,), R.Tensor((3, 3), "float32"))
-                z = R.exp(y)
-                R.output(z)
-            return z
+    def main(x: f32[3, 3]):
+        y = R.call_tir(cls.part, (x,), f32[3, 3])
+        z = R.exp(y)
+        return z
+    """)
 
     before = transform.LegalizeOps()(Model)
     assert transform.FoldViews()(before) is before
 
 
 def test_nothing_to_do_is_the_same_module() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(x: R.Tensor((3, 3), "float32")):
-            y = R.permute_dims(x)
-            z = R.exp(y)
-            return z
+    Model = module("""
+    def main(x: f32[3, 3]):
+        y = R.permute_dims(x)
+        z = R.exp(y)
+        return z
+    """)
 
     before = transform.LegalizeOps()(Model)
     assert transform.FoldViews()(before) is before
@@ -277,23 +268,19 @@ def test_what_is_read_often_is_copied(form: str) -> None:
 
 @pytest.mark.rule("OPT-1")
 def test_a_part_of_the_repetitions_is_no_view() -> None:
-    @I.ir_module
-    class Model:
-        @T.prim_func(private=True)
-        def part(x: T.Buffer((3, 2), "float32"), y: T.Buffer((5, 2), "float32")):
-            for i, j in T.grid(5, 2):
-                with T.block("y"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    y[vi, vj] = x[vi // 2, vj]
+    Model = graph("""
+    @kernel
+    def part(x: f32[3, 2], y: f32[5, 2]):
+        for i, j in T.grid(5, 2):
+            with T.block("y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                y[vi, vj] = x[vi // 2, vj]
 
-        @R.function
-        def main(x: R.Tensor((3, 2), "float32"), w: R.Tensor((2, 4), "float32")):
-            cls = Model
-            with R.dataflow():
-                lv = R.call_tir(cls.part, (x,), R.Tensor((5, 2), "float32"))
-                y = R.matmul(lv, w)
-                R.output(y)
-            return y
+    def main(x: f32[3, 2], w: f32[2, 4]):
+        lv = R.call_tir(cls.part, (x,), f32[5, 2])
+        y = R.matmul(lv, w)
+        return y
+    """)
 
     assert kernels(folded(Model)) == ["part", "matmul"]
     check(Model, floats(3, 2), floats(2, 4))

@@ -13,8 +13,9 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax import Call, TupleGetItem, Var, const
 from relaxpy.relax.transform import AnnotateTIROpPattern, FuseOps, LegalizeOps
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import relax as R
 from relaxpy.transform import PassContext
+from tests.ir.relax import texts
 from tests.ir.relax.texts import graph
 from tests.ir.relax.transform.before_after import leaves, stays
 
@@ -301,55 +302,49 @@ def test_a_tuple_can_be_the_result() -> None:
 def test_mutations_stay_in_order() -> None:
     """x is read before it is overwritten, and the reader is not in the group."""
 
-    @I.ir_module
-    class Module:
-        @T.prim_func(private=True)
-        def exp_inplace(a: T.Buffer((4,), "float32")):
-            T.func_attr({"op_pattern": 0})
-            for i in range(4):
-                with T.block("A"):
-                    vi = T.axis.spatial(4, i)
-                    a[vi] = T.exp(a[vi])
+    Module = texts.graph("""
+    @kernel
+    def exp_inplace(a: f32[4]):
+        T.func_attr({"op_pattern": 0})
+        for i in range(4):
+            with T.block("A"):
+                vi = T.axis.spatial(4, i)
+                a[vi] = T.exp(a[vi])
 
-        @T.prim_func(private=True)
-        def twice(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-            T.func_attr({"op_pattern": 0})
-            for i in range(4):
-                with T.block("B"):
-                    vi = T.axis.spatial(4, i)
-                    b[vi] = a[vi] + a[vi]
+    @kernel
+    def twice(a: f32[4], b: f32[4]):
+        T.func_attr({"op_pattern": 0})
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                b[vi] = a[vi] + a[vi]
 
-        @T.prim_func(private=True)
-        def total(a: T.Buffer((4,), "float32"), b: T.Buffer((), "float32")):
-            T.func_attr({"op_pattern": 3})
-            for i in range(4):
-                with T.block("B"):
-                    vi = T.axis.reduce(4, i)
-                    with T.init():
-                        b[()] = T.float32(0)
-                    b[()] = b[()] + a[vi]
+    @kernel
+    def total(a: f32[4], b: f32):
+        T.func_attr({"op_pattern": 3})
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.reduce(4, i)
+                with T.init():
+                    b[()] = T.float32(0)
+                b[()] = b[()] + a[vi]
 
-        @T.prim_func(private=True)
-        def plus(
-            a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32"), c: T.Buffer((4,), "float32")
-        ):
-            T.func_attr({"op_pattern": 0})
-            for i in range(4):
-                with T.block("B"):
-                    vi = T.axis.spatial(4, i)
-                    c[vi] = a[vi] + b[vi]
+    @kernel
+    def plus(a: f32[4], b: f32[4], c: f32[4]):
+        T.func_attr({"op_pattern": 0})
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                c[vi] = a[vi] + b[vi]
 
-        @R.function
-        def main(y: R.Tensor((4,), "float32")):
-            cls = Module
-            with R.dataflow():
-                x = R.multiply(y, y)
-                p = R.call_tir(cls.twice, (y,), R.Tensor((4,), "float32"))
-                s = R.call_tir(cls.total, (x,), R.Tensor((), "float32"))
-                q = R.call_tir_inplace(cls.exp_inplace, (x,), 0, R.Tensor((4,), "float32"))
-                r = R.call_tir(cls.plus, (p, q), R.Tensor((4,), "float32"))
-                R.output(s, r)
-            return (s, r)
+    def main(y: f32[4]):
+        x = R.multiply(y, y)
+        p = R.call_tir(cls.twice, (y,), f32[4])
+        s = R.call_tir(cls.total, (x,), f32)
+        q = R.call_tir_inplace(cls.exp_inplace, (x,), 0, f32[4])
+        r = R.call_tir(cls.plus, (p, q), f32[4])
+        return (s, r)
+    """)
 
     y = array(4)
     for target in ("numpy", "reference"):
@@ -386,26 +381,20 @@ def test_items_of_tuple_parameters_and_aliases_stay_outside() -> None:
         return c
     """)
 
-    @I.ir_module
-    class Fused:
-        @R.function
-        def main(x: R.Tuple(R.Tensor((2,), "float32"), R.Tensor((2,), "float32"))):
-            cls = Fused
-            with R.dataflow():
-                x0 = x[0]
-                b = cls.fused_tir_exp_tir_tanh(x0)
-                c = b
-                R.output(c)
-            return c
+    Fused = texts.graph("""
+    def main(x: R.Tuple(f32[2], f32[2])):
+        x0 = x[0]
+        b = cls.fused_tir_exp_tir_tanh(x0)
+        c = b
+        return c
 
-        @R.function(private=True)
-        def fused_tir_exp_tir_tanh(x0: R.Tensor((2,), "float32")):
-            R.func_attr({"Primitive": True})
-            with R.dataflow():
-                a = R.exp(x0)
-                b = R.tanh(a)
-                R.output(b)
-            return b
+    @private
+    def fused_tir_exp_tir_tanh(x0: f32[2]):
+        R.func_attr({"Primitive": True})
+        a = R.exp(x0)
+        b = R.tanh(a)
+        return b
+    """)
 
     before, after = (AnnotateTIROpPattern()(LegalizeOps()(mod)) for mod in (module, Fused))
     check(before, after)

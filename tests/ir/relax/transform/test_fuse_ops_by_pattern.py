@@ -18,7 +18,7 @@ from relaxpy.relax.transform import (
     MergeCompositeFunctions,
     PatternCheckContext,
 )
-from relaxpy.script import ir as I, relax as R
+from tests.ir.relax import texts
 from tests.ir.relax.texts import graph
 from tests.ir.relax.transform.before_after import check, leaves, stays
 
@@ -38,28 +38,19 @@ def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
     return d
 """)
 
+TwiceFused = texts.graph("""
+def main(x: f32[4, 4], w: f32[4, 4]):
+    b = cls.fused_relax_matmul_relax_nn_relu(x, w)
+    d = cls.fused_relax_matmul_relax_nn_relu(b, w)
+    return d
 
-@I.ir_module
-class TwiceFused:
-    @R.function
-    def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
-        cls = TwiceFused
-        with R.dataflow():
-            b = cls.fused_relax_matmul_relax_nn_relu(x, w)
-            d = cls.fused_relax_matmul_relax_nn_relu(b, w)
-            R.output(d)
-        return d
-
-    @R.function(private=True)
-    def fused_relax_matmul_relax_nn_relu(
-        x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")
-    ):
-        R.func_attr({"Composite": "mine.matmul_relu", "Primitive": True})
-        with R.dataflow():
-            a = R.matmul(x, w)
-            b = R.nn.relu(a)
-            R.output(b)
-        return b
+@private
+def fused_relax_matmul_relax_nn_relu(x: f32[4, 4], w: f32[4, 4]):
+    R.func_attr({"Composite": "mine.matmul_relu", "Primitive": True})
+    a = R.matmul(x, w)
+    b = R.nn.relu(a)
+    return b
+""")
 
 
 def test_each_match_is_a_call_and_equal_matches_share_a_function() -> None:
@@ -108,31 +99,23 @@ def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
 
 
 def test_an_intermediate_that_others_use_is_a_second_result() -> None:
-    @I.ir_module
-    class After:
-        @R.function
-        def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
-            cls = After
-            with R.dataflow():
-                both = cls.fused_relax_matmul_relax_nn_relu(x, w)
-                a = both[1]
-                b = both[0]
-                c = R.exp(b)
-                d = R.exp(a)
-                e = R.add(c, d)
-                R.output(e)
-            return e
+    After = texts.graph("""
+    def main(x: f32[4, 4], w: f32[4, 4]):
+        both = cls.fused_relax_matmul_relax_nn_relu(x, w)
+        a = both[1]
+        b = both[0]
+        c = R.exp(b)
+        d = R.exp(a)
+        e = R.add(c, d)
+        return e
 
-        @R.function(private=True)
-        def fused_relax_matmul_relax_nn_relu(
-            x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")
-        ):
-            R.func_attr({"Composite": "mine.matmul_relu", "Primitive": True})
-            with R.dataflow():
-                a = R.matmul(x, w)
-                b = R.nn.relu(a)
-                R.output(a, b)
-            return (b, a)
+    @private
+    def fused_relax_matmul_relax_nn_relu(x: f32[4, 4], w: f32[4, 4]):
+        R.func_attr({"Composite": "mine.matmul_relu", "Primitive": True})
+        a = R.matmul(x, w)
+        b = R.nn.relu(a)
+        return (b, a)
+    """)
 
     check(FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)]), BRANCHES, After, A, B)
 
@@ -160,25 +143,19 @@ def test_a_match_that_others_separate_is_refused() -> None:
 def test_a_later_match_replaces_those_that_it_contains() -> None:
     """The sum matches first, and the greater alternative contains it; d overlaps with a match."""
 
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
-            with R.dataflow():
-                a = R.matmul(x, w)
-                b = R.add(a, w)
-                c = R.nn.relu(b)
-                R.output(c)
-            return c
+    Before = texts.graph("""
+    def main(x: f32[4, 4], w: f32[4, 4]):
+        a = R.matmul(x, w)
+        b = R.add(a, w)
+        c = R.nn.relu(b)
+        return c
 
-        @R.function
-        def other(x: R.Tensor((4, 4), "float32")):
-            with R.dataflow():
-                a = R.nn.relu(x)
-                b = R.nn.relu(a)
-                c = R.nn.relu(b)
-                R.output(c)
-            return c
+    def other(x: f32[4, 4]):
+        a = R.nn.relu(x)
+        b = R.nn.relu(a)
+        c = R.nn.relu(b)
+        return c
+    """)
 
     added = is_op("relax.add")(MATMUL, wildcard())
     after = FuseOpsByPattern([("mine.sum", added | is_op("relax.nn.relu")(added))])(Before)
@@ -289,34 +266,24 @@ def test_symbolic_sizes() -> None:
 
 
 def test_the_function_for_a_back_end_contains_the_composite_one() -> None:
-    @I.ir_module
-    class After:
-        @R.function
-        def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
-            cls = After
+    After = texts.module("""
+    def main(x: f32[4, 4], w: f32[4, 4]):
+        with R.dataflow():
+            b = cls.fused_relax_matmul_relax_nn_relu_mine(x, w)
+            d = cls.fused_relax_matmul_relax_nn_relu_mine(b, w)
+        return d
+
+    def fused_relax_matmul_relax_nn_relu_mine(x: f32[4, 4], w: f32[4, 4]):
+        R.func_attr({"Codegen": "mine"})
+        def inner(x: f32[4, 4], w: f32[4, 4]):
+            R.func_attr({"Composite": "mine.matmul_relu"})
             with R.dataflow():
-                b = cls.fused_relax_matmul_relax_nn_relu_mine(x, w)
-                d = cls.fused_relax_matmul_relax_nn_relu_mine(b, w)
-                R.output(d)
-            return d
-
-        @R.function
-        def fused_relax_matmul_relax_nn_relu_mine(
-            x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")
-        ):
-            R.func_attr({"Codegen": "mine"})
-
-            @R.function
-            def inner(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
-                R.func_attr({"Composite": "mine.matmul_relu"})
-                with R.dataflow():
-                    a = R.matmul(x, w)
-                    b = R.nn.relu(a)
-                    R.output(b)
-                return b
-
-            y = inner(x, w)
-            return y
+                a = R.matmul(x, w)
+                b = R.nn.relu(a)
+            return b
+        y = inner(x, w)
+        return y
+    """)
 
     step = FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)], annotate_codegen=True)
     check(step, TWICE, After, A, B)
@@ -324,21 +291,15 @@ def test_the_function_for_a_back_end_contains_the_composite_one() -> None:
 
 
 def test_only_entry_functions_are_searched() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
-            with R.dataflow():
-                a = R.matmul(x, w)
-                R.output(a)
-            return a
+    Module = texts.graph("""
+    def main(x: f32[4, 4], w: f32[4, 4]):
+        a = R.matmul(x, w)
+        return a
 
-        @R.function
-        def other(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
-            with R.dataflow():
-                a = R.matmul(x, w)
-                R.output(a)
-            return a
+    def other(x: f32[4, 4], w: f32[4, 4]):
+        a = R.matmul(x, w)
+        return a
+    """)
 
     after = FuseOpsByPattern([("mine.matmul", MATMUL)], entry_functions=["other"])(Module)
     assert after["main"] is relax.transform.Normalize()(Module)["main"]
@@ -366,34 +327,26 @@ def test_a_pattern_without_a_back_end_is_refused() -> None:
 
 
 def test_neighbours_for_one_back_end_are_merged() -> None:
-    @I.ir_module
-    class After:
-        @R.function
-        def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
-            cls = After
+    After = texts.module("""
+    def main(x: f32[4, 4], w: f32[4, 4]):
+        with R.dataflow():
+            d = cls.fused_relax_matmul_relax_nn_relu_relax_matmul_relax_nn_relu_mine(x, w)
+        return d
+
+    def fused_relax_matmul_relax_nn_relu_relax_matmul_relax_nn_relu_mine(
+        x: f32[4, 4], w: f32[4, 4]
+    ):
+        R.func_attr({"Codegen": "mine"})
+        def inner(x: f32[4, 4], w: f32[4, 4]):
+            R.func_attr({"Composite": "mine.matmul_relu"})
             with R.dataflow():
-                d = cls.fused_relax_matmul_relax_nn_relu_relax_matmul_relax_nn_relu_mine(x, w)
-                R.output(d)
-            return d
-
-        @R.function
-        def fused_relax_matmul_relax_nn_relu_relax_matmul_relax_nn_relu_mine(
-            x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")
-        ):
-            R.func_attr({"Codegen": "mine"})
-
-            @R.function
-            def inner(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
-                R.func_attr({"Composite": "mine.matmul_relu"})
-                with R.dataflow():
-                    a = R.matmul(x, w)
-                    b = R.nn.relu(a)
-                    R.output(b)
-                return b
-
-            b = inner(x, w)
-            d = inner(b, w)
-            return d
+                a = R.matmul(x, w)
+                b = R.nn.relu(a)
+            return b
+        b = inner(x, w)
+        d = inner(b, w)
+        return d
+    """)
 
     check(MergeCompositeFunctions(), TwiceFused, After, A, B)
 
@@ -422,15 +375,12 @@ def test_all_of_a_diamond_is_merged() -> None:
 
 
 def test_functions_of_patterns_declare_their_results() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((8, 4), "float32")):
-            with R.dataflow():
-                t = R.permute_dims(w)
-                y = R.matmul(x, t)
-                R.output(y)
-            return y
+    Module = texts.graph("""
+    def main(x: f32[n, 4], w: f32[8, 4]):
+        t = R.permute_dims(w)
+        y = R.matmul(x, t)
+        return y
+    """)
 
     pattern = is_op("relax.matmul")(wildcard(), is_op("relax.permute_dims")(wildcard()))
     fused = relax.transform.FuseOpsByPattern([("product", pattern)])(Module)

@@ -14,6 +14,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import AnnotateTIROpPattern, FuseOps, FuseTIR, LegalizeOps, Normalize
 from relaxpy.script import ir as I, relax as R, tir as T
 from tests.counting import calls
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import leaves, stays
 
 X = np.random.default_rng(0).standard_normal((10, 20)).astype("float32")
@@ -73,24 +74,18 @@ def test_the_kernel_is_that_of_the_composed_expression() -> None:
 
 
 def test_shape_variables_are_those_of_the_composed_expression() -> None:
-    @I.ir_module
-    class Before:
-        @R.function(private=True)
-        def steps(x: R.Tensor(("n", "m"), "float32"), p: R.Tensor((), "float32")):
-            R.func_attr({"Primitive": True})
-            with R.dataflow():
-                a = R.add(x, p)
-                b = R.exp(a)
-                R.output(b)
-            return b
+    Before = graph("""
+    @private
+    def steps(x: f32[n, m], p: f32):
+        R.func_attr({"Primitive": True})
+        a = R.add(x, p)
+        b = R.exp(a)
+        return b
 
-        @R.function
-        def main(x: R.Tensor(("n", "m"), "float32")):
-            cls = Before
-            with R.dataflow():
-                y = cls.steps(x, R.const(1, "float32"))
-                R.output(y)
-            return y
+    def main(x: f32[n, m]):
+        y = cls.steps(x, R.const(1, "float32"))
+        return y
+    """)
 
     before = LegalizeOps()(Before)
     after = fused(before, X)
@@ -100,42 +95,28 @@ def test_shape_variables_are_those_of_the_composed_expression() -> None:
 
 
 def test_shapes_that_are_expressions_and_scalars_of_kernels() -> None:
-    @I.ir_module
-    class Before:
-        @T.prim_func(private=True)
-        def shifted(
-            y: T.Buffer((T.int64(8), T.int64(4)), "float32"), p: T.handle, q: T.handle, m: T.int64
-        ):
-            n = T.int64()
-            x = T.match_buffer(p, (n, T.int64(4)), "float32")
-            out = T.match_buffer(q, (n, T.int64(4)), "float32")
-            for i, j in T.grid(n, T.int64(4)):
-                with T.block("out"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    out[vi, vj] = y[m - T.int64(1), vj] * x[vi, vj]
+    Before = graph("""
+    @kernel64
+    def shifted(y: f32[8, 4], p: T.handle, q: T.handle, m: T.int64):
+        n = T.int64()
+        x = T.match_buffer(p, (n, 4), "float32")
+        out = T.match_buffer(q, (n, 4), "float32")
+        for i, j in T.grid(n, 4):
+            with T.block("out"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                out[vi, vj] = y[m - 1, vj] * x[vi, vj]
 
-        @R.function(private=True)
-        def steps(
-            x: R.Tensor(("k - 1", 4), "float32"), y: R.Tensor((8, 4), "float32"), s: R.Shape(["k"])
-        ):
-            R.func_attr({"Primitive": True})
-            k = T.int64()
-            cls = Before
-            with R.dataflow():
-                a = R.call_tir(cls.shifted, (y, x), R.Tensor((k - 1, 4), "float32"), [k])
-                b = R.call_tir(cls.shifted, (y, a), R.Tensor((k - 1, 4), "float32"), [k - 1])
-                R.output(b)
-            return b
+    @private
+    def steps(x: f32[k - 1, 4], y: f32[8, 4], s: R.Shape(["k"])):
+        R.func_attr({"Primitive": True})
+        a = R.call_tir(cls.shifted, (y, x), f32[k - 1, 4], [k])
+        b = R.call_tir(cls.shifted, (y, a), f32[k - 1, 4], [k - 1])
+        return b
 
-        @R.function
-        def main(
-            x: R.Tensor(("k - 1", 4), "float32"), y: R.Tensor((8, 4), "float32"), s: R.Shape(["k"])
-        ):
-            cls = Before
-            with R.dataflow():
-                z = cls.steps(x, y, s)
-                R.output(z)
-            return z
+    def main(x: f32[k - 1, 4], y: f32[8, 4], s: R.Shape(["k"])):
+        z = cls.steps(x, y, s)
+        return z
+    """)
 
     rng = np.random.default_rng(2)
     x, y = (rng.standard_normal((n, 4)).astype("float32") for n in (5, 8))
@@ -144,33 +125,29 @@ def test_shapes_that_are_expressions_and_scalars_of_kernels() -> None:
 
 
 def test_a_dynamic_kernel_is_called_with_several_static_shapes() -> None:
-    @I.ir_module
-    class Before:
-        @T.prim_func(private=True)
-        def scaled(p: T.handle, q: T.handle):
-            m, n = T.int64(), T.int64()
-            x = T.match_buffer(p, (m * n,), "float32")
-            y = T.match_buffer(q, (m, n), "float32")
-            for i, j in T.grid(m, n):
-                with T.block("y"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    y[vi, vj] = x[vi * n + vj] * T.float32(2)
+    Before = module("""
+    @kernel
+    def scaled(p: T.handle, q: T.handle):
+        m, n = (T.int64(), T.int64())
+        x = T.match_buffer(p, (m * n,), "float32")
+        y = T.match_buffer(q, (m, n), "float32")
+        for i, j in T.grid(m, n):
+            with T.block("y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                y[vi, vj] = x[vi * n + vj] * T.float32(2)
 
-        @R.function(private=True)
-        def steps(x: R.Tensor((6,), "float32"), y: R.Tensor((4,), "float32")):
-            R.func_attr({"Primitive": True})
-            cls = Before
-            with R.dataflow():
-                a = R.call_tir(cls.scaled, (x,), R.Tensor((2, 3), "float32"))
-                b = R.call_tir(cls.scaled, (y,), R.Tensor((4, 1), "float32"))
-                R.output(a, b)
-            return (a, b)
+    @private
+    def steps(x: f32[6], y: f32[4]):
+        R.func_attr({"Primitive": True})
+        with R.dataflow():
+            a = R.call_tir(cls.scaled, (x,), f32[2, 3])
+            b = R.call_tir(cls.scaled, (y,), f32[4, 1])
+        return (a, b)
 
-        @R.function
-        def main(x: R.Tensor((6,), "float32"), y: R.Tensor((4,), "float32")):
-            cls = Before
-            z = cls.steps(x, y)
-            return z
+    def main(x: f32[6], y: f32[4]):
+        z = cls.steps(x, y)
+        return z
+    """)
 
     after = fused(Before, np.arange(6, dtype="float32"), np.arange(4, dtype="float32"))
     sizes = [size for b in after["steps"].buffer_map.values() for size in b.shape]
@@ -207,73 +184,57 @@ def test_fields_of_tuples_are_passed_where_they_are_used() -> None:
 
 
 def test_several_results_are_outputs_also_if_later_kernels_read_them() -> None:
-    @I.ir_module
-    class Before:
-        @R.function(private=True)
-        def steps(x: R.Tensor((10, 20), "float32")):
-            R.func_attr({"Primitive": True})
-            with R.dataflow():
-                a = R.exp(x)
-                b = R.tanh(a)
-                R.output(a, b)
-            return (b, a)
+    Before = graph("""
+    @private
+    def steps(x: f32[10, 20]):
+        R.func_attr({"Primitive": True})
+        a = R.exp(x)
+        b = R.tanh(a)
+        return (b, a)
 
-        @R.function
-        def main(x: R.Tensor((10, 20), "float32")):
-            cls = Before
-            with R.dataflow():
-                y = cls.steps(x)
-                R.output(y)
-            return y
+    def main(x: f32[10, 20]):
+        y = cls.steps(x)
+        return y
+    """)
 
     after = fused(LegalizeOps()(Before), X)
     assert len(after["steps"].params) == 3
 
 
-@I.ir_module
-class InPlace:
-    @T.prim_func(private=True)
-    def increment(a: T.Buffer((4,), "float32")):
-        for i in range(4):
-            with T.block("A"):
-                vi = T.axis.spatial(4, i)
-                a[vi] = a[vi] + T.float32(1)
+InPlace = graph("""
+@kernel
+def increment(a: f32[4]):
+    for i in range(4):
+        with T.block("A"):
+            vi = T.axis.spatial(4, i)
+            a[vi] = a[vi] + T.float32(1)
 
-    @T.prim_func(private=True)
-    def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-        for i in range(4):
-            with T.block("B"):
-                vi = T.axis.spatial(4, i)
-                b[vi] = a[vi] * T.float32(2)
+@kernel
+def double(a: f32[4], b: f32[4]):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            b[vi] = a[vi] * T.float32(2)
 
-    @R.function(private=True)
-    def inside(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": True})
-        cls = InPlace
-        with R.dataflow():
-            a = R.call_tir(cls.double, (x,), R.Tensor((4,), "float32"))
-            b = R.call_tir_inplace(cls.increment, (a,), 0, R.Tensor((4,), "float32"))
-            R.output(b)
-        return b
+@private
+def inside(x: f32[4]):
+    R.func_attr({"Primitive": True})
+    a = R.call_tir(cls.double, (x,), f32[4])
+    b = R.call_tir_inplace(cls.increment, (a,), 0, f32[4])
+    return b
 
-    @R.function(private=True)
-    def outside(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": True})
-        cls = InPlace
-        with R.dataflow():
-            a = R.call_tir(cls.double, (x,), R.Tensor((4,), "float32"))
-            b = R.call_tir_inplace(cls.increment, (x,), 0, R.Tensor((4,), "float32"))
-            R.output(a, b)
-        return (b, a)
+@private
+def outside(x: f32[4]):
+    R.func_attr({"Primitive": True})
+    a = R.call_tir(cls.double, (x,), f32[4])
+    b = R.call_tir_inplace(cls.increment, (x,), 0, f32[4])
+    return (b, a)
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        cls = InPlace
-        with R.dataflow():
-            y = cls.inside(x)
-            z = cls.outside(y)
-            R.output(z)
-        return z
+def main(x: f32[4]):
+    y = cls.inside(x)
+    z = cls.outside(y)
+    return z
+""")
 
 
 def test_a_kernel_that_overwrites_an_operand_is_called_in_place() -> None:
@@ -342,92 +303,80 @@ def test_public_functions_become_kernels_where_they_are_called() -> None:
 
 
 def test_kernels_that_other_functions_call_stay() -> None:
-    @I.ir_module
-    class Before:
-        @R.function(private=True)
-        def steps(x: R.Tensor((10, 20), "float32")):
-            R.func_attr({"Primitive": True})
-            with R.dataflow():
-                a = R.exp(x)
-                b = R.tanh(a)
-                R.output(b)
-            return b
+    Before = module("""
+    @private
+    def steps(x: f32[10, 20]):
+        R.func_attr({"Primitive": True})
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.tanh(a)
+        return b
 
-        @R.function
-        def main(x: R.Tensor((10, 20), "float32")):
-            cls = Before
-            y = cls.steps(x)
-            z = R.exp(y)
-            return z
+    def main(x: f32[10, 20]):
+        y = cls.steps(x)
+        z = R.exp(y)
+        return z
+    """)
 
     after = fused(LegalizeOps()(Before), X)
     assert set(after.functions_by_name) == {"main", "steps", "tir_exp"}
 
 
-@I.ir_module
-class Unfusable:
-    """Functions that do more than call kernels, and one that is used as a value."""
+#: Functions that do more than call kernels, and one that is used as a value.
+Unfusable = module("""
+@private
+def operators(x: f32[4]):
+    R.func_attr({"Primitive": True})
+    y = R.exp(x)
+    return y
 
-    @R.function(private=True)
-    def operators(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": True})
-        y = R.exp(x)
-        return y
+@private
+def identity(x: f32[4]):
+    R.func_attr({"Primitive": True})
+    return x
 
-    @R.function(private=True)
-    def identity(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": True})
-        return x
+@private
+def constant(x: f32[4]):
+    R.func_attr({"Primitive": True})
+    y = R.call_tir(cls.add, (x, R.const([1, 2, 3, 4], "float32")), f32[4])
+    return y
 
-    @R.function(private=True)
-    def constant(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": True})
-        cls = Unfusable
-        y = R.call_tir(cls.add, (x, R.const([1, 2, 3, 4], "float32")), R.Tensor((4,), "float32"))
-        return y
+@private
+def twice(x: f32[4]):
+    R.func_attr({"Primitive": True})
+    y = R.call_tir(cls.add, (x, x), f32[4])
+    return (y, y)
 
-    @R.function(private=True)
-    def twice(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": True})
-        cls = Unfusable
-        y = R.call_tir(cls.add, (x, x), R.Tensor((4,), "float32"))
-        return (y, y)
+@private
+def unknown(x: R.Tensor(ndim=1, dtype="float32")):
+    R.func_attr({"Primitive": True})
+    y = R.call_tir(cls.add, (x, x), f32[4])
+    return y
 
-    @R.function(private=True)
-    def unknown(x: R.Tensor(ndim=1, dtype="float32")):
-        R.func_attr({"Primitive": True})
-        cls = Unfusable
-        y = R.call_tir(cls.add, (x, x), R.Tensor((4,), "float32"))
-        return y
+@private
+def value(x: f32[4]) -> f32[4]:
+    R.func_attr({"Primitive": True})
+    y = R.call_tir(cls.add, (x, x), f32[4])
+    return y
 
-    @R.function(private=True)
-    def value(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        R.func_attr({"Primitive": True})
-        cls = Unfusable
-        y = R.call_tir(cls.add, (x, x), R.Tensor((4,), "float32"))
-        return y
+@kernel
+def add(a: f32[4], b: f32[4], c: f32[4]):
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            c[vi] = a[vi] + b[vi]
 
-    @T.prim_func(private=True)
-    def add(
-        a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32"), c: T.Buffer((4,), "float32")
-    ):
-        for i in range(4):
-            with T.block("C"):
-                vi = T.axis.spatial(4, i)
-                c[vi] = a[vi] + b[vi]
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        cls = Unfusable
-        f = cls.value
-        a = cls.operators(x)
-        b = cls.identity(a)
-        c = cls.constant(b)
-        d = cls.twice(c)
-        e = d[0]
-        g = cls.unknown(e)
-        h = f(g)
-        return h
+def main(x: f32[4]):
+    f = cls.value
+    a = cls.operators(x)
+    b = cls.identity(a)
+    c = cls.constant(b)
+    d = cls.twice(c)
+    e = d[0]
+    g = cls.unknown(e)
+    h = f(g)
+    return h
+""")
 
 
 def test_what_is_not_a_sequence_of_kernel_calls_stays() -> None:
@@ -435,31 +384,27 @@ def test_what_is_not_a_sequence_of_kernel_calls_stays() -> None:
 
 
 def test_a_kernel_that_contradicts_its_argument_is_not_inlined() -> None:
-    @I.ir_module
-    class Module:
-        @T.prim_func(private=True)
-        def halves(p: T.handle, q: T.handle):
-            n = T.int64()
-            x = T.match_buffer(p, (n * 2,), "float32")
-            y = T.match_buffer(q, (n,), "float32")
-            for i in range(n):
-                with T.block("y"):
-                    vi = T.axis.spatial(n, i)
-                    y[vi] = x[vi]
+    Module = module("""
+    @kernel
+    def halves(p: T.handle, q: T.handle):
+        n = T.int64()
+        x = T.match_buffer(p, (n * 2,), "float32")
+        y = T.match_buffer(q, (n,), "float32")
+        for i in range(n):
+            with T.block("y"):
+                vi = T.axis.spatial(n, i)
+                y[vi] = x[vi]
 
-        @R.function(private=True)
-        def steps(x: R.Tensor(("k",), "float32"), s: R.Shape(["m"])):
-            R.func_attr({"Primitive": True})
-            m = T.int64()
-            cls = Module
-            y = R.call_tir(cls.halves, (x,), R.Tensor((m,), "float32"))
-            return y
+    @private
+    def steps(x: f32[k], s: R.Shape(["m"])):
+        R.func_attr({"Primitive": True})
+        y = R.call_tir(cls.halves, (x,), f32[m])
+        return y
 
-        @R.function
-        def main(x: R.Tensor(("k",), "float32"), s: R.Shape(["m"])):
-            cls = Module
-            y = cls.steps(x, s)
-            return y
+    def main(x: f32[k], s: R.Shape(["m"])):
+        y = cls.steps(x, s)
+        return y
+    """)
 
     stays(FuseTIR(), Module)
 
@@ -510,12 +455,12 @@ def test_kernels_that_separate_the_axes_of_a_tensor_differently_stay() -> None:
 
 
 def test_modules_without_functions_to_fuse_stay() -> None:
-    @I.ir_module
-    class Module:
-        @R.function(pure=False)
-        def main(x: R.Tensor((2, 3), "float32")):
-            y = R.call_dps_packed("a_function", x, R.Tensor((2, 3), "float32"))
-            return y
+    Module = module("""
+    @impure
+    def main(x: f32[2, 3]):
+        y = R.call_dps_packed("a_function", x, f32[2, 3])
+        return y
+    """)
 
     stays(FuseTIR(), Module)
 
@@ -565,30 +510,25 @@ def test_work_grows_with_the_program_and_no_faster() -> None:
     assert calls(work(1200)) <= 2.3 * calls(work(600))
 
 
-@I.ir_module
-class Renamed:
-    @T.prim_func(private=True)
-    def exp(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
-        for i in range(4):
-            with T.block("exp"):
-                vi = T.axis.spatial(4, i)
-                y[vi] = T.exp(x[vi])
+Renamed = graph("""
+@kernel
+def exp(x: f32[4], y: f32[4]):
+    for i in range(4):
+        with T.block("exp"):
+            vi = T.axis.spatial(4, i)
+            y[vi] = T.exp(x[vi])
 
-    @R.function(private=True)
-    def group(x: R.Tensor((4,), "float32")):
-        R.func_attr({"Primitive": True})
-        with R.dataflow():
-            y = R.call_tir(Renamed.exp, (x,), R.Tensor((4,), "float32"))
-            R.output(y)
-        return y
+@private
+def group(x: f32[4]):
+    R.func_attr({"Primitive": True})
+    y = R.call_tir(cls.exp, (x,), f32[4])
+    return y
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            y = Renamed.group(x)
-            z = y
-            R.output(z)
-        return z
+def main(x: f32[4]):
+    y = cls.group(x)
+    z = y
+    return z
+""")
 
 
 def test_a_call_is_bound_to_the_name_of_the_result() -> None:

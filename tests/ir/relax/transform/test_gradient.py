@@ -12,7 +12,8 @@ from relaxpy import IRModule, relax, te
 from relaxpy.errors import MisuseError, TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.transform import Gradient
-from relaxpy.script import ir as I, relax as R
+from relaxpy.script import relax as R
+from tests.ir.relax import texts
 from tests.ir.relax.texts import graph
 
 RANDOM = np.random.default_rng(0)
@@ -436,12 +437,11 @@ def test_the_target_is_a_float_of_rank_0() -> None:
 
 
 def test_the_body_is_one_dataflow_block() -> None:
-    @I.ir_module
-    class Ordinary:
-        @R.function
-        def main(x: R.Tensor((3,), "float32")):
-            gv = R.sum(x)
-            return gv
+    Ordinary = texts.module("""
+    def main(x: f32[3]):
+        gv = R.sum(x)
+        return gv
+    """)
 
     with pytest.raises(TransformError, match="not one DataflowBlock") as caught:
         Gradient("main")(Ordinary)
@@ -449,19 +449,16 @@ def test_the_body_is_one_dataflow_block() -> None:
 
 
 def test_what_has_no_gradient_is_named() -> None:
-    @I.ir_module
-    class Calls:
-        @R.function(private=True)
-        def inner(x: R.Tensor((3,), "float32")):
-            return R.exp(x)
+    Calls = texts.graph("""
+    @private
+    def inner(x: f32[3]):
+        return R.exp(x)
 
-        @R.function
-        def main(x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32")):
-            with R.dataflow():
-                lv = Calls.inner(x)
-                gv = R.sum(R.multiply(lv, y))
-                R.output(gv)
-            return gv
+    def main(x: f32[3], y: f32[3]):
+        lv = cls.inner(x)
+        gv = R.sum(R.multiply(lv, y))
+        return gv
+    """)
 
     with pytest.raises(
         TransformError, match="call of inner, which lv of main is bound to"
@@ -730,18 +727,15 @@ def test_a_gradient_of_a_kernel_fits_its_inputs() -> None:
 
 
 def test_a_private_function_has_a_private_adjoint() -> None:
-    @I.ir_module
-    class Private:
-        @R.function
-        def other(x: R.Tensor((3,), "float32")):
-            return x
+    Private = texts.graph("""
+    def other(x: f32[3]):
+        return x
 
-        @R.function(private=True)
-        def main(x: R.Tensor((3,), "float32")):
-            with R.dataflow():
-                gv = R.sum(x)
-                R.output(gv)
-            return gv
+    @private
+    def main(x: f32[3]):
+        gv = R.sum(x)
+        return gv
+    """)
 
     assert "global_symbol" not in Gradient("main")(Private)["main_adjoint"].attrs
 

@@ -9,7 +9,8 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.relax.backend import DispatchSampling, DispatchSortScan
 from relaxpy.relax.transform import FastMathTransform, FuseTransposeMatmul, LegalizeOps
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.script import from_source
+from tests.ir.relax import texts
 from tests.ir.relax.transform.before_after import stays
 
 
@@ -112,13 +113,12 @@ def test_other_products_stay(params: str, lines: str) -> None:
 
 @pytest.mark.rule("OPT-3")
 def test_a_product_outside_dataflow_blocks_stays() -> None:
-    @I.ir_module
-    class Mod:
-        @R.function
-        def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((3, 4), "float32")):
-            t = R.permute_dims(w)
-            y = R.matmul(x, t)
-            return y
+    Mod = texts.module("""
+    def main(x: f32[2, 4], w: f32[3, 4]):
+        t = R.permute_dims(w)
+        y = R.matmul(x, t)
+        return y
+    """)
 
     stays(FuseTransposeMatmul(), Mod)
 

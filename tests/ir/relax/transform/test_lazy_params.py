@@ -15,7 +15,7 @@ from relaxpy.relax.transform import (
     LazyTransformParams,
     LiftTransformParams,
 )
-from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import check, leaves, stays
 
 TARGETS = ("numpy", "reference")
@@ -42,25 +42,20 @@ def stored(mod: IRModule, name: str, weights: Any, *args: Any, target: str) -> t
     return tuple(results[index] for index in range(len(results)))
 
 
-@I.ir_module
-class Callbacks:
-    @R.function
-    def getter():
-        @R.function
-        def get(index: R.Prim("int64"), name: R.Object) -> R.Object:
-            value = R.call_pure_packed("test.lazy.get", index, name, sinfo_args=R.Object)
-            return value
+Callbacks = module("""
+def getter():
+    def get(index: R.Prim("int64"), name: R.Object) -> R.Object:
+        value = R.call_pure_packed("test.lazy.get", index, name, sinfo_args=R.Object)
+        return value
+    return get
 
-        return get
-
-    @R.function
-    def setter():
-        @R.function(pure=False)
-        def set_output(index: R.Prim("int64"), value: R.Object) -> R.Tuple():
-            _ = R.call_packed("test.lazy.set", index, value, sinfo_args=R.Object)
-            return R.tuple()
-
-        return set_output
+def setter():
+    @impure
+    def set_output(index: R.Prim("int64"), value: R.Object) -> R.Tuple():
+        _ = R.call_packed("test.lazy.set", index, value, sinfo_args=R.Object)
+        return R.tuple()
+    return set_output
+""")
 
 
 def getter(get: Any, target: str) -> Any:
@@ -75,19 +70,15 @@ def setter(store: Any, target: str) -> Any:
     return relaxpy.compile(Callbacks, target=target)["setter"]()
 
 
-@I.ir_module
-class Transform:
-    @R.function
-    def transform_params(params: R.Tuple(R.Tensor((3, "n"), "float32"), R.Tensor((2,), "float32"))):
-        n = T.int64()
-        with R.dataflow():
-            w = params[1]
-            v = params[0]
-            t = R.permute_dims(v)
-            s = R.sum(t, axis=0)
-            r = (w, t, t, s, R.const(1, "int32"))
-            R.output(r)
-        return r
+Transform = graph("""
+def transform_params(params: R.Tuple(f32[3, n], f32[2])):
+    w = params[1]
+    v = params[0]
+    t = R.permute_dims(v)
+    s = R.sum(t, axis=0)
+    r = (w, t, t, s, R.const(1, "int32"))
+    return r
+""")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -101,52 +92,51 @@ def test_results_are_stored_one_by_one(target: str) -> None:
 
 
 def test_items_are_read_before_use_and_released_after_it() -> None:
-    @I.ir_module
-    class After:
-        @R.function(pure=False)
-        def transform_params():
-            n = T.int64()
-            o1 = R.call_packed("get_item", R.prim_value(1), sinfo_args=R.Object)
-            c1 = R.match_cast(o1, R.Tensor((2,), "float32"))
-            w = c1
-            _ = R.call_packed("set_item", R.prim_value(0), w, sinfo_args=R.Object)
-            _1: R.Tuple() = R.vm.kill_object(w)
-            o = R.call_packed("get_item", R.prim_value(0), sinfo_args=R.Object)
-            c = R.match_cast(o, R.Tensor((3, n), "float32"))
-            v = c
-            t = R.permute_dims(v)
-            _2: R.Tuple() = R.vm.kill_object(v)
-            s = R.sum(t, axis=[0])
-            _3 = R.call_packed("set_item", R.prim_value(1), t, sinfo_args=R.Object)
-            _4 = R.call_packed("set_item", R.prim_value(2), t, sinfo_args=R.Object)
-            _5 = R.call_packed("set_item", R.prim_value(3), s, sinfo_args=R.Object)
-            r: R.Tuple() = R.tuple()
-            _6 = R.call_packed(
-                "set_item", R.prim_value(4), R.const(1, "int32"), sinfo_args=R.Object
-            )
-            return r
+    After = module("""
+    @impure
+    def transform_params():
+        n = T.int64()
+        o1 = R.call_packed("get_item", R.prim_value(1), sinfo_args=R.Object)
+        c1 = R.match_cast(o1, f32[2])
+        w = c1
+        _ = R.call_packed("set_item", R.prim_value(0), w, sinfo_args=R.Object)
+        _1: R.Tuple() = R.vm.kill_object(w)
+        o = R.call_packed("get_item", R.prim_value(0), sinfo_args=R.Object)
+        c = R.match_cast(o, f32[3, n])
+        v = c
+        t = R.permute_dims(v)
+        _2: R.Tuple() = R.vm.kill_object(v)
+        s = R.sum(t, axis=[0])
+        _3 = R.call_packed("set_item", R.prim_value(1), t, sinfo_args=R.Object)
+        _4 = R.call_packed("set_item", R.prim_value(2), t, sinfo_args=R.Object)
+        _5 = R.call_packed("set_item", R.prim_value(3), s, sinfo_args=R.Object)
+        r: R.Tuple() = R.tuple()
+        _6 = R.call_packed(
+            "set_item", R.prim_value(4), R.const(1, "int32"), sinfo_args=R.Object
+        )
+        return r
+    """)
 
     check(LazyTransformParams(), Transform, After)
 
 
 def test_names_and_extra_parameters() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def transform_params(v: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-            y = R.add(v, w)
-            return (y, w)
+    Before = module("""
+    def transform_params(v: f32[4], w: f32[4]):
+        y = R.add(v, w)
+        return (y, w)
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function(pure=False)
-        def transform_params(loader: R.Object):
-            o = R.call_packed("load", loader, R.prim_value(0), sinfo_args=R.Object)
-            v = R.match_cast(o, R.Tensor((4,), "float32"))
-            o1 = R.call_packed("load", loader, R.prim_value(1), sinfo_args=R.Object)
-            w = R.match_cast(o1, R.Tensor((4,), "float32"))
-            y = R.add(v, w)
-            return (y, w)
+    After = module("""
+    @impure
+    def transform_params(loader: R.Object):
+        o = R.call_packed("load", loader, R.prim_value(0), sinfo_args=R.Object)
+        v = R.match_cast(o, f32[4])
+        o1 = R.call_packed("load", loader, R.prim_value(1), sinfo_args=R.Object)
+        w = R.match_cast(o1, f32[4])
+        y = R.add(v, w)
+        return (y, w)
+    """)
 
     loader = relax.Var("loader", relax.ObjectStructInfo())
     check(LazyTransformParams("load", None, [loader]), Before, After)
@@ -158,15 +148,13 @@ def test_names_and_extra_parameters() -> None:
 
 
 def test_shapes_among_the_weights_stay_parameters() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def transform_params(params: R.Tuple(R.Tensor((6,), "float32"), R.Shape(["k"]))):
-            k = T.int64()
-            w = params[0]
-            y = R.reshape(w, (k, 6 // k))
-            r = (y,)
-            return r
+    Before = module("""
+    def transform_params(params: R.Tuple(f32[6], R.Shape(["k"]))):
+        w = params[0]
+        y = R.reshape(w, (k, 6 // k))
+        r = (y,)
+        return r
+    """)
 
     after = LazyTransformParams(fset_item=None)(Before)
     (holder,) = after["transform_params"].params
@@ -174,13 +162,12 @@ def test_shapes_among_the_weights_stay_parameters() -> None:
 
 
 def test_what_lifting_returns_as_it_is_is_stored() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-            R.func_attr({"num_input": 1})
-            y = R.add(x, w)
-            return y
+    Before = module("""
+    def main(x: f32[4], w: f32[4]):
+        R.func_attr({"num_input": 1})
+        y = R.add(x, w)
+        return y
+    """)
 
     after = LazyTransformParams()(LiftTransformParams()(Before))
     w = numbers(4)
@@ -194,27 +181,19 @@ def named(weights: list[Any], names: list[str], index: int, name: str) -> Any:
     return weights[index]
 
 
-@I.ir_module
-class Shapes:
-    @R.function
-    def main(
-        x: R.Tensor(("k",), "float32"),
-        v: R.Tensor(("m * 2", "k"), "float32"),
-        w: R.Tensor(("m",), "float32"),
-        c: R.Tensor((), "bool"),
-    ):
-        R.func_attr({"num_input": 1})
-        m, k = T.int64(), T.int64()
-        with R.dataflow():
-            z = R.zeros((m, k), "float32")
-            a = R.add(z, x)
-            R.output(a)
-        if c:
-            s = R.sum(v, axis=0)
-            r = s
-        else:
-            r = x
-        return (a, r)
+Shapes = module("""
+def main(x: f32[k], v: f32[m * 2, k], w: f32[m], c: bool):
+    R.func_attr({"num_input": 1})
+    with R.dataflow():
+        z = R.zeros((m, k), "float32")
+        a = R.add(z, x)
+    if c:
+        s = R.sum(v, axis=0)
+        r = s
+    else:
+        r = x
+    return (a, r)
+""")
 
 
 def test_sizes_are_known_before_they_are_used() -> None:
@@ -240,24 +219,22 @@ def test_a_weight_of_another_shape_is_refused() -> None:
 
 
 def test_private_functions_and_called_ones_stay() -> None:
-    @I.ir_module
-    class Mod:
-        @R.function(private=True)
-        def private(w: R.Tensor((4,), "float32")):
-            y = R.exp(w)
-            return y
+    Mod = module("""
+    @private
+    def private(w: f32[4]):
+        y = R.exp(w)
+        return y
 
-        @R.function
-        def called(w: R.Tensor((4,), "float32")):
-            y = R.exp(w)
-            return y
+    def called(w: f32[4]):
+        y = R.exp(w)
+        return y
 
-        @R.function
-        def transform_params() -> R.Tuple():
-            x = R.const([1, 2, 3, 4], "float32")
-            y = Mod.called(x)
-            z = Mod.private(y)
-            return R.tuple()
+    def transform_params() -> R.Tuple():
+        x = R.const([1, 2, 3, 4], "float32")
+        y = cls.called(x)
+        z = cls.private(y)
+        return R.tuple()
+    """)
 
     stays(LazyGetInput(), Mod)
     stays(LazySetOutput(), Mod)
@@ -266,38 +243,35 @@ def test_private_functions_and_called_ones_stay() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_outputs_are_passed_on_after_they_are_bound(target: str) -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-            R.func_attr({"num_input": 1})
-            with R.dataflow():
-                y = R.add(x, w)
-                z = R.negative(y)
-                R.output(y, z)
-            u = R.multiply(y, z)
-            return (u, y, w, u, R.prim_value(7))
+    Before = module("""
+    def main(x: f32[4], w: f32[4]):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            y = R.add(x, w)
+            z = R.negative(y)
+        u = R.multiply(y, z)
+        return (u, y, w, u, R.prim_value(7))
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function(pure=False)
-        def main(
-            x: R.Tensor((4,), "float32"),
-            fset_output: R.Callable([R.Prim("int64"), R.Object], R.Tuple(), purity=False),
-            w: R.Tensor((4,), "float32"),
-        ):
-            R.func_attr({"num_input": 2})
-            _: R.Tuple() = fset_output(R.prim_value(2), w)
-            with R.dataflow():
-                y = R.add(x, w)
-                z = R.negative(y)
-                R.output(y, z)
-            _1: R.Tuple() = fset_output(R.prim_value(1), y)
-            u = R.multiply(y, z)
-            _2: R.Tuple() = fset_output(R.prim_value(0), u)
-            _3: R.Tuple() = fset_output(R.prim_value(3), u)
-            _4: R.Tuple() = fset_output(R.prim_value(4), R.prim_value(7))
-            return R.tuple()
+    After = module("""
+    @impure
+    def main(
+        x: f32[4],
+        fset_output: R.Callable([R.Prim("int64"), R.Object], R.Tuple(), purity=False),
+        w: f32[4],
+    ):
+        R.func_attr({"num_input": 2})
+        _: R.Tuple() = fset_output(R.prim_value(2), w)
+        with R.dataflow():
+            y = R.add(x, w)
+            z = R.negative(y)
+        _1: R.Tuple() = fset_output(R.prim_value(1), y)
+        u = R.multiply(y, z)
+        _2: R.Tuple() = fset_output(R.prim_value(0), u)
+        _3: R.Tuple() = fset_output(R.prim_value(3), u)
+        _4: R.Tuple() = fset_output(R.prim_value(4), R.prim_value(7))
+        return R.tuple()
+    """)
 
     check(LazySetOutput(), Before, After)
     x, w = numbers(4), numbers(4, seed=1)
@@ -316,13 +290,12 @@ def test_outputs_are_passed_on_after_they_are_bound(target: str) -> None:
 
 @pytest.mark.parametrize("step", [LazyGetInput(), LazySetOutput(), LazyTransformParams()])
 def test_num_input_is_a_number_of_parameters(step: Any) -> None:
-    @I.ir_module
-    class Bad:
-        @R.function
-        def transform_params(w: R.Tensor((4,), "float32")):
-            R.func_attr({"num_input": 2})
-            y = R.exp(w)
-            return y
+    Bad = module("""
+    def transform_params(w: f32[4]):
+        R.func_attr({"num_input": 2})
+        y = R.exp(w)
+        return y
+    """)
 
     with pytest.raises(TransformError, match=f"{type(step).__name__}: num_input counts"):
         step(Bad)

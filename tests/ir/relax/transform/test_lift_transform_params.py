@@ -11,9 +11,10 @@ from relaxpy import IRModule
 from relaxpy.errors import TransformError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.transform import BundleModelParams, LazyGetInput, LiftTransformParams, Normalize
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.transform import PassContext
 from tests.counting import calls
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import check, leaves, stays
 
 TARGETS = ("numpy", "reference")
@@ -37,58 +38,46 @@ def same_values(before: IRModule, after: IRModule, inputs: Any, weights: Any, na
 
 
 def test_a_function_without_weights_has_a_transformation_that_returns_unit() -> None:
-    before = from_source(
-        """
-@I.ir_module
-class Mod:
-    @R.function
+    before = module("""
     def main(shape: R.Shape(["n"])):
         R.func_attr({"num_input": 1})
         return shape
-"""
-    )
+    """)
     transform = LiftTransformParams()(before)["main_transform_params"]
     assert transform.body.blocks == ()
     assert str(transform.struct_info.ret) == "R.Tuple()"
 
 
 def test_fields_are_read_in_each_branch_that_uses_them() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(c: R.Tensor((), "bool"), v: R.Tensor(("n",), "float32"), w: R.Tensor(("n",))):
-            R.func_attr({"num_input": 1})
-            if c:
-                y = R.add(v, v)
-            else:
-                z = R.negative(w)
-                y = z
-            with R.dataflow():
-                t = R.multiply(y, v)
-                R.output(t)
-            return (t, v)
+    Before = module("""
+    def main(c: bool, v: f32[n], w: R.Tensor(("n",))):
+        R.func_attr({"num_input": 1})
+        if c:
+            y = R.add(v, v)
+        else:
+            z = R.negative(w)
+            y = z
+        with R.dataflow():
+            t = R.multiply(y, v)
+        return (t, v)
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main(
-            c: R.Tensor((), "bool"),
-            model_params: R.Tuple(R.Tensor(("n",), "float32"), R.Tensor(("n",))),
-        ):
-            R.func_attr({"num_input": 1})
-            if c:
-                v = model_params[0]
-                y = R.add(v, v)
-            else:
-                w = model_params[1]
-                z = R.negative(w)
-                y = z
-            with R.dataflow():
-                v1 = model_params[0]
-                t = R.multiply(y, v1)
-                R.output(t)
-            v2 = model_params[0]
-            return (t, v2)
+    After = module("""
+    def main(c: bool, model_params: R.Tuple(f32[n], R.Tensor(("n",)))):
+        R.func_attr({"num_input": 1})
+        if c:
+            v = model_params[0]
+            y = R.add(v, v)
+        else:
+            w = model_params[1]
+            z = R.negative(w)
+            y = z
+        with R.dataflow():
+            v1 = model_params[0]
+            t = R.multiply(y, v1)
+        v2 = model_params[0]
+        return (t, v2)
+    """)
 
     check(BundleModelParams(), Before, After)
     v, w = numbers(3), numbers(3, seed=1)
@@ -100,31 +89,27 @@ def test_fields_are_read_in_each_branch_that_uses_them() -> None:
 
 
 def test_without_weights_the_tuple_is_empty() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((4,), "float32")):
-            R.func_attr({"num_input": 1})
-            y = R.exp(x)
-            return y
+    Before = module("""
+    def main(x: f32[4]):
+        R.func_attr({"num_input": 1})
+        y = R.exp(x)
+        return y
 
-        @R.function
-        def other(x: R.Tensor((4,), "float32")):
-            y = R.exp(x)
-            return y
+    def other(x: f32[4]):
+        y = R.exp(x)
+        return y
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main(x: R.Tensor((4,), "float32"), model_params: R.Tuple()):
-            R.func_attr({"num_input": 1})
-            y = R.exp(x)
-            return y
+    After = module("""
+    def main(x: f32[4], model_params: R.Tuple()):
+        R.func_attr({"num_input": 1})
+        y = R.exp(x)
+        return y
 
-        @R.function
-        def other(x: R.Tensor((4,), "float32")):
-            y = R.exp(x)
-            return y
+    def other(x: f32[4]):
+        y = R.exp(x)
+        return y
+    """)
 
     check(BundleModelParams(), Before, After)
     del Before["main"]
@@ -132,19 +117,15 @@ def test_without_weights_the_tuple_is_empty() -> None:
 
 
 def test_a_captured_weight_is_read_in_the_closure() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-            R.func_attr({"num_input": 1})
-
-            @R.function
-            def inner(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-                z = R.add(y, w)
-                return z
-
-            r = inner(x)
-            return r
+    Before = module("""
+    def main(x: f32[4], w: f32[4]):
+        R.func_attr({"num_input": 1})
+        def inner(y: f32[4]) -> f32[4]:
+            z = R.add(y, w)
+            return z
+        r = inner(x)
+        return r
+    """)
 
     after = BundleModelParams("weights")(Before)
     assert after["main"].params[1].name_hint == "weights"
@@ -167,58 +148,41 @@ def test_num_input_is_a_number_of_parameters(step: Any, count: object) -> None:
         step(Bad)
 
 
-@I.ir_module
-class Layers:
-    @R.function
-    def main(
-        x: R.Tensor((2, 4), "float32"), v: R.Tensor((3, 4), "float32"), w: R.Tensor((3,), "float32")
-    ):
-        R.func_attr({"num_input": 1})
-        with R.dataflow():
-            one = R.ones((4, 3), "float32")
-            t = R.permute_dims(v)
-            u = R.add(t, one)
-            y = R.matmul(x, u)
-            s = R.add(y, w)
-            o = R.matmul(x, one)
-            z = R.add(s, o)
-            R.output(z)
-        return z
+Layers = graph("""
+def main(x: f32[2, 4], v: f32[3, 4], w: f32[3]):
+    R.func_attr({"num_input": 1})
+    one = R.ones((4, 3), "float32")
+    t = R.permute_dims(v)
+    u = R.add(t, one)
+    y = R.matmul(x, u)
+    s = R.add(y, w)
+    o = R.matmul(x, one)
+    z = R.add(s, o)
+    return z
+""")
 
 
 def test_what_needs_no_weight_is_computed_in_both_functions() -> None:
-    @I.ir_module
-    class After:
-        @R.function
-        def main(
-            x: R.Tensor((2, 4), "float32"),
-            w: R.Tensor((3,), "float32"),
-            u: R.Tensor((4, 3), "float32"),
-        ):
-            R.func_attr({"num_input": 1})
-            with R.dataflow():
-                one = R.ones((4, 3), "float32")
-                y = R.matmul(x, u)
-                s = R.add(y, w)
-                o = R.matmul(x, one)
-                z = R.add(s, o)
-                R.output(z)
-            return z
+    After = graph("""
+    def main(x: f32[2, 4], w: f32[3], u: f32[4, 3]):
+        R.func_attr({"num_input": 1})
+        one = R.ones((4, 3), "float32")
+        y = R.matmul(x, u)
+        s = R.add(y, w)
+        o = R.matmul(x, one)
+        z = R.add(s, o)
+        return z
 
-        @R.function
-        def main_transform_params(
-            params: R.Tuple(R.Tensor((3, 4), "float32"), R.Tensor((3,), "float32")),
-        ):
-            R.func_attr({"num_input": 0})
-            with R.dataflow():
-                one = R.ones((4, 3), "float32")
-                v = params[0]
-                t = R.permute_dims(v)
-                u = R.add(t, one)
-                w = params[1]
-                result = (w, u)
-                R.output(result)
-            return result
+    def main_transform_params(params: R.Tuple(f32[3, 4], f32[3])):
+        R.func_attr({"num_input": 0})
+        one = R.ones((4, 3), "float32")
+        v = params[0]
+        t = R.permute_dims(v)
+        u = R.add(t, one)
+        w = params[1]
+        result = (w, u)
+        return result
+    """)
 
     check(LiftTransformParams(), Layers, After)
     weights = (numbers(3, 4), numbers(3))
@@ -226,18 +190,15 @@ def test_what_needs_no_weight_is_computed_in_both_functions() -> None:
 
 
 def test_a_second_run_changes_nothing_and_a_later_one_extends_the_transformation() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((2, 4), "float32"), v: R.Tensor((3, 4), "float32")):
-            R.func_attr({"num_input": 1})
-            with R.dataflow():
-                t = R.permute_dims(v)
-                stop = R.builtin.stop_lift_params(t)
-                u = R.negative(stop)
-                y = R.matmul(x, u)
-                R.output(y)
-            return y
+    Before = graph("""
+    def main(x: f32[2, 4], v: f32[3, 4]):
+        R.func_attr({"num_input": 1})
+        t = R.permute_dims(v)
+        stop = R.builtin.stop_lift_params(t)
+        u = R.negative(stop)
+        y = R.matmul(x, u)
+        return y
+    """)
 
     once = LiftTransformParams()(Before)
     assert [p.name_hint for p in once["main"].params] == ["x", "t"]
@@ -255,41 +216,29 @@ def test_a_second_run_changes_nothing_and_a_later_one_extends_the_transformation
 
 
 def test_sizes_that_only_removed_weights_define_are_passed_on() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((2,), "float32"), w: R.Tensor(("m", 2), "float32")):
-            R.func_attr({"num_input": 1})
-            m = T.int64()
-            with R.dataflow():
-                s = R.sum(w, axis=0)
-                y = R.add(x, s)
-                z = R.broadcast_to(y, (m, 2))
-                R.output(z)
-            return z
+    Before = graph("""
+    def main(x: f32[2], w: f32[m, 2]):
+        R.func_attr({"num_input": 1})
+        s = R.sum(w, axis=0)
+        y = R.add(x, s)
+        z = R.broadcast_to(y, (m, 2))
+        return z
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main(x: R.Tensor((2,), "float32"), sizes: R.Shape(["m"]), s: R.Tensor((2,), "float32")):
-            R.func_attr({"num_input": 1})
-            m = T.int64()
-            with R.dataflow():
-                y = R.add(x, s)
-                z = R.broadcast_to(y, (m, 2))
-                R.output(z)
-            return z
+    After = graph("""
+    def main(x: f32[2], sizes: R.Shape(["m"]), s: f32[2]):
+        R.func_attr({"num_input": 1})
+        y = R.add(x, s)
+        z = R.broadcast_to(y, (m, 2))
+        return z
 
-        @R.function
-        def main_transform_params(params: R.Tuple(R.Tensor(("m", 2), "float32"))):
-            R.func_attr({"num_input": 0})
-            m = T.int64()
-            with R.dataflow():
-                w = params[0]
-                s = R.sum(w, axis=[0])
-                result = (R.shape([m]), s)
-                R.output(result)
-            return result
+    def main_transform_params(params: R.Tuple(f32[m, 2])):
+        R.func_attr({"num_input": 0})
+        w = params[0]
+        s = R.sum(w, axis=[0])
+        result = (R.shape([m]), s)
+        return result
+    """)
 
     check(LiftTransformParams(), Before, After)
     same_values(Before, After, [numbers(2)], (numbers(3, 2),), "main")
@@ -297,23 +246,21 @@ def test_sizes_that_only_removed_weights_define_are_passed_on() -> None:
 
 @pytest.mark.rule("OPT-2", "OPT-11")
 def test_what_a_mutation_could_change_is_not_lifted() -> None:
-    @I.ir_module
-    class Before:
-        @R.function(pure=False)
-        def main(x: R.Tensor((4,), "float32"), v: R.Tensor((4,), "float32")):
-            R.func_attr({"num_input": 1})
-            with R.dataflow():
-                a = R.negative(v)
-                b = R.exp(v)
-                y = R.add(x, b)
-                R.output(a, y)
-            _ = R.call_packed("test.lift.change", a, sinfo_args=R.Tuple())
-            _1 = R.call_packed("test.lift.change", v, sinfo_args=R.Tuple())
-            with R.dataflow():
-                c = R.sqrt(v)
-                z = R.add(y, c)
-                R.output(z)
-            return (a, z)
+    Before = module("""
+    @impure
+    def main(x: f32[4], v: f32[4]):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            a = R.negative(v)
+            b = R.exp(v)
+            y = R.add(x, b)
+        _ = R.call_packed("test.lift.change", a, sinfo_args=R.Tuple())
+        _1 = R.call_packed("test.lift.change", v, sinfo_args=R.Tuple())
+        with R.dataflow():
+            c = R.sqrt(v)
+            z = R.add(y, c)
+        return (a, z)
+    """)
 
     after = LiftTransformParams()(Before)
     assert [p.name_hint for p in after["main"].params] == ["x", "v", "b"]
@@ -321,21 +268,18 @@ def test_what_a_mutation_could_change_is_not_lifted() -> None:
 
 @pytest.mark.rule("OPT-7")
 def test_branches_and_functions_that_the_module_calls_stay() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def called(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-            R.func_attr({"num_input": 1})
-            with R.dataflow():
-                t = R.negative(w)
-                y = R.add(x, t)
-                R.output(y)
-            return y
+    Before = module("""
+    def called(x: f32[4], w: f32[4]):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            t = R.negative(w)
+            y = R.add(x, t)
+        return y
 
-        @R.function
-        def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-            y = Before.called(x, w)
-            return y
+    def main(x: f32[4], w: f32[4]):
+        y = cls.called(x, w)
+        return y
+    """)
 
     stays(LiftTransformParams(), Before)
     with pytest.raises(TransformError, match="function called is called by the module"):
@@ -346,35 +290,25 @@ def test_branches_and_functions_that_the_module_calls_stay() -> None:
         LiftTransformParams(["mian"])(Before)
 
 
-@I.ir_module
-class Two:
-    @R.function
-    def f(
-        x: R.Tensor(("b", 4), "float32"),
-        v: R.Tensor(("k", 4), "float32"),
-        w: R.Tensor(("k", 4), "float32"),
-    ):
-        R.func_attr({"num_input": 1})
-        with R.dataflow():
-            v_t = R.permute_dims(v)
-            y = R.matmul(x, v_t)
-            w_t = R.permute_dims(w)
-            z = R.matmul(x, w_t)
-            s = R.add(y, z)
-            R.output(s)
-        return s
+Two = graph("""
+def f(x: f32[b, 4], v: f32[k, 4], w: f32[k, 4]):
+    R.func_attr({"num_input": 1})
+    v_t = R.permute_dims(v)
+    y = R.matmul(x, v_t)
+    w_t = R.permute_dims(w)
+    z = R.matmul(x, w_t)
+    s = R.add(y, z)
+    return s
 
-    @R.function
-    def g(v: R.Tensor(("n", 4), "float32"), w: R.Tensor(("n", 4), "float32")):
-        R.func_attr({"num_input": 0})
-        with R.dataflow():
-            v_t = R.permute_dims(v)
-            e = R.matmul(w, v_t)
-            r = R.exp(w)
-            u = R.matmul(r, v_t)
-            s = R.add(e, u)
-            R.output(s)
-        return s
+def g(v: f32[n, 4], w: f32[n, 4]):
+    R.func_attr({"num_input": 0})
+    v_t = R.permute_dims(v)
+    e = R.matmul(w, v_t)
+    r = R.exp(w)
+    u = R.matmul(r, v_t)
+    s = R.add(e, u)
+    return s
+""")
 
 
 @pytest.mark.parametrize("shared", [True, ["g", "f"]])
@@ -392,18 +326,16 @@ def test_a_shared_transformation_computes_what_all_functions_compute(shared: Any
 
 
 def test_functions_with_other_weights_have_no_shared_transformation() -> None:
-    @I.ir_module
-    class Bad:
-        @R.function
-        def f(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
-            R.func_attr({"num_input": 1})
-            y = R.add(x, w)
-            return y
+    Bad = module("""
+    def f(x: f32[4], w: f32[4]):
+        R.func_attr({"num_input": 1})
+        y = R.add(x, w)
+        return y
 
-        @R.function
-        def g(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float16")):
-            R.func_attr({"num_input": 1})
-            return x
+    def g(x: f32[4], w: f16[4]):
+        R.func_attr({"num_input": 1})
+        return x
+    """)
 
     with pytest.raises(TransformError, match="f and g have no shared transformation"):
         LiftTransformParams(shared_transform=True)(Bad)
@@ -414,34 +346,29 @@ def test_fields_are_reset_if_the_option_says_so() -> None:
     with PassContext(config={"relax.lift_transform_params.consume_params": True}):
         after = LiftTransformParams()(Layers)
 
-    @I.ir_module
-    class Expected:
-        @R.function
-        def main_transform_params(
-            params: R.Tuple(R.Tensor((3, 4), "float32"), R.Tensor((3,), "float32")),
-        ):
-            R.func_attr({"num_input": 0})
-            with R.dataflow():
-                one = R.ones((4, 3), "float32")
-                v = params[0]
-                _ = R.call_pure_packed(
-                    "vm.builtin.tuple_reset_item",
-                    params,
-                    R.prim_value(T.int32(0)),
-                    sinfo_args=R.Tuple(),
-                )
-                t = R.permute_dims(v)
-                u = R.add(t, one)
-                w = params[1]
-                _1 = R.call_pure_packed(
-                    "vm.builtin.tuple_reset_item",
-                    params,
-                    R.prim_value(T.int32(1)),
-                    sinfo_args=R.Tuple(),
-                )
-                result = (w, u)
-                R.output(result)
-            return result
+    Expected = graph("""
+    def main_transform_params(params: R.Tuple(f32[3, 4], f32[3])):
+        R.func_attr({"num_input": 0})
+        one = R.ones((4, 3), "float32")
+        v = params[0]
+        _ = R.call_pure_packed(
+            "vm.builtin.tuple_reset_item",
+            params,
+            R.prim_value(T.int32(0)),
+            sinfo_args=R.Tuple(),
+        )
+        t = R.permute_dims(v)
+        u = R.add(t, one)
+        w = params[1]
+        _1 = R.call_pure_packed(
+            "vm.builtin.tuple_reset_item",
+            params,
+            R.prim_value(T.int32(1)),
+            sinfo_args=R.Tuple(),
+        )
+        result = (w, u)
+        return result
+    """)
 
     assert_structural_equal(after["main_transform_params"], Expected["main_transform_params"])
     same_values(Layers, after, [numbers(2, 4)], (numbers(3, 4), numbers(3)), "main")

@@ -14,6 +14,7 @@ from relaxpy.relax.transform import (
     ReorderTakeAfterMatmul,
 )
 from relaxpy.script import from_source, ir as I, relax as R
+from tests.ir.relax.texts import module
 from tests.ir.relax.transform.before_after import check, stays
 
 
@@ -149,33 +150,23 @@ def test_a_sum_that_is_known_early_or_broadcast_stays(
 
 
 def test_a_table_of_matrices_is_used_as_one() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(
-            x: R.Tensor((2, 3, 4), "float32"),
-            table: R.Tensor((5, 4, 6), "float32"),
-            indices: R.Tensor((2,), "int64"),
-        ):
-            w = R.take(table, indices, axis=0)
-            y = R.matmul(x, w)
-            return y
+    Before = module("""
+    def main(x: f32[2, 3, 4], table: f32[5, 4, 6], indices: i64[2]):
+        w = R.take(table, indices, axis=0)
+        y = R.matmul(x, w)
+        return y
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main(
-            x: R.Tensor((2, 3, 4), "float32"),
-            table: R.Tensor((5, 4, 6), "float32"),
-            indices: R.Tensor((2,), "int64"),
-        ):
-            t = R.permute_dims(table, (1, 0, 2))
-            m = R.reshape(t, (4, 30))
-            p = R.matmul(x, m)
-            r = R.reshape(p, (2, 3, 5, 6))
-            c = R.take(r, indices, axis=2)
-            y = R.einsum((c,), "ijik->ijk")
-            return y
+    After = module("""
+    def main(x: f32[2, 3, 4], table: f32[5, 4, 6], indices: i64[2]):
+        t = R.permute_dims(table, (1, 0, 2))
+        m = R.reshape(t, (4, 30))
+        p = R.matmul(x, m)
+        r = R.reshape(p, (2, 3, 5, 6))
+        c = R.take(r, indices, axis=2)
+        y = R.einsum((c,), "ijik->ijk")
+        return y
+    """)
 
     arrays = (numbers(2, 3, 4), numbers(5, 4, 6), np.array([4, 1]))
     check(ReorderTakeAfterMatmul(), Before, After, *arrays)
@@ -203,17 +194,12 @@ def test_slices_are_taken_of_the_product(axis: int, mode: str) -> None:
 
 
 def test_slices_of_rows_stay() -> None:
-    @I.ir_module
-    class Mod:
-        @R.function
-        def main(
-            x: R.Tensor((2, 3), "float32"),
-            table: R.Tensor((5, 4), "float32"),
-            indices: R.Tensor((3,), "int64"),
-        ):
-            w = R.take(table, indices, axis=0)
-            y = R.matmul(x, w)
-            return y
+    Mod = module("""
+    def main(x: f32[2, 3], table: f32[5, 4], indices: i64[3]):
+        w = R.take(table, indices, axis=0)
+        y = R.matmul(x, w)
+        return y
+    """)
 
     stays(ReorderTakeAfterMatmul(), Mod)
 

@@ -15,25 +15,24 @@ from relaxpy.relax.transform import (
     UpdateParamStructInfo,
     UpdateVDevice,
 )
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import ir as I
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import check, stays
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
 
+Kernels = module("""
+I.module_attrs({"system_lib_prefix": "lib_"})
 
-@I.ir_module
-class Kernels:
-    I.module_attrs({"system_lib_prefix": "lib_"})
+@kernel
+def kernel(a: f32[4], b: f32[4]):
+    for i in range(4):
+        b[i] = a[i] * T.float32(2)
 
-    @T.prim_func(private=True)
-    def kernel(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-        for i in range(4):
-            b[i] = a[i] * T.float32(2)
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        y = R.call_tir(Kernels.kernel, (x,), R.Tensor((4,), "float32"))
-        return y
+def main(x: f32[4]):
+    y = R.call_tir(cls.kernel, (x,), f32[4])
+    return y
+""")
 
 
 def test_kernels_get_the_prefix_of_the_library() -> None:
@@ -44,44 +43,36 @@ def test_kernels_get_the_prefix_of_the_library() -> None:
     np.testing.assert_array_equal(relaxpy.compile(after, target="reference")["main"](X), X * 2)
 
 
-@I.ir_module
-class Pure:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            y = R.call_pure_packed("tests.double", x, sinfo_args=R.Tensor((4,), "float32"))
-            R.output(y)
-        return y
+Pure = module("""
+def main(x: f32[4]):
+    with R.dataflow():
+        y = R.call_pure_packed("tests.double", x, sinfo_args=f32[4])
+    return y
 
-    @R.function(pure=False)
-    def impure(x: R.Tensor((4,), "float32")):
-        @R.function
-        def inner(z: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            w = R.call_pure_packed("tests.double", z, sinfo_args=R.Tensor((4,), "float32"))
-            return w
+@impure
+def impure(x: f32[4]):
+    def inner(z: f32[4]) -> f32[4]:
+        w = R.call_pure_packed("tests.double", z, sinfo_args=f32[4])
+        return w
+    y = inner(x)
+    return y
+""")
 
-        y = inner(x)
-        return y
+PureAfter = module("""
+def main(x: f32[4]):
+    R.func_attr({"relax.force_pure": True})
+    y = R.call_packed("tests.double", x, sinfo_args=f32[4])
+    return y
 
-
-@I.ir_module
-class PureAfter:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
+@impure
+def impure(x: f32[4]):
+    def inner(z: f32[4]) -> f32[4]:
         R.func_attr({"relax.force_pure": True})
-        y = R.call_packed("tests.double", x, sinfo_args=R.Tensor((4,), "float32"))
-        return y
-
-    @R.function(pure=False)
-    def impure(x: R.Tensor((4,), "float32")):
-        @R.function
-        def inner(z: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            R.func_attr({"relax.force_pure": True})
-            w = R.call_packed("tests.double", z, sinfo_args=R.Tensor((4,), "float32"))
-            return w
-
-        y = inner(x)
-        return y
+        w = R.call_packed("tests.double", z, sinfo_args=f32[4])
+        return w
+    y = inner(x)
+    return y
+""")
 
 
 def test_calls_that_are_declared_pure_become_plain() -> None:
@@ -95,51 +86,42 @@ def test_a_dataflow_block_keeps_its_declarations() -> None:
         RemovePurityChecking()(Pure)
 
 
-@I.ir_module
-class Reshapes:
-    @R.function(pure=False)
-    def main(x: R.Tensor((2, 6), "float32")):
-        a = R.reshape(x, (3, 4))
-        b = R.reshape(a, (2, 6))
-        c = R.exp(b)
-        d = R.reshape(x, (12,))
-        e = R.reshape(d, (12,))
-        _ = R.call_packed("tests.clear", x, sinfo_args=R.Object)
-        f = R.reshape(d, (6, 2))
-        return (c, e, f)
+Reshapes = module("""
+@impure
+def main(x: f32[2, 6]):
+    a = R.reshape(x, (3, 4))
+    b = R.reshape(a, (2, 6))
+    c = R.exp(b)
+    d = R.reshape(x, (12,))
+    e = R.reshape(d, (12,))
+    _ = R.call_packed("tests.clear", x, sinfo_args=R.Object)
+    f = R.reshape(d, (6, 2))
+    return (c, e, f)
+""")
 
+ReshapesAfter = module("""
+@impure
+def main(x: f32[2, 6]):
+    c = R.exp(x)
+    d = R.reshape(x, (12,))
+    e = R.reshape(x, (12,))
+    _ = R.call_packed("tests.clear", x, sinfo_args=R.Object)
+    f = R.reshape(d, (6, 2))
+    return (c, e, f)
+""")
 
-@I.ir_module
-class ReshapesAfter:
-    @R.function(pure=False)
-    def main(x: R.Tensor((2, 6), "float32")):
-        c = R.exp(x)
-        d = R.reshape(x, (12,))
-        e = R.reshape(x, (12,))
-        _ = R.call_packed("tests.clear", x, sinfo_args=R.Object)
-        f = R.reshape(d, (6, 2))
-        return (c, e, f)
+SameReshape = graph("""
+def main(x: f32[2, 6]):
+    a = R.reshape(x, (12,))
+    b = R.reshape(a, (12,))
+    return b
+""")
 
-
-@I.ir_module
-class SameReshape:
-    @R.function
-    def main(x: R.Tensor((2, 6), "float32")):
-        with R.dataflow():
-            a = R.reshape(x, (12,))
-            b = R.reshape(a, (12,))
-            R.output(b)
-        return b
-
-
-@I.ir_module
-class SameReshapeAfter:
-    @R.function
-    def main(x: R.Tensor((2, 6), "float32")):
-        with R.dataflow():
-            b = R.reshape(x, (12,))
-            R.output(b)
-        return b
+SameReshapeAfter = graph("""
+def main(x: f32[2, 6]):
+    b = R.reshape(x, (12,))
+    return b
+""")
 
 
 def test_the_last_of_equal_reshapes_remains() -> None:
@@ -165,32 +147,23 @@ def test_reshapes_are_shortened_where_no_mutation_shows_it() -> None:
     stays(RemoveRedundantReshape(), ReshapesAfter)
 
 
-@I.ir_module
-class Weights:
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), w: R.Tensor((32, 16), "float32")) -> R.Tensor(
-        (32,), "float32"
-    ):
-        y: R.Tensor((32,), "float32") = R.sum(w, axis=1)
-        return y
+Weights = module("""
+def main(x: f32[n], w: f32[32, 16]) -> f32[32]:
+    y: f32[32] = R.sum(w, axis=1)
+    return y
 
-    @R.function
-    def other(x: R.Tensor((3,), "float32")):
-        return x
+def other(x: f32[3]):
+    return x
+""")
 
+WeightsAfter = module("""
+def main(x: f32[n], w: f32[64, 16]) -> f32[64]:
+    y: f32[64] = R.sum(w, axis=1)
+    return y
 
-@I.ir_module
-class WeightsAfter:
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), w: R.Tensor((64, 16), "float32")) -> R.Tensor(
-        (64,), "float32"
-    ):
-        y: R.Tensor((64,), "float32") = R.sum(w, axis=1)
-        return y
-
-    @R.function
-    def other(x: R.Tensor((3,), "float32")):
-        return x
+def other(x: f32[3]):
+    return x
+""")
 
 
 def test_struct_info_of_parameters_reaches_bindings_and_results() -> None:
@@ -212,26 +185,23 @@ def test_struct_info_that_does_not_fit_is_an_error() -> None:
         UpdateParamStructInfo(None)  # type: ignore[arg-type]
 
 
-@I.ir_module
-class Devices:
-    I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]})
+Devices = module("""
+I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]})
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32", "cuda:0"), y: R.Tensor((4,), "float32", "llvm")):
-        a = R.to_vdevice(y, "cuda:0")
-        b = R.add(x, a)
-        return b
+def main(x: R.Tensor((4,), "float32", "cuda:0"), y: R.Tensor((4,), "float32", "llvm")):
+    a = R.to_vdevice(y, "cuda:0")
+    b = R.add(x, a)
+    return b
+""")
 
+DevicesAfter = module("""
+I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("metal", 0)]})
 
-@I.ir_module
-class DevicesAfter:
-    I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("metal", 0)]})
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32", "metal:0"), y: R.Tensor((4,), "float32", "llvm")):
-        a = R.to_vdevice(y, "metal:0")
-        b = R.add(x, a)
-        return b
+def main(x: R.Tensor((4,), "float32", "metal:0"), y: R.Tensor((4,), "float32", "llvm")):
+    a = R.to_vdevice(y, "metal:0")
+    b = R.add(x, a)
+    return b
+""")
 
 
 def test_a_device_is_replaced_wherever_it_occurs() -> None:

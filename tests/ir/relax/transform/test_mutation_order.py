@@ -8,37 +8,32 @@ import pytest
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.relax import transform
-from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.texts import graph
 from tests.ir.relax.transform.before_after import leaves
 
+Doubling = graph("""
+@kernel
+def double(A: f32[2, 2]):
+    for i, j in T.grid(2, 2):
+        with T.block("A"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            A[vi, vj] = A[vi, vj] * T.float32(2)
 
-@I.ir_module
-class Doubling:
-    @T.prim_func(private=True)
-    def double(A: T.Buffer((2, 2), "float32")):
-        for i, j in T.grid(2, 2):
-            with T.block("A"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                A[vi, vj] = A[vi, vj] * T.float32(2)
-
-    @R.function
-    def main(x: R.Tensor((2, 2), "float32"), y: R.Tensor((2, 2), "float32")):
-        cls = Doubling
-        with R.dataflow():
-            a = R.multiply(x, y)
-            total = R.add(a, y)
-            flat = R.reshape(a, (4,))
-            turned = R.permute_dims(a)
-            inner = R.matmul(a, y)
-            unused = R.exp(y)
-            twice = R.call_tir_inplace(cls.double, (a,), [0], R.Tensor((2, 2), "float32"))
-            product = R.matmul(x, total)
-            square = R.reshape(flat, (2, 2))
-            joined = R.concat((turned, R.permute_dims(y)), axis=0)
-            again = R.matmul(inner, R.sum(y, axis=1))
-            late = R.exp(y)
-            R.output(twice, product, square, joined, again, late)
-        return (twice, product, square, joined, again, late)
+def main(x: f32[2, 2], y: f32[2, 2]):
+    a = R.multiply(x, y)
+    total = R.add(a, y)
+    flat = R.reshape(a, (4,))
+    turned = R.permute_dims(a)
+    inner = R.matmul(a, y)
+    unused = R.exp(y)
+    twice = R.call_tir_inplace(cls.double, (a,), [0], f32[2, 2])
+    product = R.matmul(x, total)
+    square = R.reshape(flat, (2, 2))
+    joined = R.concat((turned, R.permute_dims(y)), axis=0)
+    again = R.matmul(inner, R.sum(y, axis=1))
+    late = R.exp(y)
+    return (twice, product, square, joined, again, late)
+""")
 
 
 PASSES: dict[str, Callable[[IRModule], IRModule]] = {

@@ -13,104 +13,108 @@ from relaxpy.relax.transform import (
     RemoveUnusedOutputs,
     RemoveUnusedParameters,
 )
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from tests.ir.relax.transform.before_after import check, stays
+from relaxpy.script import from_source
+from tests.ir.relax.texts import changes, module
+from tests.ir.relax.transform.before_after import check, stays, verify
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
 
 
-@I.ir_module
-class Parameters:
-    @R.function(private=True)
-    def f(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32"), z: R.Object) -> R.Tensor(
-        (4,), "float32"
-    ):
-        a = R.abs(y)
-        return a
+@pytest.mark.parametrize(
+    ("before", "after"),
+    changes("""
+--- unused parameters go with the bindings of their arguments
+@private
+-def f(x: f32[4], y: f32[4], z: R.Object) -> f32[4]:
++def f(y: f32[4]) -> f32[4]:
+    a = R.abs(y)
+    return a
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            y = R.exp(x)
-            b = Parameters.f(y, x, y)
-            c = Parameters.f(x, b, x)
-            R.output(c)
-        return c
+def main(x: f32[4]):
+    with R.dataflow():
+-       y = R.exp(x)
+-       b = cls.f(y, x, y)
+-       c = cls.f(x, b, x)
++       b = cls.f(x)
++       c = cls.f(b)
+    return c
 
+--- dimensions that are used become parameters
+@private
+-def f(a: f32[m, n]) -> f32[m, n]:
++def f(param_n: R.Prim(value="n"), param_m: R.Prim(value="m")) -> f32[m, n]:
+    z = R.zeros(R.shape([m, n]), "float32")
+    return z
 
-@I.ir_module
-class ParametersAfter:
-    @R.function(private=True)
-    def f(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        a = R.abs(y)
-        return a
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            b = ParametersAfter.f(x)
-            c = ParametersAfter.f(b)
-            R.output(c)
-        return c
-
-
-def test_unused_parameters_go_with_the_bindings_of_their_arguments() -> None:
-    check(RemoveUnusedParameters(), Parameters, ParametersAfter, X)
-    stays(RemoveUnusedParameters(), ParametersAfter)
+def main(a: f32[m, n]):
+-   z = cls.f(a)
++   z = cls.f(R.prim_value(n), R.prim_value(m))
+    return z
+"""),
+)
+def test_parameters_before_and_after(before: str, after: str) -> None:
+    verify(RemoveUnusedParameters(), before, after)
 
 
-@I.ir_module
-class Sizes:
-    @R.function(private=True)
-    def f(a: R.Tensor(("m", "n"), "float32")) -> R.Tensor(("m", "n"), "float32"):
-        m, n = T.int64(), T.int64()
-        z = R.zeros(R.shape([m, n]), "float32")
-        return z
+@pytest.mark.parametrize(
+    ("before", "after"),
+    changes("""
+--- fields that no call uses are not returned
+@private
+-def f(x: f32[4]) -> R.Tuple(R.Tensor, R.Tensor, R.Tensor):
++def f(x: f32[4]):
+    with R.dataflow():
+        a = R.exp(x)
+-       b = R.abs(x)
+        c = R.negative(x)
+-   return (a, b, c)
++   return (a, c)
 
-    @R.function
-    def main(a: R.Tensor(("m", "n"), "float32")):
-        z = Sizes.f(a)
-        return z
+@private
+-def g(p: R.Tuple(f32[4], R.Tensor)) -> R.Tuple(R.Tensor, R.Tensor):
+-   return p
++def g(p: R.Tuple(f32[4], R.Tensor)):
++   q = p[1]
++   return q
+
+def main(x: f32[4]):
+    t = cls.f(x)
+    u = cls.f(x)
+-   v = cls.g((x, x))
++   w = cls.g((x, x))
+    y = t[0]
+-   z = u[2]
+-   w = v[1]
++   z = u[1]
+    return (y, z, w)
+
+--- a result that is used as a whole keeps all fields
+@private
+def f(x: f32[4]):
+    y = R.exp(x)
+    return (x, y)
+
+def main(x: f32[4]):
+    t = cls.f(x)
+    y = t[0]
+    return (t, y)
+"""),
+)
+def test_outputs_before_and_after(before: str, after: str) -> None:
+    verify(RemoveUnusedOutputs(), before, after)
 
 
-@I.ir_module
-class SizesAfter:
-    @R.function(private=True)
-    def f(param_n: R.Prim(value="n"), param_m: R.Prim(value="m")) -> R.Tensor(
-        ("m", "n"), "float32"
-    ):
-        m, n = T.int64(), T.int64()
-        z = R.zeros(R.shape([m, n]), "float32")
-        return z
+KnownSizes = module("""
+@private
+def f(a: f32[m, n], s: R.Shape(("m", "n")), k: R.Prim(value="m")) -> f32[m, n]:
+    z = R.zeros(R.shape([m, n]), "float32")
+    b = R.add(a, z)
+    return b
 
-    @R.function
-    def main(a: R.Tensor(("m", "n"), "float32")):
-        m, n = T.int64(), T.int64()
-        z = SizesAfter.f(R.prim_value(n), R.prim_value(m))
-        return z
-
-
-def test_dimensions_that_are_used_become_parameters() -> None:
-    check(RemoveUnusedParameters(), Sizes, SizesAfter, np.ones((2, 3), "float32"))
-    stays(RemoveUnusedParameters(), SizesAfter)
-
-
-@I.ir_module
-class KnownSizes:
-    @R.function(private=True)
-    def f(
-        a: R.Tensor(("m", "n"), "float32"), s: R.Shape(("m", "n")), k: R.Prim(value="m")
-    ) -> R.Tensor(("m", "n"), "float32"):
-        m, n = T.int64(), T.int64()
-        z = R.zeros(R.shape([m, n]), "float32")
-        b = R.add(a, z)
-        return b
-
-    @R.function
-    def main(a: R.Tensor(("m", "n"), "float32")):
-        m, n = T.int64(), T.int64()
-        z = KnownSizes.f(a, R.shape([m, n]), R.prim_value(m))
-        return z
+def main(a: f32[m, n]):
+    z = cls.f(a, R.shape([m, n]), R.prim_value(m))
+    return z
+""")
 
 
 def test_sizes_that_another_parameter_has_are_not_passed_again() -> None:
@@ -123,16 +127,15 @@ def test_sizes_that_another_parameter_has_are_not_passed_again() -> None:
 @pytest.mark.rule("OPT-8")
 @pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
 def test_a_parameter_that_a_call_checks_stays() -> None:
-    @I.ir_module
-    class Checked:
-        @R.function(private=True)
-        def f(x: R.Tensor((4,), "float32"), y: R.Tensor((4,))) -> R.Tensor((4,), "float32"):
-            return x
+    Checked = module("""
+    @private
+    def f(x: f32[4], y: R.Tensor((4,))) -> f32[4]:
+        return x
 
-        @R.function
-        def main(x: R.Tensor((4,), "float32"), y: R.Tensor(ndim=1)):
-            z = Checked.f(x, y)
-            return z
+    def main(x: f32[4], y: R.Tensor(ndim=1)):
+        z = cls.f(x, y)
+        return z
+    """)
 
     stays(RemoveUnusedParameters(), Checked)
     executable = relaxpy.compile(RemoveUnusedParameters()(Checked), target="numpy")
@@ -140,22 +143,21 @@ def test_a_parameter_that_a_call_checks_stays() -> None:
         executable["main"](X, X[:3])
 
 
-@I.ir_module
-class AsValue:
-    @R.function(private=True)
-    def f(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        return x
+AsValue = module("""
+@private
+def f(x: f32[4], y: f32[4]) -> f32[4]:
+    return x
 
-    @R.function(private=True)
-    def g(x: R.Tuple(R.Tensor((4,), "float32"), R.Tensor)) -> R.Tensor((4,), "float32"):
-        y = x[0]
-        return y
+@private
+def g(x: R.Tuple(f32[4], R.Tensor)) -> f32[4]:
+    y = x[0]
+    return y
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
-        a = AsValue.f(x, x)
-        b = AsValue.g((x, x))
-        return (a, b, AsValue.f, AsValue.g)
+def main(x: f32[4], c: bool):
+    a = cls.f(x, x)
+    b = cls.g((x, x))
+    return (a, b, cls.f, cls.g)
+""")
 
 
 @pytest.mark.parametrize(
@@ -165,114 +167,30 @@ def test_functions_that_are_values_keep_their_signature(step: object) -> None:
     stays(step, AsValue)  # type: ignore[arg-type]
 
 
-@I.ir_module
-class Outputs:
-    @R.function(private=True)
-    def f(x: R.Tensor((4,), "float32")) -> R.Tuple(R.Tensor, R.Tensor, R.Tensor):
-        with R.dataflow():
-            a = R.exp(x)
-            b = R.abs(x)
-            c = R.negative(x)
-            R.output(a, b, c)
-        return (a, b, c)
+Nested = module("""
+@private
+def f(p: R.Tuple(f32[4], R.Tuple(f32[4], R.Tuple())), y: f32[4]):
+    a = p[1]
+    b = a[0]
+    c = R.add(b, y)
+    return c
 
-    @R.function(private=True)
-    def g(p: R.Tuple(R.Tensor((4,), "float32"), R.Tensor)) -> R.Tuple(R.Tensor, R.Tensor):
-        return p
+def main(x: f32[4], t: R.Tuple(f32[4], R.Tuple())):
+    z = cls.f((x, t), x)
+    return z
+""")
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        t = Outputs.f(x)
-        u = Outputs.f(x)
-        v = Outputs.g((x, x))
-        y = t[0]
-        z = u[2]
-        w = v[1]
-        return (y, z, w)
+NestedAfter = module("""
+@private
+def f(p_0: f32[4], p_1_0: f32[4], y: f32[4]):
+    c = R.add(p_1_0, y)
+    return c
 
-
-@I.ir_module
-class OutputsAfter:
-    @R.function(private=True)
-    def f(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            a = R.exp(x)
-            c = R.negative(x)
-            R.output(a, c)
-        return (a, c)
-
-    @R.function(private=True)
-    def g(p: R.Tuple(R.Tensor((4,), "float32"), R.Tensor)):
-        q = p[1]
-        return q
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        t = OutputsAfter.f(x)
-        u = OutputsAfter.f(x)
-        w = OutputsAfter.g((x, x))
-        y = t[0]
-        z = u[1]
-        return (y, z, w)
-
-
-def test_fields_that_no_call_uses_are_not_returned() -> None:
-    check(RemoveUnusedOutputs(), Outputs, OutputsAfter, X)
-    stays(RemoveUnusedOutputs(), OutputsAfter)
-
-
-@I.ir_module
-class WholeResult:
-    @R.function(private=True)
-    def f(x: R.Tensor((4,), "float32")):
-        y = R.exp(x)
-        return (x, y)
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        t = WholeResult.f(x)
-        y = t[0]
-        return (t, y)
-
-
-def test_a_result_that_is_used_as_a_whole_keeps_all_fields() -> None:
-    stays(RemoveUnusedOutputs(), WholeResult)
-
-
-@I.ir_module
-class Nested:
-    @R.function(private=True)
-    def f(
-        p: R.Tuple(R.Tensor((4,), "float32"), R.Tuple(R.Tensor((4,), "float32"), R.Tuple())),
-        y: R.Tensor((4,), "float32"),
-    ):
-        a = p[1]
-        b = a[0]
-        c = R.add(b, y)
-        return c
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), t: R.Tuple(R.Tensor((4,), "float32"), R.Tuple())):
-        z = Nested.f((x, t), x)
-        return z
-
-
-@I.ir_module
-class NestedAfter:
-    @R.function(private=True)
-    def f(
-        p_0: R.Tensor((4,), "float32"),
-        p_1_0: R.Tensor((4,), "float32"),
-        y: R.Tensor((4,), "float32"),
-    ):
-        c = R.add(p_1_0, y)
-        return c
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32"), t: R.Tuple(R.Tensor((4,), "float32"), R.Tuple())):
-        a = t[0]
-        z = NestedAfter.f(x, a, x)
-        return z
+def main(x: f32[4], t: R.Tuple(f32[4], R.Tuple())):
+    a = t[0]
+    z = cls.f(x, a, x)
+    return z
+""")
 
 
 def test_fields_of_tuples_at_every_depth_become_parameters() -> None:
@@ -282,60 +200,53 @@ def test_fields_of_tuples_at_every_depth_become_parameters() -> None:
     stays(ExpandTupleArguments(), NestedAfter)
 
 
-@I.ir_module
-class Calls:
-    @R.function(private=True)
-    def inner(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        y = R.exp(x)
-        return y
+Calls = module("""
+@private
+def inner(x: f32[4]) -> f32[4]:
+    y = R.exp(x)
+    return y
 
-    @R.function(private=True)
-    def outer(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        y = Calls.inner(x)
-        z = Calls.inner(y)
-        return z
+@private
+def outer(x: f32[4]) -> f32[4]:
+    y = cls.inner(x)
+    z = cls.inner(y)
+    return z
 
-    @R.function(private=True)
-    def endless(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        y = Calls.inner(x)
-        z = Calls.endless(y)
-        return z
+@private
+def endless(x: f32[4]) -> f32[4]:
+    y = cls.inner(x)
+    z = cls.endless(y)
+    return z
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            y = Calls.outer(x)
-            z = R.abs(y)
-            R.output(z)
-        return z
+def main(x: f32[4]):
+    with R.dataflow():
+        y = cls.outer(x)
+        z = R.abs(y)
+    return z
 
-    @R.function
-    def other(x: R.Tensor((4,), "float32")):
-        y = Calls.endless(x)
-        return y
+def other(x: f32[4]):
+    y = cls.endless(x)
+    return y
+""")
 
+CallsAfter = module("""
+@private
+def endless(x: f32[4]) -> f32[4]:
+    y = R.exp(x)
+    z = cls.endless(y)
+    return z
 
-@I.ir_module
-class CallsAfter:
-    @R.function(private=True)
-    def endless(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        y = R.exp(x)
-        z = CallsAfter.endless(y)
-        return z
+def main(x: f32[4]):
+    a = R.exp(x)
+    y = R.exp(a)
+    with R.dataflow():
+        z = R.abs(y)
+    return z
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        a = R.exp(x)
-        y = R.exp(a)
-        with R.dataflow():
-            z = R.abs(y)
-            R.output(z)
-        return z
-
-    @R.function
-    def other(x: R.Tensor((4,), "float32")):
-        y = CallsAfter.endless(x)
-        return y
+def other(x: f32[4]):
+    y = cls.endless(x)
+    return y
+""")
 
 
 def test_private_functions_are_inlined_unless_they_are_recursive() -> None:

@@ -24,6 +24,7 @@ from relaxpy.relax.frontend.nn.quantization import (
 )
 from relaxpy.relax.transform import QuantizeWeights
 from relaxpy.script import from_source, ir as I, relax as R
+from tests.ir.relax.texts import module
 
 Array = NDArray[Any]
 PACKED = [q for q in QUANTIZATIONS.values() if q.bits]
@@ -312,17 +313,13 @@ def test_weights_with_other_uses_stay(value: str, params: tuple[str, ...]) -> No
 
 
 def test_parameters_of_called_functions_stay() -> None:
-    mod = from_source("""
-        @I.ir_module
-        class Module:
-            @R.function
-            def layer(x: R.Tensor((1, 8), "float32"), w: R.Tensor((8, 8), "float32")):
-                return R.matmul(x, w)
+    mod = module("""
+    def layer(x: f32[1, 8], w: f32[8, 8]):
+        return R.matmul(x, w)
 
-            @R.function
-            def main(x: R.Tensor((1, 8), "float32"), w: R.Tensor((8, 8), "float32")):
-                y: R.Tensor((1, 8), "float32") = Module.layer(x, w)
-                return y
+    def main(x: f32[1, 8], w: f32[8, 8]):
+        y: f32[1, 8] = cls.layer(x, w)
+        return y
     """)
     assert_structural_equal(QuantizeWeights(params=["w"])(mod), mod)
 

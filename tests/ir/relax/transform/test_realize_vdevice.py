@@ -5,6 +5,7 @@ import pytest
 from relaxpy.errors import TransformError
 from relaxpy.relax.transform import RealizeVDevice
 from relaxpy.script import from_source, ir as I, relax as R
+from tests.ir.relax.texts import module
 from tests.ir.relax.transform.before_after import check, stays
 
 DEVICES = {"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]}
@@ -124,12 +125,11 @@ def test_a_hint_names_a_device_of_the_module() -> None:
         RealizeVDevice()(virtual)
 
 
-@I.ir_module
-class Nothing:
-    @R.function
-    def main(x: R.Tensor((2, 3), "float32")):
-        y = R.exp(x)
-        return y
+Nothing = module("""
+def main(x: f32[2, 3]):
+    y = R.exp(x)
+    return y
+""")
 
 
 def test_a_module_without_devices_stays() -> None:

@@ -8,7 +8,7 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax import transform
-from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.texts import graph, module
 
 
 def reduced(mod: IRModule) -> IRModule:
@@ -39,21 +39,14 @@ def floats(*shape: int) -> np.ndarray:
 
 
 def test_a_normalisation_has_one_output_if_the_moments_are_not_used() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(
-            x: R.Tensor((2, 3, 4), "float32"),
-            g: R.Tensor((3,), "float32"),
-            v: R.Tensor((3,), "float32"),
-        ):
-            with R.dataflow():
-                a = R.nn.batch_norm(x, g, g, g, v, axis=1, training=False)
-                y = a[0]
-                b = R.nn.batch_norm(y, g, g, g, v, axis=1, training=False)
-                z = R.nn.relu(b[0])
-                R.output(z)
-            return z
+    Model = graph("""
+    def main(x: f32[2, 3, 4], g: f32[3], v: f32[3]):
+        a = R.nn.batch_norm(x, g, g, g, v, axis=1, training=False)
+        y = a[0]
+        b = R.nn.batch_norm(y, g, g, g, v, axis=1, training=False)
+        z = R.nn.relu(b[0])
+        return z
+    """)
 
     after = reduced(Model)
     assert outputs(after) == [1, 1, 1]
@@ -63,89 +56,69 @@ def test_a_normalisation_has_one_output_if_the_moments_are_not_used() -> None:
 
 
 def test_some_of_several_outputs() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(x: R.Tensor(("n", 6), "float32")):
-            with R.dataflow():
-                a = R.split(x, 3, 1)
-                y = (a[2], a[0])
-                R.output(y)
-            return y
+    Model = graph("""
+    def main(x: f32[n, 6]):
+        a = R.split(x, 3, 1)
+        y = (a[2], a[0])
+        return y
+    """)
 
     assert outputs(reduced(Model)) == [2]
     check(Model, floats(3, 6))
 
 
 def test_outputs_that_are_used_as_a_tuple_stay() -> None:
-    @I.ir_module
-    class Model:
-        @R.function
-        def main(x: R.Tensor((3, 6), "float32")):
-            a = R.split(x, 2, 1)
-            y = a[0]
-            return (a, y)
+    Model = module("""
+    def main(x: f32[3, 6]):
+        a = R.split(x, 2, 1)
+        y = a[0]
+        return (a, y)
+    """)
 
     after = transform.LegalizeOps()(Model)
     assert transform.RemoveUnusedKernelOutputs()(after) is after
 
 
 def test_an_output_that_another_statement_reads_stays() -> None:
-    @I.ir_module
-    class Model:
-        @T.prim_func(private=True)
-        def both(
-            a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32"), c: T.Buffer((4,), "float32")
-        ):
-            for i in range(4):
-                with T.block("b"):
-                    vi = T.axis.spatial(4, i)
-                    b[vi] = a[vi] * T.float32(2)
-            for i in range(4):
-                with T.block("c"):
-                    vi = T.axis.spatial(4, i)
-                    c[vi] = b[vi] * T.float32(3)
+    Model = graph("""
+    @kernel
+    def both(a: f32[4], b: f32[4], c: f32[4]):
+        for i in range(4):
+            with T.block("b"):
+                vi = T.axis.spatial(4, i)
+                b[vi] = a[vi] * T.float32(2)
+        for i in range(4):
+            with T.block("c"):
+                vi = T.axis.spatial(4, i)
+                c[vi] = b[vi] * T.float32(3)
 
-        @R.function
-        def main(x: R.Tensor((4,), "float32")):
-            cls = Model
-            with R.dataflow():
-                pair = R.call_tir(
-                    cls.both, (x,), [R.Tensor((4,), "float32"), R.Tensor((4,), "float32")]
-                )
-                z = pair[1]
-                R.output(z)
-            return z
+    def main(x: f32[4]):
+        pair = R.call_tir(cls.both, (x,), [f32[4], f32[4]])
+        z = pair[1]
+        return z
+    """)
 
     assert transform.RemoveUnusedKernelOutputs()(Model) is Model
     check(Model, floats(4))
 
 
 def test_a_kernel_that_may_fail_stays() -> None:
-    @I.ir_module
-    class Model:
-        @T.prim_func(private=True)
-        def both(
-            a: T.Buffer((4,), "int32"), b: T.Buffer((4,), "int32"), c: T.Buffer((4,), "int32")
-        ):
-            for i in range(4):
-                with T.block("b"):
-                    vi = T.axis.spatial(4, i)
-                    b[vi] = T.floordiv(1, a[vi])
-            for i in range(4):
-                with T.block("c"):
-                    vi = T.axis.spatial(4, i)
-                    c[vi] = a[vi] * 3
+    Model = graph("""
+    @kernel
+    def both(a: i32[4], b: i32[4], c: i32[4]):
+        for i in range(4):
+            with T.block("b"):
+                vi = T.axis.spatial(4, i)
+                b[vi] = T.floordiv(1, a[vi])
+        for i in range(4):
+            with T.block("c"):
+                vi = T.axis.spatial(4, i)
+                c[vi] = a[vi] * 3
 
-        @R.function
-        def main(x: R.Tensor((4,), "int32")):
-            cls = Model
-            with R.dataflow():
-                pair = R.call_tir(
-                    cls.both, (x,), [R.Tensor((4,), "int32"), R.Tensor((4,), "int32")]
-                )
-                z = pair[1]
-                R.output(z)
-            return z
+    def main(x: i32[4]):
+        pair = R.call_tir(cls.both, (x,), [i32[4], i32[4]])
+        z = pair[1]
+        return z
+    """)
 
     assert transform.RemoveUnusedKernelOutputs()(Model) is Model

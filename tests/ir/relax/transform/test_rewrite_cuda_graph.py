@@ -13,8 +13,9 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax import transform
 from relaxpy.relax.transform import Normalize, RewriteCUDAGraph
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import ir as I, relax as R
 from relaxpy.transform import PassContext, Sequential
+from tests.ir.relax.texts import module
 
 pytestmark = pytest.mark.rule("OPT-10")
 OPTION = "relax.backend.use_cuda_graph"
@@ -26,67 +27,61 @@ def enabled() -> Iterator[None]:
         yield
 
 
-@I.ir_module
-class Chain:
-    @T.prim_func(private=True)
-    def double(px: T.handle, py: T.handle):
-        n = T.int64()
-        x = T.match_buffer(px, (n,), "float32")
-        y = T.match_buffer(py, (n,), "float32")
-        for i in range(n):
-            with T.block("double"):
-                a = T.axis.spatial(n, i)
-                y[a] = x[a] * T.float32(2)
+Chain = module("""
+@kernel
+def double(px: T.handle, py: T.handle):
+    n = T.int64()
+    x = T.match_buffer(px, (n,), "float32")
+    y = T.match_buffer(py, (n,), "float32")
+    for i in range(n):
+        with T.block("double"):
+            a = T.axis.spatial(n, i)
+            y[a] = x[a] * T.float32(2)
 
-    @R.function
-    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        R.func_attr({"relax.force_pure": True})
-        cls = Chain
-        s = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
-        a = R.memory.alloc_tensor(s, 0, R.shape([4]), "float32")
-        cls.double(x, a)
-        t = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
-        b = R.memory.alloc_tensor(t, 0, R.shape([4]), "float32")
-        cls.double(a, b)
-        R.memory.kill_tensor(a)
-        u = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
-        c = R.memory.alloc_tensor(u, 0, R.shape([4]), "float32")
-        pair = (b, c)
-        cls.double(pair[0], c)
-        d = R.builtin.alloc_tensor(R.shape([4]), "float32", 0)
-        cls.double(c, d)
-        R.memory.kill_storage(s)
-        return d
+def main(x: f32[4]) -> f32[4]:
+    R.func_attr({"relax.force_pure": True})
+    s = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
+    a = R.memory.alloc_tensor(s, 0, R.shape([4]), "float32")
+    cls.double(x, a)
+    t = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
+    b = R.memory.alloc_tensor(t, 0, R.shape([4]), "float32")
+    cls.double(a, b)
+    R.memory.kill_tensor(a)
+    u = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
+    c = R.memory.alloc_tensor(u, 0, R.shape([4]), "float32")
+    pair = (b, c)
+    cls.double(pair[0], c)
+    d = R.builtin.alloc_tensor(R.shape([4]), "float32", 0)
+    cls.double(c, d)
+    R.memory.kill_storage(s)
+    return d
+""")
 
+TwoSizes = module("""
+@kernel
+def double(px: T.handle, py: T.handle):
+    n = T.int64()
+    x = T.match_buffer(px, (n,), "float32")
+    y = T.match_buffer(py, (n,), "float32")
+    for i in range(n):
+        with T.block("double"):
+            a = T.axis.spatial(n, i)
+            y[a] = x[a] * T.float32(2)
 
-@I.ir_module
-class TwoSizes:
-    @T.prim_func(private=True)
-    def double(px: T.handle, py: T.handle):
-        n = T.int64()
-        x = T.match_buffer(px, (n,), "float32")
-        y = T.match_buffer(py, (n,), "float32")
-        for i in range(n):
-            with T.block("double"):
-                a = T.axis.spatial(n, i)
-                y[a] = x[a] * T.float32(2)
-
-    @R.function
-    def main(x: R.Tensor(("n",), "float32"), w: R.Tensor(("m",), "float32")):
-        R.func_attr({"relax.force_pure": True, "num_input": 1})
-        n, m = T.int64(), T.int64()
-        cls = TwoSizes
-        s = R.memory.alloc_storage(R.shape([64]), 0, "global", "float32")
-        a = R.memory.alloc_tensor(s, 0, R.shape([m]), "float32")
-        cls.double(w, a)
-        t = R.memory.alloc_storage(R.shape([64]), 0, "global", "float32")
-        b = R.memory.alloc_tensor(t, 0, R.shape([n]), "float32")
-        cls.double(x, b)
-        c = R.builtin.alloc_tensor(R.shape([m]), "float32", 0)
-        cls.double(a, c)
-        d = R.builtin.alloc_tensor(R.shape([n]), "float32", 0)
-        cls.double(b, d)
-        return (c, d)
+def main(x: f32[n], w: f32[m]):
+    R.func_attr({"relax.force_pure": True, "num_input": 1})
+    s = R.memory.alloc_storage(R.shape([64]), 0, "global", "float32")
+    a = R.memory.alloc_tensor(s, 0, R.shape([m]), "float32")
+    cls.double(w, a)
+    t = R.memory.alloc_storage(R.shape([64]), 0, "global", "float32")
+    b = R.memory.alloc_tensor(t, 0, R.shape([n]), "float32")
+    cls.double(x, b)
+    c = R.builtin.alloc_tensor(R.shape([m]), "float32", 0)
+    cls.double(a, c)
+    d = R.builtin.alloc_tensor(R.shape([n]), "float32", 0)
+    cls.double(b, d)
+    return (c, d)
+""")
 
 
 def names(mod: IRModule) -> set[str]:
@@ -134,69 +129,67 @@ def test_without_the_option_nothing_changes() -> None:
 
 
 def test_storages_that_results_may_share_stay() -> None:
-    @I.ir_module
-    class Returned:
-        @R.function(pure=False)
-        def main():
-            s = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
-            a = R.memory.alloc_tensor(s, 0, R.shape([4]), "float32")
-            R.call_packed("fill", a, sinfo_args=R.Tuple())
-            b = R.call_packed("vm.builtin.reshape", a, R.shape([2, 2]), sinfo_args=R.Tensor)
-            return (b,)
+    Returned = module("""
+    @impure
+    def main():
+        s = R.memory.alloc_storage(R.shape([16]), 0, "global", "float32")
+        a = R.memory.alloc_tensor(s, 0, R.shape([4]), "float32")
+        R.call_packed("fill", a, sinfo_args=R.Tuple())
+        b = R.call_packed("vm.builtin.reshape", a, R.shape([2, 2]), sinfo_args=R.Tensor)
+        return (b,)
+    """)
 
     mod = Normalize()(Returned)
     assert RewriteCUDAGraph()(mod) is mod
 
 
 def test_storages_of_functions_are_shared_by_size() -> None:
-    @I.ir_module
-    class Before:
-        @R.function(pure=False)
-        def first():
-            s = R.memory.alloc_storage(R.shape([64]), 0, "global", "uint8")
-            t = R.memory.alloc_storage(R.shape([128]), 0, "global", "uint8")
-            return R.tuple()
+    Before = module("""
+    @impure
+    def first():
+        s = R.memory.alloc_storage(R.shape([64]), 0, "global", "uint8")
+        t = R.memory.alloc_storage(R.shape([128]), 0, "global", "uint8")
+        return R.tuple()
 
-        @R.function(pure=False)
-        def second():
-            s = R.memory.alloc_storage(R.shape([96]), 0, "global", "uint8")
-            t = R.memory.alloc_storage(R.shape([32]), 0, "shared", "uint8")
-            return R.tuple()
+    @impure
+    def second():
+        s = R.memory.alloc_storage(R.shape([96]), 0, "global", "uint8")
+        t = R.memory.alloc_storage(R.shape([32]), 0, "shared", "uint8")
+        return R.tuple()
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function(private=True)
-        def cuda_graph_alloc():
-            R.func_attr({"relax.force_pure": True})
-            a = R.memory.alloc_storage(R.shape([128]), 0, "global", "uint8")
-            b = R.memory.alloc_storage(R.shape([64]), 0, "global", "uint8")
-            c = R.memory.alloc_storage(R.shape([32]), 0, "shared", "uint8")
-            gv = (a, b, c)
-            return gv
+    After = module("""
+    @private
+    def cuda_graph_alloc():
+        R.func_attr({"relax.force_pure": True})
+        a = R.memory.alloc_storage(R.shape([128]), 0, "global", "uint8")
+        b = R.memory.alloc_storage(R.shape([64]), 0, "global", "uint8")
+        c = R.memory.alloc_storage(R.shape([32]), 0, "shared", "uint8")
+        gv = (a, b, c)
+        return gv
 
-        @R.function(pure=False)
-        def first():
-            cls = After
-            gv = R.call_builtin_with_ctx(
-                "vm.builtin.cuda_graph.get_cached_alloc",
-                (cls.cuda_graph_alloc, R.prim_value(0)),
-                sinfo_args=R.Tuple(R.Object, R.Object, R.Object),
-            )
-            s = gv[1]
-            t = gv[0]
-            return R.tuple()
+    @impure
+    def first():
+        gv = R.call_builtin_with_ctx(
+            "vm.builtin.cuda_graph.get_cached_alloc",
+            (cls.cuda_graph_alloc, R.prim_value(0)),
+            sinfo_args=R.Tuple(R.Object, R.Object, R.Object),
+        )
+        s = gv[1]
+        t = gv[0]
+        return R.tuple()
 
-        @R.function(pure=False)
-        def second():
-            cls = After
-            gv = R.call_builtin_with_ctx(
-                "vm.builtin.cuda_graph.get_cached_alloc",
-                (cls.cuda_graph_alloc, R.prim_value(0)),
-                sinfo_args=R.Tuple(R.Object, R.Object, R.Object),
-            )
-            s = gv[0]
-            t = gv[2]
-            return R.tuple()
+    @impure
+    def second():
+        gv = R.call_builtin_with_ctx(
+            "vm.builtin.cuda_graph.get_cached_alloc",
+            (cls.cuda_graph_alloc, R.prim_value(0)),
+            sinfo_args=R.Tuple(R.Object, R.Object, R.Object),
+        )
+        s = gv[0]
+        t = gv[2]
+        return R.tuple()
+    """)
 
     assert_structural_equal(RewriteCUDAGraph()(Before), After)
 
@@ -232,25 +225,18 @@ def test_calls_that_cannot_be_captured_end_a_region(of_function: bool) -> None:
     assert check_well_formed(after, normal_form=True) == []
 
 
-@I.ir_module
-class Network:
-    @R.function
-    def main(
-        x: R.Tensor(("n", 8), "float32"),
-        w: R.Tensor((8, 8), "float32"),
-        b: R.Tensor((8,), "float32"),
-        flag: R.Tensor((), "bool"),
-    ):
-        R.func_attr({"num_input": 1})
-        s = R.nn.relu(R.matmul(w, w))
-        u = R.add(R.matmul(s, w), b)
-        if flag:
-            h = R.matmul(x, u)
-        else:
-            e = R.exp(x)
-            h = R.matmul(e, s)
-        return R.add(h, R.sum(u, axis=0))
-
+Network = module("""
+def main(x: f32[n, 8], w: f32[8, 8], b: f32[8], flag: bool):
+    R.func_attr({"num_input": 1})
+    s = R.nn.relu(R.matmul(w, w))
+    u = R.add(R.matmul(s, w), b)
+    if flag:
+        h = R.matmul(x, u)
+    else:
+        e = R.exp(x)
+        h = R.matmul(e, s)
+    return R.add(h, R.sum(u, axis=0))
+""")
 
 PLANNED = Sequential(
     [

@@ -6,25 +6,21 @@ import relaxpy
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax.transform import LegalizeOps, RewriteDataflowReshape
-from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.texts import module
 
-
-@I.ir_module
-class Mixed:
-    @R.function
-    def main(x: R.Tensor(("n", 6), "float32")):
-        n = T.int64()
-        with R.dataflow():
-            a = R.reshape(x, R.shape([n * 2, 3]))
-            b = R.permute_dims(a, (1, 0))
-            c = R.expand_dims(b, 0)
-            d = R.strided_slice(x, [0], [0], [1], [1])
-            e = R.exp(c)
-            f = R.flatten(x)
-            g = R.exp(d)
-            R.output(e, f, g)
-        h = R.reshape(e, R.shape([n * 6]))
-        return (e, f, g, h)
+Mixed = module("""
+def main(x: f32[n, 6]):
+    with R.dataflow():
+        a = R.reshape(x, R.shape([n * 2, 3]))
+        b = R.permute_dims(a, (1, 0))
+        c = R.expand_dims(b, 0)
+        d = R.strided_slice(x, [0], [0], [1], [1])
+        e = R.exp(c)
+        f = R.flatten(x)
+        g = R.exp(d)
+    h = R.reshape(e, R.shape([n * 6]))
+    return (e, f, g, h)
+""")
 
 
 def test_kernels_that_reshape_become_reshapes_in_dataflow_blocks_but_for_outputs() -> None:

@@ -16,7 +16,8 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.relax.transform import FuseOpsByPattern, MergeCompositeFunctions, RunCodegen
 from relaxpy.runtime import get_global_func, list_global_func_names
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.script import from_source
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import stays
 
 X = np.arange(4, dtype="float32")
@@ -26,17 +27,13 @@ PATTERNS = [
     ("testing.exp", is_op("relax.exp")(wildcard())),
 ]
 
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        with R.dataflow():
-            a = R.add(x, R.const([1, 2, 3, 4], "float32"))
-            b = R.exp(a)
-            c = R.abs(b)
-            R.output(c)
-        return c
+Module = graph("""
+def main(x: f32[4]):
+    a = R.add(x, R.const([1, 2, 3, 4], "float32"))
+    b = R.exp(a)
+    c = R.abs(b)
+    return c
+""")
 
 
 class BackEnd:
@@ -87,14 +84,11 @@ def test_functions_for_a_back_end_are_replaced_by_what_it_returns(
 
 
 def test_functions_of_one_name_in_two_modules_stay_different(back_end: BackEnd) -> None:
-    @I.ir_module
-    class Other:
-        @R.function
-        def main(x: R.Tensor((4,), "float32")):
-            with R.dataflow():
-                a = R.add(x, R.const([5, 5, 5, 5], "float32"))
-                R.output(a)
-            return a
+    Other = graph("""
+    def main(x: f32[4]):
+        a = R.add(x, R.const([5, 5, 5, 5], "float32"))
+        return a
+    """)
 
     first, second = (
         RunCodegen()(FuseOpsByPattern(PATTERNS[:1], annotate_codegen=True)(mod))
@@ -130,14 +124,11 @@ def test_a_saved_module_names_what_is_missing(back_end: BackEnd) -> None:
 
 
 def test_functions_of_one_name_in_one_module_stay_different(back_end: BackEnd) -> None:
-    @I.ir_module
-    class Other:
-        @R.function
-        def other(x: R.Tensor((4,), "float32")):
-            with R.dataflow():
-                a = R.add(x, R.const([5, 5, 5, 5], "float32"))
-                R.output(a)
-            return a
+    Other = graph("""
+    def other(x: f32[4]):
+        a = R.add(x, R.const([5, 5, 5, 5], "float32"))
+        return a
+    """)
 
     first, second = (
         RunCodegen()(FuseOpsByPattern(PATTERNS[:1], annotate_codegen=True)(mod))
@@ -171,21 +162,18 @@ def test_what_a_back_end_returns_is_checked() -> None:
 
 
 def test_tuples_and_unknown_shapes(back_end: BackEnd) -> None:
-    @I.ir_module
-    class Unknown:
-        @R.function
-        def both(x: R.Tuple(R.Tensor(ndim=1, dtype="float32"), R.Tensor((4,), "float32"))):
-            R.func_attr({"Codegen": "testing"})
-            one = x[0]
-            other = x[1]
-            y = R.add(one, one)
-            return (y, other)
+    Unknown = module("""
+    def both(x: R.Tuple(R.Tensor(ndim=1, dtype="float32"), f32[4])):
+        R.func_attr({"Codegen": "testing"})
+        one = x[0]
+        other = x[1]
+        y = R.add(one, one)
+        return (y, other)
 
-        @R.function
-        def main(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor((4,), "float32")):
-            cls = Unknown
-            z = cls.both((x, y))
-            return z
+    def main(x: R.Tensor(ndim=1, dtype="float32"), y: f32[4]):
+        z = cls.both((x, y))
+        return z
+    """)
 
     after = RunCodegen()(Unknown)
     one, other = relaxpy.compile(after)["main"](X[:3], X)
@@ -194,13 +182,13 @@ def test_tuples_and_unknown_shapes(back_end: BackEnd) -> None:
 
 
 def test_an_impure_function_is_refused(back_end: BackEnd) -> None:
-    @I.ir_module
-    class Impure:
-        @R.function(pure=False)
-        def main(x: R.Tensor((4,), "float32")):
-            R.func_attr({"Codegen": "testing"})
-            R.print(x)
-            return x
+    Impure = module("""
+    @impure
+    def main(x: f32[4]):
+        R.func_attr({"Codegen": "testing"})
+        R.print(x)
+        return x
+    """)
 
     with pytest.raises(TransformError, match="main is impure"):
         RunCodegen()(Impure)

@@ -18,6 +18,7 @@ from relaxpy.relax.transform import (
 )
 from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.transform import explain, get_pipeline
+from tests.ir.relax import texts
 from tests.ir.relax.transform.before_after import check, stays
 
 HEADER = """
@@ -372,16 +373,15 @@ def main(x: R.Tensor(("n", 2), "float32")):
 
 
 def test_views_are_created_by_the_runtime() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor([4096], "uint8"), y: R.Tensor(ndim=2, dtype="float32")):
-            a = R.memory.view(x, R.shape([512]), R.dtype("int32"))
-            b = R.memory.view(
-                x, R.shape([16, 64]), R.dtype("float16"), relative_byte_offset=R.prim_value(2048)
-            )
-            c = R.memory.view(y, dtype=R.dtype("int32"))
-            return (a, b, c)
+    Before = texts.module("""
+    def main(x: R.Tensor([4096], "uint8"), y: R.Tensor(ndim=2, dtype="float32")):
+        a = R.memory.view(x, R.shape([512]), R.dtype("int32"))
+        b = R.memory.view(
+            x, R.shape([16, 64]), R.dtype("float16"), relative_byte_offset=R.prim_value(2048)
+        )
+        c = R.memory.view(y, dtype=R.dtype("int32"))
+        return (a, b, c)
+    """)
 
     create = R.ExternFunc(
         "runtime.TVMTensorCreateView",
@@ -425,15 +425,14 @@ def test_the_datatype_of_a_view_may_be_a_variable() -> None:
     assert str(second) == "R.Tensor((4,))"
 
 
-@I.ir_module
-class OnDevice:
-    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
+OnDevice = texts.module("""
+I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
 
-    @R.function
-    def main(x: R.Tensor((3,), "float32", "llvm:1"), y: R.Tensor(("n",), "float32", "llvm:1")):
-        a = R.exp(x)
-        b = R.add(a, x)
-        return (b, R.negative(y))
+def main(x: R.Tensor((3,), "float32", "llvm:1"), y: R.Tensor(("n",), "float32", "llvm:1")):
+    a = R.exp(x)
+    b = R.add(a, x)
+    return (b, R.negative(y))
+""")
 
 
 def test_new_tensors_are_on_the_device_of_the_result_in_each_step_of_lowering() -> None:

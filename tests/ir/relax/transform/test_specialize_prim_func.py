@@ -6,43 +6,41 @@ import pytest
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.relax.transform import LegalizeOps, SpecializePrimFuncBasedOnCallSite
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source
 from relaxpy.transform import PassContext
+from tests.ir.relax.texts import module
 
+Model = module("""
+I.module_global_infos(
+    {
+        "vdevice": [
+            I.vdevice({"device": "adreno", "kind": "opencl"}, 0, "global.texture-weight"),
+            I.vdevice({"device": "adreno", "kind": "opencl"}, 0, "global"),
+        ]
+    }
+)
 
-@I.ir_module
-class Model:
-    I.module_global_infos(
-        {
-            "vdevice": [
-                I.vdevice({"device": "adreno", "kind": "opencl"}, 0, "global.texture-weight"),
-                I.vdevice({"device": "adreno", "kind": "opencl"}, 0, "global"),
-            ]
-        }
+@kernel
+def halves(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    for i in range(n):
+        B[i] = A[i] * T.float32(0.5)
+        C[i] = A[i] - B[i]
+
+def main(x: R.Tensor((4,), "float32", "opencl:1:global")):
+    y = R.call_tir(
+        cls.halves,
+        (x,),
+        out_sinfo=[
+            R.Tensor((4,), "float32", "opencl:0:global.texture-weight"),
+            R.Tensor((4,), "float32", "opencl:1:global"),
+        ],
     )
-
-    @T.prim_func(private=True)
-    def halves(a: T.handle, b: T.handle, c: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
-        B = T.match_buffer(b, (n,), "float32")
-        C = T.match_buffer(c, (n,), "float32")
-        for i in range(n):
-            B[i] = A[i] * T.float32(0.5)
-            C[i] = A[i] - B[i]
-
-    @R.function
-    def main(x: R.Tensor((4,), "float32", "opencl:1:global")):
-        cls = Model
-        y = R.call_tir(
-            cls.halves,
-            (x,),
-            out_sinfo=[
-                R.Tensor((4,), "float32", "opencl:0:global.texture-weight"),
-                R.Tensor((4,), "float32", "opencl:1:global"),
-            ],
-        )
-        return y
+    return y
+""")
 
 
 def test_buffers_get_scopes_and_shapes() -> None:

@@ -16,36 +16,31 @@ from relaxpy.relax.transform import (
     LegalizeOps,
     SplitCallTIRByPattern,
 )
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import stays
 
+Patterns = module("""
+@T.prim_func
+def product(a: T.handle, b: T.handle, c: T.handle):
+    m, n, k = (T.int64(), T.int64(), T.int64())
+    x = T.match_buffer(a, (m, k), "float32")
+    w = T.match_buffer(b, (k, n), "float32")
+    y = T.match_buffer(c, (m, n), "float32")
+    for i, j, s in T.grid(m, n, k):
+        with T.block("product"):
+            vi, vj, vl = T.axis.remap("SSR", [i, j, s])
+            with T.init():
+                y[vi, vj] = T.float32(0)
+            y[vi, vj] = y[vi, vj] + x[vi, vl] * w[vl, vj]
 
-@I.ir_module
-class Patterns:
-    @T.prim_func
-    def product(a: T.handle, b: T.handle, c: T.handle):
-        m, n, k = T.int64(), T.int64(), T.int64()
-        x = T.match_buffer(a, (m, k), "float32")
-        w = T.match_buffer(b, (k, n), "float32")
-        y = T.match_buffer(c, (m, n), "float32")
-        for i, j, s in T.grid(m, n, k):
-            with T.block("product"):
-                vi, vj, vl = T.axis.remap("SSR", [i, j, s])
-                with T.init():
-                    y[vi, vj] = T.float32(0)
-                y[vi, vj] = y[vi, vj] + x[vi, vl] * w[vl, vj]
-
-    @T.prim_func
-    def line(
-        x: T.Buffer((4,), "float32"),
-        y: T.Buffer((4,), "float32"),
-        slope: T.float32,
-        start: T.float32,
-    ):
-        for i in range(4):
-            with T.block("line"):
-                vi = T.axis.spatial(4, i)
-                y[vi] = x[vi] * slope + start
+@T.prim_func
+def line(x: f32[4], y: f32[4], slope: T.float32, start: T.float32):
+    for i in range(4):
+        with T.block("line"):
+            vi = T.axis.spatial(4, i)
+            y[vi] = x[vi] * slope + start
+""")
 
 
 PRODUCT, LINE = Patterns["product"], Patterns["line"]
@@ -105,20 +100,13 @@ X, W = np.arange(4, dtype="float32"), np.array([3, -1, 0, 2], "float32")
 
 
 def test_a_product_of_any_size_is_computed_elsewhere_and_the_rest_is_a_kernel() -> None:
-    @I.ir_module
-    class Mod:
-        @R.function
-        def main(
-            x: R.Tensor((4, 8), "float32"),
-            w: R.Tensor((8, 6), "float32"),
-            b: R.Tensor((6,), "float32"),
-        ):
-            with R.dataflow():
-                p = R.matmul(x, w)
-                q = R.add(p, b)
-                r = R.nn.relu(q)
-                R.output(r)
-            return r
+    Mod = graph("""
+    def main(x: f32[4, 8], w: f32[8, 6], b: f32[6]):
+        p = R.matmul(x, w)
+        q = R.add(p, b)
+        r = R.nn.relu(q)
+        return r
+    """)
 
     fused = FuseTIR()(FuseOps()(AnnotateTIROpPattern()(LegalizeOps()(Mod))))
     seen = []

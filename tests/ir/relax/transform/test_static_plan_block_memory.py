@@ -18,8 +18,9 @@ from relaxpy.relax.transform import (
     StaticPlanBlockMemory,
     ToNonDataflow,
 )
-from relaxpy.script import from_source, ir as I, relax as R
+from relaxpy.script import from_source
 from relaxpy.transform import Sequential
+from tests.ir.relax.texts import graph
 from tests.ir.relax.transform.before_after import check, stays
 
 PREPARE = Sequential([LegalizeOps(), ToNonDataflow(), RemovePurityChecking(), CallTIRRewrite()])
@@ -283,16 +284,13 @@ def test_a_tensor_larger_than_its_bound_is_an_error() -> None:
 
 @pytest.mark.rule("OPT-2")
 def test_calls_of_one_executable_do_not_share_storage() -> None:
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-            with R.dataflow():
-                a = R.exp(x)
-                b = R.multiply(a, a)
-                c = R.subtract(b, x)
-                R.output(c)
-            return c
+    Module = graph("""
+    def main(x: f32[n]) -> f32[n]:
+        a = R.exp(x)
+        b = R.multiply(a, a)
+        c = R.subtract(b, x)
+        return c
+    """)
 
     steps = Sequential([PREPARE, StaticPlanBlockMemory(), LowerAllocTensor(), KillAfterLastUse()])
     lowered = relaxpy.compile(steps(Module), relax_pipeline=None)

@@ -13,7 +13,7 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.transform import ToMixedPrecision
 from relaxpy.script import from_source, ir as I, relax as R
-from tests.ir.relax.texts import graph
+from tests.ir.relax.texts import graph, module
 
 RANDOM = np.random.default_rng(0)
 
@@ -149,16 +149,11 @@ class Before:
 
 
 def test_a_product_with_another_datatype_stays() -> None:
-    mod = from_source("""
-@I.ir_module
-class Mod:
-    @R.function
-    def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
-        with R.dataflow():
-            gv = R.matmul(x, w, out_dtype="float64")
-            R.output(gv)
+    mod = graph("""
+    def main(x: f32[2, 3], w: f32[3, 4]):
+        gv = R.matmul(x, w, out_dtype="float64")
         return gv
-""")
+    """)
     assert ToMixedPrecision()(mod) is mod
 
 
@@ -218,36 +213,29 @@ def test_aliases_and_stored_parameters_stay_narrow_until_the_result() -> None:
 
 
 def test_parameters_of_local_functions_keep_their_datatype() -> None:
-    @I.ir_module
-    class Local:
-        @R.function
-        def main(x: R.Tensor((2, 2), "float32")):
-            @R.function
-            def inner(a: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
-                with R.dataflow():
-                    y = R.matmul(a, a)
-                    R.output(y)
-                return y
-
-            z = inner(x)
-            return z
+    Local = module("""
+    def main(x: f32[2, 2]):
+        def inner(a: f32[2, 2]) -> f32[2, 2]:
+            with R.dataflow():
+                y = R.matmul(a, a)
+            return y
+        z = inner(x)
+        return z
+    """)
 
     found = ToMixedPrecision(fp16_input_names=["a"])(Local)
     assert_structural_equal(found, ToMixedPrecision()(Local))
 
 
 def test_results_in_tuples_are_not_rounded() -> None:
-    @I.ir_module
-    class Both:
-        @R.function
-        def main(x: R.Tensor((2, 2), "float32")):
-            with R.dataflow():
-                s = R.nn.softmax(x)
-                y = R.matmul(s, s)
-                alone = s
-                both = (s, y)
-                R.output(alone, both)
-            return alone, both
+    Both = graph("""
+    def main(x: f32[2, 2]):
+        s = R.nn.softmax(x)
+        y = R.matmul(s, s)
+        alone = s
+        both = (s, y)
+        return (alone, both)
+    """)
 
     x = RANDOM.uniform(-1, 1, (2, 2)).astype("float32")
     exact, (_, products) = relaxpy.compile(Both)["main"](x)
@@ -258,23 +246,18 @@ def test_results_in_tuples_are_not_rounded() -> None:
         np.testing.assert_allclose(both[1], products, rtol=1e-2)
 
 
-@I.ir_module
-class Unchanged:
-    @R.function
-    def main(
-        x: R.Tensor((2, 3), "float64"), w: R.Tensor((3, 4), "float64"), k: R.Tensor((3,), "int8")
-    ):
-        with R.dataflow():
-            lv = R.matmul(x, w)
-            lv1 = R.matmul(k, k)
-            gv = R.nn.softmax(lv)
-            R.output(gv, lv1)
-        return gv, lv1
+Unchanged = module("""
+def main(x: f64[2, 3], w: f64[3, 4], k: i8[3]):
+    with R.dataflow():
+        lv = R.matmul(x, w)
+        lv1 = R.matmul(k, k)
+        gv = R.nn.softmax(lv)
+    return (gv, lv1)
 
-    @R.function
-    def outside(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
-        y = R.matmul(x, w)
-        return y
+def outside(x: f32[2, 3], w: f32[3, 4]):
+    y = R.matmul(x, w)
+    return y
+""")
 
 
 def test_other_datatypes_and_code_outside_of_blocks_stay() -> None:
@@ -282,27 +265,23 @@ def test_other_datatypes_and_code_outside_of_blocks_stay() -> None:
 
 
 def test_parameters_of_these_names_become_narrow() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
-            with R.dataflow():
-                gv = R.matmul(x, w, out_dtype="float32")
-                R.output(gv)
-            total = R.sum(w)
-            return gv, total
+    Before = module("""
+    def main(x: f32[2, 3], w: f32[3, 4]):
+        with R.dataflow():
+            gv = R.matmul(x, w, out_dtype="float32")
+        total = R.sum(w)
+        return (gv, total)
+    """)
 
-    @I.ir_module
-    class After:
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float16")):
-            w1 = R.astype(w, "float32")
-            with R.dataflow():
-                lv = R.astype(x, "float16")
-                gv = R.matmul(lv, w, out_dtype="float32")
-                R.output(gv)
-            total = R.sum(w1)
-            return gv, total
+    After = module("""
+    def main(x: f32[2, 3], w: f16[3, 4]):
+        w1 = R.astype(w, "float32")
+        with R.dataflow():
+            lv = R.astype(x, "float16")
+            gv = R.matmul(lv, w, out_dtype="float32")
+        total = R.sum(w1)
+        return (gv, total)
+    """)
 
     found = ToMixedPrecision(fp16_input_names=["w"])(Before)
     assert_structural_equal(found, After)
@@ -310,31 +289,22 @@ def test_parameters_of_these_names_become_narrow() -> None:
 
 
 def test_parameters_of_functions_that_are_called_keep_their_datatypes() -> None:
-    @I.ir_module
-    class Before:
-        @R.function(private=True)
-        def double(w: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
-            with R.dataflow():
-                y = R.matmul(w, w)
-                R.output(y)
-            return y
+    Before = graph("""
+    @private
+    def double(w: f32[2, 2]) -> f32[2, 2]:
+        y = R.matmul(w, w)
+        return y
 
-        @R.function
-        def public(w: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
-            with R.dataflow():
-                y = R.matmul(w, w)
-                R.output(y)
-            return y
+    def public(w: f32[2, 2]) -> f32[2, 2]:
+        y = R.matmul(w, w)
+        return y
 
-        @R.function
-        def main(x: R.Tensor((2, 2), "float32"), w: R.Tensor((2, 2), "float32")):
-            cls = Before
-            with R.dataflow():
-                a = cls.double(x)
-                b = cls.public(a)
-                z = R.add(b, w)
-                R.output(z)
-            return z
+    def main(x: f32[2, 2], w: f32[2, 2]):
+        a = cls.double(x)
+        b = cls.public(a)
+        z = R.add(b, w)
+        return z
+    """)
 
     found = ToMixedPrecision(fp16_input_names=["w"])(Before)
     assert well_formed(found)
@@ -348,20 +318,14 @@ def test_parameters_of_functions_that_are_called_keep_their_datatypes() -> None:
 
 
 def test_a_declared_result_becomes_that_of_the_body() -> None:
-    @I.ir_module
-    class Before:
-        @R.function
-        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")) -> R.Tensor(
-            dtype="float32", ndim=2
-        ):
-            with R.dataflow():
-                y = R.matmul(x, w)
-                R.output(y)
-            return y
+    Before = graph("""
+    def main(x: f32[2, 3], w: f32[3, 4]) -> R.Tensor(dtype="float32", ndim=2):
+        y = R.matmul(x, w)
+        return y
 
-        @R.function
-        def same(x: R.Tensor((2, 3), "float32")) -> R.Tensor(dtype="float32", ndim=2):
-            return x
+    def same(x: f32[2, 3]) -> R.Tensor(dtype="float32", ndim=2):
+        return x
+    """)
 
     expected = relax.TensorStructInfo((2, 4), "float32")
     after = relax.transform.ToMixedPrecision()(Before)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from relaxpy.relax.transform import TopologicalSort
-from relaxpy.script import ir as I, relax as R
-from tests.ir.relax.texts import graph
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import check, stays
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
@@ -23,7 +22,6 @@ def main(x: R.Tensor((4,), "float32")):
     return d
 """)
 
-
 BY_INPUTS = graph("""
 def main(x: R.Tensor((4,), "float32")):
     b2 = R.exp(x)
@@ -33,7 +31,6 @@ def main(x: R.Tensor((4,), "float32")):
     d = R.add(c1, c2)
     return d
 """)
-
 
 BY_OUTPUTS = graph("""
 def main(x: R.Tensor((4,), "float32")):
@@ -67,7 +64,6 @@ def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
     e = R.add(c1, c2)
     return e
 """)
-
 
 UNUSED_AFTER = graph("""
 def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
@@ -108,14 +104,13 @@ def test_a_cast_precedes_what_mentions_its_symbols(
     assert names.index("a") < names.index("c") < names.index("d")
 
 
-@I.ir_module
-class Ordinary:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")):
-        a = R.exp(x)
-        b = R.abs(x)
-        c = R.sqrt(a)
-        return (b, c)
+Ordinary = module("""
+def main(x: f32[4]):
+    a = R.exp(x)
+    b = R.abs(x)
+    c = R.sqrt(a)
+    return (b, c)
+""")
 
 
 def test_ordinary_bindings_keep_their_order() -> None:

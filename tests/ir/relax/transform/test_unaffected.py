@@ -9,15 +9,13 @@ import relaxpy
 from relaxpy.errors import MisuseError, PackedFuncError
 from relaxpy.ir.pass_infra.passes import Pass
 from relaxpy.relax import transform
-from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.texts import module
 
-
-@I.ir_module
-class Mod:
-    @R.function
-    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        y = R.call_pure_packed("test.halved", x, sinfo_args=R.Tensor((4,), "float32"))
-        return y
+Mod = module("""
+def main(x: f32[4]) -> f32[4]:
+    y = R.call_pure_packed("test.halved", x, sinfo_args=f32[4])
+    return y
+""")
 
 
 @pytest.mark.parametrize(
