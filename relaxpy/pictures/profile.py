@@ -23,6 +23,9 @@ _SIDE: Final = 360.0
 _MARGIN: Final = 60.0
 #: What a kernel that is drawn at the edge of a roofline does at least.
 _LEAST: Final = 1e-3
+#: Points of a roofline with names beside them, the longest times first; the others have tips.
+_NAMED: Final = 12
+_ABOVE: Final = "above the line: its arguments are in a cache, or it reads a part of them"
 
 
 _Place: TypeAlias = Callable[[float, float], tuple[float, float]]
@@ -60,7 +63,8 @@ class ProfileBars(Chart):
             share = 100 * time / self.duration if self.duration else 0.0
             text = f"{time * 1e6:.1f} us, {share:.1f} %"
             parts.append(f"<g><title>{escaped(printable(f'{name}: {text} {source}', 300))}</title>")
-            parts.append(label(10, y + 12, printable(name), "name"))
+            shown = name if kind in ("kernel", "") else f"{name} ({kind})"
+            parts.append(label(10, y + 12, printable(shown), "name"))
             parts.append(
                 f'<g class="{"kernel" if kind == "kernel" else "frame"}"><rect x="{_NAMES:.0f}" '
                 f'y="{y:.1f}" width="{width:.1f}" height="{_LINE - 4:.0f}"/></g>'
@@ -80,7 +84,8 @@ class Roofline(Chart):
     """The operations of kernels per second over those per byte, below the peaks of the machine.
 
     Both axes are logarithmic. A kernel on the slope is limited by memory, below the level part by
-    arithmetic. One above the slope reads data that is in a cache, or a part of its arguments.
+    arithmetic. One above the line reads data that is in a cache, or a part of its arguments, and
+    has a star.
 
     Units:
         operations and bytes per second
@@ -118,20 +123,46 @@ class Roofline(Chart):
         corners.append((10.0**right, self.peak_operations))
         line = "L".join(f"{x:.1f} {y:.1f}" for x, y in (at(*corner) for corner in corners))
         parts.append(f'<g class="uses"><path class="used" d="M{line}"/></g>\n')
+        slowest = sorted(self.rows, key=lambda row: -row.duration)[:_NAMED]
+        named = {row.name for row in slowest}
+        heights: list[float] = []
         for name, intensity, rate in points:
             x, y = at(intensity, rate)
             about = f"{name}: {rate / 1e9:.2f} Gflop/s, {rate / intensity / 1e9:.2f} GB/s"
+            is_above = rate > self._roof(intensity)
+            about += f", {_ABOVE}" if is_above else ""
             parts.append(
                 f'<g class="point"><title>{escaped(printable(about, 300))}</title>'
                 f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5"/></g>\n'
             )
-        return document(_SIDE * 1.5 + 2 * _MARGIN, _SIDE + 80, repr(self), "".join(parts))
+            if name in named and all(abs(y - other) > 12 for other in heights):
+                heights.append(y)
+                parts.append(_beside(x, y + 4, printable(name) + " *" * is_above))
+        bottom = _SIDE + 66
+        parts.append(label(_MARGIN, bottom, f"peaks: {self._peaks}", "small"))
+        if any(rate > self._roof(intensity) for _, intensity, rate in points):
+            parts.append(label(_MARGIN, bottom + 16, f"* {_ABOVE},"))
+            parts.append(label(_MARGIN, bottom + 32, "or other programs ran while it was measured"))
+        return document(_SIDE * 1.5 + 2 * _MARGIN, bottom + 44, repr(self), "".join(parts))
+
+    def _roof(self, intensity: float) -> float:
+        """The most operations per second that the peaks allow."""
+        return min(self.peak_operations, intensity * self.peak_bytes)
+
+    @property
+    def _peaks(self) -> str:
+        return f"{self.peak_operations / 1e9:.3g} Gflop/s, {self.peak_bytes / 1e9:.3g} GB/s"
 
     @override
     def __repr__(self) -> str:
-        kernels = counted(len(self.points), "kernel")
-        peaks = f"{self.peak_operations / 1e9:.3g} Gflop/s, {self.peak_bytes / 1e9:.3g} GB/s"
-        return f"<Roofline of {kernels}, below {peaks}>"
+        return f"<Roofline of {counted(len(self.points), 'kernel')}, peaks {self._peaks}>"
+
+
+def _beside(x: float, y: float, text: str) -> str:
+    """A text beside a point, on the side with more room."""
+    if x < _SIDE:
+        return label(x + 9, y, text)
+    return label(x - 9, y, text).replace("<text ", '<text text-anchor="end" ')
 
 
 def _decades(values: Sequence[float], room: float = 1.0) -> tuple[int, int]:

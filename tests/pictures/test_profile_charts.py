@@ -6,6 +6,7 @@ import pytest
 
 from relaxpy.errors import MisuseError
 from relaxpy.exec.profile import Profile, ProfileRow
+from relaxpy.pictures.chart import Chart
 from relaxpy.pictures.profile import MAX_BARS, Roofline
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -46,7 +47,28 @@ def test_a_roofline_has_kernels_at_their_rates() -> None:
     [path] = [p for p in root.iter(f"{SVG}path") if p.get("class") == "used"]
     ridge = [float(n) for n in (path.get("d") or "").split("L")[1].split()]
     assert ridge[0] > other[0]  # both are limited by memory
-    assert repr(chart) == "<Roofline of 2 kernels, below 1e+03 Gflop/s, 10 GB/s>"
+    assert repr(chart) == "<Roofline of 2 kernels, peaks 1e+03 Gflop/s, 10 GB/s>"
+
+
+def test_a_kernel_above_the_roof_says_why() -> None:
+    rows = profile(3).rows
+    texts = [text.text or "" for text in texts_of(Roofline(rows, 1e12, 1e10))]
+    assert not any("above the line" in text or text.endswith("*") for text in texts)
+    assert "k1<&" in texts  # k2 is so near that its name would cover this one
+    low = Roofline(rows, 1e12, 40e6)  # k1 reads 50 MB a second, k2 33
+    texts = [text.text or "" for text in texts_of(low)]
+    assert "k1<& *" in texts
+    assert any(text.startswith("* above the line") for text in texts)
+    tips = [e.text or "" for e in ElementTree.fromstring(low.to_svg()).iter(f"{SVG}title")]
+    assert ["above the line" in tip for tip in tips if tip.startswith("k")] == [True, False]
+
+
+def test_the_bar_of_a_function_says_what_its_time_is() -> None:
+    assert "main (between kernels)" in {text.text for text in texts_of(profile(1).plot())}
+
+
+def texts_of(chart: Chart) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(chart.to_svg()).iter(f"{SVG}text"))
 
 
 def test_plots_of_other_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
