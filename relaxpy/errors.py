@@ -293,8 +293,8 @@ class RelaxpyError(RuntimeError):
         text = "\n".join(lines)
         plain = str(getattr(ipython(), "colors", "")).lower() == "nocolor"
         in_notebook = hasattr(ipython(), "kernel") and not os.environ.get("NO_COLOR")
-        if in_notebook:  # whose errors have a red background
-            styled = [[(part, style.removesuffix(" red")) for part, style in d] for d in styled]
+        if in_notebook:
+            styled = [[(part, _ON_RED.get(style, style)) for part, style in d] for d in styled]
         if (takes_colour(sys.stdout) or in_notebook) and not plain:
             text = coloured(text, styled, sys.stdout)
         return text.split("\n")
@@ -302,6 +302,15 @@ class RelaxpyError(RuntimeError):
     @override
     def __str__(self) -> str:
         return "\n".join(str(d) for d in self.diagnostics)
+
+
+_ON_RED: Final = {
+    "bold red": "bold",
+    "magenta": "bright_cyan",
+    "cyan": "bold bright_cyan",
+    "green": "bold bright_cyan",
+}
+"""Styles that can be read on the background of errors in notebooks, light red or dark red."""
 
 
 def show_uncaught_errors() -> None:

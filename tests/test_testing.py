@@ -15,7 +15,7 @@ import relaxpy
 from relaxpy import IRModule, testing
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.relax import transform
-from relaxpy.script import ir as I, relax as R
+from relaxpy.script import ir as I, relax as R, tir as T
 
 
 @I.ir_module
@@ -117,6 +117,85 @@ def test_inputs_that_fail_shrink() -> None:
     assert not i.any()
     x, *_ = find(testing.inputs(half), lambda values: values[0].shape[1] > 2)
     assert x.shape == (1, 3)
+
+
+@I.ir_module
+class Restricted:
+    @R.function
+    def main(
+        x: R.Tensor(("n", "m"), "float32"),
+        unit: R.Tensor(("n",), "float16"),
+        divisor: R.Tensor(("n",), "int32"),
+        i: R.Tensor(("k",), "int64"),
+        pair: R.Tuple(R.Tensor(("k",), "int64"), R.Tensor(("k",), "int64")),
+        free: R.Tensor(("n",), "float32"),
+        flag: R.Tensor((), "bool"),
+    ):
+        m = T.int64()
+        n = T.int64()
+        k = T.int64()
+        with R.dataflow():
+            rows = R.reshape(R.permute_dims(x), (m, n))
+            a = R.take(rows, i, axis=0)
+            b = R.index_tensor(x, (R.astype(pair[0], "int32"), pair[1]))
+            c = R.add(
+                R.acos(unit), R.astype(R.floor_divide(R.const(7, "int32"), divisor), "float16")
+            )
+            R.output(rows, a, b, c)
+        if flag:  # noqa: SIM108
+            roots = R.sqrt(R.log(rows))
+        else:
+            roots = R.power(rows, R.const(0.5, "float32"))
+        d = R.add(R.sum(a), R.add(R.sum(b), R.sum(R.astype(c, "float32"))))
+        return (
+            R.add(R.sum(R.rsqrt(rows)), d),
+            R.sum(R.abs(roots)),
+            R.add(free, R.const(1.0, "float32")),
+        )
+
+
+def is_inside(values: tuple[Any, ...]) -> bool:
+    x, unit, divisor, i, pair, *_ = values
+    return bool(
+        (x > 0).all()
+        and (abs(unit) <= 1).all()
+        and (divisor > 0).all()
+        and (i < x.shape[1]).all()
+        and (pair[0] < x.shape[0]).all()
+        and (pair[1] < x.shape[1]).all()
+    )
+
+
+def test_random_inputs_stay_in_the_domains_of_operators() -> None:
+    run = relaxpy.compile(Restricted)["main"]
+    free = []
+    for seed in range(12):
+        values = testing.random_inputs(Restricted, seed=seed)
+        assert is_inside(values)
+        assert np.isfinite(run(*values)[0]).all()
+        free += [*values[5]]
+    assert min(free) < 0 < max(free), "what no operator restricts has all values"
+    same = testing.random_inputs(Model["main"], {"n": 3, "m": 4}, seed=1)[0]
+    assert (same < 0).any(), "exp takes all numbers"
+
+
+@settings(max_examples=30, deadline=None)
+@given(testing.inputs(Restricted["main"], max_size=3))
+def test_drawn_inputs_stay_in_the_domains_of_operators(values: tuple[Any, ...]) -> None:
+    assert is_inside(values)
+
+
+def test_targets_are_compared_inside_the_domains_of_operators() -> None:
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32"), i: R.Tensor((4,), "int64")):
+        with R.dataflow():
+            y = R.take(R.log(x), i, axis=1)
+            R.output(y)
+        return y
+
+    testing.check_targets(main, oracle=lambda x, i: np.log(x)[:, i])
+    with pytest.raises(AssertionError, match="differ"):
+        testing.check_targets(main, oracle=lambda x, i: np.log(x)[:, 0 * i])
 
 
 def test_inputs_of_a_parameter_without_values_are_refused() -> None:

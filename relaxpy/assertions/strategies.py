@@ -9,7 +9,13 @@ import numpy as np
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.exec.runtime.random_inputs import dimension_names, params_of, random_inputs
+from relaxpy.exec.runtime.random_inputs import (
+    dimension_names,
+    domains_in,
+    moved_inside,
+    params_of,
+    random_inputs,
+)
 from relaxpy.exec.runtime.values import Array, Value
 
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ def inputs(
 
     Dimensions are as in `sizes`, or drawn from 1 to `max_size`, the same ones for all parameters.
     Arrays are zeros, ones or random, with some elements changed. An example that fails shrinks to
-    small dimensions and to zeros.
+    small dimensions and to zeros. Values stay in the domains that `random_inputs` knows.
 
     Errors:
         MisuseError (also TypeError, ValueError): as `random_inputs` raises, or hypothesis is not
@@ -41,7 +47,7 @@ def inputs(
         from hypothesis import reject, strategies as st
     except ImportError:
         raise MisuseError("the strategy needs hypothesis", hint="pip install hypothesis") from None
-    params = params_of(func)
+    params, domains = params_of(func), domains_in(func)
     given = dict(sizes or {})
     drawn = [n for n in {n: None for p in params for n in dimension_names(p)} if n not in given]
 
@@ -54,7 +60,10 @@ def inputs(
             if not drawn:
                 raise
             reject()  # a dimension that is computed from others would be negative
-        return tuple(changed(draw, value) for value in values)
+        return tuple(
+            moved_inside(changed(draw, value), domains.get(param), chosen)
+            for param, value in zip(params, values, strict=True)
+        )
 
     def changed(draw: st.DrawFn, value: Value) -> Value:
         if isinstance(value, tuple) and type(value) is tuple:

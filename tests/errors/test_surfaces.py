@@ -274,7 +274,7 @@ def test_a_notebook_shows_errors_in_colour() -> None:
         [output] = found.outputs
         assert output.output_type == "error"
         text = "\n".join(output.traceback)
-        assert f"\x1b[35m [{output.evalue.rpartition('[')[2].partition(']')[0]}]" in text
+        assert f"\x1b[96m [{output.evalue.rpartition('[')[2].partition(']')[0]}]" in text
         assert "\x1b[1m" in text
         assert "31m" not in text, "red on a red background"
         plain = re.sub(r"\x1b\[[\d;]*m", "", text)

@@ -9,6 +9,7 @@ import numpy as np
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, close_names
+from relaxpy.exec.runtime.domains import Domain, domains_of
 from relaxpy.exec.runtime.values import Array, ShapeTuple, Value
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
@@ -31,6 +32,8 @@ def random_inputs(
     """Random arguments for a Relax function, a function of an executable, or `main` of a module.
 
     Equal seeds give equal arguments. Floats are normally distributed, integers are from 0 to 9.
+    Where operators of a Relax function, or of a module, are defined for some values alone, such as
+    logarithms, quotients and indices, the parameters that these are have such values.
     Dimensions, whose names are those of shape variables, are as in `sizes` and otherwise drawn from
     1 to 5. What is unknown is chosen: a rank is 2, a datatype float32.
 
@@ -51,7 +54,27 @@ def random_inputs(
             about=sizes,
             hint=close_names(min(unknown), known) or listed,
         )
-    return random_values(params, sizes or {}, seed)
+    return random_values(params, sizes or {}, seed, domains_in(func))
+
+
+def domains_in(func: Any) -> Mapping[rx.Var, Domain]:
+    """The domains of the parameters of a Relax function, or of `main` of a module."""
+    if isinstance(func, IRModule) and "main" in func.functions_by_name:
+        func = func["main"]
+    return domains_of(func) if isinstance(func, rx.Function) else {}
+
+
+def moved_inside(value: Value, domain: Domain | None, sizes: Mapping[str, int]) -> Value:
+    """A value whose elements are in a domain."""
+    if domain is None:
+        return value
+    if type(value) is tuple:
+        return tuple(moved_inside(field, domain, sizes) for field in value)
+    if not isinstance(value, np.ndarray):
+        return value
+    known = [dim for dim in domain.below if all(var.name in sizes for var in _vars(dim))]
+    limits = [_known(dim, sizes) for dim in known]
+    return domain.moved_inside(value, [limit for limit in limits if limit is not None])
 
 
 def params_of(func: Any) -> Sequence[rx.Var]:
@@ -72,12 +95,20 @@ def params_of(func: Any) -> Sequence[rx.Var]:
 
 
 def random_values(
-    params: Sequence[rx.Var], sizes: Mapping[str, int], seed: int
+    params: Sequence[rx.Var],
+    sizes: Mapping[str, int],
+    seed: int,
+    domains: Mapping[rx.Var, Domain] | None = None,
 ) -> tuple[Value, ...]:
     """Random values of the struct info of parameters. Errors: MisuseError if there are none."""
     rng = np.random.default_rng(seed)
     sizes = _drawn_sizes(params, sizes, rng)
-    return tuple(_value(param.struct_info, param.name_hint, sizes, rng) for param in params)
+    values = [_value(param.struct_info, param.name_hint, sizes, rng) for param in params]
+    inside = (domains or {}).get
+    return tuple(
+        moved_inside(value, inside(param), sizes)
+        for param, value in zip(params, values, strict=True)
+    )
 
 
 def dimension_names(param: rx.Var) -> dict[str, None]:
