@@ -83,7 +83,7 @@ def _sequence(body: rx.Expr, result: Domain | None, found: dict[rx.Var, Domain])
     _require(body.body, result, found)
     for block in reversed(body.blocks):
         for binding in reversed(block.bindings):
-            needed = found.get(binding.var)
+            needed = None if binding.var is None else found.get(binding.var)
             value = binding.value
             if isinstance(value, rx.If):
                 _sequence(value.false_branch, needed, found)
@@ -95,16 +95,15 @@ def _sequence(body: rx.Expr, result: Domain | None, found: dict[rx.Var, Domain])
 
 
 def _require(value: rx.Expr, domain: Domain | None, found: dict[rx.Var, Domain]) -> None:
-    match value:
-        case _ if domain is None:
-            pass
-        case rx.Var():
-            found[value] = found.get(value, Domain()) & domain
-        case rx.Tuple(fields=fields):
-            for field in fields:
-                _require(field, domain, found)
-        case rx.TupleGetItem(tuple_value=fields):
-            _require(fields, domain, found)
+    if domain is None:
+        return
+    if isinstance(value, rx.Var):
+        found[value] = found.get(value, Domain()) & domain
+    elif isinstance(value, rx.Tuple):
+        for each in value.fields:
+            _require(each, domain, found)
+    elif isinstance(value, rx.TupleGetItem):
+        _require(value.tuple_value, domain, found)
 
 
 def _call(call: rx.Call, op: str, needed: Domain | None, found: dict[rx.Var, Domain]) -> None:
