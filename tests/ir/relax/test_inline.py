@@ -12,45 +12,44 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.script import from_source
 from tests.ir.relax import texts
 from tests.ir.relax.graphs import bind, bindings, block, function, seq, var
 from tests.ir.relax.sinfos import func as func_info, rank, tensor
 
-MAIN = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(A: R.Tensor(({size}, 16), "int32")):
-        {main}
-
-    @R.function(private=True)
-    def sub(B0: R.Tensor(({param}, 16), "int32")) -> R.Tensor(({param}, 32), "int32"):
-        {sub}
+PLAIN = """
+    C1 = R.concat([B0, B0], axis=1)
+    return C1
 """
-PLAIN = """C1 = R.concat([B0, B0], axis=1)
-        return C1"""
-DATAFLOW = """with R.dataflow():
-            X = R.add(B0, B0)
-            C1 = R.concat([X, X], axis=1)
-            R.output(C1)
-        return C1"""
-CALLER = """B = R.multiply(A, A)
-        C = {call}
+DATAFLOW = """
+    with R.dataflow():
+        X = R.add(B0, B0)
+        C1 = R.concat([X, X], axis=1)
+    return C1
+"""
+CALLER = """
+    B = R.multiply(A, A)
+    C = {call}
+    D = R.add(C, C)
+    return D
+"""
+DATAFLOW_CALLER = """
+    with R.dataflow():
+        B = R.multiply(A, A)
+        {call}
         D = R.add(C, C)
-        return D"""
-DATAFLOW_CALLER = """with R.dataflow():
-            B = R.multiply(A, A)
-            {call}
-            D = R.add(C, C)
-            R.output(D)
-        return D"""
+    return D
+"""
 
 
-def module(main: str, sub: str = PLAIN, size: object = "'n'", param: object = "'n'") -> IRModule:
-    found = from_source(MAIN.format(main=main, sub=sub, size=size, param=param))
-    assert isinstance(found, IRModule)
-    return found
+def module(main: str, sub: str = PLAIN, size: object = "n") -> IRModule:
+    """A module of `main` and a function that it may call, with these bodies."""
+    return texts.module(f"""
+def main(A: i32[{size}, 16]):
+{main}
+@private
+def sub(B0: i32[n, 16]) -> i32[n, 32]:
+{sub}
+""")
 
 
 def inlined(mod: IRModule, *names: str) -> rx.Function:
@@ -61,9 +60,9 @@ def inlined(mod: IRModule, *names: str) -> rx.Function:
     return after
 
 
-@pytest.mark.parametrize("size", ["'n'", 8])
+@pytest.mark.parametrize("size", ["n", 8])
 def test_a_body_stands_in_place_of_the_call(size: object) -> None:
-    mod = module(CALLER.format(call="Module.sub(B)"), size=size)
+    mod = module(CALLER.format(call="cls.sub(B)"), size=size)
     expected = module(CALLER.format(call="R.concat([B, B], axis=1)"), size=size)["main"]
     after = inlined(mod)
     assert_structural_equal(after, expected)
@@ -75,34 +74,29 @@ def test_a_body_stands_in_place_of_the_call(size: object) -> None:
 
 
 def test_a_dataflow_block_takes_in_a_body_of_dataflow() -> None:
-    mod = module(DATAFLOW_CALLER.format(call="C = Module.sub(B)"), DATAFLOW)
+    mod = module(DATAFLOW_CALLER.format(call="C = cls.sub(B)"), DATAFLOW)
     expected = module(
-        DATAFLOW_CALLER.format(call="X = R.add(B, B)\n            C = R.concat([X, X], axis=1)")
+        DATAFLOW_CALLER.format(call="X = R.add(B, B)\n        C = R.concat([X, X], axis=1)")
     )
     assert_structural_equal(inlined(mod), expected["main"])
 
 
 def test_an_ordinary_body_splits_the_dataflow_block() -> None:
-    mod = module(DATAFLOW_CALLER.format(call="C = Module.sub(B)"))
-    expected = module("""with R.dataflow():
-            B = R.multiply(A, A)
-            R.output(B)
-        C = R.concat([B, B], axis=1)
-        with R.dataflow():
-            D = R.add(C, C)
-            R.output(D)
-        return D""")
+    mod = module(DATAFLOW_CALLER.format(call="C = cls.sub(B)"))
+    expected = module("""
+    with R.dataflow():
+        B = R.multiply(A, A)
+    C = R.concat([B, B], axis=1)
+    with R.dataflow():
+        D = R.add(C, C)
+    return D
+""")
     assert_structural_equal(inlined(mod), expected["main"])
 
 
 @pytest.mark.rule("SC-9")
 def test_each_copy_has_variables_of_its_own() -> None:
-    mod = module(
-        """B = Module.sub(A)
-        C = Module.sub(A)
-        return (B, C)""",
-        DATAFLOW,
-    )
+    mod = module("    B = cls.sub(A)\n    C = cls.sub(A)\n    return (B, C)", DATAFLOW)
     names = [b.var.name_hint for b in bindings(inlined(mod)) if b.var]
     assert names == ["X", "B", "X", "C"]
 
@@ -129,7 +123,6 @@ def test_bodies_are_inlined_in_bodies_branches_and_local_functions() -> None:
         y = R.add(x, x)
         return y
     """)
-    assert isinstance(mod, IRModule)
     after = inlined(mod, "first", "second")
     assert "Module" not in str(after)
     assert str(after).count("R.add") == 2
@@ -147,7 +140,6 @@ def test_arguments_that_may_not_fit_are_checked() -> None:
         y = R.zeros((n,), "float32")
         return y
     """)
-    assert isinstance(mod, IRModule)
     check, zeros = bindings(inlined(mod))
     assert isinstance(check, rx.MatchCast)
     (n,) = check.struct_info.get_shape()  # type: ignore[attr-defined]
@@ -158,22 +150,18 @@ def test_arguments_that_may_not_fit_are_checked() -> None:
 @pytest.mark.filterwarnings("ignore:.*DER-45")
 @pytest.mark.parametrize("cast", [False, True])
 def test_a_result_that_may_not_be_what_was_promised_is_checked(cast: bool) -> None:
-    use = "R.match_cast(Module.sub(x), R.Tensor(ndim=1))" if cast else "Module.sub(x)"
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((5,), "float32")):
+    use = "R.match_cast(cls.sub(x), R.Tensor(ndim=1))" if cast else "cls.sub(x)"
+    mod = texts.module(f"""
+    def main(x: f32[5]):
         y = {use}
         return y
 
-    @R.function(private=True)
-    def sub(x: R.Tensor(("k",), "float32")) -> R.Tensor(("k - 1",), "float32"):
+    @private
+    def sub(x: f32[k]) -> f32[k - 1]:
         n = T.int64()
-        z = R.match_cast(x, R.Tensor((n,), "float32"))
+        z = R.match_cast(x, f32[n])
         return z
-""")
-    assert isinstance(mod, IRModule)
+    """)
     _, check, *rest = bindings(inlined(mod))
     assert isinstance(check, rx.MatchCast)
     assert check.struct_info == tensor(4)
@@ -181,30 +169,26 @@ class Module:
 
 
 def test_a_function_that_is_not_called_changes_nothing() -> None:
-    mod = module("return A")
+    mod = module("    return A")
     assert inlined(mod) is mod["main"]
 
 
 def test_a_function_inside_itself_is_refused() -> None:
-    text = """
-@I.ir_module
-class Module:
-    @R.function
+    mod = texts.module("""
     def main(x: R.Tensor((4,))) -> R.Tensor((4,)):
-        y = Module.a(x)
+        y = cls.a(x)
         return y
 
-    @R.function(private=True)
+    @private
     def a(x: R.Tensor((4,))) -> R.Tensor((4,)):
-        y = Module.b(x)
+        y = cls.b(x)
         return y
 
-    @R.function(private=True)
+    @private
     def b(x: R.Tensor((4,))) -> R.Tensor((4,)):
-        y = Module.a(x)
+        y = cls.a(x)
         return y
-"""
-    mod = from_source(text)
+    """)
     main = mod["main"]
     with pytest.raises(TransformError, match="a -> b -> a"):
         main.inline_functions({"a": mod["a"], "b": mod["b"]})
@@ -214,7 +198,7 @@ class Module:
 
 
 def test_names_and_functions_are_checked() -> None:
-    mod = module("return A")
+    mod = module("    return A")
     main, gvar = mod["main"], mod.get_global_var("sub")
     with pytest.raises(ValueError, match="sub occurs twice"):
         main.inline_functions({gvar: mod["sub"], "sub": mod["sub"]})  # type: ignore[attr-defined]
@@ -233,7 +217,6 @@ def test_an_argument_whose_size_follows_from_another_one_is_checked() -> None:
         def main(a: f32[n], b: R.Tensor("float32", ndim=1)):
             return cls.g(a, b)
         """)
-    assert isinstance(mod, IRModule)
     after = mod["main"].inline_functions({"g": mod["g"]})
     assert check_well_formed(after) == []
     ex = relaxpy.compile(after)

@@ -11,7 +11,7 @@ and dimensions that the signature names are defined where the body has them.
 import ast
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -74,17 +74,24 @@ def changes(text: str) -> list[Any]:
     for title, body in sections(text).items():
         rules, _, name = title.rpartition(": ")
         marks = [pytest.mark.rule(*rules.split())] if rules else []
-        rows.append(pytest.param(*_both(body), id=name, marks=marks))
+        rows.append(pytest.param(*both(body), id=name, marks=marks))
     return rows
 
 
-def _both(body: str) -> tuple[str, str]:
+def both(body: str) -> tuple[str, str]:
+    """The text before and the text after, of a row of `changes`."""
     before, arrow, after = body.partition("\n=>\n")
     if arrow:
         signature = before[: before.index("\n    ")]
         return before, f"{signature}\n{after}" if after.startswith("    ") else after
     lines = body.splitlines()
     return _version(lines, "-"), _version(lines, "+")
+
+
+def pair(text: str, read: Callable[[str], IRModule] = module) -> tuple[IRModule, IRModule]:
+    """The module before and the module after, of a row of `changes`."""
+    before, after = both(textwrap.dedent(text))
+    return read(before), read(after)
 
 
 def _version(lines: list[str], mark: str) -> str:

@@ -17,7 +17,7 @@ from relaxpy.relax.dpl import (
 )
 from relaxpy.script import from_source, relax as R
 from tests.counting import calls
-from tests.ir.relax.texts import module
+from tests.ir.relax.texts import pair
 
 VECTOR = 'R.Tensor((16,), "float32")'
 SQUARE = 'R.Tensor((16, 16), "float32")'
@@ -61,30 +61,18 @@ def check(after: rx.Function, body: str, params: str, *, pure: bool = True) -> N
 ADD = rewriter(vectors("A", "B"), "return A + B", f"return {packed('add', 'A', 'B')}")
 MULTIPLY = rewriter(vectors("A", "B"), "return A * B", f"return {packed('mul', 'A', 'B')}")
 
-Program = module("""
+Program, Rewritten = pair("""
 def first(x: f32[32]):
     split = R.split(x, 2)
     lhs = split[0]
     rhs = split[1]
-    out = lhs + rhs
+-   out = lhs + rhs
++   out = R.call_pure_packed("add", lhs, rhs, sinfo_args=f32[16])
     return out
 
 def second(x: f32[16]):
-    y = x + x
-    out = R.exp(y)
-    return out
-""")
-
-Rewritten = module("""
-def first(x: f32[32]):
-    split = R.split(x, 2)
-    lhs = split[0]
-    rhs = split[1]
-    out = R.call_pure_packed("add", lhs, rhs, sinfo_args=f32[16])
-    return out
-
-def second(x: f32[16]):
-    y = R.call_pure_packed("add", x, x, sinfo_args=f32[16])
+-   y = x + x
++   y = R.call_pure_packed("add", x, x, sinfo_args=f32[16])
     out = R.exp(y)
     return out
 """)

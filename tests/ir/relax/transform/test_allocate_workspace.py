@@ -7,72 +7,48 @@ import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import TransformError
 from relaxpy.relax.transform import AllocateWorkspace
-from tests.ir.relax.texts import module
+from tests.ir.relax.texts import pair
 from tests.ir.relax.transform.before_after import check, stays
 
 
 def test_local_functions_and_both_kinds_of_blocks() -> None:
-    Before = module("""
-    def one(x: f32[4]) -> f32[4]:
-        R.func_attr({"Codegen": "example", "WorkspaceSize": 64})
-        def inner(y: f32[4]) -> f32[4]:
-            R.func_attr({"Composite": "example.exp", "WorkspaceSize": 64})
+    Before, After = pair("""
+    -def one(x: f32[4]) -> f32[4]:
+    -   R.func_attr({"Codegen": "example", "WorkspaceSize": 64})
+    -   def inner(y: f32[4]) -> f32[4]:
+    -       R.func_attr({"Composite": "example.exp", "WorkspaceSize": 64})
+    +def one1(x: f32[4], workspace: u8[64]) -> f32[4]:
+    +   R.func_attr({"Codegen": "example"})
+    +   def inner(y: f32[4], workspace: u8[64]) -> f32[4]:
+    +       R.func_attr({"Composite": "example.exp"})
             with R.dataflow():
                 z = R.abs(y)
                 R.output(z)
             return z
-        r = inner(x)
+    -   r = inner(x)
+    +   r = inner(x, workspace)
         return r
 
     @private
-    def two(x: f32[4]) -> f32[4]:
-        R.func_attr({"Composite": "example.log", "WorkspaceSize": 32})
+    -def two(x: f32[4]) -> f32[4]:
+    -   R.func_attr({"Composite": "example.log", "WorkspaceSize": 32})
+    +def two1(x: f32[4], workspace: u8[64]) -> f32[4]:
+    +   R.func_attr({"Composite": "example.log"})
         y = R.negative(x)
         return y
 
     def main(x: f32[4]) -> f32[4]:
         with R.dataflow():
+    +       w = R.builtin.alloc_tensor(R.shape([64]), "uint8", 0, "global")
             a = R.add(x, x)
-            b = cls.one(a)
-            c = cls.two(b)
+    -       b = cls.one(a)
+    -       c = cls.two(b)
+    +       b = cls.one1(a, w)
+    +       c = cls.two1(b, w)
             R.output(b, c)
-        d = cls.two(c)
-        return d
-
-    def other(x: f32[4]) -> f32[4]:
-        with R.dataflow():
-            y = R.add(x, x)
-            R.output(y)
-        return y
-    """)
-
-    After = module("""
-    def one1(x: f32[4], workspace: u8[64]) -> f32[4]:
-        R.func_attr({"Codegen": "example"})
-        def inner(y: f32[4], workspace: u8[64]) -> f32[4]:
-            R.func_attr({"Composite": "example.exp"})
-            with R.dataflow():
-                z = R.abs(y)
-                R.output(z)
-            return z
-        r = inner(x, workspace)
-        return r
-
-    @private
-    def two1(x: f32[4], workspace: u8[64]) -> f32[4]:
-        R.func_attr({"Composite": "example.log"})
-        y = R.negative(x)
-        return y
-
-    def main(x: f32[4]) -> f32[4]:
-        with R.dataflow():
-            w = R.builtin.alloc_tensor(R.shape([64]), "uint8", 0, "global")
-            a = R.add(x, x)
-            b = cls.one1(a, w)
-            c = cls.two1(b, w)
-            R.output(b, c)
-        v = R.builtin.alloc_tensor(R.shape([64]), "uint8", 0, "global")
-        d = cls.two1(c, v)
+    -   d = cls.two(c)
+    +   v = R.builtin.alloc_tensor(R.shape([64]), "uint8", 0, "global")
+    +   d = cls.two1(c, v)
         return d
 
     def other(x: f32[4]) -> f32[4]:
@@ -90,28 +66,20 @@ def test_local_functions_and_both_kinds_of_blocks() -> None:
 
 
 def test_a_wrapper_passes_its_workspace_on_to_a_global_function() -> None:
-    Before = module("""
-    def outer(x: f32[4]) -> f32[4]:
-        R.func_attr({"Codegen": "example", "WorkspaceSize": 64})
-        y = cls.inner(x)
+    Before, After = pair("""
+    -def outer(x: f32[4]) -> f32[4]:
+    -   R.func_attr({"Codegen": "example", "WorkspaceSize": 64})
+    -   y = cls.inner(x)
+    +def outer1(x: f32[4], workspace: u8[64]) -> f32[4]:
+    +   R.func_attr({"Codegen": "example"})
+    +   y = cls.inner1(x, workspace)
         return y
 
     @private
-    def inner(x: f32[4]) -> f32[4]:
-        R.func_attr({"Composite": "example.abs", "WorkspaceSize": 64})
-        y = R.abs(x)
-        return y
-    """)
-
-    After = module("""
-    def outer1(x: f32[4], workspace: u8[64]) -> f32[4]:
-        R.func_attr({"Codegen": "example"})
-        y = cls.inner1(x, workspace)
-        return y
-
-    @private
-    def inner1(x: f32[4], workspace: u8[64]) -> f32[4]:
-        R.func_attr({"Composite": "example.abs"})
+    -def inner(x: f32[4]) -> f32[4]:
+    -   R.func_attr({"Composite": "example.abs", "WorkspaceSize": 64})
+    +def inner1(x: f32[4], workspace: u8[64]) -> f32[4]:
+    +   R.func_attr({"Composite": "example.abs"})
         y = R.abs(x)
         return y
     """)

@@ -7,7 +7,7 @@ import relaxpy
 from relaxpy.errors import MatchCastError, TransformError
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax.transform import CanonicalizeBindings
-from tests.ir.relax.texts import changes, graph, module
+from tests.ir.relax.texts import changes, graph, module, pair
 from tests.ir.relax.transform.before_after import check, stays, verify
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
@@ -169,34 +169,20 @@ def test_a_cast_that_may_not_be_reached_is_not_an_error() -> None:
         after["main"](a, b, np.array(True))
 
 
-Constants = module("""
+Constants, ConstantsAfter = pair("""
 def once():
     with R.dataflow():
         n = R.const(1)
-    return n
+-   return n
++       R.output(n)
++   return R.const(1)
 
 def read(x: i32):
     c = R.const(2)
-    y = R.add(x, c)
-    z = R.add(y, c)
-    return z
-
-def twice():
-    c = R.const(3)
-    return (c, c)
-""")
-
-ConstantsAfter = module("""
-def once():
-    with R.dataflow():
-        n = R.const(1)
-        R.output(n)
-    return R.const(1)
-
-def read(x: i32):
-    c = R.const(2)
-    y = R.add(x, R.const(2))
-    z = R.add(y, R.const(2))
+-   y = R.add(x, c)
+-   z = R.add(y, c)
++   y = R.add(x, R.const(2))
++   z = R.add(y, R.const(2))
     return z
 
 def twice():

@@ -6,36 +6,27 @@ import pytest
 from relaxpy.errors import MatchCastError, MisuseError
 from relaxpy.exec.compile import compile
 from relaxpy.relax.transform import ConvertToDataflow, DeadCodeElimination, ToNonDataflow
-from tests.ir.relax.texts import graph, module
+from tests.ir.relax.texts import graph, module, pair
 from tests.ir.relax.transform.before_after import check, stays
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
 
-Mixed = module("""
+Mixed, MixedAfter = pair("""
 @impure
 def main(x: f32[4]):
-    a = R.add(x, x)
-    b = R.multiply(a, x)
+-   a = R.add(x, x)
+-   b = R.multiply(a, x)
++   with R.dataflow():
++       a = R.add(x, x)
++       b = R.multiply(a, x)
     _ = R.print(b, format="{}")
     c = R.exp(b)
     _1 = R.print(c, format="{}")
-    d = R.abs(c)
-    e = R.sqrt(d)
-    return (b, e)
-""")
-
-MixedAfter = module("""
-@impure
-def main(x: f32[4]):
-    with R.dataflow():
-        a = R.add(x, x)
-        b = R.multiply(a, x)
-    _ = R.print(b, format="{}")
-    c = R.exp(b)
-    _1 = R.print(c, format="{}")
-    with R.dataflow():
-        d = R.abs(c)
-        e = R.sqrt(d)
+-   d = R.abs(c)
+-   e = R.sqrt(d)
++   with R.dataflow():
++       d = R.abs(c)
++       e = R.sqrt(d)
     return (b, e)
 """)
 
@@ -79,32 +70,22 @@ def test_a_block_takes_in_single_neighbours() -> None:
     stays(ConvertToDataflow(), NeighboursAfter)
 
 
-Branches = module("""
+Branches, BranchesAfter = pair("""
 def main(x: f32[4], c: bool):
     def inner(y: f32[4]) -> f32[4]:
-        a = R.add(y, x)
-        b = R.exp(a)
+-       a = R.add(y, x)
+-       b = R.exp(a)
++       with R.dataflow():
++           a = R.add(y, x)
++           b = R.exp(a)
         return b
     if c:
-        d = inner(x)
-        e = R.sqrt(d)
-    else:
-        e = R.abs(x)
-    return e
-""")
-
-BranchesAfter = module("""
-def main(x: f32[4], c: bool):
-    def inner(y: f32[4]) -> f32[4]:
-        with R.dataflow():
-            a = R.add(y, x)
-            b = R.exp(a)
-        return b
-    if c:
-        with R.dataflow():
-            d = inner(x)
-            f = R.sqrt(d)
-        e = f
+-       d = inner(x)
+-       e = R.sqrt(d)
++       with R.dataflow():
++           d = inner(x)
++           f = R.sqrt(d)
++       e = f
     else:
         e = R.abs(x)
     return e

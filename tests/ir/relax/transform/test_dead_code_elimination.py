@@ -7,41 +7,32 @@ import relaxpy
 from relaxpy import relax as rx
 from relaxpy.errors import MatchCastError, UnknownNameError
 from relaxpy.relax.transform import DeadCodeElimination
-from relaxpy.script import from_source
-from tests.ir.relax.texts import graph, module
-from tests.ir.relax.transform.before_after import check, stays
+from tests.ir.relax.texts import both, graph, module
+from tests.ir.relax.transform.before_after import check, verify
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
 
-Bindings = module("""
+Bindings = """
 @impure
 def main(x: f32[4]):
-    with R.dataflow():
-        a = R.exp(x)
-        b = R.abs(a)
-        R.output(b)
+-   with R.dataflow():
+-       a = R.exp(x)
+-       b = R.abs(a)
+-       R.output(b)
     c = R.add(x, x)
-    d = R.sqrt(c)
+-   d = R.sqrt(c)
     e = R.call_packed("tests.dce.touch", c, sinfo_args=R.Object)
     return x
-""")
-
-BindingsAfter = module("""
-@impure
-def main(x: f32[4]):
-    c = R.add(x, x)
-    e = R.call_packed("tests.dce.touch", c, sinfo_args=R.Object)
-    return x
-""")
+"""
 
 
 @pytest.mark.rule("OPT-4")
 def test_impure_calls_stay_with_what_they_use() -> None:
-    check(DeadCodeElimination(), Bindings, BindingsAfter)
-    stays(DeadCodeElimination(), BindingsAfter)
+    before, after = both(Bindings)
     touched = []
     relaxpy.register_func("tests.dce.touch", touched.append, override=True)
-    relaxpy.compile(DeadCodeElimination()(Bindings), target="numpy")["main"](X)
+    verify(DeadCodeElimination(), before, after, run=False)
+    relaxpy.compile(DeadCodeElimination()(module(before)), target="numpy")["main"](X)
     np.testing.assert_array_equal(touched, [X + X])
 
 
@@ -99,28 +90,22 @@ def test_an_endless_pure_call_goes_from_a_dataflow_block_only() -> None:
     assert len(block.bindings) == 1
 
 
-Symbols = graph("""
+Symbols = """
 def main(x: R.Tensor, y: R.Tensor):
-    n, m = (T.int64(), T.int64())
-    a = R.match_cast(x, f32[n])
-    b = R.match_cast(y, f32[m])
-    c = R.zeros(R.shape([n]), "float32")
+    n, m = T.int64(), T.int64()
+    with R.dataflow():
+        a = R.match_cast(x, f32[n])
+-       b = R.match_cast(y, f32[m])
+        c = R.zeros(R.shape([n]), "float32")
     return c
-""")
-
-SymbolsAfter = graph("""
-def main(x: R.Tensor, y: R.Tensor):
-    n = T.int64()
-    a = R.match_cast(x, f32[n])
-    c = R.zeros(R.shape([n]), "float32")
-    return c
-""")
+"""
 
 
 @pytest.mark.rule("OPT-9")
 def test_an_unused_cast_stays_for_a_symbol_that_is_used() -> None:
-    check(DeadCodeElimination(), Symbols, SymbolsAfter, X, X)
-    stays(DeadCodeElimination(), SymbolsAfter)
+    before, after = both(Symbols)
+    verify(DeadCodeElimination(), before, after, run=False)
+    check(DeadCodeElimination(), module(before), module(after), X, X)
 
 
 SymbolOfUnusedCall = graph("""
@@ -183,83 +168,69 @@ def test_entries_are_names_of_functions() -> None:
 
 
 CALLS = """
-@I.ir_module
-class Module:
-    @R.function(private=True)
-    def twice(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-        y = R.add(x, x)
-        return y
+@private
+def twice(x: f32[n]) -> f32[n]:
+    y = R.add(x, x)
+    return y
 
-    @R.function(private=True)
-    def calls(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        y = Module.twice(x)
-        return y
+@private
+def calls(x: f32[4]) -> f32[4]:
+    y = cls.twice(x)
+    return y
 
-    @R.function(private=True)
-    def checks(x: R.Tensor) -> R.Tensor((4,), "float32"):
-        y = R.match_cast(x, R.Tensor((4,), "float32"))
-        return y
+@private
+def checks(x: R.Tensor) -> f32[4]:
+    y = R.match_cast(x, f32[4])
+    return y
 
-    @R.function(private=True)
-    def branches(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
-        if c:
-            y = Module.checks(x)
-        else:
-            y = Module.calls(x)
-        return y
+@private
+def branches(x: f32[4], c: bool):
+    if c:
+        y = cls.checks(x)
+    else:
+        y = cls.calls(x)
+    return y
 
-    @R.function(private=True)
-    def even(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        y = Module.odd(x)
-        return y
+@private
+def even(x: f32[4]) -> f32[4]:
+    y = cls.odd(x)
+    return y
 
-    @R.function(private=True)
-    def odd(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-        y = Module.even(x)
-        return y
+@private
+def odd(x: f32[4]) -> f32[4]:
+    y = cls.even(x)
+    return y
 
-    @R.function(private=True)
-    def same(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
-        z = R.add(x, y)
+@private
+def same(x: f32[n], y: f32[n]):
+    z = R.add(x, y)
+    return z
+
+@R.function(private=True, pure=False)
+def prints(x: f32[4]):
+    R.print(x, format="{}")
+    return x
+
+@R.function(pure=PURE)
+def main(x: f32[4], c: bool, u: f32[m], f: R.Callable((f32[4],), f32[4])):
+    def local(y: f32[4]) -> f32[4]:
+        z = cls.calls(y)
         return z
-
-    @R.function(private=True, pure=False)
-    def prints(x: R.Tensor((4,), "float32")):
-        R.print(x, format="{}")
-        return x
-
-    @R.function{pure}
-    def main(
-        x: R.Tensor((4,), "float32"),
-        c: R.Tensor((), "bool"),
-        u: R.Tensor(("m",), "float32"),
-        f: R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32")),
-    ):
-        @R.function
-        def local(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            z = Module.calls(y)
-            return z
-
-        @R.function
-        def endless(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            z = endless(y)
-            return z
-
-        @R.function
-        def calls_endless(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
-            z = endless(y)
-            return z
-
-        a = {call}
-        return x
+    def endless(y: f32[4]) -> f32[4]:
+        z = endless(y)
+        return z
+    def calls_endless(y: f32[4]) -> f32[4]:
+        z = endless(y)
+        return z
+    a = CALL
+    return x
 """
 
 
 def functions_after(call: str) -> set[str]:
     """The functions that remain if `main` has a call whose result it does not use."""
-    is_impure = call == "Module.prints(x)"
-    text = CALLS.replace("{call}", call).replace("{pure}", "(pure=False)" if is_impure else "")
-    after = DeadCodeElimination()(from_source(text))
+    text = CALLS.replace("CALL", call).replace("PURE", str("prints" not in call))
+    after = DeadCodeElimination()(module(text))
     functions = {name for name in after.functions_by_name if name != "main"}
     bindings = [b for block in after["main"].body.blocks for b in block.bindings]
     return functions | {b.var.name_hint for b in bindings if isinstance(b.value, rx.Function)}
@@ -269,12 +240,12 @@ def functions_after(call: str) -> set[str]:
 @pytest.mark.parametrize(
     "call",
     [
-        "Module.twice(x)",
-        "Module.twice(u)",
-        "Module.calls(x)",
+        "cls.twice(x)",
+        "cls.twice(u)",
+        "cls.calls(x)",
         "local(x)",
-        "Module.same(x, x)",
-        "Module.same(u, u)",
+        "cls.same(x, x)",
+        "cls.same(u, u)",
     ],
 )
 def test_an_unused_call_of_a_function_that_returns_is_removed(call: str) -> None:
@@ -286,12 +257,12 @@ def test_an_unused_call_of_a_function_that_returns_is_removed(call: str) -> None
 @pytest.mark.parametrize(
     ("call", "needed"),
     [
-        ("Module.calls(u)", "calls twice"),
-        ("Module.same(x, u)", "same"),
-        ("Module.checks(u)", "checks"),
-        ("Module.branches(x, c)", "branches checks calls twice"),
-        ("Module.even(x)", "even odd"),
-        ("Module.prints(x)", "prints"),
+        ("cls.calls(u)", "calls twice"),
+        ("cls.same(x, u)", "same"),
+        ("cls.checks(u)", "checks"),
+        ("cls.branches(x, c)", "branches checks calls twice"),
+        ("cls.even(x)", "even odd"),
+        ("cls.prints(x)", "prints"),
         ("endless(x)", "endless"),
         ("calls_endless(x)", "endless calls_endless"),
         ("f(x)", ""),

@@ -18,7 +18,7 @@ from relaxpy.relax.distributed.transform import (
 )
 from relaxpy.relax.transform import DeadCodeElimination, LegalizeOps
 from tests.distributed.team import Team
-from tests.ir.relax.texts import module
+from tests.ir.relax.texts import module, pair
 from tests.ir.relax.transform.before_after import stays
 
 WORKERS = 2
@@ -171,35 +171,26 @@ def test_partial_results_are_combined(op: str, combine: Any) -> None:
 
 
 def test_annotations_separate_what_is_on_different_meshes() -> None:
-    Before = module("""
+    Before, After = pair("""
     I.module_global_infos(
         {"mesh": [R.device_mesh((2,), I.Range(0, 2)), R.device_mesh((2,), I.Range(2, 4))]}
     )
 
-    def main(x: f32[4, 4], v: f32[4, 4]):
+    -def main(x: f32[4, 4], v: f32[4, 4]):
+    +def main(
+    +   x: R.DTensor((4, 4), "float32", "mesh[0]", "S[0]"),
+    +   v: R.DTensor((4, 4), "float32", "mesh[1]", "S[1]"),
+    +):
         a = R.exp(x)
-        b = R.dist.annotate_sharding(a, "mesh[0]", "S[0]")
-        c = R.exp(b)
-        d = R.dist.annotate_sharding(c, "mesh[1]", "R")
+    -   b = R.dist.annotate_sharding(a, "mesh[0]", "S[0]")
+    -   c = R.exp(b)
+    -   d = R.dist.annotate_sharding(c, "mesh[1]", "R")
+    +   c = R.exp(a)
+    +   d = R.dist.redistribute(c, "mesh[1]", "R")
         e = R.matmul(d, v)
-        f = R.dist.annotate_sharding(e, "mesh[1]", "S[1]")
-        return f
-    """)
-
-    After = module("""
-    I.module_global_infos(
-        {"mesh": [R.device_mesh((2,), I.Range(0, 2)), R.device_mesh((2,), I.Range(2, 4))]}
-    )
-
-    def main(
-        x: R.DTensor((4, 4), "float32", "mesh[0]", "S[0]"),
-        v: R.DTensor((4, 4), "float32", "mesh[1]", "S[1]"),
-    ):
-        a = R.exp(x)
-        c = R.exp(a)
-        d = R.dist.redistribute(c, "mesh[1]", "R")
-        e = R.matmul(d, v)
-        return e
+    -   f = R.dist.annotate_sharding(e, "mesh[1]", "S[1]")
+    -   return f
+    +   return e
     """)
 
     assert_structural_equal(PropagateSharding()(Before), After)
@@ -315,39 +306,27 @@ def test_the_shard_of_a_distributed_tensor() -> None:
         relax.op.dist.redistribute_replica_to_shard(relax.Var("y", split.struct_info), 2, 1)
 
 
-Cached = module("""
+Cached, CachedOnDevices = pair("""
 I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
 
 @impure
-def main(x: f32[3, 4, 8], cache: R.Object):
-    k = R.dist.annotate_sharding(x, "mesh[0]", "S[1]")
+-def main(x: f32[3, 4, 8], cache: R.Object):
+-   k = R.dist.annotate_sharding(x, "mesh[0]", "S[1]")
++def main(x: R.DTensor((3, 4, 8), "float32", "mesh[0]", "S[1]"), cache: R.Object):
     later = R.call_packed(
-        "vm.builtin.attention_kv_cache_append", cache, k, sinfo_args=(R.Object,)
+-       "vm.builtin.attention_kv_cache_append", cache, k, sinfo_args=(R.Object,)
++       "vm.builtin.distributed.attention_kv_cache_append", cache, x, sinfo_args=(R.Object,)
     )
     rows = R.call_packed(
-        "vm.builtin.attention_kv_cache_view",
+-       "vm.builtin.attention_kv_cache_view",
++       "vm.builtin.distributed.attention_kv_cache_view",
         later,
         R.shape([6, 4, 8]),
-        sinfo_args=(f32[6, 4, 8],),
+-       sinfo_args=(f32[6, 4, 8],),
++       sinfo_args=(R.DTensor((6, 4, 8), "float32", "mesh[0]", "S[1]"),),
     )
-    return R.exp(R.dist.annotate_sharding(rows, "mesh[0]", "S[1]"))
-""")
-
-CachedOnDevices = module("""
-I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
-
-@impure
-def main(x: R.DTensor((3, 4, 8), "float32", "mesh[0]", "S[1]"), cache: R.Object):
-    later = R.call_packed(
-        "vm.builtin.distributed.attention_kv_cache_append", cache, x, sinfo_args=(R.Object,)
-    )
-    rows = R.call_packed(
-        "vm.builtin.distributed.attention_kv_cache_view",
-        later,
-        R.shape([6, 4, 8]),
-        sinfo_args=(R.DTensor((6, 4, 8), "float32", "mesh[0]", "S[1]"),),
-    )
-    return R.exp(rows)
+-   return R.exp(R.dist.annotate_sharding(rows, "mesh[0]", "S[1]"))
++   return R.exp(rows)
 """)
 
 CachedOnOneDevice = module("""

@@ -14,7 +14,7 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.transform import Gradient
 from relaxpy.script import relax as R
 from tests.ir.relax import texts
-from tests.ir.relax.texts import graph
+from tests.ir.relax.texts import graph, pair
 
 RANDOM = np.random.default_rng(0)
 
@@ -419,17 +419,15 @@ def test_unknown_functions() -> None:
 
 
 def test_the_target_is_a_float_of_rank_0() -> None:
-    vector = graph("""
+    vector, integer = pair(
+        """
     def main(x: R.Tensor((3,), "float32")):
-        gv = R.exp(x)
+    -   gv = R.exp(x)
+    +   gv = R.sum(R.astype(x, "int32"))
         return gv
-    """)
-
-    integer = graph("""
-    def main(x: R.Tensor((3,), "float32")):
-        gv = R.sum(R.astype(x, "int32"))
-        return gv
-    """)
+    """,
+        graph,
+    )
 
     for mod in (vector, integer):
         with pytest.raises(TransformError, match="is a float of rank 0"):

@@ -14,7 +14,7 @@ from relaxpy.relax.transform import BundleModelParams, LazyGetInput, LiftTransfo
 from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.transform import PassContext
 from tests.counting import calls
-from tests.ir.relax.texts import graph, module
+from tests.ir.relax.texts import graph, module, pair
 from tests.ir.relax.transform.before_after import check, leaves, stays
 
 TARGETS = ("numpy", "reference")
@@ -49,34 +49,24 @@ def test_a_function_without_weights_has_a_transformation_that_returns_unit() -> 
 
 
 def test_fields_are_read_in_each_branch_that_uses_them() -> None:
-    Before = module("""
-    def main(c: bool, v: f32[n], w: R.Tensor(("n",))):
+    Before, After = pair("""
+    -def main(c: bool, v: f32[n], w: R.Tensor(("n",))):
+    +def main(c: bool, model_params: R.Tuple(f32[n], R.Tensor(("n",)))):
         R.func_attr({"num_input": 1})
         if c:
+    +       v = model_params[0]
             y = R.add(v, v)
         else:
+    +       w = model_params[1]
             z = R.negative(w)
             y = z
         with R.dataflow():
-            t = R.multiply(y, v)
-        return (t, v)
-    """)
-
-    After = module("""
-    def main(c: bool, model_params: R.Tuple(f32[n], R.Tensor(("n",)))):
-        R.func_attr({"num_input": 1})
-        if c:
-            v = model_params[0]
-            y = R.add(v, v)
-        else:
-            w = model_params[1]
-            z = R.negative(w)
-            y = z
-        with R.dataflow():
-            v1 = model_params[0]
-            t = R.multiply(y, v1)
-        v2 = model_params[0]
-        return (t, v2)
+    -       t = R.multiply(y, v)
+    -   return (t, v)
+    +       v1 = model_params[0]
+    +       t = R.multiply(y, v1)
+    +   v2 = model_params[0]
+    +   return (t, v2)
     """)
 
     check(BundleModelParams(), Before, After)
@@ -89,19 +79,9 @@ def test_fields_are_read_in_each_branch_that_uses_them() -> None:
 
 
 def test_without_weights_the_tuple_is_empty() -> None:
-    Before = module("""
-    def main(x: f32[4]):
-        R.func_attr({"num_input": 1})
-        y = R.exp(x)
-        return y
-
-    def other(x: f32[4]):
-        y = R.exp(x)
-        return y
-    """)
-
-    After = module("""
-    def main(x: f32[4], model_params: R.Tuple()):
+    Before, After = pair("""
+    -def main(x: f32[4]):
+    +def main(x: f32[4], model_params: R.Tuple()):
         R.func_attr({"num_input": 1})
         y = R.exp(x)
         return y
@@ -216,29 +196,24 @@ def test_a_second_run_changes_nothing_and_a_later_one_extends_the_transformation
 
 
 def test_sizes_that_only_removed_weights_define_are_passed_on() -> None:
-    Before = graph("""
-    def main(x: f32[2], w: f32[m, 2]):
+    Before, After = pair(
+        """
+    -def main(x: f32[2], w: f32[m, 2]):
+    +def main(x: f32[2], sizes: R.Shape(["m"]), s: f32[2]):
         R.func_attr({"num_input": 1})
-        s = R.sum(w, axis=0)
+    -   s = R.sum(w, axis=0)
         y = R.add(x, s)
         z = R.broadcast_to(y, (m, 2))
         return z
-    """)
-
-    After = graph("""
-    def main(x: f32[2], sizes: R.Shape(["m"]), s: f32[2]):
-        R.func_attr({"num_input": 1})
-        y = R.add(x, s)
-        z = R.broadcast_to(y, (m, 2))
-        return z
-
-    def main_transform_params(params: R.Tuple(f32[m, 2])):
-        R.func_attr({"num_input": 0})
-        w = params[0]
-        s = R.sum(w, axis=[0])
-        result = (R.shape([m]), s)
-        return result
-    """)
+    +def main_transform_params(params: R.Tuple(f32[m, 2])):
+    +   R.func_attr({"num_input": 0})
+    +   w = params[0]
+    +   s = R.sum(w, axis=[0])
+    +   result = (R.shape([m]), s)
+    +   return result
+    """,
+        graph,
+    )
 
     check(LiftTransformParams(), Before, After)
     same_values(Before, After, [numbers(2)], (numbers(3, 2),), "main")

@@ -16,7 +16,7 @@ from relaxpy.relax.transform import (
     UpdateVDevice,
 )
 from relaxpy.script import ir as I
-from tests.ir.relax.texts import graph, module
+from tests.ir.relax.texts import graph, module, pair
 from tests.ir.relax.transform.before_after import check, stays
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
@@ -43,32 +43,20 @@ def test_kernels_get_the_prefix_of_the_library() -> None:
     np.testing.assert_array_equal(relaxpy.compile(after, target="reference")["main"](X), X * 2)
 
 
-Pure = module("""
+Pure, PureAfter = pair("""
 def main(x: f32[4]):
-    with R.dataflow():
-        y = R.call_pure_packed("tests.double", x, sinfo_args=f32[4])
+-   with R.dataflow():
+-       y = R.call_pure_packed("tests.double", x, sinfo_args=f32[4])
++   R.func_attr({"relax.force_pure": True})
++   y = R.call_packed("tests.double", x, sinfo_args=f32[4])
     return y
 
 @impure
 def impure(x: f32[4]):
     def inner(z: f32[4]) -> f32[4]:
-        w = R.call_pure_packed("tests.double", z, sinfo_args=f32[4])
-        return w
-    y = inner(x)
-    return y
-""")
-
-PureAfter = module("""
-def main(x: f32[4]):
-    R.func_attr({"relax.force_pure": True})
-    y = R.call_packed("tests.double", x, sinfo_args=f32[4])
-    return y
-
-@impure
-def impure(x: f32[4]):
-    def inner(z: f32[4]) -> f32[4]:
-        R.func_attr({"relax.force_pure": True})
-        w = R.call_packed("tests.double", z, sinfo_args=f32[4])
+-       w = R.call_pure_packed("tests.double", z, sinfo_args=f32[4])
++       R.func_attr({"relax.force_pure": True})
++       w = R.call_packed("tests.double", z, sinfo_args=f32[4])
         return w
     y = inner(x)
     return y
@@ -86,42 +74,31 @@ def test_a_dataflow_block_keeps_its_declarations() -> None:
         RemovePurityChecking()(Pure)
 
 
-Reshapes = module("""
+Reshapes, ReshapesAfter = pair("""
 @impure
 def main(x: f32[2, 6]):
-    a = R.reshape(x, (3, 4))
-    b = R.reshape(a, (2, 6))
-    c = R.exp(b)
+-   a = R.reshape(x, (3, 4))
+-   b = R.reshape(a, (2, 6))
+-   c = R.exp(b)
++   c = R.exp(x)
     d = R.reshape(x, (12,))
-    e = R.reshape(d, (12,))
+-   e = R.reshape(d, (12,))
++   e = R.reshape(x, (12,))
     _ = R.call_packed("tests.clear", x, sinfo_args=R.Object)
     f = R.reshape(d, (6, 2))
     return (c, e, f)
 """)
 
-ReshapesAfter = module("""
-@impure
+SameReshape, SameReshapeAfter = pair(
+    """
 def main(x: f32[2, 6]):
-    c = R.exp(x)
-    d = R.reshape(x, (12,))
-    e = R.reshape(x, (12,))
-    _ = R.call_packed("tests.clear", x, sinfo_args=R.Object)
-    f = R.reshape(d, (6, 2))
-    return (c, e, f)
-""")
-
-SameReshape = graph("""
-def main(x: f32[2, 6]):
-    a = R.reshape(x, (12,))
-    b = R.reshape(a, (12,))
+-   a = R.reshape(x, (12,))
+-   b = R.reshape(a, (12,))
++   b = R.reshape(x, (12,))
     return b
-""")
-
-SameReshapeAfter = graph("""
-def main(x: f32[2, 6]):
-    b = R.reshape(x, (12,))
-    return b
-""")
+""",
+    graph,
+)
 
 
 def test_the_last_of_equal_reshapes_remains() -> None:
@@ -147,18 +124,11 @@ def test_reshapes_are_shortened_where_no_mutation_shows_it() -> None:
     stays(RemoveRedundantReshape(), ReshapesAfter)
 
 
-Weights = module("""
-def main(x: f32[n], w: f32[32, 16]) -> f32[32]:
-    y: f32[32] = R.sum(w, axis=1)
-    return y
-
-def other(x: f32[3]):
-    return x
-""")
-
-WeightsAfter = module("""
-def main(x: f32[n], w: f32[64, 16]) -> f32[64]:
-    y: f32[64] = R.sum(w, axis=1)
+Weights, WeightsAfter = pair("""
+-def main(x: f32[n], w: f32[32, 16]) -> f32[32]:
+-   y: f32[32] = R.sum(w, axis=1)
++def main(x: f32[n], w: f32[64, 16]) -> f32[64]:
++   y: f32[64] = R.sum(w, axis=1)
     return y
 
 def other(x: f32[3]):

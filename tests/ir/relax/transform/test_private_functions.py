@@ -14,7 +14,7 @@ from relaxpy.relax.transform import (
     RemoveUnusedParameters,
 )
 from relaxpy.script import from_source
-from tests.ir.relax.texts import changes, module
+from tests.ir.relax.texts import changes, module, pair
 from tests.ir.relax.transform.before_after import check, stays, verify
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
@@ -167,28 +167,20 @@ def test_functions_that_are_values_keep_their_signature(step: object) -> None:
     stays(step, AsValue)  # type: ignore[arg-type]
 
 
-Nested = module("""
+Nested, NestedAfter = pair("""
 @private
-def f(p: R.Tuple(f32[4], R.Tuple(f32[4], R.Tuple())), y: f32[4]):
-    a = p[1]
-    b = a[0]
-    c = R.add(b, y)
+-def f(p: R.Tuple(f32[4], R.Tuple(f32[4], R.Tuple())), y: f32[4]):
+-   a = p[1]
+-   b = a[0]
+-   c = R.add(b, y)
++def f(p_0: f32[4], p_1_0: f32[4], y: f32[4]):
++   c = R.add(p_1_0, y)
     return c
 
 def main(x: f32[4], t: R.Tuple(f32[4], R.Tuple())):
-    z = cls.f((x, t), x)
-    return z
-""")
-
-NestedAfter = module("""
-@private
-def f(p_0: f32[4], p_1_0: f32[4], y: f32[4]):
-    c = R.add(p_1_0, y)
-    return c
-
-def main(x: f32[4], t: R.Tuple(f32[4], R.Tuple())):
-    a = t[0]
-    z = cls.f(x, a, x)
+-   z = cls.f((x, t), x)
++   a = t[0]
++   z = cls.f(x, a, x)
     return z
 """)
 
@@ -200,46 +192,28 @@ def test_fields_of_tuples_at_every_depth_become_parameters() -> None:
     stays(ExpandTupleArguments(), NestedAfter)
 
 
-Calls = module("""
-@private
-def inner(x: f32[4]) -> f32[4]:
-    y = R.exp(x)
-    return y
-
-@private
-def outer(x: f32[4]) -> f32[4]:
-    y = cls.inner(x)
-    z = cls.inner(y)
-    return z
-
+Calls, CallsAfter = pair("""
+-@private
+-def inner(x: f32[4]) -> f32[4]:
+-   y = R.exp(x)
+-   return y
+-@private
+-def outer(x: f32[4]) -> f32[4]:
+-   y = cls.inner(x)
+-   z = cls.inner(y)
+-   return z
 @private
 def endless(x: f32[4]) -> f32[4]:
-    y = cls.inner(x)
+-   y = cls.inner(x)
++   y = R.exp(x)
     z = cls.endless(y)
     return z
 
 def main(x: f32[4]):
++   a = R.exp(x)
++   y = R.exp(a)
     with R.dataflow():
-        y = cls.outer(x)
-        z = R.abs(y)
-    return z
-
-def other(x: f32[4]):
-    y = cls.endless(x)
-    return y
-""")
-
-CallsAfter = module("""
-@private
-def endless(x: f32[4]) -> f32[4]:
-    y = R.exp(x)
-    z = cls.endless(y)
-    return z
-
-def main(x: f32[4]):
-    a = R.exp(x)
-    y = R.exp(a)
-    with R.dataflow():
+-       y = cls.outer(x)
         z = R.abs(y)
     return z
 

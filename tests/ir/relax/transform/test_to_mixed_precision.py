@@ -13,7 +13,7 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
 from relaxpy.relax.transform import ToMixedPrecision
 from relaxpy.script import from_source, ir as I, relax as R
-from tests.ir.relax.texts import graph, module
+from tests.ir.relax.texts import graph, module, pair
 
 RANDOM = np.random.default_rng(0)
 
@@ -41,22 +41,18 @@ def test_results_of_the_block_keep_their_datatype() -> None:
         return gv
     """)
 
-    sums32 = graph("""
+    sums32, sums16 = pair(
+        """
     def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")):
         lv = R.astype(x, "float16")
         lv1 = R.astype(w, "float16")
-        gv = R.nn.conv2d(lv, lv1, out_dtype="float32")
+    -   gv = R.nn.conv2d(lv, lv1, out_dtype="float32")
+    +   lv2 = R.nn.conv2d(lv, lv1, out_dtype="float16")
+    +   gv = R.astype(lv2, "float32")
         return gv
-    """)
-
-    sums16 = graph("""
-    def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")):
-        lv = R.astype(x, "float16")
-        lv1 = R.astype(w, "float16")
-        lv2 = R.nn.conv2d(lv, lv1, out_dtype="float16")
-        gv = R.astype(lv2, "float32")
-        return gv
-    """)
+    """,
+        graph,
+    )
 
     shapes = ((1, 2, 5, 5), (3, 2, 3, 3))
     assert_mixed(before, sums32, *shapes)
@@ -187,27 +183,23 @@ def test_tuples() -> None:
 
 
 def test_aliases_and_stored_parameters_stay_narrow_until_the_result() -> None:
-    before = graph("""
+    before, after = pair(
+        """
     def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float16")):
-        lv = R.wrap_param(w, dtype="float32")
+    -   lv = R.wrap_param(w, dtype="float32")
+    +   x1 = R.astype(x, "float16")
+    +   lv = w
         lv1 = lv
-        lv2 = R.matmul(x, lv1, out_dtype="float32")
+    -   lv2 = R.matmul(x, lv1, out_dtype="float32")
+    +   sums = R.matmul(x1, lv1, out_dtype="float32")
+    +   lv2 = R.astype(sums, "float16")
         lv3 = R.nn.relu(lv2)
-        gv = lv3
+    -   gv = lv3
+    +   gv = R.astype(lv3, "float32")
         return gv
-    """)
-
-    after = graph("""
-    def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float16")):
-        x1 = R.astype(x, "float16")
-        lv = w
-        lv1 = lv
-        sums = R.matmul(x1, lv1, out_dtype="float32")
-        lv2 = R.astype(sums, "float16")
-        lv3 = R.nn.relu(lv2)
-        gv = R.astype(lv3, "float32")
-        return gv
-    """)
+    """,
+        graph,
+    )
 
     assert_structural_equal(ToMixedPrecision()(before), after)
 

@@ -6,31 +6,25 @@ import numpy as np
 import pytest
 
 from relaxpy.relax.transform import TopologicalSort
-from tests.ir.relax.texts import graph, module
+from tests.ir.relax.texts import graph, module, pair
 from tests.ir.relax.transform.before_after import check, stays
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
 
 
-UNSORTED = graph("""
+UNSORTED, BY_INPUTS = pair(
+    """
 def main(x: R.Tensor((4,), "float32")):
     b2 = R.exp(x)
++   c2 = R.add(x, b2)
     b1 = R.abs(x)
-    c2 = R.add(x, b2)
+-   c2 = R.add(x, b2)
     c1 = R.add(x, b1)
     d = R.add(c1, c2)
     return d
-""")
-
-BY_INPUTS = graph("""
-def main(x: R.Tensor((4,), "float32")):
-    b2 = R.exp(x)
-    c2 = R.add(x, b2)
-    b1 = R.abs(x)
-    c1 = R.add(x, b1)
-    d = R.add(c1, c2)
-    return d
-""")
+""",
+    graph,
+)
 
 BY_OUTPUTS = graph("""
 def main(x: R.Tensor((4,), "float32")):
@@ -54,27 +48,20 @@ def test_breadth_first_goes_level_by_level() -> None:
     check(TopologicalSort(order="breadth-first"), BY_INPUTS, UNSORTED, X)
 
 
-UNUSED = graph("""
+UNUSED, UNUSED_AFTER = pair(
+    """
 def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
     k2 = R.const(2.0, "float32")
++   c2 = R.add(x, k2)
     k1 = R.const(1.0, "float32")
     c1 = R.add(x, k1)
-    c2 = R.add(x, k2)
+-   c2 = R.add(x, k2)
     d1 = R.abs(c1)
     e = R.add(c1, c2)
     return e
-""")
-
-UNUSED_AFTER = graph("""
-def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
-    k2 = R.const(2.0, "float32")
-    c2 = R.add(x, k2)
-    k1 = R.const(1.0, "float32")
-    c1 = R.add(x, k1)
-    d1 = R.abs(c1)
-    e = R.add(c1, c2)
-    return e
-""")
+""",
+    graph,
+)
 
 
 def test_unused_bindings_and_those_without_operands_are_kept() -> None:
