@@ -14,7 +14,7 @@ from relaxpy.errors import TransformError
 from relaxpy.ir import assert_structural_equal, structural_hash
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import AlterOpImpl, OptimizeLayoutTransform
-from relaxpy.script import from_source, tir as T
+from relaxpy.script import tir as T
 from relaxpy.tir import IndexMap, PrimFunc
 from tests.counting import calls
 from tests.ir.relax.texts import graph, pair
@@ -225,9 +225,7 @@ def test_padding_is_removed_by_a_kernel() -> None:
 
 def test_padding_of_another_value_is_not_removed() -> None:
     text = """
-@I.ir_module
-class Module:
-    @T.prim_func(private=True)
+    @kernel
     def remove_pad(var_input: T.handle, var_output: T.handle):
         T.func_attr({"operator_name": "remove_pad", "tir.noalias": True})
         p0, i0 = T.int64(), T.int64()
@@ -236,19 +234,15 @@ class Module:
         for i in range(i0):
             output[i] = input[i]
 
-    @R.function
-    def main(x: R.Tensor((4, 4), "float32")):
-        cls = Module
-        with R.dataflow():
-            flat = R.layout_transform(x, lambda i, j: (i * 4 + j,))
-            short = R.call_tir(cls.remove_pad, (flat,), R.Tensor((14,), "float32"))
-            gv = R.layout_transform(short, lambda i: (i // 4, i % 4), pad_value=T.float32(1))
-            R.output(gv)
+    def main(x: f32[4, 4]):
+        flat = R.layout_transform(x, lambda i, j: (i * 4 + j,))
+        short = R.call_tir(cls.remove_pad, (flat,), f32[14])
+        gv = R.layout_transform(short, lambda i: (i // 4, i % 4), pad_value=T.float32(1))
         return gv
-"""
-    mod = from_source(text)
+    """
+    mod = graph(text)
     assert OptimizeLayoutTransform()(mod) is mod
-    without = from_source(text.replace(", pad_value=T.float32(1)", ""))
+    without = graph(text.replace(", pad_value=T.float32(1)", ""))
     assert "layout_transform" not in OptimizeLayoutTransform()(without)["main"].script()
 
 
@@ -351,30 +345,23 @@ def test_a_replacement_that_does_not_fit_is_refused(
         AlterOpImpl({"relax.add": func}, {"relax.add": maps})(Add)
 
 
-def transforms(first: str, second: str, shape: str = '("n", 8)') -> IRModule:
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor({shape}, "float32")):
-        with R.dataflow():
-            lv = R.layout_transform(x, {first})
-            lv1 = R.layout_transform(lv, {second})
-            gv = R.exp(lv1)
-            R.output(gv)
+def transforms(first: str, second: str, shape: str = "n, 8") -> IRModule:
+    return graph(f"""
+    def main(x: f32[{shape}]):
+        lv = R.layout_transform(x, {first})
+        lv1 = R.layout_transform(lv, {second})
+        gv = R.exp(lv1)
         return gv
-""")
-    assert isinstance(mod, IRModule)
-    return mod
+    """)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "shape"),
     [
-        ("lambda i, j: (j, i)", "lambda i, j: (j, i)", '("n", 8)'),
-        ("lambda i, j: (i, j // 4, j % 4)", "lambda i, j, k: (i, j * 4 + k)", '("n", 8)'),
-        ("lambda i, j: (i * 8 + j,)", "lambda i: (i // 8, i % 8)", '("n", 8)'),
-        ("lambda i, j: (i, j)", "lambda i, j: (i, j)", "(3, 8)"),
+        ("lambda i, j: (j, i)", "lambda i, j: (j, i)", "n, 8"),
+        ("lambda i, j: (i, j // 4, j % 4)", "lambda i, j, k: (i, j * 4 + k)", "n, 8"),
+        ("lambda i, j: (i * 8 + j,)", "lambda i: (i // 8, i % 8)", "n, 8"),
+        ("lambda i, j: (i, j)", "lambda i, j: (i, j)", "3, 8"),
     ],
 )
 def test_inverse_transforms_are_removed(first: str, second: str, shape: str) -> None:
@@ -386,11 +373,11 @@ def test_inverse_transforms_are_removed(first: str, second: str, shape: str) -> 
 @pytest.mark.parametrize(
     ("first", "second", "shape"),
     [
-        ("lambda i, j: (j, i)", "lambda i, j: (i, j)", "(8, 8)"),
-        ("lambda i, j: (i, 7 - j)", "lambda i, j: (i, j)", "(3, 8)"),
-        ("lambda i, j: (i, j // 4, j % 4)", "lambda i, j, k: (i, j * 4 + k)", "(3, 7)"),
-        ("lambda i, j: (i, j // 4, j % 4)", "lambda i, j, k: (i, k * 2 + j)", "(3, 8)"),
-        ("lambda i, j: (i, j // 4, j % 4)", "lambda i, j, k: (i, j * 4 + k)", '("n", "m")'),
+        ("lambda i, j: (j, i)", "lambda i, j: (i, j)", "8, 8"),
+        ("lambda i, j: (i, 7 - j)", "lambda i, j: (i, j)", "3, 8"),
+        ("lambda i, j: (i, j // 4, j % 4)", "lambda i, j, k: (i, j * 4 + k)", "3, 7"),
+        ("lambda i, j: (i, j // 4, j % 4)", "lambda i, j, k: (i, k * 2 + j)", "3, 8"),
+        ("lambda i, j: (i, j // 4, j % 4)", "lambda i, j, k: (i, j * 4 + k)", "n, m"),
     ],
 )
 def test_other_transforms_stay(first: str, second: str, shape: str) -> None:
@@ -399,31 +386,20 @@ def test_other_transforms_stay(first: str, second: str, shape: str) -> None:
 
 
 def chain(count: int) -> IRModule:
-    body = "\n            ".join(
-        f"lv{k + 1} = R.call_tir(Module.add, (lv{k}, x), R.Tensor((16,), 'float32'))"
-        for k in range(count)
+    sums = "".join(
+        f"    lv{k + 1} = R.call_tir(cls.add, (lv{k}, x), f32[16])\n" for k in range(count)
     )
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @T.prim_func(private=True)
-    def add(
-        a: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32"), c: T.Buffer((16,), "float32")
-    ):
-        T.func_attr({{"operator_name": "relax.add"}})
-        for i in range(16):
-            c[i] = a[i] + b[i]
+    return graph(f"""
+@kernel
+def add(a: f32[16], b: f32[16], c: f32[16]):
+    T.func_attr({{"operator_name": "relax.add"}})
+    for i in range(16):
+        c[i] = a[i] + b[i]
 
-    @R.function
-    def main(x: R.Tensor((16,), "float32")):
-        with R.dataflow():
-            lv0 = R.exp(x)
-            {body}
-            R.output(lv{count})
-        return lv{count}
+def main(x: f32[16]):
+    lv0 = R.exp(x)
+{sums}    return lv{count}
 """)
-    assert isinstance(mod, IRModule)
-    return mod
 
 
 def test_work_grows_with_the_program() -> None:

@@ -11,11 +11,10 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import FoldBatchnormToConv2D
 from relaxpy.script import from_source
 from tests.counting import calls
+from tests.ir.relax.texts import graph, module
 
 CONV = "R.nn.conv2d(x, w)"
-VECTORS = ", ".join(
-    f'{name}: R.Tensor((4,), "float32")' for name in ("gamma", "beta", "mean", "var")
-)
+VECTORS = "gamma: f32[4], beta: f32[4], mean: f32[4], var: f32[4]"
 NORM = "R.nn.batch_norm(conv, gamma, beta, mean, var, axis=1, training=False)"
 
 
@@ -26,26 +25,15 @@ def program(
     *more: str,
     result: str = "y",
 ) -> IRModule:
-    x, w = (s.strip(" ()") for s in shapes.split("), ("))
-    vectors = ", ".join(
-        f'{name}: R.Tensor((4,), "float32")' for name in ("gamma", "beta", "mean", "var")
-    )
-    extra = "\n            ".join(more)
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(({x}), "float32"), w: R.Tensor(({w}), "float32"), {VECTORS}):
-        with R.dataflow():
-            conv = {conv}
-            norm = {norm}
-            y = norm[0]
-            {extra}
-            R.output({result})
-        return {result}
-""")
-    assert isinstance(mod, IRModule)
-    return mod
+    x, w = (s.strip(" ()").replace('"', "") for s in shapes.split("), ("))
+    extra = "".join(f"        {line}\n" for line in more)
+    return graph(f"""
+    def main(x: f32[{x}], w: f32[{w}], {VECTORS}):
+        conv = {conv}
+        norm = {norm}
+        y = norm[0]
+{extra}        return {result}
+    """)
 
 
 def data(*shapes: tuple[int, ...]) -> list[np.ndarray]:
@@ -84,15 +72,8 @@ def test_the_value_is_that_of_the_normalisation(
 
 
 def test_a_normalisation_in_a_branch_is_folded() -> None:
-    vectors = ", ".join(
-        f'{name}: R.Tensor((4,), "float32")' for name in ("gamma", "beta", "mean", "var")
-    )
-    mod = from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((1, 4, 6, 6), "float32"), w: R.Tensor((4, 4, 3, 3), "float32"), {VECTORS},
-             c: R.Tensor((), "bool")):
+    mod = module(f"""
+    def main(x: f32[1, 4, 6, 6], w: f32[4, 4, 3, 3], {VECTORS}, c: bool):
         if c:
             conv = {CONV}
             norm = {NORM}
@@ -100,8 +81,7 @@ class Module:
         else:
             y = {CONV}
         return y
-""")
-    assert isinstance(mod, IRModule)
+    """)
     after = FoldBatchnormToConv2D()(mod)
     assert "batch_norm" not in after.script()
     for condition in (True, False):
