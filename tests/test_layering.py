@@ -17,6 +17,7 @@ ROOMS = {
     "frames": set(),
     "dataclass": set(),
     "gc_pause": set(),
+    "launched": set(),
     "absent": set(),
     "missing": {"absent", "errors"},
     "lazy": {"gc_pause", "missing"},
@@ -30,7 +31,10 @@ ROOMS = {
     "pytest_plugin": {"assertions", "errors", "ir"},
     "pytest_helpers": {"ir"},
     "pytest_compare": {"errors", "ir", "script"},
-    "ir": {"dataclass", "errors", "entry", "frames", "gc_pause", "lazy", "progress", "ir"},
+    "ir": {
+        *("dataclass", "errors", "entry", "frames", "gc_pause", "launched", "lazy", "progress"),
+        "ir",
+    },
     "script": {
         *("dataclass", "errors", "entry", "screen", "pysource", "gc_pause", "lazy", "ir"),
         *("missing", "script"),
@@ -39,7 +43,7 @@ ROOMS = {
         *("dataclass", "errors", "entry", "frames", "screen", "pysource", "gc_pause", "ir"),
         *("exec", "progress"),
     },
-    "distributed": {"dataclass", "distributed", "entry", "errors", "ir", "screen"},
+    "distributed": {"dataclass", "distributed", "entry", "errors", "ir", "launched", "screen"},
     "assertions": {"assertions", "dataclass", "entry", "errors", "exec", "ir"},
     "pictures": {"dataclass", "entry", "errors", "ir", "pictures"},
     "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir", "progress", "screen"},

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from threading import Lock
-from types import TracebackType
 from typing import Any
 from weakref import WeakSet
 
@@ -22,14 +20,13 @@ from mpi4py import MPI as MPI
 from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.ir.relax.op.workers import Array, Combination, Workers
+from relaxpy.ir.relax.op.workers import Array, Combination, Workers, chosen_workers
+from relaxpy.launched import GRACE, end_all
 
 _FAILURE, _ENDED = 1, 2
 """The tags of messages: of a failure, and of a worker that has ended after so many operators."""
 _LONGEST = 2000
 """The most bytes of such a message."""
-_GRACE = 1.0
-"""The seconds that workers have for their last words before all are stopped."""
 _DESCRIBED = 200
 """The bytes that describe a collective operator to the other workers."""
 _SPINS = 200
@@ -87,10 +84,19 @@ class MpiWorkers(Workers):
     Creating one is a collective operation of the processes.
     """
 
-    def __init__(self, comm: MPI.Comm, groups: int, timeout: float, check: bool) -> None:
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        groups: int,
+        timeout: float,
+        check: bool,
+        part: tuple[MpiWorkers, str] | None = None,
+    ) -> None:
         self.rank, self.size = comm.rank, comm.size
         self.timeout = timeout
         self._checks = check
+        self._all, self._which = part or (self, "")
+        """The workers of which these are a part, and which part that is."""
         self._process = os.getpid()
         self._failure: str | None = None
         self._begun = 0
@@ -99,7 +105,7 @@ class MpiWorkers(Workers):
         """The operators after which other workers have ended."""
         self._kept: list[Any] = []
         self._some: dict[tuple[int, int], MpiWorkers] = {}
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._news: MPI.Comm | None = None
         self._comm, started = comm.Idup()
         self._await(started, "start")
@@ -108,9 +114,7 @@ class MpiWorkers(Workers):
         _open.add(self)
         self._group: MpiWorkers | None = None
         if groups > 1:
-            part = comm.Split(comm.rank // (comm.size // groups))
-            self._group = MpiWorkers(part, 1, timeout, check)
-            part.Free()
+            self._group = self._part(comm.rank // (comm.size // groups), " in groups")
 
     @property
     @override
@@ -121,15 +125,23 @@ class MpiWorkers(Workers):
     def among(self, size: int, stride: int) -> Workers:
         found = self._some.get((size, stride))
         if found is None:
+            which = f" among ({size}, {stride})"
             self._begun += 1
+            if self._checks:
+                self._compare(f"the first operator{which}")
             everybody = self._comm.Ibarrier()  # the call after it waits without an end
-            self._await(everybody, f"among ({size}, {stride})")
+            self._await(everybody, f"the first operator{which}")
             block, place = divmod(self.rank, size * stride)
-            part = self._comm.Split(block * stride + place % stride, self.rank)
-            found = MpiWorkers(part, 1, self.timeout, self._checks)
-            part.Free()
+            found = self._part(block * stride + place % stride, which)
             self._some[size, stride] = found
         return found
+
+    def _part(self, color: int, which: str) -> MpiWorkers:
+        """The workers that have the same color as this one."""
+        comm = self._comm.Split(color)
+        workers = MpiWorkers(comm, 1, self.timeout, self._checks, (self, which))
+        comm.Free()
+        return workers
 
     # --- collective operators
 
@@ -222,7 +234,9 @@ class MpiWorkers(Workers):
                 )
             self._begun += 1
             if self._checks:
-                self._compare(f"{name} of {x.dtype} {x.shape}")
+                if self._all is not self:
+                    self._all._begun += 1
+                self._all._compare(f"{name} of {x.dtype} {x.shape}{self._which}")
             try:
                 request = start()
                 if not request.Test():
@@ -338,7 +352,7 @@ class MpiWorkers(Workers):
         """Send the last words of this worker to all others."""
         others = (other for other in range(self.size) if other != self.rank)
         sent = [news.Isend(message, other, tag) for other in others]
-        end = time.monotonic() + _GRACE
+        end = time.monotonic() + GRACE
         while not MPI.Request.Testall(sent) and time.monotonic() < end:
             time.sleep(1e-3)
 
@@ -364,37 +378,25 @@ def _tell_end() -> None:
         workers.tell_end()
 
 
-class _EndOfAll:
-    """What an uncaught error does: it is printed, the other workers are told, and all end.
-
-    A session in which a user types programs goes on, and so does a worker that is alone.
-    """
-
-    def __init__(self, before: Callable[..., object]) -> None:
-        self.workers: MpiWorkers | None = None
-        self._before = before
-        self._process = os.getpid()
-
-    def __call__(
-        self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
-    ) -> None:
-        self._before(kind, error, traceback)
-        sys.stderr.flush()
-        if hasattr(sys, "ps1") or MPI.Is_finalized() or self._process != os.getpid():
-            return
-        if MPI.COMM_WORLD.size == 1:
-            return
-        if self.workers is not None:
-            self.workers.tell_failure(error)
-        time.sleep(_GRACE)
-        MPI.COMM_WORLD.Abort(1)
+def end_with_errors() -> None:
+    """Let an uncaught error of this process end all, and one of a thread its workers."""
+    hook = end_all()
+    if _tell_failure not in hook.tellers:
+        hook.tellers.append(_tell_failure)
+        threading.excepthook = partial(_end_of_thread, threading.excepthook)
 
 
-def end_with(workers: MpiWorkers) -> None:
-    """Let an uncaught error of this process end these workers, too."""
-    if not isinstance(sys.excepthook, _EndOfAll):
-        sys.excepthook = _EndOfAll(sys.excepthook)
-    sys.excepthook.workers = workers
+def _tell_failure(error: BaseException) -> None:
+    for workers in list(_open):
+        workers.tell_failure(error)
+
+
+def _end_of_thread(before: Callable[..., object], failed: threading.ExceptHookArgs) -> None:
+    """Print the error that ends a thread, and tell the workers that it chose."""
+    before(failed)
+    workers = chosen_workers.get()
+    if workers is not None and failed.exc_value is not None and failed.exc_type is not SystemExit:
+        workers.tell_failure(failed.exc_value)
 
 
 class OtherWorkerError(RuntimeCheckError):

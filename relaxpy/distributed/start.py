@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RuntimeCheckError, check_type, unexpected
 from relaxpy.ir.relax.op.workers import Alone, Workers, chosen_workers
+from relaxpy.launched import is_one_of_several
 
 if TYPE_CHECKING:
     from relaxpy.distributed.mpi import MpiWorkers
 
-SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
-"""Where launchers of MPI say how many processes they started."""
 CHECK = "RELAXPY_CHECK_WORKERS"
 TIME_LIMIT = 300.0
 
@@ -37,7 +36,7 @@ def started_workers() -> Workers:
     if _started:
         return _started[0]
     mpi = sys.modules.get("mpi4py.MPI")
-    if not any(os.environ.get(name, "1") != "1" for name in SIZES) and (
+    if not is_one_of_several() and (
         mpi is None or not mpi.Is_initialized() or mpi.COMM_WORLD.size == 1
     ):
         return Alone()
@@ -52,7 +51,7 @@ def _workers(comm: Any, groups: int, timeout: float, check: bool | None) -> MpiW
         raise unexpected(timeout, "timeout is a positive number of seconds")
     try:
         with _limited(timeout):
-            from relaxpy.distributed.mpi import MPI, MpiWorkers, end_with
+            from relaxpy.distributed.mpi import MPI, MpiWorkers, end_with_errors
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "several processes communicate by the package mpi4py: pip install 'relaxpy[mpi]'",
@@ -80,7 +79,7 @@ def _workers(comm: Any, groups: int, timeout: float, check: bool | None) -> MpiW
             f"MPI cannot start these workers: {error}",
             hint="with relaxpy.distributed.use(...): ... releases what they use",
         ) from None
-    end_with(workers)
+    end_with_errors()
     return workers
 
 
@@ -143,7 +142,7 @@ def use(
     divides the processes into groups of neighbours, among which operators with `in_group` run.
     A worker that has waited `timeout` seconds for the others raises. With `check`, by default
     if the environment variable RELAXPY_CHECK_WORKERS is 1, every collective operator first compares
-    what the workers want to run, and names those that differ.
+    what all workers want to run, also those of other groups, and names those that differ.
 
     Errors:
         MisuseError (also TypeError, ValueError): `comm` is no communicator, or does not divide into

@@ -53,6 +53,20 @@ def test_every_collective_operator_is_what_numpy_says(count: int, groups: list[s
     assert int(done.stdout.split()[0]) >= 2000
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="it counts what /proc says")
+@pytest.mark.parametrize("count", [2, 4])
+def test_mpi_sends_what_is_predicted(count: int) -> None:
+    """Between the busiest worker alone and all of them: where all send alike, as much by each."""
+    done = run(count, "bytes_on_the_wire.py")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    found = {name: int(sent) / int(predicted) for name, predicted, sent in lines}
+    for name in ("allreduce", "allgather", "reduce_scatter"):
+        assert found.pop(name) == pytest.approx(count, rel=0.05)
+    assert len(found) == 4
+    assert all(0.98 <= share <= 1.05 * count for share in found.values()), found
+
+
 @pytest.mark.parametrize("mesh", [("2",), ("2", "2")])
 def test_a_block_of_a_llama_is_split_among_workers(mesh: tuple[str, ...]) -> None:
     done = run(math.prod(map(int, mesh)), EXAMPLE, *mesh)
@@ -64,6 +78,8 @@ def test_a_block_of_a_llama_is_split_among_workers(mesh: tuple[str, ...]) -> Non
     ("way", "texts"),
     [
         ("uncaught", ["ValueError: this worker's own fault", "worker 1 failed: ValueError: this"]),
+        ("before_the_first", ["ValueError: this worker's own fault"]),
+        ("in_a_thread", ["ValueError: this", "worker 1 failed: ValueError: this worker's own"]),
         ("ends_early", ["worker 1 has ended", "return R.ccl.allreduce"]),
         ("alone_at_start", ["worker 0 has waited 0.5 s in start for the other 1"]),
         ("finalized", ["allreduce (sum): MPI has been finalized"]),
@@ -73,6 +89,20 @@ def test_a_block_of_a_llama_is_split_among_workers(mesh: tuple[str, ...]) -> Non
             [
                 "worker 0 calls allreduce (sum) of float32 (4,); "
                 "worker 1 calls allgather of float32 (4,)"
+            ],
+        ),
+        (
+            "different_groups",
+            [
+                "worker 0 calls allreduce (sum) of float32 (4,) in groups; "
+                "worker 1 calls broadcast_from_worker0 of float32 (4,)"
+            ],
+        ),
+        (
+            "different_among",
+            [
+                "worker 0 calls allreduce (sum) of float32 (4,); "
+                "worker 1 calls allreduce (sum) of float32 (4,) among (1, 1)"
             ],
         ),
         (
@@ -90,6 +120,22 @@ def test_a_failure_ends_all_workers_with_its_message(way: str, texts: list[str])
     assert done.returncode != 0
     for text in texts:
         assert text in done.stderr, done.stderr
+
+
+def test_an_error_before_mpi_has_started_ends_all(tmp_path: Path) -> None:
+    program = tmp_path / "early.py"
+    program.write_text("""
+import os, numpy as np, relaxpy
+from relaxpy.script import from_source
+text = '@R.function\\ndef main(x: R.Tensor((4,), "float32")):\\n    return R.ccl.allreduce(x)'
+module = relaxpy.IRModule({"main": from_source(text)})
+if os.environ["PMI_RANK"] == "1":
+    raise ValueError("this worker's own fault")
+relaxpy.compile(module)["main"](np.ones(4, "float32"))
+""")
+    done = run(2, program)
+    assert done.returncode != 0
+    assert "ValueError: this worker's own fault" in done.stderr
 
 
 def digits(count: int, *arguments: object) -> list[float]:

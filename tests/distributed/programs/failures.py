@@ -34,6 +34,10 @@ class Program:
     def of_three(x: R.Tensor(("n",), "float32")):
         return R.ccl.allgather(x, 3)
 
+    @R.function
+    def of_one(x: R.Tensor(("n",), "float32")):
+        return R.ccl.allreduce(x, "sum", among=(1, 1))
+
 
 PROGRAM = relaxpy.compile(Program)
 X = np.ones(4, "float32")
@@ -44,6 +48,29 @@ def uncaught():
     if RANK == 1:
         raise ValueError("this worker's own fault")
     PROGRAM["total"](X)
+
+
+def before_the_first():
+    """An error of a worker for which the others wait in the first operator."""
+    if RANK == 1:
+        raise ValueError("this worker's own fault")
+    PROGRAM["total"](X)
+
+
+def in_a_thread():
+    def work():
+        relaxpy.distributed.use(comm, timeout=60)
+        PROGRAM["total"](X)
+        if RANK == 1:
+            raise ValueError("this worker's own fault")
+        PROGRAM["total"](X)
+
+    comm = WORLD.Dup()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    comm.Barrier()
+    sys.exit(1)
 
 
 def ends_early():
@@ -114,6 +141,17 @@ def different():
     with relaxpy.distributed.use(check=True):
         PROGRAM["total"](X)
         PROGRAM["total" if RANK == 0 else "joined"](X)
+
+
+def different_groups():
+    with relaxpy.distributed.use(check=True, groups=2):
+        PROGRAM["total" if RANK == 0 else "of_first"](X)
+
+
+def different_among():
+    with relaxpy.distributed.use(check=True):
+        PROGRAM["of_one"](X)
+        PROGRAM["total" if RANK == 0 else "of_one"](X)
 
 
 def different_shapes():

@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import RuntimeCheckError
+from relaxpy.errors import RuntimeCheckError, show_uncaught_errors
 from relaxpy.ir import hooks
+from relaxpy.launched import end_all, is_one_of_several
 
 Array = np.ndarray[Any, Any]
 Combination: TypeAlias = Literal["sum", "prod", "min", "max", "avg"]
@@ -182,3 +183,8 @@ def joined(parts: Array, axis: int) -> Array:
     shape = parts.shape[1:]
     whole = (*shape[:axis], parts.shape[0] * shape[axis], *shape[axis + 1 :])
     return np.ascontiguousarray(np.moveaxis(parts, 0, axis)).reshape(whole)
+
+
+if is_one_of_several():  # also an error before the first collective operator
+    show_uncaught_errors()
+    end_all()
