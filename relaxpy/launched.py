@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS")
-"""Where launchers of MPI say how many processes they started."""
+_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
+"""Where launchers of MPI, and that of Slurm, say how many processes they started."""
 GRACE = 1.0
 """The seconds that processes have for their last words before all are stopped."""
 

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from weakref import WeakSet
 
@@ -56,26 +56,35 @@ _BOOLEANS = {
 }
 
 
-def _summed_as(dtype: np.dtype[Any], how: Combination) -> np.dtype[Any]:
-    """The datatype in which MPI combines elements: a wider one where there is need for it."""
-    if dtype.kind in "iu":
-        return np.dtype(np.int64) if how == "avg" and dtype.itemsize < 8 else dtype
-    if dtype.kind == "b" or (dtype.kind in "fc" and dtype.itemsize >= 4):
-        return dtype
-    return np.dtype(np.int32 if np.can_cast(dtype, np.int32) else np.float32)
+_MOVED = frozenset("?bhilqBHILQfd")
+"""The datatypes that MPI has."""
 
 
-def _operation(how: Combination, dtype: np.dtype[Any]) -> MPI.Op:
-    kind = dtype.kind
-    return (_BOOLEANS if kind == "b" else _INTEGERS if kind in "iu" else _FLOATS)[how]
+@cache
+def _combining(dtype: np.dtype[Any], how: Combination) -> tuple[np.dtype[Any], MPI.Op]:
+    """How MPI combines elements: in a wider datatype where there is need for it."""
+    match dtype.kind:
+        case "b":
+            return dtype, _BOOLEANS[how]
+        case "i" | "u":
+            wide = how == "avg" and dtype.itemsize < 8
+            return np.dtype(np.int64) if wide else dtype, _INTEGERS[how]
+        case "f" | "c" if dtype.itemsize >= 4:
+            return dtype, _FLOATS[how]
+        case _ if np.can_cast(dtype, np.int32):
+            return np.dtype(np.int32), _INTEGERS[how]
+        case _:
+            return np.dtype(np.float32), _FLOATS[how]
 
 
-def _contiguous(x: Array) -> Array:
-    return x if x.flags.c_contiguous else x.copy("C")
+def _contiguous(x: Array, dtype: np.dtype[Any]) -> Array:
+    """The tensor in a datatype, and without gaps; itself if it is so."""
+    return x if x.flags.c_contiguous and x.dtype is dtype else np.ascontiguousarray(x, dtype)
 
 
-def _bytes(x: Array) -> list[Any]:
-    return [x.reshape(-1).view(np.uint8), MPI.BYTE]
+def _moved(x: Array) -> Any:
+    """The memory of a tensor as MPI moves it: by elements, or by bytes if it lacks the datatype."""
+    return x if x.dtype.char in _MOVED else [x.reshape(-1).view(np.uint8), MPI.BYTE]
 
 
 class MpiWorkers(Workers):
@@ -147,66 +156,62 @@ class MpiWorkers(Workers):
 
     @override
     def combined(self, x: Array, how: Combination) -> Array:
-        sent, received = self._to_combine(x, how)
-        operation = _operation(how, sent.dtype)
-        start = partial(self._comm.Iallreduce, sent, received, operation)
+        dtype, operation = _combining(x.dtype, how)
+        received: Array = np.empty(x.shape, dtype)
+        start = partial(self._comm.Iallreduce, _contiguous(x, dtype), received, operation)
         self._run(f"allreduce ({how})", x, start)
         return self._as_stored(received, x, how)
 
     @override
     def combined_on_first(self, x: Array) -> Array | None:
-        sent, received = self._to_combine(x, "sum")
-        start = partial(self._comm.Ireduce, sent, received, _operation("sum", sent.dtype), 0)
+        dtype, operation = _combining(x.dtype, "sum")
+        received = np.empty(x.shape, dtype) if self.rank == 0 else None
+        start = partial(self._comm.Ireduce, _contiguous(x, dtype), received, operation, 0)
         self._run("reduce_to_worker0", x, start)
-        return self._as_stored(received, x, "sum") if self.rank == 0 else None
+        return None if received is None else self._as_stored(received, x, "sum")
 
     @override
     def combined_parts(self, parts: Array) -> Array:
-        sent, _ = self._to_combine(parts, "sum")
-        received: Array = np.empty(parts.shape[1:], sent.dtype)
-        operation = _operation("sum", sent.dtype)
+        dtype, operation = _combining(parts.dtype, "sum")
+        sent, received = _contiguous(parts, dtype), np.empty(parts.shape[1:], dtype)
         start = partial(self._comm.Ireduce_scatter_block, sent, received, operation)
         self._run("reduce_scatter", parts, start)
         return self._as_stored(received, parts, "sum")
 
     @override
     def collected(self, x: Array) -> Array:
-        sent = _contiguous(x)
+        sent = _contiguous(x, x.dtype)
         received: Array = np.empty((self.size, *x.shape), x.dtype)
-        self._run("allgather", x, partial(self._comm.Iallgather, _bytes(sent), _bytes(received)))
+        self._run("allgather", x, partial(self._comm.Iallgather, _moved(sent), _moved(received)))
         return received
 
     @override
     def collected_on_first(self, x: Array) -> Array | None:
-        sent = _contiguous(x)
+        sent = _contiguous(x, x.dtype)
         received = np.empty((self.size, *x.shape), x.dtype) if self.rank == 0 else None
-        to = None if received is None else _bytes(received)
-        self._run("gather_to_worker0", x, partial(self._comm.Igather, _bytes(sent), to, 0))
+        to = None if received is None else _moved(received)
+        self._run("gather_to_worker0", x, partial(self._comm.Igather, _moved(sent), to, 0))
         return received
 
     @override
     def of_first(self, x: Array) -> Array:
         moved = x.copy("C") if self.rank == 0 else np.empty(x.shape, x.dtype)
-        self._run("broadcast_from_worker0", x, partial(self._comm.Ibcast, _bytes(moved), 0))
+        self._run("broadcast_from_worker0", x, partial(self._comm.Ibcast, _moved(moved), 0))
         return moved
 
     @override
     def part_of_first(self, parts: Array) -> Array:
-        sent = _bytes(_contiguous(parts)) if self.rank == 0 else None
+        sent = _moved(_contiguous(parts, parts.dtype)) if self.rank == 0 else None
         received: Array = np.empty(parts.shape[1:], parts.dtype)
-        start = partial(self._comm.Iscatter, sent, _bytes(received), 0)
+        start = partial(self._comm.Iscatter, sent, _moved(received), 0)
         self._run("scatter_from_worker0", parts, start)
         return received
-
-    def _to_combine(self, x: Array, how: Combination) -> tuple[Array, Array]:
-        sent = _contiguous(x.astype(_summed_as(x.dtype, how), copy=False))
-        return sent, np.empty(sent.shape, sent.dtype)
 
     def _as_stored(self, total: Array, x: Array, how: Combination) -> Array:
         if how == "avg" and total.dtype.kind != "b":
             divide = np.floor_divide if total.dtype.kind in "iu" else np.true_divide
             divide(total, self.size, out=total, casting="unsafe")
-        return total.astype(x.dtype, copy=False)
+        return total if total.dtype is x.dtype else total.astype(x.dtype)
 
     # --- waiting
 
@@ -219,19 +224,8 @@ class MpiWorkers(Workers):
                 "with relaxpy.distributed.use(comm.Dup()): ...",
             )
         try:
-            if self._failure is not None:
-                raise RuntimeCheckError(
-                    f"{name}: these workers have failed before: {self._failure}"
-                )
-            if self._process != os.getpid() or MPI.Is_finalized():
-                raise RuntimeCheckError(
-                    f"{name}: "
-                    + (
-                        "MPI has been finalized"
-                        if MPI.Is_finalized()
-                        else "a process that a worker has forked is not a worker"
-                    )
-                )
+            if (obstacle := self._obstacle()) is not None:
+                raise RuntimeCheckError(f"{name}: {obstacle}")
             self._begun += 1
             if self._checks:
                 if self._all is not self:
@@ -250,6 +244,14 @@ class MpiWorkers(Workers):
                 ) from None
         finally:
             self._lock.release()
+
+    def _obstacle(self) -> str | None:
+        """Why no operator can run, if that is so."""
+        if self._failure is not None:
+            return f"these workers have failed before: {self._failure}"
+        if self._process != os.getpid():
+            return "a process that a worker has forked is not a worker"
+        return "MPI has been finalized" if MPI.Is_finalized() else None
 
     def _await(self, request: MPI.Request, name: str) -> None:
         """Wait until a request is done.
@@ -343,29 +345,25 @@ class MpiWorkers(Workers):
 
     def tell_end(self) -> None:
         """Tell the others that this worker ends, which may wait for it."""
-        news = self._news
-        if news is not None and self._process == os.getpid() and not MPI.Is_finalized():
-            count = np.array([self._begun], np.int64)
-            self._send(news, [count, MPI.INT64_T], _ENDED)
+        self._send([np.array([self._begun], np.int64), MPI.INT64_T], _ENDED)
 
-    def _send(self, news: MPI.Comm, message: list[Any], tag: int) -> None:
+    @override
+    def tell_failure(self, error: BaseException) -> None:
+        if not isinstance(error, OtherWorkerError):
+            text = f"{type(error).__name__}: {error}"
+            self._failure = self._failure or text
+            self._send([text.encode()[:_LONGEST], MPI.BYTE], _FAILURE)
+
+    def _send(self, message: list[Any], tag: int) -> None:
         """Send the last words of this worker to all others."""
+        news = self._news
+        if news is None or self._process != os.getpid() or MPI.Is_finalized():
+            return
         others = (other for other in range(self.size) if other != self.rank)
         sent = [news.Isend(message, other, tag) for other in others]
         end = time.monotonic() + GRACE
         while not MPI.Request.Testall(sent) and time.monotonic() < end:
             time.sleep(1e-3)
-
-    @override
-    def tell_failure(self, error: BaseException) -> None:
-        if isinstance(error, OtherWorkerError) or self._news is None:
-            return
-        if self._process != os.getpid() or MPI.Is_finalized():
-            return
-        if self._failure is None:
-            self._failure = f"{type(error).__name__}: {error}"
-        text = f"{type(error).__name__}: {error}".encode()[:_LONGEST]
-        self._send(self._news, [text, MPI.BYTE], _FAILURE)
 
 
 _open: WeakSet[MpiWorkers] = WeakSet()

@@ -174,15 +174,17 @@ def split(x: Array, count: int, axis: int) -> Array:
         )
     axis %= x.ndim
     parts = x.reshape(*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
-    return np.moveaxis(parts, axis, 0)
+    return parts.transpose(axis, *range(axis), *range(axis + 1, parts.ndim))
 
 
 def joined(parts: Array, axis: int) -> Array:
     """The parts along the first axis, joined along an axis of theirs."""
     axis %= parts.ndim - 1
-    shape = parts.shape[1:]
-    whole = (*shape[:axis], parts.shape[0] * shape[axis], *shape[axis + 1 :])
-    return np.ascontiguousarray(np.moveaxis(parts, 0, axis)).reshape(whole)
+    count, *whole = parts.shape
+    whole[axis] *= count
+    if axis:
+        parts = parts.transpose(*range(1, axis + 1), 0, *range(axis + 1, parts.ndim))
+    return parts.reshape(whole)
 
 
 if is_one_of_several():  # also an error before the first collective operator
