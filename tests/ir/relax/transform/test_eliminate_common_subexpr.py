@@ -71,6 +71,71 @@ def main(x: f32[4]):
         b = R.exp(x)
     return (a, b)
 
+--- OPT-11: the second of three leaves the function in place of the first, the third stays
+def main(x: f32[4]):
+    a = R.exp(x)
+-   b = R.exp(x)
++   b = a
+    c = R.exp(x)
+    d = R.add(a, a)
+-   return (b, c, d)
++   return (a, c, d)
+
+--- OPT-11: the first of three leaves the function, the second is merged, the third stays
+def main(x: f32[4]):
+    a = R.exp(x)
+-   b = R.exp(x)
++   b = a
+    c = R.exp(x)
+-   d = R.add(b, b)
++   d = R.add(a, a)
+    return (a, c, d)
+
+--- OPT-11: tuples of new constants that leave the function stay two
+def main(x: f32[4]):
+    a = (x, R.const([1.0, 2.0], "float32"))
+    b = (x, R.const([1.0, 2.0], "float32"))
+    return (a, b)
+
+--- OPT-4: a branch with an effect separates equal values
+@impure
+def main(x: f32[4], c: bool):
+    a = R.exp(x)
+    if c:
+        _ = R.call_packed("tests.cse.clear", x, sinfo_args=R.Object)
+        b = x
+    else:
+        b = a
+    d = R.exp(x)
+    e = R.add(a, d)
+    return (b, e)
+
+--- a branch without effects does not separate them
+def main(x: f32[4], c: bool):
+    a = R.exp(x)
+    if c:
+        b = R.log(x)
+    else:
+        b = R.abs(x)
+-   d = R.exp(x)
+-   e = R.add(a, d)
++   d = a
++   e = R.add(a, a)
+    return R.add(b, e)
+
+--- a variable of one block is not used in another
+def main(x: f32[4]):
+    with R.dataflow():
+        a = R.exp(x)
+        b = R.add(a, a)
+        R.output(b)
+    m = R.negative(b)
+    with R.dataflow():
+        c = R.exp(x)
+        d = R.multiply(m, c)
+        R.output(d)
+    return d
+
 --- OPT-3 OPT-4: nothing is merged across calls with effects
 @impure
 def main(x: f32[4]):
