@@ -254,29 +254,29 @@ def test_programs_multiply_by_the_weights_of_the_definition(name: str, target: s
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("name", ["w8a8f32", "w4a8f32", "w4a8f16"])
-@pytest.mark.parametrize("size", [50, 96])
+@pytest.mark.parametrize("size", [36, 64])
 def test_operands_of_any_numbers_are_rounded_by_the_definition(
     target: str, dtype: str, name: str, size: int
 ) -> None:
     quantization = QUANTIZATIONS[name]
-    weight = exact_weights(quantization, (7, size), 0)
-    layer = quantize_model(nn.Linear(size, 7, bias=False, out_dtype="float32"), quantization)
+    weight = exact_weights(quantization, (2, size), 0)
+    layer = quantize_model(nn.Linear(size, 2, bias=False, out_dtype="float32"), quantization)
     mod, _ = layer.export_tvm({"forward": {"x": spec.Tensor((2, "n", size), dtype)}})
     main = relaxpy.compile(mod, target=target)["forward"]
     stored = quantization.quantize(weight)
     rng = np.random.default_rng(3)
     for scale in (1.0, 1e-7, 1e-42, 1e4, 0.0):
-        x = (rng.standard_normal((2, 4, size)) * scale).astype(dtype)
+        x = (rng.standard_normal((2, 3, size)) * scale).astype(dtype)
         x[0, 1] = 0
         x[1, 2] = np.nextafter(np.asarray(0, dtype), np.asarray(1, dtype))
         wanted = product(quantization, x, weight)
         np.testing.assert_array_equal(main(x, *stored), wanted)
     for odd in (np.inf, -np.inf, np.nan):
-        x = rng.standard_normal((2, 4, size)).astype(dtype)
+        x = rng.standard_normal((2, 3, size)).astype(dtype)
         x[1, 0, 17] = odd
         found = main(x, *stored)
         assert np.isnan(found[1, 0]).all()
-        assert np.isnan(found).sum() == 7
+        assert np.isnan(found).sum() == 2
 
 
 def test_sums_that_may_not_fit_are_refused() -> None:
