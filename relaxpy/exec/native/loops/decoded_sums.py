@@ -26,7 +26,7 @@ Place: TypeAlias = Mapping[Var, Value]
 _CELLS = {1: 4, 2: 4, 4: 4, 8: 3}
 _FEWER_CELLS = {1: 2, 2: 2, 4: 1}
 """How many columns of sums fit into the registers with so many rows, with AVX-512 and without."""
-_VECTORS = {1: 4, 2: 2, 4: 1}
+_VECTORS = {1: 4, 2: 4, 4: 2}
 """How many vectors of columns have their sums of integers in registers with so many rows."""
 _NEAR = 1024
 """The elements of a row that the nearest cache has, together with those of the other rows."""
