@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -82,6 +83,14 @@ def _state(value: object) -> SequenceState:
     return value
 
 
+def whole_number(value: object) -> int:
+    """An integer that a packed function takes. Errors: RuntimeCheckError if it is not one."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise RuntimeCheckError(f"expected an integer, found {value!r:.60}") from None
+
+
 @provided("vm.builtin.kv_state_clear")
 def clear(state: SequenceState) -> None:
     """Remove all sequences, also in the middle of a call."""
@@ -93,16 +102,16 @@ def clear(state: SequenceState) -> None:
 def add_sequence(state: SequenceState, seq_id: int) -> None:
     """Add an empty sequence. Errors: RuntimeCheckError if there is one of this number."""
     _state(state).require_idle()
-    state.require_new(int(seq_id))
-    state.add(int(seq_id))
+    state.require_new(whole_number(seq_id))
+    state.add(whole_number(seq_id))
 
 
 @provided("vm.builtin.kv_state_remove_sequence")
 def remove_sequence(state: SequenceState, seq_id: int) -> None:
     """Remove a sequence. Errors: RuntimeCheckError if there is none of this number."""
     _state(state).require_idle()
-    state.require(int(seq_id))
-    state.remove(int(seq_id))
+    state.require(whole_number(seq_id))
+    state.remove(whole_number(seq_id))
 
 
 @provided("vm.builtin.kv_state_fork_sequence")
@@ -113,19 +122,20 @@ def fork_sequence(state: SequenceState, parent: int, child: int, position: int =
         RuntimeCheckError: there is no such parent, or such a child already, or fewer tokens.
     """
     _state(state).require_idle()
-    state.require(int(parent))
-    state.require_new(int(child))
-    state.fork(int(parent), int(child), int(position))
+    state.require(whole_number(parent))
+    state.require_new(whole_number(child))
+    state.fork(whole_number(parent), whole_number(child), whole_number(position))
 
 
 @provided("vm.builtin.kv_state_popn")
 def popn(state: SequenceState, seq_id: int, count: int) -> None:
     """Remove the last tokens of a sequence. Errors: RuntimeCheckError if it has fewer."""
     _state(state).require_idle()
-    state.require(int(seq_id))
-    if count < 0:
-        raise RuntimeCheckError(f"{count} tokens cannot be removed")
-    state.pop(int(seq_id), int(count))
+    state.require(whole_number(seq_id))
+    number = whole_number(count)
+    if number < 0:
+        raise RuntimeCheckError(f"{number} tokens cannot be removed")
+    state.pop(whole_number(seq_id), number)
 
 
 @provided("vm.builtin.kv_state_begin_forward")
@@ -145,7 +155,7 @@ def begin_forward(
             tokens; the state is as before.
     """
     _state(state).require_idle()
-    ids, sizes = [int(i) for i in seq_ids], [int(n) for n in lengths]
+    ids, sizes = [whole_number(i) for i in seq_ids], [whole_number(n) for n in lengths]
     for seq_id in ids:
         state.require(seq_id)
     if len(set(ids)) != len(ids):
@@ -154,7 +164,7 @@ def begin_forward(
         raise RuntimeCheckError(
             f"{counted(len(ids), 'sequence')} append at least one token each, found {sizes}"
         )
-    tree = None if token_tree_parents is None else [int(p) for p in token_tree_parents]
+    tree = None if token_tree_parents is None else [whole_number(p) for p in token_tree_parents]
     state.begin(ids, sizes, tree)
     state.running = ids
 
