@@ -109,17 +109,18 @@ def _complete(function: ast.FunctionDef) -> None:
     is_kernel = _is_kernel(function)
     is_wide = "kernel64" in map(ast.unparse, function.decorator_list)
     dims = set()
+    bound = {n.id for n in _names(function.body, ast.Store)}
     for node in [n for n in ast.walk(function) if isinstance(n, ast.FunctionDef)]:
         decorators = [ast.unparse(d) for d in node.decorator_list] or ["R.function"]
         node.decorator_list = [
             ast.parse(_DECORATORS.get(d, d), mode="eval").body for d in decorators
         ]
-        signature = _Tensors("T.Buffer" if is_kernel else "R.Tensor", as_text=not is_kernel)
+        signature = _Tensors("T.Buffer" if is_kernel else "R.Tensor", bound, as_text=not is_kernel)
         for arg in node.args.args:
             arg.annotation = arg.annotation and signature.visit(arg.annotation)
         node.returns = node.returns and signature.visit(node.returns)
         dims |= signature.dims if node is function else set()
-    body = _Tensors("T.Buffer" if is_kernel else "R.Tensor", as_text=False)
+    body = _Tensors("T.Buffer" if is_kernel else "R.Tensor", bound, as_text=False)
     function.body = [body.visit(statement) for statement in function.body]
     if is_wide:
         _Wide().visit(function)
@@ -127,7 +128,6 @@ def _complete(function: ast.FunctionDef) -> None:
         return
     _add_outputs(function)
     names = {n.id: n.ctx for n in ast.walk(function) if isinstance(n, ast.Name)}
-    bound = {n.id for n in _names(function.body, ast.Store)}
     head = [f"{dim} = T.int64()" for dim in sorted(dims) if dim in names and dim not in bound]
     if "cls" in names and "cls" not in bound:
         head.append("cls = Module")
@@ -161,20 +161,23 @@ def _add_outputs(function: ast.FunctionDef) -> None:
 
 
 class _Tensors(ast.NodeTransformer):
-    """The long form of tensors; dimensions are texts in a signature."""
+    """The long form of tensors, where no variable has such a name; in a signature, with texts."""
 
-    def __init__(self, kind: str, *, as_text: bool) -> None:
-        self.kind, self.as_text = kind, as_text
+    def __init__(self, kind: str, bound: set[str], *, as_text: bool) -> None:
+        self.kind, self.bound, self.as_text = kind, bound, as_text
         self.dims: set[str] = set()
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        if not isinstance(node.value, ast.Name) or node.value.id not in DTYPES:
+        if not isinstance(node.value, ast.Name) or not self.is_dtype(node.value.id):
             return self.generic_visit(node)
         dims = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         return self.tensor(node.value.id, dims)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return self.tensor(node.id, []) if node.id in DTYPES else node
+        return self.tensor(node.id, []) if self.is_dtype(node.id) else node
+
+    def is_dtype(self, name: str) -> bool:
+        return name in DTYPES and name not in self.bound
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """The signatures of local functions are done already."""

@@ -1,5 +1,7 @@
 """DataflowUseInplaceCalls and its analyses, as TVM's, and what aliasing a mutation would reveal."""
 
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -17,32 +19,27 @@ from relaxpy.relax.testing.transform import (
     dataflow_single_inplace_call,
 )
 from relaxpy.relax.transform import DataflowUseInplaceCalls
-from relaxpy.script import from_source, ir as I, relax as R, tir as T
+from relaxpy.script import from_source
 from tests.counting import calls
-from tests.ir.relax.texts import graph
+from tests.ir.relax.texts import graph, module
 from tests.ir.relax.transform.before_after import check, stays
 
-VECTOR = 'R.Tensor((4,), "float32")'
 X = np.arange(-2, 2, dtype="float32")
 
 
-def parse(body: str, params: str = f"x: {VECTOR}, y: {VECTOR}", output: str = "z") -> IRModule:
+def parse(body: str, params: str = "x: f32[4], y: f32[4]", output: str = "z") -> IRModule:
     """A module of `main` with these bindings in a dataflow block, and a function `same`."""
-    lines = "\n".join("            " + line for line in body.strip().splitlines())
-    return from_source(f"""
-@I.ir_module
-class Module:
-    @R.function(private=True)
-    def same(x: R.Tensor) -> R.Tensor:
-        return x
+    lines = textwrap.indent(body.strip(), "        ")
+    return module(f"""
+@private
+def same(x: R.Tensor) -> R.Tensor:
+    return x
 
-    @R.function
-    def main({params}):
-        cls = Module
-        with R.dataflow():
+def main({params}):
+    with R.dataflow():
 {lines}
-            R.output({output})
-        return {output.partition(",")[0]}
+        R.output({output})
+    return {output.partition(",")[0]}
 """)
 
 
@@ -103,7 +100,7 @@ def test_taking_a_field_does_not_use_a_tuple() -> None:
 
 
 def test_computed_values_are_new_and_names_share_them() -> None:
-    assert aliases(parse("v = x\nz0 = R.add(v, v)\nz = z0", f"x: {VECTOR}")) == (
+    assert aliases(parse("v = x\nz0 = R.add(v, v)\nz = z0", "x: f32[4]")) == (
         {"x": {0}, "v": {0}, "z0": {1}, "z": {1}},
         {},
     )
@@ -122,7 +119,7 @@ s = R.split(c, 2)
 d = s[1]
 z = d
 """,
-        f"x: {VECTOR}",
+        "x: f32[4]",
     )
     of, fields = aliases(mod)
     assert of == {
@@ -151,7 +148,7 @@ t = (m, n)
 a = R.call_pure_packed("test.same", t, sinfo_args=R.Tuple(R.Tensor, R.Tensor))
 z = a[1]
 """,
-        f"x: {VECTOR}",
+        "x: f32[4]",
     )
     of, fields = aliases(mod)
     assert of == {
@@ -197,7 +194,7 @@ c = R.permute_dims(b, (1, 0))
 d = R.add(a, a)
 z = R.grad.no_grad(d)
 """,
-        f"x: {VECTOR}",
+        "x: f32[4]",
     )
     assert aliases(mod)[0] == {"x": {0}, "a": {1}, "b": {1}, "c": {1}, "d": {2}, "z": {2}}
     after = DataflowUseInplaceCalls()(parse("a = R.exp(x)\nb = R.add(a, x)\nz = R.abs(b)"))
@@ -300,74 +297,46 @@ def main(x: f32[2, 3], y: f32[1, 3]):
     return m
 """)
 
-N = T.int64
+After = graph("""
+@kernel64
+def add_inplace(a: f32[2, 3], b: f32[1, 3]):
+    T.func_attr({"tir.noalias": True})
+    for i, j in T.grid(2, 3):
+        with T.block("T_add"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(a[vi, vj], b[0, vj])
+            T.writes(a[vi, vj])
+            a[vi, vj] = a[vi, vj] + b[0, vj]
 
+@kernel64
+def multiply_inplace(a: f32[2, 3], b: f32[1, 3]):
+    T.func_attr({"tir.noalias": True})
+    for i, j in T.grid(2, 3):
+        with T.block("T_multiply"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(a[vi, vj], b[0, vj])
+            T.writes(a[vi, vj])
+            a[vi, vj] = a[vi, vj] * b[0, vj]
 
-@I.ir_module
-class After:
-    @T.prim_func(private=True)
-    def add_inplace(a: T.Buffer((N(2), N(3)), "float32"), b: T.Buffer((N(1), N(3)), "float32")):
-        T.func_attr({"tir.noalias": True})
-        for i, j in T.grid(N(2), N(3)):
-            with T.block("T_add"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                T.reads(a[vi, vj], b[N(0), vj])
-                T.writes(a[vi, vj])
-                a[vi, vj] = a[vi, vj] + b[N(0), vj]
+@kernel64
+def subtract_inplace(a: f32[1, 3], b: f32[1, 3]):
+    T.func_attr({"tir.noalias": True})
+    for i, j in T.grid(1, 3):
+        with T.block("T_subtract"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(a[vi, vj], b[vi, vj])
+            T.writes(b[vi, vj])
+            b[vi, vj] = a[vi, vj] - b[vi, vj]
 
-    @T.prim_func(private=True)
-    def multiply_inplace(
-        a: T.Buffer((N(2), N(3)), "float32"), b: T.Buffer((N(1), N(3)), "float32")
-    ):
-        T.func_attr({"tir.noalias": True})
-        for i, j in T.grid(N(2), N(3)):
-            with T.block("T_multiply"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                T.reads(a[vi, vj], b[N(0), vj])
-                T.writes(a[vi, vj])
-                a[vi, vj] = a[vi, vj] * b[N(0), vj]
-
-    @T.prim_func(private=True)
-    def subtract_inplace(
-        a: T.Buffer((N(1), N(3)), "float32"), b: T.Buffer((N(1), N(3)), "float32")
-    ):
-        T.func_attr({"tir.noalias": True})
-        for i, j in T.grid(N(1), N(3)):
-            with T.block("T_subtract"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                T.reads(a[vi, vj], b[vi, vj])
-                T.writes(b[vi, vj])
-                b[vi, vj] = a[vi, vj] - b[vi, vj]
-
-    @R.function
-    def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((1, 3), "float32")):
-        cls = After
-        with R.dataflow():
-            z = R.add(x, y)
-            a = R.call_tir_inplace(
-                cls.add_inplace, (z, y), inplace_indices=[0], out_sinfo=R.Tensor((2, 3), "float32")
-            )
-            q = R.call_tir_inplace(
-                cls.multiply_inplace,
-                (a, y),
-                inplace_indices=[0],
-                out_sinfo=R.Tensor((2, 3), "float32"),
-            )
-            r = R.subtract(y, y)
-            s = R.call_tir_inplace(
-                cls.subtract_inplace,
-                (r, r),
-                inplace_indices=[1],
-                out_sinfo=R.Tensor((1, 3), "float32"),
-            )
-            m = R.call_tir_inplace(
-                cls.multiply_inplace,
-                (q, s),
-                inplace_indices=[0],
-                out_sinfo=R.Tensor((2, 3), "float32"),
-            )
-            R.output(m)
-        return m
+def main(x: f32[2, 3], y: f32[1, 3]):
+    z = R.add(x, y)
+    a = R.call_tir_inplace(cls.add_inplace, (z, y), inplace_indices=[0], out_sinfo=f32[2, 3])
+    q = R.call_tir_inplace(cls.multiply_inplace, (a, y), inplace_indices=[0], out_sinfo=f32[2, 3])
+    r = R.subtract(y, y)
+    s = R.call_tir_inplace(cls.subtract_inplace, (r, r), inplace_indices=[1], out_sinfo=f32[1, 3])
+    m = R.call_tir_inplace(cls.multiply_inplace, (q, s), inplace_indices=[0], out_sinfo=f32[2, 3])
+    return m
+""")
 
 
 def test_kernels_overwrite_operands_and_are_shared() -> None:
@@ -423,39 +392,43 @@ def test_one_call_is_done_in_place_as_requested() -> None:
     operands = call.args[1]
     assert isinstance(operands, rx.Tuple)
     assert operands.fields == add.args
-    assert_structural_equal(result["add_inplace"], add_kernel)
+    assert_structural_equal(result["add_inplace"], KERNELS["add"])
     _, result = dataflow_single_inplace_call(mod, silu, [0])
-    assert_structural_equal(result["silu_inplace"], silu_kernel)
+    assert_structural_equal(result["silu_inplace"], KERNELS["silu"])
     assert "add_inplace" not in mod.functions_by_name
 
 
-@T.prim_func(private=True)
-def add_kernel(a: T.Buffer((N(4),), "float32"), b: T.Buffer((N(4),), "float32")):
+KERNELS = module("""
+@kernel64
+def add(a: f32[4], b: f32[4]):
     T.func_attr({"tir.noalias": True})
-    for i in range(N(4)):
+    for i in range(4):
         with T.block("T_add"):
-            vi = T.axis.spatial(N(4), i)
+            vi = T.axis.spatial(4, i)
             T.reads(a[vi], b[vi])
             T.writes(a[vi])
             a[vi] = a[vi] + b[vi]
 
-
-@T.prim_func(private=True)
-def silu_kernel(a: T.Buffer((N(4),), "float32")):
+@kernel64
+def silu(a: f32[4]):
     T.func_attr({"tir.noalias": True})
-    c = T.alloc_buffer((N(4),), "float32")
-    for i in range(N(4)):
+    c = T.alloc_buffer((4,), "float32")
+    for i in range(4):
         with T.block("compute"):
-            vi = T.axis.spatial(N(4), i)
+            vi = T.axis.spatial(4, i)
             T.reads(a[vi])
             T.writes(c[vi])
             c[vi] = T.sigmoid(a[vi])
-    for i in range(N(4)):
+    for i in range(4):
         with T.block("T_multiply"):
-            vi = T.axis.spatial(N(4), i)
+            vi = T.axis.spatial(4, i)
             T.reads(a[vi], c[vi])
             T.writes(a[vi])
             a[vi] = a[vi] * c[vi]
+
+def main(x: f32[4]):
+    return x
+""")
 
 
 def test_misuse_is_explained() -> None:
