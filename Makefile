@@ -32,11 +32,13 @@ help:
 	@echo "make docs    build the site of documents in build/site"
 	@echo "make clean   remove the environment and all caches"
 
-# What the demo needs, a small part of what the tests need.
+# What the demo needs, a small part of what the tests need. Most of it is never imported, so pip
+# compiles nothing; Python does when a module is imported.
 $(DEMO): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "relaxpy needs Python 3.11 or newer, with venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[examples,native]'
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile \
+		--editable '.[examples,native]'
 	@touch $@
 
 $(READY): $(DEMO)
