@@ -112,7 +112,7 @@ class MpiWorkers(Workers):
         """The collective operators that this worker has begun."""
         self._ended: dict[int, int] = {}
         """The operators after which other workers have ended."""
-        self._kept: list[Any] = []
+        self._kept: list[object] = []
         self._some: dict[tuple[int, int], MpiWorkers] = {}
         self._lock = threading.Lock()
         self._news: MPI.Comm | None = None
@@ -234,9 +234,7 @@ class MpiWorkers(Workers):
             try:
                 request = start()
                 if not request.Test():
-                    self._kept = [start]
-                    self._await(request, name)
-                    self._kept = []
+                    self._await(request, name, start)
             except MPI.Exception as error:
                 self._failure = str(error)
                 raise RuntimeCheckError(
@@ -253,12 +251,12 @@ class MpiWorkers(Workers):
             return "a process that a worker has forked is not a worker"
         return "MPI has been finalized" if MPI.Is_finalized() else None
 
-    def _await(self, request: MPI.Request, name: str) -> None:
-        """Wait until a request is done.
+    def _await(self, request: MPI.Request, name: str, memory: object = None) -> None:
+        """Wait until a request is done, which uses some memory.
 
         Errors:
-            RuntimeCheckError: that takes too long, or another worker has failed. The memory of the
-                request is kept, as MPI may write to it later.
+            RuntimeCheckError: that takes too long, or another worker has failed. The memory is
+                kept, as MPI may write to it later.
         """
         test = request.Test
         for _ in range(_SPINS):
@@ -281,6 +279,7 @@ class MpiWorkers(Workers):
                     os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
         except BaseException as error:
             self._failure = f"{type(error).__name__}: {error}"
+            self._kept.append(memory)
             raise
 
     def _advice(self) -> str:
@@ -300,7 +299,7 @@ class MpiWorkers(Workers):
         own = np.frombuffer(wanted.encode()[:_DESCRIBED].ljust(_DESCRIBED), np.uint8)
         every: Array = np.empty((self.size, _DESCRIBED), np.uint8)
         request = self._comm.Iallgather([own, MPI.BYTE], [every, MPI.BYTE])
-        self._await(request, f"the check of {wanted}")
+        self._await(request, f"the check of {wanted}", (own, every))
         calls: dict[str, list[int]] = {}
         for number, text in enumerate(every):
             calls.setdefault(text.tobytes().decode(errors="replace").rstrip(), []).append(number)
