@@ -67,10 +67,11 @@ demo: $(DEMO)
 test: $(READY)
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 
-# Libraries of models that the tests of the whole tables import from PyTorch.
+# Libraries of models that the tests of the whole tables import from PyTorch. Two of them depend on
+# torchvision, which would replace the build of PyTorch that is installed; the tests import it beside that.
 models: $(READY)
-	@$(PY) -m pip install --quiet --disable-pip-version-check transformers timm safetensors \
-		&& $(PY) -m pip install --quiet --disable-pip-version-check --no-deps torchvision \
+	@$(PY) -m pip install --quiet --disable-pip-version-check transformers safetensors \
+		&& $(PY) -m pip install --quiet --disable-pip-version-check --no-deps timm torchvision \
 	|| echo "libraries of models are not available here: their tests are skipped"
 
 # New random programs each day. Some fifty minutes on two cores that are otherwise idle.

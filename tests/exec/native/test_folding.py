@@ -1,4 +1,4 @@
-"""Convolutions whose vectors of columns go on in the next row of the image."""
+"""Convolutions whose vectors of columns, or tiles of rows, go on in the next row of the image."""
 
 from __future__ import annotations
 
@@ -96,3 +96,38 @@ def test_rows_are_joined_where_masks_have_registers() -> None:
     )
     executable = relaxpy.compile(from_source(program), target="native")
     assert "llvm.masked.load.v16f32" in executable.kernel_source("conv2d", kind="llvm")
+
+
+@pytest.mark.parametrize(
+    ("batch", "height", "width", "stride", "padding", "dilation"),
+    [
+        (1, 7, 7, 1, 1, 1),
+        (3, 5, 9, 2, 1, 1),
+        (2, 2, 2, 1, 1, 1),
+        (1, 31, 14, 1, 2, 2),
+        (2, 9, 1, 1, 1, 1),
+    ],
+)
+def test_rows_of_images_with_channels_last(
+    batch: int, height: int, width: int, stride: int, padding: int, dilation: int
+) -> None:
+    x, weight = integers(batch, height, width, 70), integers(3, 3, 70, 100)
+    options = f"{stride}, {padding}, {dilation}, data_layout='NHWC', kernel_layout='HWIO'"
+    body = f"R.nn.relu(R.nn.conv2d(x, w, {options}))"
+    names = ", ".join(f'{n}: R.Tensor({a.shape}, "float32")' for n, a in (("x", x), ("w", weight)))
+    module = from_source(graph(names, body))
+    bound = module.clone()
+    bound["main"] = module["main"].bind_params({"w": weight})
+    wanted = convolution(
+        x.transpose(0, 3, 1, 2),
+        weight.transpose(3, 2, 0, 1),
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=1,
+    ).transpose(0, 2, 3, 1)
+    for found in (
+        relaxpy.compile(module, target="native")["main"](x, weight),
+        relaxpy.compile(bound, target="native")["main"](x),
+    ):
+        np.testing.assert_array_equal(found, np.maximum(wanted, 0))

@@ -51,6 +51,10 @@ def bound(text: str, **values: np.ndarray) -> relaxpy.IRModule:
     return module
 
 
+LAST = "data_layout='NHWC', kernel_layout='HWIO'"
+"""Channels last, as convolutions of constant filters are computed."""
+
+
 def parameters(**shapes: tuple[int, ...]) -> str:
     return ", ".join(f'{n}: R.Tensor({s}, "float32")' for n, s in shapes.items())
 
@@ -61,9 +65,9 @@ def parameters(**shapes: tuple[int, ...]) -> str:
         ("R.linear(x, w)", (20, 70), (1100, 70)),
         ("R.nn.relu(R.matmul(x, w))", (9, 2500), (2500, 70)),
         ("R.linear(x, w)", (130, 1030), (97, 1030)),
-        ("R.nn.conv2d(x, w, padding=1)", (2, 30, 9, 9), (200, 30, 3, 3)),
-        ("R.nn.conv2d(x, w, 2)", (1, 130, 13, 13), (70, 130, 3, 3)),
-        ("R.nn.conv2d(x, w, padding=1)", (1, 40, 4, 4), (70, 40, 3, 3)),
+        (f"R.nn.conv2d(x, w, 1, 1, {LAST})", (2, 9, 9, 30), (3, 3, 30, 200)),
+        (f"R.nn.conv2d(x, w, 2, {LAST})", (1, 13, 13, 130), (3, 3, 130, 70)),
+        (f"R.nn.conv2d(x, w, 1, 1, {LAST})", (1, 4, 4, 40), (3, 3, 40, 70)),
     ],
 )
 def test_same_bits(

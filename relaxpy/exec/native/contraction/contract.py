@@ -15,9 +15,10 @@ from relaxpy.exec.native.contraction.few_rows import (
     DotEmitter,
     SpanEmitter,
 )
-from relaxpy.exec.native.contraction.folding import folded
+from relaxpy.exec.native.contraction.folding import folded, with_folded_rows
 from relaxpy.exec.native.contraction.operands import (
     Epilogue,
+    Fold,
     Gemm,
     GemmAxis,
     Initial,
@@ -57,6 +58,8 @@ _DEEP_BYTES = 256
 """The products of a sum from which more rows of bytes than a few are read along the sum."""
 _DEEP = 128
 """The products of the innermost axis of a sum from which the same is done with other elements."""
+_NEAREST_BYTES = 16 * 1024
+"""The size up to which an operand is in the nearest cache, in whatever order it is read."""
 _SPAN_BYTE_ROWS = 1
 """The most rows of bytes that are read along the columns, where tiles copy the second operand."""
 _SERIAL = 1 << 18
@@ -78,14 +81,13 @@ def emit_product(
     """
     f = frame.function
     if columns is None and over is None:
-        contraction = _contraction(product, frame)
+        contraction, plain = _contraction(product, frame)
     else:
         contraction = contraction_of(product, frame)
         sums = tuple(replace(axis, within=over) for axis in contraction.over)
         column = replace(contraction.column, within=columns)
-        contraction = replace(contraction, column=column, over=sums)
+        contraction = plain = replace(contraction, column=column, over=sums)
     rows = contraction.row.extent
-    plain = replace(contraction, b=replace(contraction.b, may_be_packed=False))
 
     def run(one: Gemm) -> None:
         _run(f, one, in_task=in_task)
@@ -96,38 +98,56 @@ def emit_product(
             when = f.arithmetic("and", when, f.arithmetic("xor", is_packed(f, contraction.b), 1))
         f.branch(when, lambda: run(replace(plain, row=row)), others)
 
+    def run_packed_or_plain() -> None:
+        emitter = emitter_of(f, plain)
+        is_copied = isinstance(emitter, TileEmitter) and emitter.packs_b
+        if not contraction.b.may_be_packed or (is_copied and contraction.row_fold is None):
+            run(contraction)
+        else:
+            packed = replace(contraction, b=replace(contraction.b, is_packed=True))
+            f.branch(is_packed(f, contraction.b), lambda: run(packed), lambda: run(plain))
+
     def run_few(rows: Value) -> None:
         for most in () if in_task else (MOST_DOT_ROWS, MOST_ROWS):
             few = replace(contraction.row, most=most)
             if isinstance(emitter_of(f, replace(plain, row=few)), DotEmitter):
-                return run_rows(few, f.compare("sle", rows, most), lambda: run(contraction))
-        return run(contraction)
+                return run_rows(few, f.compare("sle", rows, most), run_packed_or_plain)
+        return run_packed_or_plain()
 
     if isinstance(rows, Value):
         # A batch of one is as common as it is slow in tiles, unless these need no copies.
         single = replace(plain.row, extent=1)
         run_rows(single, f.compare("eq", rows, 1), lambda: run_few(rows))
-    elif contraction.b.may_be_packed and not isinstance(emitter_of(f, plain), TileEmitter):
-        f.branch(is_packed(f, contraction.b), lambda: run(contraction), lambda: run(plain))
     else:
-        run(contraction)
+        run_packed_or_plain()
 
 
-def _contraction(product: Product, frame: Values) -> Gemm:
-    """The contraction, with folded columns if its second operand is then read in place."""
+def _contraction(product: Product, frame: Values) -> tuple[Gemm, Gemm]:
+    """The contraction, and what it is if its second operand, which may be packed, is not.
+
+    Its columns are folded if its second operand is then read in place, its rows if that is packed.
+    """
     joined, fold = folded(product, frame.function.module)
     if fold is not None:
         contraction = replace(contraction_of(joined, frame), fold=fold)
         emitter = emitter_of(frame.function, contraction)
         if isinstance(emitter, TileEmitter) and not emitter.packs_b:
-            return contraction
-    return _packable(product, contraction_of(product, frame), frame)
+            return contraction, contraction
+    plain = contraction_of(product, frame)
+    joined, fold = with_folded_rows(product)
+    if fold is not None:
+        contraction = _packable(
+            product, replace(contraction_of(joined, frame), row_fold=fold), frame
+        )
+        if contraction.b.may_be_packed:
+            return contraction, plain
+    return _packable(product, plain, frame), plain
 
 
 def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
     """The contraction, whose second operand may be packed if nothing else reads it.
 
-    That is for what is copied otherwise. The frame then knows how.
+    That is for what is copied otherwise, or is faster to read in order. The frame then knows how.
     """
     buffer, uses = product.operands[B].buffer, frame.packable
     if buffer not in uses:
@@ -137,6 +157,8 @@ def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
     if _is_faster_packed(emitter):
         emitter = emitter_of(frame.function, packable)
     if not isinstance(emitter, TileEmitter) or not emitter.packs_b:
+        return contraction
+    if contraction.row_fold is not None and not _suits_folded_rows(emitter, contraction.row_fold):
         return contraction
     if product.starts[B].constant != 0 or not _can_be_packed(emitter):
         return contraction
@@ -153,9 +175,21 @@ def _packable(product: Product, contraction: Gemm, frame: Values) -> Gemm:
     return packable
 
 
+def _suits_folded_rows(emitter: TileEmitter, fold: Fold) -> bool:
+    """Whether tiles take rows in place that fill them only if they are folded."""
+    return not emitter.packs_a and fold.width % emitter.tile.rows > 0
+
+
 def _is_faster_packed(emitter: TileEmitter | DotEmitter | SpanEmitter) -> bool:
     """Whether tiles with a packed operand take less time than what reads it in place."""
     contraction = emitter.contraction
+    if isinstance(emitter, TileEmitter):
+        axes = (*contraction.over, contraction.column)
+        size = math.prod(extents(axes)) * contraction.b.type.bits // 8
+        is_wide = math.prod(extents((contraction.column,))) > emitter.width
+        return is_wide and _NEAREST_BYTES < size < math.inf
+    if contraction.row_fold is not None:
+        return True
     if isinstance(emitter, DotEmitter):
         return emitter.rows > MOST_ROWS and emitter.dots is None
     return isinstance(emitter, SpanEmitter) and _has_dots(emitter.f.module, contraction)

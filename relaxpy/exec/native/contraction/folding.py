@@ -1,7 +1,8 @@
-"""Rows of an image as one axis of columns, so that vectors are full whatever its width.
+"""Rows of an image as one axis, so that vectors and tiles are full whatever its width.
 
-The second operand of a convolution has a border, so its rows are not adjacent where those of the
-result are. A vector that continues in the next row is loaded twice, with a mask the second time.
+An image that is convolved has a border, so its rows are not adjacent where those of the result are.
+A vector that continues in the next row is loaded twice, with a mask the second time; a tile has the
+address of each of its rows.
 """
 
 from __future__ import annotations
@@ -54,6 +55,23 @@ def _folded(product: Product, lanes: int) -> tuple[Product, Fold] | None:
             outer = tuple(d for d in product.outer if d is not axis)
             return replace(product, outer=outer, column=whole), Fold(width, start - width)
     return None
+
+
+def with_folded_rows(product: Product) -> tuple[Product, Fold | None]:
+    """The product, whose rows are those of two axes of the first operand if these are not one."""
+    row = product.row
+    for axis in () if row is None else product.outer:
+        for outer, inner in ((axis, row), (row, axis)):
+            sizes = outer.extent, inner.extent, outer.strides[A], inner.strides[A]
+            count, width, start, step = (size.constant for size in sizes)
+            if axis.has(B) or count is None or width is None or start is None or step is None:
+                continue
+            pairs = enumerate(zip(outer.strides, inner.strides, strict=True))
+            if all(a.same(b * width) for n, (a, b) in pairs if n != A):
+                whole = Dimension(outer.extent * width, inner.strides)
+                others = tuple(d for d in product.outer if d is not axis)
+                return replace(product, outer=others, row=whole), Fold(width, start - width * step)
+    return product, None
 
 
 def _is_adjacent(dimension: Dimension, operand: int) -> bool:

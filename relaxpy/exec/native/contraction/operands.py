@@ -45,13 +45,14 @@ class Matrix:
     `convert` turns loaded values into the type of the accumulator, with any number of lanes; by
     default floats are extended and integers sign-extended, so elements of memory that `is_unsigned`
     have one. If `may_be_packed`, an odd address means that it is a copy in the order in which tiles
-    read it.
+    read it; if it `is_packed`, it is such a copy.
     """
 
     pointer: Value
     type: Type
     convert: Callable[[Value], Value] | None = None
     may_be_packed: bool = False
+    is_packed: bool = False
     is_unsigned: bool = False
 
 
@@ -87,10 +88,10 @@ class Epilogue:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Rows of an image as one axis of columns.
+    """Rows of an image as one axis, of columns or of rows.
 
-    After each `width` columns, those of the second operand continue `jump` elements later; of all
-    other operands they are adjacent.
+    After each `width` iterations, the elements of the operand that is the image continue `jump`
+    elements later; those of all other operands keep the stride of the axis.
     """
 
     width: int
@@ -110,6 +111,7 @@ class Gemm:
         finish: the values to store for accumulated ones, which by default are converted.
         epilogue: what is computed before that.
         fold: where the columns of `b` are not adjacent; None if they have the stride of the axis.
+        row_fold: the same for the rows of `a`.
     """
 
     a: Matrix
@@ -124,6 +126,7 @@ class Gemm:
     finish: Callable[[Value], Value] | None = None
     epilogue: Epilogue | None = None
     fold: Fold | None = None
+    row_fold: Fold | None = None
 
     def values(self) -> list[Value]:
         """The values that the contraction consists of, each once."""
@@ -170,6 +173,7 @@ class Gemm:
             self.finish,
             epilogue,
             self.fold,
+            self.row_fold,
         )
 
 
@@ -335,7 +339,7 @@ def converts(memory: Matrix, contraction: Gemm) -> bool:
 def moved(f: Function, memory: Matrix, index: Size) -> Matrix:
     """The memory that begins at the element at `index`."""
     pointer = advance(f, memory.pointer, index, memory.type)
-    return replace(memory, pointer=pointer, may_be_packed=False)
+    return replace(memory, pointer=pointer, may_be_packed=False, is_packed=False)
 
 
 def load(f: Function, memory: Matrix, type: Type, pointer: Value, mask: Value | None) -> Value:

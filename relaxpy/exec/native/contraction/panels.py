@@ -192,6 +192,8 @@ def copied_unless_packed(
     if not memory.may_be_packed:
         return copied()
     whole = f.element(memory.pointer, -MARK, I8)
+    if memory.is_packed:
+        return present(whole)
     return f.branch(is_packed(f, memory), lambda: present(whole), copied)
 
 

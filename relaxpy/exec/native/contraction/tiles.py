@@ -145,6 +145,8 @@ class TileEmitter:
         stride = contraction.column.b
         if isinstance(stride, Value) or stride != 1 or converts(contraction.b, contraction):
             return True
+        if contraction.b.may_be_packed:
+            return True
         if isinstance(self.rows, int) and self.rows <= self.tile.rows:
             return False
         return not is_near(contraction.over, contraction.b.type.bits // 8)
@@ -248,7 +250,9 @@ class TileEmitter:
     ) -> None:
         f, contraction = self.f, self.contraction
         place = (contraction.row, contraction.column)
-        a = offset(f, (*outer, start), [x.a for x in (*contraction.outer, place[0])])
+        # The rows of tiles that are folded are counted from the first one of all.
+        first = start if contraction.row_fold is None else 0
+        a = offset(f, (*outer, first), [x.a for x in (*contraction.outer, place[0])])
         b = offset(f, (*outer, columns.start), [x.b for x in (*contraction.outer, place[1])])
         if (fold := contraction.fold) is not None:
             before = combine(f, "sdiv", columns.start, fold.width)
@@ -547,7 +551,7 @@ class TileEmitter:
         def kept() -> list[Value]:
             return [f.load(type, scratch(n)) for n, (_, type, _) in enumerate(places)]
 
-        a = moved(f, stretch.a, combine(f, "mul", row, stretch.a_row))
+        a = [moved(f, stretch.a, at) for at in self._row_places(first, row, rows, stretch)]
         b = [moved(f, stretch.b, n) for n in (columns.offsets if self.packs_b else columns.places)]
         values = (
             initial() if stretch.is_first is None else f.branch(stretch.is_first, initial, kept)
@@ -562,10 +566,25 @@ class TileEmitter:
         else:
             f.branch(stretch.is_last, lambda: finish(values), lambda: keep(values))
 
+    def _row_places(self, first: Size, row: Size, rows: int, stretch: _Stretch) -> list[Size]:
+        """The positions of the rows of a tile in the first operand; of the first one if all follow.
+
+        `first` is the number of the first row among all, and `row` among those of the stretch.
+        """
+        f, fold = self.f, self.contraction.row_fold
+        if fold is None:
+            return [combine(f, "mul", row, stretch.a_row)]
+        places: list[Size] = []
+        for number in range(rows):
+            there = combine(f, "add", first, number)
+            jumps = combine(f, "mul", combine(f, "sdiv", there, fold.width), fold.jump)
+            places.append(combine(f, "add", combine(f, "mul", there, stretch.a_row), jumps))
+        return places
+
     def _accumulate(
         self,
         axes: Sequence[GemmAxis],
-        a: Matrix,
+        a: Sequence[Matrix],
         a_row: Size,
         b: Sequence[Matrix],
         types: Sequence[Type],
@@ -583,15 +602,15 @@ class TileEmitter:
             ]
             results = []
             for r in range(rows):
-                pointer = advance(f, a.pointer, combine(f, "mul", r, a_row), a.type)
-                factor = convert(a, f.load(a.type, pointer), scalar)
+                memory = a[r] if r < len(a) else moved(f, a[0], combine(f, "mul", r, a_row))
+                factor = convert(memory, f.load(memory.type, memory.pointer), scalar)
                 for vector, value in zip(vectors, values[r * len(b) :], strict=False):
                     results.append(add(factor, vector, value))
             return results
         axis = axes[0]
 
         def iteration(index: Size, *current: Value) -> list[Value]:
-            a_there = moved(f, a, combine(f, "mul", index, axis.a))
+            a_there = [moved(f, memory, combine(f, "mul", index, axis.a)) for memory in a]
             b_there = [moved(f, memory, combine(f, "mul", index, axis.b)) for memory in b]
             return self._accumulate(axes[1:], a_there, a_row, b_there, types, columns, current)
 

@@ -227,7 +227,8 @@ def with_column(product: Product, column: Dimension) -> Product:
     # Axes without the second factor are the innermost ones: a task shares a copy of that.
     rest.sort(key=lambda d: not d.has(B))
     rows = [d for d in rest if d.has(A) and not d.has(B)]
-    row = max(rows, key=lambda d: float(d.extent.constant or 1 << 20), default=None)
+    # Of equal axes the innermost one, whose elements are nearer: windows of an image overlap.
+    row = max(reversed(rows), key=lambda d: float(d.extent.constant or 1 << 20), default=None)
     return replace(
         product,
         operands=tuple(product.operands[n] for n in order),

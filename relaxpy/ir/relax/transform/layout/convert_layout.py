@@ -69,7 +69,12 @@ class ConvertLayout(RewritePass):
                 raise MisuseError(f"{name} is computed in one layout only", about=name)
             _require_desirable(operator, layouts)
         desired = dict(self.desired_layouts)
-        return lambda func: _Blocks(desired).expr(func)
+        return lambda func: converted_function(func, desired)
+
+
+def converted_function(func: rx.Function, desired: Mapping[str, Sequence[str]]) -> rx.Function:
+    """A function in normal form, with the desired layouts in its dataflow blocks."""
+    return _Blocks(desired).expr(func)
 
 
 def _require_desirable(operator: OpDef, wanted: Sequence[str]) -> None:
