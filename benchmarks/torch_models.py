@@ -4,21 +4,28 @@
 and compilation, the least time of the fastest of PyTorch's two, and the ratios to it of the
 executable and of `torch.compile` on relaxpy; then the geometric means. All are called in turn, with
 as many threads.
+
+With `--libraries`, the models are those of torchvision and transformers (`make models`), and
+ONNX Runtime runs them too, where PyTorch can export them. With `--processor-time` each has one
+thread, whose time on a processor is measured: less than the time that passes, it depends on what
+else the machine does.
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
+import io
 import os
-import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.onnx_models import least
+from benchmarks import onnx_models
 from relaxpy.exec.compile import compile
 from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo
 
@@ -86,41 +93,160 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 }
 
 
-def main(chosen: str = "") -> None:
-    """Print a row for each model whose name contains `chosen`."""
-    torch.set_num_threads(THREADS)
+def libraries() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
+    """Models of libraries: images of 128 pixels, texts of 64 words, in small configurations."""
+    from tests.frontend.pytorch import test_models as known
+
+    layers = {
+        "hidden_size": 256,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "intermediate_size": 1024,
+    }
+    decoder = {**layers, "vocab_size": known.WORDS, "num_key_value_heads": 2}
+    distil = {"dim": 256, "n_layers": 4, "n_heads": 4, "hidden_dim": 1024}
+    gpt2 = {"n_embd": 256, "n_layer": 4, "n_head": 4, "vocab_size": known.WORDS}
+    t5 = {"d_model": 256, "num_layers": 4, "num_heads": 4, "d_kv": 64, "d_ff": 1024}
+    whisper = {k: 256 if k == "d_model" else v for k, v in known._WHISPER.items()}
+    bert = ("BertModel", "BertConfig", "input_ids")
+    builders = {
+        **{n: known.vision(n, 128) for n in ("resnet18", "resnet50", "mobilenet_v3_large")},
+        **{n: known.vision(n, 128) for n in ("efficientnet_b0", "convnext_tiny", "densenet121")},
+        "vit_b_16": known.vision("vit_b_16", 128, image_size=128),
+        "swin_t": known.vision("swin_t", 128),
+        "DeepLabV3": known.vision("deeplabv3_mobilenet_v3_large", 128, weights_backbone=None),
+        "U-Net": known.OF_PYTORCH["diffusion"],
+        "BERT": known.hugging(*bert, sizes=layers, vocab_size=known.WORDS),
+        "DistilBERT": known.hugging(
+            "DistilBertModel", "DistilBertConfig", "input_ids", sizes=distil
+        ),
+        "GPT-2": known.hugging("GPT2LMHeadModel", "GPT2Config", "input_ids", sizes=gpt2),
+        **{
+            name: known.hugging(f"{name}ForCausalLM", f"{name}Config", "input_ids", sizes=decoder)
+            for name in ("Llama", "Qwen2", "Mistral")
+        },
+        "Gemma": known.hugging(
+            "GemmaForCausalLM", "GemmaConfig", "input_ids", sizes={**decoder, "head_dim": 64}
+        ),
+        "T5": known.hugging("T5Model", "T5Config", "input_ids decoder_input_ids", sizes=t5),
+        "Whisper": known.hugging(
+            *("WhisperModel", "WhisperConfig", "input_features decoder_input_ids"), sizes=whisper
+        ),
+        "CLIP image": known.hugging(
+            *("CLIPVisionModel", "CLIPVisionConfig", "pixel_values"),
+            sizes=layers,
+            image_size=128,
+            patch_size=16,
+        ),
+        "Mamba": known.hugging(
+            *("MambaForCausalLM", "MambaConfig", "input_ids"),
+            length=None,
+            sizes={"hidden_size": 256, "num_hidden_layers": 2, "vocab_size": known.WORDS},
+        ),
+        "LSTM tagger": known.OF_PYTORCH["LSTM tagger"],
+        "GRU tagger": known.OF_PYTORCH["GRU tagger"],
+        "graph network": known.OF_PYTORCH["graph network"],
+    }
+
+    def arguments(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """One image, or one text of 64 words, of those of a test."""
+        if name == "graph network":
+            return args
+        words = 24 if name in ("Mamba", "LSTM tagger", "GRU tagger", "Whisper") else 64
+        return tuple(
+            x[:1] if x.is_floating_point() else x.repeat(1, words)[:1, :words].contiguous()
+            for x in args
+        )
+
+    def made(name: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
+        found: list[Any] = []
+
+        def model() -> Any:
+            found[:] = builders[name]()
+            return found[0]
+
+        return model, lambda: arguments(name, found[1])
+
+    return {name: made(name) for name in builders}
+
+
+def session(program: Any, args: tuple[Any, ...], threads: int) -> Callable[[], Any]:
+    """A call of ONNX Runtime.
+
+    Errors:
+        Exception: PyTorch does not export the model, or ONNX Runtime does not run it.
+    """
+    import onnxruntime
+
+    file = io.BytesIO()
+    torch.onnx.export(program, args, dynamo=True, verbose=False).save(file)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    found = onnxruntime.InferenceSession(file.getvalue(), options, ["CPUExecutionProvider"])
+    given = {i.name: x.numpy() for i, x in zip(found.get_inputs(), args, strict=True)}
+    return lambda: found.run(None, given)
+
+
+def main() -> None:
+    """Print a row for each model whose name contains the argument."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("chosen", nargs="?", default="")
+    parser.add_argument("--libraries", action="store_true")
+    parser.add_argument("--processor-time", action="store_true")
+    parser.add_argument("--peers", default="eager,inductor,ORT", help="those that are measured")
+    options = parser.parse_args()
+    threads = 1 if options.processor_time else THREADS
+    if options.processor_time:
+        os.environ["RELAXPY_NUM_THREADS"] = "1"
+        onnx_models.CLOCK = time.thread_time
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(threads)
     print(
-        f"{'model':22}{'import s':>9}{'compile s':>10}{'eager ms':>9}{'inductor':>9}"
+        f"{'model':22}{'import s':>9}{'compile s':>10}{'eager ms':>9}{'inductor':>9}{'ORT':>7}"
         f"{'exported':>9}{'compiled':>9} error"
     )
     ratios: list[tuple[float, float]] = []
-    for name, (make, draw) in MODELS.items():
-        if chosen not in name:
+    for name, (make, draw) in (libraries() if options.libraries else MODELS).items():
+        if options.chosen not in name:
             continue
         torch.manual_seed(0)
-        model, x = make().eval(), draw()
-        program = torch.export.export(model, (x,))
-        begin = time.perf_counter()
+        model, args = make().eval(), draw()
+        args = args if isinstance(args, tuple) else (args,)
+        program = torch.export.export(model, args)
+        begin = time.process_time()
         module = from_exported_program(program, unwrap_unit_return_tuple=True)
-        imported = time.perf_counter()
+        imported = time.process_time()
         run = compile(module)["main"]
-        found = run(x)
-        built = time.perf_counter()
+        found = run(*args)
+        built = time.process_time()
         torch._dynamo.reset()
         ours = torch.compile(copy.deepcopy(model), backend=relax_dynamo())
-        peer = torch.compile(copy.deepcopy(model))
         with torch.inference_mode():
-            expected = model(x)
-            calls = [lambda: model(x), lambda: peer(x), lambda: run(x), lambda: ours(x)]  # noqa: B023
+            expected = model(*args)
+            peers: dict[str, Callable[[], Any]] = {"eager": lambda: model(*args)}  # noqa: B023
+            if "inductor" in options.peers:
+                other = torch.compile(copy.deepcopy(model))
+                peers["inductor"] = lambda: other(*args)  # noqa: B023
+            if options.libraries and "ORT" in options.peers:
+                try:
+                    peers["ORT"] = session(program, args, threads)
+                except Exception as error:  # of any kind: the row has no figure then
+                    print(f"{name}: no ONNX Runtime: {str(error)[:90]!r}")
+            calls = [*peers.values(), lambda: run(*args), lambda: ours(*args)]  # noqa: B023
             for call in calls:
                 call()
-            times = least(calls)
-        best = min(times[:2])
-        ratios.append((times[2] / best, times[3] / best))
+            *others, exported, compiled = onnx_models.least(calls)
+        times = dict(zip(peers, others, strict=True))
+        best, eager = min(others), times["eager"]
+        inductor, runtime = (times.get(n, np.nan) / eager for n in ("inductor", "ORT"))
+        ratios.append((exported / best, compiled / best))
+        leaves = torch.utils._pytree.tree_leaves
+        pairs = zip(leaves(found), leaves(expected), strict=False)
+        error = max(float((torch.as_tensor(a) - b).abs().max()) for a, b in pairs)
         print(
-            f"{name:22}{imported - begin:9.2f}{built - imported:10.2f}{times[0] * 1e3:9.3f}"
-            f"{times[1] / times[0]:9.2f}{ratios[-1][0]:9.2f}{ratios[-1][1]:9.2f}"
-            f" {float((found - expected).abs().max()):.1e}",
+            f"{name:22}{imported - begin:9.2f}{built - imported:10.2f}{times['eager'] * 1e3:9.3f}"
+            f"{inductor:9.2f}{runtime:7.2f}{ratios[-1][0]:9.2f}{ratios[-1][1]:9.2f} {error:.1e}",
             flush=True,
         )
     means = np.exp(np.log(np.array(ratios)).mean(axis=0))
@@ -128,4 +254,4 @@ def main(chosen: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main()

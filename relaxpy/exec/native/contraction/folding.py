@@ -60,7 +60,9 @@ def _folded(product: Product, lanes: int) -> tuple[Product, Fold] | None:
 def with_folded_rows(product: Product) -> tuple[Product, Fold | None]:
     """The product, whose rows are those of two axes of the first operand if these are not one."""
     row = product.row
-    for axis in () if row is None else product.outer:
+    if row is None:
+        return product, None
+    for axis in product.outer:
         for outer, inner in ((axis, row), (row, axis)):
             sizes = outer.extent, inner.extent, outer.strides[A], inner.strides[A]
             count, width, start, step = (size.constant for size in sizes)

@@ -84,6 +84,6 @@ def _with_filter(node: Node) -> Node | None:
     match node:
         case rx.Call(args=(rx.Constant(data=data),)) if rx.is_call_of(node, "relax.permute_dims"):
             if data.ndim == len(_LAYOUTS[_CONV][1]) and data.shape[1] == 1:
-                axes = with_all_attributes(node).attrs["axes"]
+                axes = cast("tuple[int, ...]", with_all_attributes(node).attrs["axes"])
                 return rx.Constant(np.ascontiguousarray(data.transpose(axes)), span=node.span)
     return None
