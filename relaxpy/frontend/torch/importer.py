@@ -293,10 +293,7 @@ class Importer:
             convert = ops.HIGHER_ORDER.get(name)
             if convert is None:
                 raise UnsupportedError("there is no converter for it")
-            args = self.values(node.args)
-            if name in ("scan", "map_impl") and (is_complex(args) or has_complex_result(meta)):
-                raise UnsupportedError("complex numbers in a scan")
-            return convert(Context(self, node), *args, **node.kwargs)
+            return convert(Context(self, node), *self.values(node.args), **node.kwargs)
         if not is_overload(target):
             values = self.values(node.args)
             if any(isinstance(value, (Expr, PrimExpr)) for value in _flat(values)):

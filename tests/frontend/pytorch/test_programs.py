@@ -413,10 +413,26 @@ def test_complex_numbers_go_through_branches_and_loops(target: str) -> None:
             torch.testing.assert_close(result, value)
 
 
-def test_complex_numbers_in_a_scan_are_refused() -> None:
-    program = torch.export.export(Module(scanned), (torch.ones(3, 2, dtype=torch.complex64),))
-    with pytest.raises(NotImplementedError, match="complex numbers in a scan"):
-        from_exported_program(program)
+def scanned_and_mapped(self: Any, x: Any) -> Any:
+    def step(state: Any, row: Any) -> Any:
+        return state * 0.5 + row, (state * row).abs()
+
+    z = torch.complex(x, x + 1)
+    last, sizes = torch._higher_order_ops.scan(step, z[0] * 1j, z)
+    turned = torch._higher_order_ops.map(lambda row, factor: row * factor, z, torch.tensor(1 - 2j))
+    return last, sizes, turned
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("count", [3, 70])  # written out, and a loop
+def test_complex_numbers_go_through_scans_and_maps(target: str, count: int) -> None:
+    model, x = Module(scanned_and_mapped), torch.randn(count, 2)
+    program = torch.export.export(model, (x,))
+    run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    given = -x
+    for result, value in zip(run(given), model(given), strict=True):
+        expected = torch.view_as_real(value) if value.is_complex() else value
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @torch.library.custom_op("relaxpy_tests::scaled", mutates_args=())  # type: ignore[untyped-decorator]

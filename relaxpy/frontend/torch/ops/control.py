@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import torch
+
 from relaxpy.frontend.shared.tensors import (
     Size,
     dtype_of,
@@ -81,12 +83,16 @@ def _plain(cx: Context, value: Any) -> Expr:
 
 def _items(cx: Context, result: Expr) -> tuple[Any, ...]:
     """The fields of a result, with the shapes that PyTorch knows."""
-    fields = ((cx.builder.emit(TupleGetItem(result, k)), m) for k, m in enumerate(cx.meta()))
+    return _fields(cx, [cx.builder.emit(TupleGetItem(result, k)) for k in range(len(cx.meta()))])
+
+
+def _fields(cx: Context, fields: Sequence[Expr]) -> tuple[Any, ...]:
+    """The results that tensors are, with the shapes that PyTorch knows."""
     return tuple(
         from_pair(cx, field)
         if has_complex_result(meta)
         else cx.importer.variable(cx.name, field, meta)
-        for field, meta in fields
+        for field, meta in zip(fields, cx.meta(), strict=True)
     )
 
 
@@ -128,13 +134,17 @@ def _loop(
     return cx.builder.emit(Call(function, tuple(initial)))
 
 
+def _as_before(cx: Context, values: Sequence[Expr], before: Sequence[Value]) -> list[Value]:
+    """Tensors as those of the values `before`: complex numbers are stored as pairs."""
+    pairs = zip(values, before, strict=True)
+    return [from_pair(cx, new) if isinstance(old, Complex) else new for new, old in pairs]
+
+
 def _while_loop(
     cx: Context, test: Any, body: Any, carried: Sequence[Value], more: Sequence[Value] = ()
 ) -> Any:
     def inlined(graph: Any, states: Sequence[Expr]) -> Any:
-        pairs = zip(states, carried, strict=True)
-        values = (from_pair(cx, new) if isinstance(old, Complex) else new for new, old in pairs)
-        return cx.importer.inlined(graph, [*values, *more])
+        return cx.importer.inlined(graph, [*_as_before(cx, states, carried), *more])
 
     def goes_on(states: Sequence[Expr]) -> Value:
         found = inlined(test, states)
@@ -144,7 +154,7 @@ def _while_loop(
     return _items(cx, _loop(cx, initial, goes_on, partial(inlined, body)))
 
 
-def _map(cx: Context, body: Any, xs: Sequence[Expr], more: Sequence[Value] = ()) -> Any:
+def _map(cx: Context, body: Any, xs: Sequence[Value], more: Sequence[Value] = ()) -> Any:
     return _scan(cx, body, [], xs, more)
 
 
@@ -152,25 +162,31 @@ def _scan(
     cx: Context,
     body: Any,
     carried: Sequence[Value],
-    xs: Sequence[Expr],
+    xs: Sequence[Value],
     more: Sequence[Value] = (),
 ) -> Any:
-    count = shape_of(xs[0])[0]
-    states = [cx.emit(cx.tensor(value)) for value in carried]
+    states, wholes = ([cx.emit(_plain(cx, value)) for value in part] for part in (carried, xs))
+    count = shape_of(wholes[0])[0]
+
+    def inlined(current: Sequence[Expr], rows: Sequence[Expr]) -> list[Expr]:
+        values = _as_before(cx, [*current, *rows], [*carried, *xs])
+        return [_plain(cx, value) for value in cx.importer.inlined(body, [*values, *more])]
+
     if isinstance(count, int) and 0 < count <= _UNROLLED:
-        return _unrolled(cx, body, states, xs, more, count)
+        return _fields(cx, _unrolled(inlined, states, wholes, count, cx))
     metas = cx.meta()[len(states) :]
     outputs = [
-        cx.emit(R.zeros(tuple(cx.sizes(meta.shape)), dtype_name(meta.dtype))) for meta in metas
+        cx.emit(R.zeros(tuple(cx.sizes(meta.shape)), dtype_name(meta.dtype)))
+        for meta in (torch.view_as_real(m) if has_complex_result(m) else m for m in metas)
     ]
     begin = cx.emit(cx.tensor(0, "int64"))
 
     def step(current: Sequence[Expr]) -> Sequence[Value]:
         i = current[0]
         at = cx.emit(reshaped(i, [1]))
-        rows = [cx.emit(R.take(x, i, 0)) for x in xs]
+        rows = [cx.emit(R.take(x, i, 0)) for x in wholes]
         old, written = current[1 : 1 + len(states)], current[1 + len(states) :]
-        found = cx.importer.inlined(body, [*old, *rows, *more])
+        found = inlined(old, rows)
         grown = [
             R.index_put(whole, [at], R.expand_dims(cx.tensor(row, dtype_of(whole)), 0))
             for whole, row in zip(written, found[len(states) :], strict=True)
@@ -183,30 +199,23 @@ def _scan(
         lambda current: R.less(current[0], cx.tensor(count, "int64")),
         step,
     )
-    return tuple(
-        cx.importer.variable(cx.name, cx.builder.emit(TupleGetItem(result, k + 1)), meta)
-        for k, meta in enumerate(cx.meta())
-    )
+    numbers = range(1, 1 + len(cx.meta()))
+    return _fields(cx, [cx.builder.emit(TupleGetItem(result, k)) for k in numbers])
 
 
 def _unrolled(
-    cx: Context,
-    body: Any,
-    states: Sequence[Value],
+    inlined: Callable[[Sequence[Expr], Sequence[Expr]], list[Expr]],
+    states: Sequence[Expr],
     xs: Sequence[Expr],
-    more: Sequence[Value],
     count: int,
-) -> Sequence[Value]:
-    rows: list[Sequence[Value]] = []
+    cx: Context,
+) -> Sequence[Expr]:
+    rows: list[Sequence[Expr]] = []
     for k in range(count):
-        items = [_row(cx, x, k) for x in xs]
-        found = cx.importer.inlined(body, [*states, *items, *more])
+        found = inlined(states, [_row(cx, x, k) for x in xs])
         states, produced = found[: len(states)], found[len(states) :]
         rows.append(produced)
-    stacked = [
-        R.stack([cx.tensor(item) for item in column], 0) for column in zip(*rows, strict=True)
-    ]
-    return (*states, *stacked)
+    return (*states, *(R.stack(list(column), 0) for column in zip(*rows, strict=True)))
 
 
 def _row(cx: Context, x: Expr, k: Size) -> Expr:
