@@ -7,7 +7,7 @@ import warnings
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from relaxpy.frontend.onnx.folding import FOLDED, UndecidedError, cast
 from relaxpy.frontend.onnx.ops import text
 from relaxpy.frontend.onnx.ops.branches import possible
 from relaxpy.frontend.onnx.registry import Value, find
+from relaxpy.frontend.onnx.sizes import expression
 from relaxpy.frontend.onnx.view import (
     Graph,
     Model,
@@ -90,7 +91,7 @@ class Importer:
     unsupported: list[UnsupportedNode] = field(default_factory=list)
     #: Constants that are parameters, by their variables.
     params: dict[Var, Constant] = field(default_factory=dict)
-    _sizes: dict[str, tir.Var] = field(default_factory=dict)
+    _sizes: dict[str, tir.PrimExpr] = field(default_factory=dict)
     _names: Names = field(default_factory=lambda: Names(lambda name: name))
     _size_names: Names = field(default_factory=lambda: Names(lambda name: identifier(name, "n")))
     #: Element types of less than a byte, by the names of tensors.
@@ -185,6 +186,7 @@ class Importer:
                 f"the functions and branches of the model have more than {_MAX_NODES} nodes where "
                 "each use has its own"
             )
+        graph.require_distinct_names()
         self.unused |= graph.unused_nodes()
         try:
             return self._nodes(graph.nodes, inner, opsets, graph.outputs)
@@ -270,9 +272,6 @@ class Importer:
                 scope.update(dict.fromkeys(filter(None, node.outputs), _Missing()))
                 return
             operands.append(self._lookup(name, scope, node.where) if name else None)
-        duplicates = [name for name in node.outputs if name and name in scope.maps[0]]  # type: ignore[attr-defined]
-        if duplicates:
-            raise FrontendError(f"{node.where} defines {duplicates[0]!r} for the second time")
         if node in self.unused:
             scope.update(dict.fromkeys(filter(None, node.outputs), _Missing()))
             return
@@ -455,9 +454,24 @@ class Importer:
         if size is None or size == "?":
             return self.new_size(name)
         if size not in self._sizes:
-            text = size if re.fullmatch(r"\w+", size) else name
-            self._sizes[size] = self.new_size(text)
+            plain = re.fullmatch(r"\w+", size) is not None
+            found = None if plain else expression(size, self._stated)
+            self._sizes[size] = self.new_size(size if plain else name) if found is None else found
         return self._sizes[size]
+
+    def _stated(self, name: str) -> tir.PrimExpr | None:
+        """The size of this name; None where no size of an input is this name alone."""
+        return self._size(name, name) if name in self._alone else None  # type: ignore[return-value]
+
+    @cached_property
+    def _alone(self) -> set[str]:
+        """The names that are sizes of inputs by themselves, not in expressions only."""
+        return {
+            size
+            for name, kind in self.model.graph.inputs.items()
+            for size in self.options.shapes.get(name, getattr(kind, "sizes", None) or ())
+            if isinstance(size, str)
+        }
 
 
 _OUTPUT = Node("outputs", -1, "", "", (), (), {}, onnx.NodeProto())

@@ -26,6 +26,8 @@ class Converter:
     attributes: Mapping[str, inspect.Parameter]
     #: Attributes that change nothing: hints for other engines.
     ignored: frozenset[str]
+    #: Attributes that may only have this value.
+    fixed: Mapping[str, Any]
 
     def arguments(
         self, values: Sequence[Value], attributes: Mapping[str, Any], tensor: Callable[[Value], Any]
@@ -36,7 +38,13 @@ class Converter:
             UnsupportedError: an operand or an attribute is missing, or one too many.
         """
         positional = self._operands(values, tensor)
-        unknown = [n for n in attributes if n not in self.attributes and n not in self.ignored]
+        for name, value in self.fixed.items():
+            if attributes.get(name, value) != value:
+                raise UnsupportedError(
+                    f"attribute {name!r} is {attributes[name]}, expected {value}"
+                )
+        known = {*self.attributes, *self.ignored, *self.fixed}
+        unknown = [name for name in attributes if name not in known]
         if unknown:
             raise UnsupportedError(f"attribute {unknown[0]!r} is not known in opset {self.since}")
         missing = [
@@ -79,13 +87,17 @@ CONVERTERS: dict[tuple[str, str], list[Converter]] = {}
 
 
 def converter(
-    *names: str, since: int = 1, domain: str = "", ignored: Sequence[str] = ()
+    *names: str,
+    since: int = 1,
+    domain: str = "",
+    ignored: Sequence[str] = (),
+    fixed: Mapping[str, Any] | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the converter of operators, from the opset `since` on.
 
     Its first parameter is the `Context`; then come operands, as expressions (parameters with the
     annotation `Value` take what is known instead); keyword parameters are attributes, with the
-    defaults of ONNX.
+    defaults of ONNX; those in `ignored` may be there, and those in `fixed` with this value.
     """
 
     def register(function: Function) -> Function:
@@ -97,6 +109,7 @@ def converter(
             tuple(p for p in parameters if p.kind is not keyword),
             {p.name: p for p in parameters if p.kind is keyword},
             frozenset({"consumed_inputs", *ignored}),
+            fixed or {},
         )
         for name in names:
             entries = CONVERTERS.setdefault((domain, name), [])

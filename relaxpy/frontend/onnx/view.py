@@ -12,7 +12,16 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    TypeProto,
+    helper,
+)
 
 from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.wire import COPIED, model_bytes
@@ -25,6 +34,8 @@ _DEFAULT_DOMAINS = ("", "ai.onnx")
 _OLDEST_IR = 3
 #: How many graphs may stand within each other.
 _MAX_DEPTH = 64
+#: The elements of the largest tensor that a file may state by few of them.
+_MOST_ELEMENTS = 1 << 27
 #: Types of ONNX that have another name in Relax.
 _DTYPES = {
     "FLOAT": "float32",
@@ -144,6 +155,19 @@ class Graph:
     nodes: Sequence[Node]
     outputs: Sequence[str]
 
+    def require_distinct_names(self) -> None:
+        """Check that no two values have one name.
+
+        Errors:
+            FrontendError: a node defines a name for the second time.
+        """
+        known = {*self.inputs, *self.initializers}
+        for node in self.nodes:
+            for name in filter(None, node.outputs):
+                if name in known:
+                    raise FrontendError(f"{node.where} defines {name!r} for the second time")
+                known.add(name)
+
     def unused_nodes(self) -> set[Node]:
         """The nodes on which no output depends."""
         needed, unused = set(self.outputs), set()
@@ -187,26 +211,46 @@ class Model:
 
 
 class Initializer:
-    """A tensor of a file, read when it is asked for."""
+    """A tensor of a file, read when it is asked for; that of a separate file is mapped."""
 
-    def __init__(self, proto: TensorProto, folder: Path | None) -> None:
-        self.proto = proto
+    def __init__(self, proto: TensorProto | SparseTensorProto, folder: Path | None) -> None:
+        self._proto = proto
         self._folder = folder
-
-    @property
-    def dtype(self) -> str:
-        """The datatype."""
-        return dtype_of(self.proto.data_type)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The sizes."""
-        return tuple(self.proto.dims)
 
     @cached_property
     def array(self) -> Array:
-        """The elements; those of a separate file are mapped, not read."""
-        return tensor_array(self.proto, self._folder)
+        """The elements."""
+        return read_array(self._proto, self._folder)
+
+
+def read_array(proto: TensorProto | SparseTensorProto, folder: Path | None) -> Array:
+    """The elements of a tensor; those that a sparse one leaves out are 0.
+
+    Errors:
+        FrontendError: the tensor is damaged, or its data is not below `folder`.
+        UnsupportedError: its elements are none of Relax.
+    """
+    if isinstance(proto, TensorProto):
+        return tensor_array(proto, folder)
+    values = tensor_array(proto.values, folder)
+    places = tensor_array(proto.indices, folder)
+    sizes = tuple(proto.dims)
+    name = f"the sparse tensor {proto.values.name!r}"
+    if min(sizes, default=0) < 0 or math.prod(sizes) > _MOST_ELEMENTS:
+        raise FrontendError(
+            f"{name} has the shape {sizes}, expected one of at most {_MOST_ELEMENTS} elements"
+        )
+    if places.shape not in (values.shape, (values.size, len(sizes))) or values.ndim != 1:
+        raise FrontendError(f"{name} has {values.size} elements and {places.shape} indices")
+    try:
+        flat = places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), sizes)
+        dense = np.zeros(sizes, values.dtype)
+        if flat.size and not 0 <= flat.min() <= flat.max() < dense.size:
+            raise ValueError("an index is outside the shape")
+    except (ValueError, TypeError) as error:
+        raise FrontendError(f"{name} is damaged: {error}") from None
+    dense.reshape(-1)[flat] = values
+    return dense
 
 
 def tensor_array(proto: TensorProto, folder: Path | None) -> Array:
@@ -381,10 +425,13 @@ def graph_view(graph: GraphProto, folder: Path | None, depth: int) -> Graph:
     """The view of a graph."""
     if depth > _MAX_DEPTH:
         raise FrontendError(f"more than {_MAX_DEPTH} graphs stand within each other")
-    if graph.sparse_initializer:
-        name = graph.sparse_initializer[0].values.name
-        raise FrontendError(f"the initializer {name!r} is sparse, which no tensor of Relax is")
-    initializers = {text_of(t.name): Initializer(t, folder) for t in graph.initializer}
+    initializers: dict[str, Initializer] = {}
+    sparse = [(tensor.values.name, tensor) for tensor in graph.sparse_initializer]
+    for given, tensor in (*((t.name, t) for t in graph.initializer), *sparse):
+        name = text_of(given)
+        if name in initializers:
+            raise FrontendError(f"the graph has two initializers {name!r}")
+        initializers[name] = Initializer(tensor, folder)
     inputs: dict[str, ValueType] = {}
     for value in graph.input:
         name = text_of(value.name)
@@ -472,6 +519,8 @@ def attribute_value(
             return tensor_array(attribute.t, folder)
         case kinds.TENSORS:
             return [tensor_array(tensor, folder) for tensor in attribute.tensors]
+        case kinds.SPARSE_TENSOR:
+            return read_array(attribute.sparse_tensor, folder)
         case kinds.GRAPH:
             return _graph_with(attribute.g, folder, depth + 1, given)
         case kinds.STRING:

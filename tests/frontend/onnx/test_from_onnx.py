@@ -137,6 +137,80 @@ def test_names_of_inputs_are_sanitized(name: str, made: str) -> None:
     assert kept == name
 
 
+@pytest.mark.parametrize(
+    ("sizes", "stated", "good", "bad"),
+    [
+        ([["past + now"], ["past"], ["now"]], "past + now", (5, 2, 3), (6, 2, 3)),
+        ([["2*n"], ["n"]], "2 * n", (6, 3), (6, 4)),
+        ([["n/2"], ["n"]], "n // 2", (2, 5), (3, 5)),
+        ([["n%(m - 1)"], ["n"], ["m"]], "n % (m - 1)", (1, 5, 3), (2, 5, 3)),
+        ([["batch-size"], ["batch"]], "x_0", (7, 3), None),  # a name: no input has the size `size`
+        ([["n+1"]], "x_0", (7,), None),
+        ([["n/0"], ["n"]], "x_0", (7, 2), None),
+        ([["n.m"], ["n"]], "x_0", (7, 2), None),
+        ([["("], ["n"]], "x_0", (7, 2), None),
+        ([["n" + "+n" * 200], ["n"]], "x_0", (7, 2), None),
+    ],
+)
+def test_sizes_are_expressions_of_others(
+    sizes: list[list[str]], stated: str, good: tuple[int, ...], bad: tuple[int, ...] | None
+) -> None:
+    names = ["x", "y", "z"][: len(sizes)]
+    nodes = [helper.make_node("Relu", [name], [f"{name}_out"]) for name in names]
+    inputs = [value(name, shape) for name, shape in zip(names, sizes, strict=True)]
+    mod = from_onnx(model(nodes, inputs, [f"{name}_out" for name in names]))
+    assert str(mod["main"].params[0].struct_info) == f'R.Tensor(({stated},), dtype="float32")'
+    main = relaxpy.compile(mod)["main"]
+    main(*(np.zeros(size, "float32") for size in good))
+    if bad is not None:
+        with pytest.raises(relaxpy.errors.RelaxpyError):
+            main(*(np.zeros(size, "float32") for size in bad))
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("place", ["initializer", "constant"])
+def test_sparse_tensors_are_dense_in_relax(flat: bool, place: str) -> None:
+    indices = np.array([1, 3] if flat else [[0, 1], [1, 0]], "int64")
+    sparse = onnx.helper.make_sparse_tensor(
+        numpy_helper.from_array(np.array([2, -3], "float32"), "s"),
+        numpy_helper.from_array(indices, "places"),
+        [2, 3],
+    )
+    nodes = [helper.make_node("Add", ["x", "s"], ["y"])]
+    if place == "constant":
+        nodes.insert(0, helper.make_node("Constant", [], ["s"], sparse_value=sparse))
+    proto = model(nodes, [value("x", [2, 3])], ["y"])
+    if place == "initializer":
+        proto.graph.sparse_initializer.append(sparse)
+    x = np.ones((2, 3), "float32")
+    np.testing.assert_array_equal(run(proto, x), [[1, 3, 1], [-2, 1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("dims", "indices", "message"),
+    [
+        ([1 << 40, 1 << 40], [1, 3], "expected one of at most"),
+        ([2, -3], [1, 3], "expected one of at most"),
+        ([2, 3], [1, 6], "an index is outside the shape"),
+        ([2, 3], [-1, 3], "an index is outside the shape"),
+        ([2, 3], [[0, 1], [2, 0]], "is damaged"),
+        ([2, 3], [0, 1, 2], r"has 2 elements and \(3,\) indices"),
+    ],
+)
+def test_sparse_tensors_that_do_not_fit_are_refused(
+    dims: list[int], indices: list[Any], message: str
+) -> None:
+    sparse = onnx.SparseTensorProto(
+        values=numpy_helper.from_array(np.array([2, -3], "float32"), "s"),
+        indices=numpy_helper.from_array(np.array(indices, "int64"), "places"),
+        dims=dims,
+    )
+    proto = model([helper.make_node("Add", ["x", "s"], ["y"])], [value("x", [2, 3])], ["y"])
+    proto.graph.sparse_initializer.append(sparse)
+    with pytest.raises(FrontendError, match=message):
+        from_onnx(proto)
+
+
 def test_several_outputs_are_a_tuple() -> None:
     nodes = [helper.make_node("Split", ["x"], ["a", "b"], axis=1, num_outputs=2)]
     first, second = run(
@@ -421,6 +495,12 @@ _WRONG: dict[str, tuple[Any, str]] = {
     "external without folder": (
         _with(lambda p: setattr(p.graph.initializer[0], "data_location", TensorProto.EXTERNAL)),
         "the data of tensor 'w.0' is in the file",
+    ),
+    "defines an input": (_bad_node(output=["x"]), "defines 'x' for the second time"),
+    "defines an initializer": (_bad_node(output=["w.0"]), "defines 'w.0' for the second time"),
+    "two initializers": (
+        _with(lambda p: p.graph.initializer.append(p.graph.initializer[0])),
+        "two initializers 'w.0'",
     ),
     "two inputs": (_with(lambda p: p.graph.input.append(p.graph.input[0])), "two inputs 'x'"),
 }

@@ -57,7 +57,16 @@ def grouped(new: int, past: int, lengths: list[int], total: int, *, packed: bool
     }
 
 
-CASES: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
+SELF = {"x": X, "w": W, "b": B}
+MASK = np.tile(np.array([1, 1, 0, 1, 1]), (2, 5, 1))
+HEADED = {"q": rand(2, 5, 12), "k": rand(2, 5, 12), "v": rand(2, 5, 12)}
+IMAGE = {"x": rand(1, 3, 5, 5), "w": rand(4, 3, 3, 3)}
+BLOCKS = {"b": whole(3, 3, 8), "s": rand(3 * 3)}
+SIZES = {"K": 40, "N": 3, "bits": 4, "block_size": 16}
+PRODUCT = {"a": whole(3, 4), "as": SCALE, "az": ZERO, "b": whole(4, 5), "bs": SCALE, "bz": ZERO}
+PAIR = {"x": whole(2, 3), "xs": SCALE, "xz": ZERO, "y": whole(3), "s": SCALE, "z": ZERO, **OUT}
+
+CASES: list[tuple[str, dict[str, Any], dict[str, Any], int | tuple[int, ...]]] = [
     ("Attention", {"x": X, "w": W, "b": B, "m": np.array([3, 5], np.int32)}, {"num_heads": 2}, 1),
     (
         "Attention",
@@ -142,7 +151,225 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
         {"axis": 1},
         1,
     ),
+    ("Attention", {**SELF, "m": np.array([3, 5, 1, 0], np.int32)}, {"num_heads": 2}, 1),
+    ("Attention", {**SELF, "m": np.array(MASK[:, 0], np.int32)}, {"num_heads": 2}, 1),
+    ("Attention", {**SELF, "m": np.array(MASK, np.int32)}, {"num_heads": 2, "scale": 0.4}, 1),
+    (
+        "Attention",
+        {"x": X, "w": W[:, :20], "b": B[:20], " m": None, " p": None, "bias": rand(2, 2, 5, 5)},
+        {"num_heads": 2, "qkv_hidden_sizes": [8, 8, 4], "do_rotary": 0},
+        1,
+    ),
+    ("BiasGelu", {"x": X, "b": rand(12)}, {}, 1),
+    ("FastGelu", {"x": X, "b": rand(12)}, {}, 1),
+    ("FastGelu", {"x": X}, {}, 1),
+    ("Gelu", {"x": X}, {}, 1),
+    ("QuickGelu", {"x": X}, {}, 1),
+    ("QuickGelu", {"x": X}, {"alpha": 0.7}, 1),
+    ("FusedMatMul", {"a": X, "b": W}, {"alpha": 0.5}, 1),
+    ("FusedMatMul", {"a": rand(2, 4, 3), "b": rand(2, 5, 4)}, {"transA": 1, "transB": 1}, 1),
+    ("FusedMatMul", {"a": rand(4, 2, 3), "b": rand(2, 3, 5)}, {"transBatchA": 1}, 1),
+    (
+        "FusedMatMul",
+        {"a": rand(2, 3, 4), "b": rand(5, 2, 4)},
+        {"transBatchB": 1, "transB": 1, "alpha": 2.0},
+        1,
+    ),
+    ("TransposeMatMul", {"a": rand(4, 3), "b": rand(4, 5)}, {"transA": 1}, 1),
+    ("FusedGemm", {"a": rand(3, 4), "b": rand(4, 5), "c": rand(5)}, {"activation": "Relu"}, 1),
+    (
+        "FusedGemm",
+        {"a": rand(3, 4), "b": rand(5, 4)},
+        {"activation": "HardSigmoid", "activation_alpha": 0.3, "activation_beta": 0.4, "transB": 1},
+        1,
+    ),
+    *(
+        ("FusedConv", IMAGE, {"activation": name, **parameters}, 1)
+        for name, parameters in (
+            *(("Relu", {}), ("Sigmoid", {}), ("Tanh", {})),
+            ("LeakyRelu", {"activation_params": [0.2]}),
+            ("Clip", {"activation_params": [-0.5, 0.5]}),
+            ("HardSigmoid", {"activation_params": [0.3, 0.4]}),
+        )
+    ),
+    ("FusedConv", {**IMAGE, "b": rand(4), "z": rand(1, 4, 5, 5)}, {"pads": [1] * 4}, 1),
+    ("SkipLayerNormalization", {"x": X, "s": rand(2, 5, 12), "g": rand(12)}, {}, 1),
+    (
+        "SkipLayerNormalization",
+        {"x": X, "s": rand(2, 5, 12), "g": rand(12), "b": rand(12), "c": rand(12)},
+        {"epsilon": 1e-3},
+        (0, 3),
+    ),
+    ("SkipSimplifiedLayerNormalization", {"x": X, "s": rand(2, 5, 12), "g": rand(12)}, {}, 1),
+    (
+        "SkipSimplifiedLayerNormalization",
+        {"x": X, "s": rand(2, 5, 12), "g": rand(12), "b": rand(12)},
+        {},
+        (0, 3),
+    ),
+    (
+        "EmbedLayerNormalization",
+        {
+            "ids": np.array([[1, 4, 2], [0, 3, 3]], np.int32),
+            "segments": np.array([[0, 1, 1], [1, 0, 0]], np.int32),
+            "words": rand(5, 4),
+            "places": rand(3, 4),
+            "kinds": rand(2, 4),
+            "gamma": rand(4),
+            "beta": rand(4),
+            "mask": np.array([[1, 1, 0], [1, 1, 1]], np.int32),
+            "at": np.array([[2, 1, 0], [0, 0, 1]], np.int32),
+        },
+        {},
+        2,
+    ),
+    ("MultiHeadAttention", HEADED, {"num_heads": 3}, 1),
+    ("MultiHeadAttention", {**HEADED, "b": rand(36)}, {"num_heads": 3, "scale": 0.2}, 1),
+    (
+        "MultiHeadAttention",
+        {**HEADED, "": None, "m": np.array([5, 3], np.int32)},
+        {"num_heads": 3, "mask_filter_value": -1e4},
+        1,
+    ),
+    (
+        "MultiHeadAttention",
+        {**HEADED, "": None, " m": None, "bias": rand(1, 3, 5, 5)},
+        {"num_heads": 3, "unidirectional": 1},
+        1,
+    ),
+    (
+        "MultiHeadAttention",
+        {
+            **HEADED,
+            "": None,
+            " m": None,
+            " b": None,
+            "pk": rand(2, 3, 4, 4),
+            "pv": rand(2, 3, 4, 4),
+        },
+        {"num_heads": 3},
+        3,
+    ),
+    (
+        "MultiHeadAttention",
+        {"q": rand(2, 5, 12), "k": rand(2, 3, 4, 4), "v": rand(2, 3, 4, 4)},
+        {"num_heads": 3},
+        1,
+    ),
+    ("RotaryEmbedding", {"x": rand(2, 5, 12), "p": PLACES, **TABLES}, {"num_heads": 2}, 1),
+    ("MatMulNBits", {"a": rand(2, 40), **BLOCKS}, SIZES, 1),
+    ("MatMulNBits", {"a": rand(2, 40), **BLOCKS, "z": whole(3 * 2)}, SIZES, 1),
+    ("MatMulNBits", {"a": rand(2, 40), **BLOCKS, "z": rand(3 * 3)}, SIZES, 1),
+    ("MatMulNBits", {"a": rand(2, 40), **BLOCKS, "": None, " g": None, "bias": rand(3)}, SIZES, 1),
+    (
+        "MatMulNBits",
+        {"a": rand(2, 40), "b": whole(3, 3, 16), "s": rand(3 * 3)},
+        {**SIZES, "bits": 8},
+        1,
+    ),
+    ("DynamicQuantizeMatMul", {"a": rand(3, 4), "b": whole(4, 5), "s": SCALE, "z": ZERO}, {}, 1),
+    (
+        "DynamicQuantizeMatMul",
+        {"a": rand(3, 4), "b": whole(4, 5), "s": SCALE, "": None, "bias": rand(5)},
+        {},
+        1,
+    ),
+    ("MatMulIntegerToFloat", {"a": whole(3, 4), "b": whole(4, 5), "as": SCALE, "bs": SCALE}, {}, 1),
+    (
+        "MatMulIntegerToFloat",
+        {
+            "a": whole(3, 4),
+            "b": whole(4, 5),
+            "as": SCALE,
+            "bs": rand(5) ** 2,
+            "az": ZERO,
+            "bz": whole(5),
+            "bias": rand(5),
+        },
+        {},
+        1,
+    ),
+    ("QGemm", {**PRODUCT, "c": np.arange(5, dtype=np.int32) * 900, **OUT}, {"alpha": 0.5}, 1),
+    ("QGemm", PRODUCT, {}, 1),
+    (
+        "QGemm",
+        {**PRODUCT, "b": whole(5, 4), "bs": rand(5) ** 2, "bz": whole(5), "": None, **OUT},
+        {"transB": 1},
+        1,
+    ),
+    ("QLinearAdd", PAIR, {}, 1),
+    ("QLinearMul", PAIR, {}, 1),
+    ("QLinearAveragePool", QUANTISED, {"kernel_shape": [2, 3], "pads": [1, 1, 0, 1]}, 1),
+    (
+        "QLinearAveragePool",
+        QUANTISED,
+        {"kernel_shape": [2, 2], "pads": [1, 0, 0, 1], "count_include_pad": 1},
+        1,
+    ),
+    (
+        "QLinearAveragePool",
+        QUANTISED,
+        {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1},
+        1,
+    ),
+    (
+        "QLinearSoftmax",
+        {**QUANTISED, "ys": np.float32(1 / 256), "yz": np.uint8(0)},
+        {"opset": 13},
+        1,
+    ),
+    (
+        "QLinearWhere",
+        {
+            "c": np.array([[True], [False]]),
+            "a": whole(2, 3),
+            "as": SCALE,
+            "az": ZERO,
+            "b": whole(2, 3),
+            "bs": SCALE,
+            "bz": ZERO,
+            **OUT,
+        },
+        {},
+        1,
+    ),
+    ("QuantizeLinear", {"x": rand(2, 3), "s": SCALE, "z": np.uint16(300)}, {}, 1),
+    ("DequantizeLinear", {"x": whole(2, 3), "s": rand(3) ** 2, "z": whole(3)}, {"axis": 1}, 1),
+    (
+        "QAttention",
+        {
+            "x": whole(2, 5, 12),
+            "w": whole(12, 24),
+            "b": B,
+            "xs": SCALE,
+            "ws": SCALE / 4,
+            "m": np.array([3, 5], np.int32),
+            "xz": ZERO,
+            "wz": ZERO,
+        },
+        {"num_heads": 2},
+        1,
+    ),
 ]
+
+
+def _model(
+    op: str,
+    operands: dict[str, Any],
+    arrays: dict[str, Array],
+    attributes: dict[str, Any],
+    names: list[str],
+) -> Any:
+    code = helper.np_dtype_to_tensor_dtype
+    given = [name if name in arrays else "" for name in operands]
+    graph = helper.make_graph(
+        [helper.make_node(op, given, names, domain="com.microsoft", **attributes)],
+        "graph",
+        [helper.make_tensor_value_info(n, code(a.dtype), a.shape) for n, a in arrays.items()],
+        [onnx.ValueInfoProto(name=name) for name in names if name],
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
 @pytest.mark.parametrize(
@@ -151,29 +378,63 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], int]] = [
     ids=[f"{c[0]}{k}" for k, c in enumerate(CASES)],
 )
 def test_fused_operators(
-    op: str, operands: dict[str, Any], attributes: dict[str, Any], outputs: int
+    op: str, operands: dict[str, Any], attributes: dict[str, Any], outputs: int | tuple[int, ...]
 ) -> None:
-    names = [f"y{k}" for k in range(outputs)]
+    """`outputs`: how many, or which of them."""
+    which = range(outputs) if isinstance(outputs, int) else outputs
+    names = [f"y{k}" if k in which else "" for k in range(max(which) + 1)]
     arrays = {name: np.asarray(array) for name, array in operands.items() if array is not None}
-    given = [name if name in arrays else "" for name in operands]
-    code = helper.np_dtype_to_tensor_dtype
-    graph = helper.make_graph(
-        [helper.make_node(op, given, names, domain="com.microsoft", **attributes)],
-        "graph",
-        [helper.make_tensor_value_info(n, code(a.dtype), a.shape) for n, a in arrays.items()],
-        [onnx.ValueInfoProto(name=name) for name in names],
-    )
-    imports = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
-    proto = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    proto = _model(op, operands, arrays, attributes, names)
     one_thread = ort.SessionOptions()  # each thread rounds the states of its sequences by itself
     one_thread.intra_op_num_threads = 1
     expected = ort.InferenceSession(proto.SerializeToString(), one_thread).run(None, arrays)
     mod = from_onnx(proto)
     for target in ("native", "numpy"):
         found = relaxpy.compile(mod, target)["main"](*arrays.values())
-        for a, b in zip(found if outputs > 1 else [found], expected, strict=True):
+        for a, b in zip(found if len(expected) > 1 else [found], expected, strict=True):
             assert np.asarray(a).dtype == b.dtype
-            if b.dtype == np.uint8:
+            if b.dtype.kind == "u":
                 assert np.abs(np.asarray(a, int) - np.asarray(b, int)).max() <= 1
             else:
                 np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "attributes", "message"),
+    [
+        ("Attention", {"x": X, "w": W}, {"num_heads": 2, "do_rotary": 1}, "'do_rotary' is 1"),
+        ("Attention", {**SELF, "m": np.zeros(3, np.int32)}, {"num_heads": 2}, "3 numbers for 2"),
+        ("Attention", {**SELF, "m": np.zeros((1,) * 5, np.int32)}, {"num_heads": 2}, "rank 5"),
+        ("MultiHeadAttention", HEADED, {"num_heads": 5}, "12 is no multiple of 5 heads"),
+        ("FusedConv", IMAGE, {"activation": "Glow"}, "the activation 'Glow'"),
+        ("FusedGemm", {"a": X[0], "b": W}, {"activation": "Relu", "activation_alpha": 1.0}, "Relu"),
+        ("RotaryEmbedding", {"x": X, "p": PLACES, **TABLES}, {"is_packed_batching": 1}, "packed"),
+        ("MatMulNBits", {"a": rand(2, 40), **BLOCKS}, {**SIZES, "bits": 2}, "4 or 8 bits"),
+        ("QLinearSigmoid", {"x": whole(2)}, {}, "it has 1 operands, expected 4 or 5"),
+        ("QLinearSigmoid", {"x": whole(2), "": None, "z": ZERO, "s": SCALE}, {}, "a scale"),
+        (
+            "GroupQueryAttention",
+            grouped(1, 8, [5, 7], 7),
+            {**HEADS, "do_rotary": 1},
+            "do_rotary needs cos_cache",
+        ),
+        (
+            "GroupQueryAttention",
+            grouped(1, 8, [5, 7], 7),
+            {**HEADS, "smooth_softmax": 1},
+            "smooth_softmax is not imported",
+        ),
+        (
+            "SimplifiedLayerNormalization",
+            {"x": X, "g": rand(12)},
+            {"axis": 1},
+            "axis 1 is not the last one",
+        ),
+    ],
+)
+def test_what_is_not_imported_is_named(
+    op: str, operands: dict[str, Any], attributes: dict[str, Any], message: str
+) -> None:
+    arrays = {name: np.asarray(array) for name, array in operands.items() if array is not None}
+    with pytest.raises(NotImplementedError, match=message):
+        from_onnx(_model(op, operands, arrays, attributes, ["y"]))

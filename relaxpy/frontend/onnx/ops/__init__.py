@@ -13,6 +13,7 @@ from relaxpy.frontend.onnx.ops import (
     loops as loops,
     losses as losses,
     microsoft as microsoft,
+    microsoft_quantized as microsoft_quantized,
     movement as movement,
     normalize as normalize,
     padding as padding,

@@ -102,6 +102,7 @@ def constant(
     cx: Context,
     *,
     value: Any = None,
+    sparse_value: Any = None,
     value_int: int | None = None,
     value_ints: Sequence[int] | None = None,
     value_float: float | None = None,
@@ -113,6 +114,8 @@ def constant(
         if value.dtype == object:
             return text.literal([str(item) for item in value.reshape(-1)], value.shape)
         return literal(value)
+    if sparse_value is not None:
+        return literal(sparse_value)
     if value_string is not None:
         return text.literal([value_string], ())
     if value_strings is not None:

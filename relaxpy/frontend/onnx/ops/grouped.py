@@ -23,7 +23,19 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 _HEADS_FIRST = (0, 2, 1, 3)
 
 
-@converter("GroupQueryAttention", domain="com.microsoft")
+#: What is imported with its default only: caches of other layouts, or quantised; other results.
+_FIXED = {
+    "causal": 1,
+    "k_quant_type": "NONE",
+    "kv_cache_bit_width": 0,
+    "qk_output": 0,
+    "sliding_window_cache": 0,
+    "v_quant_type": "NONE",
+}
+_NORMS = ("qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon")
+
+
+@converter("GroupQueryAttention", domain="com.microsoft", ignored=_NORMS, fixed=_FIXED)
 def group_query_attention(
     cx: Context,
     query: Expr,
@@ -44,9 +56,12 @@ def group_query_attention(
     rotary_interleaved: int = 0,
     local_window_size: int = -1,
     scale: float = 0.0,
+    smooth_softmax: int = -1,
     softcap: float = 0.0,
 ) -> list[Expr]:
     """Row b has seqlens_k[b] + 1 positions; the new ones are the last of them."""
+    if smooth_softmax > 0:
+        raise UnsupportedError("smooth_softmax is not imported")
     batch, length, _ = shape_of(query, 3)
     if key is None or value is None:
         query, key, value = _apart(cx, query, num_heads, kv_num_heads)

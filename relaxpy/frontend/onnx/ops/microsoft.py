@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.attention import rotary_embedding
 from relaxpy.frontend.onnx.ops.conv import conv
-from relaxpy.frontend.onnx.ops.quantized import dequantized, dynamic_quantize_linear, quantized
-from relaxpy.frontend.onnx.ops.recurrent import lstm_layer
-from relaxpy.frontend.onnx.registry import Value, converter
-from relaxpy.frontend.onnx.view import code_of
+from relaxpy.frontend.onnx.ops.linear import gemm
+from relaxpy.frontend.onnx.registry import converter, find
 from relaxpy.frontend.shared.tensors import (
     Size,
+    as_size,
     dtype_of,
     product,
     rank_of,
@@ -23,6 +22,7 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.relax.op.definition.registry import R
 
@@ -61,17 +61,41 @@ def fused_matmul(
     transBatchA: int = 0,  # noqa: N803
     transBatchB: int = 0,  # noqa: N803
 ) -> Expr:
-    if transBatchA or transBatchB:
-        raise UnsupportedError("transBatchA and transBatchB are not imported")
-    result = R.matmul(_transposed(a) if transA else a, _transposed(b) if transB else b)
+    left = _transposed(a, transA, transBatchA)
+    result = R.matmul(left, _transposed(b, transB, transBatchB))
     return result if alpha == 1.0 else R.multiply(result, scalar(alpha, a))
 
 
-def _transposed(x: Expr) -> Expr:
+def _transposed(x: Expr, matrices: int = 1, batch: int = 0) -> Expr:
+    """`x` with its last two axes exchanged, after its first axis has moved behind the batch."""
     rank = rank_of(x)
-    if rank < 2:
+    if rank < 2 or not (matrices or batch):
         return x
-    return R.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2])
+    axes = [*range(1, rank - 1), 0, rank - 1] if batch else [*range(rank)]
+    if matrices:
+        axes[-2:] = axes[-1], axes[-2]
+    return R.permute_dims(x, axes)
+
+
+@converter("FusedGemm", domain=DOMAIN)
+def fused_gemm(
+    cx: Context,
+    a: Expr,
+    b: Expr,
+    c: Expr | None = None,
+    *,
+    activation: str = "",
+    activation_alpha: float | None = None,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,  # noqa: N803
+    transB: int = 0,  # noqa: N803
+) -> Expr:
+    y = cx.emit(gemm(cx, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB))
+    parameters = (activation_alpha, activation_beta, activation_gamma)
+    return _activated(cx, y, activation, [x for x in parameters if x is not None])
 
 
 @converter("FusedConv", domain=DOMAIN)
@@ -104,23 +128,21 @@ def fused_conv(
         strides=strides,
     )
     y = result if z is None else R.add(result, z)
-    parameters = list(activation_params or [])
-    match activation:
-        case "":
-            return y
-        case "Relu":
-            return R.nn.relu(y)
-        case "Sigmoid":
-            return R.sigmoid(y)
-        case "Tanh":
-            return R.tanh(y)
-        case "LeakyRelu":
-            return R.nn.leakyrelu(y, parameters[0] if parameters else 0.01)
-        case "Clip":
-            low, high = parameters
-            return R.clip(y, low, high)
-        case _:
-            raise UnsupportedError(f"the activation {activation!r} is not imported")
+    return _activated(cx, cx.emit(y), activation, list(activation_params or []))
+
+
+def _activated(cx: Context, y: Expr, activation: str, parameters: Sequence[float]) -> Expr:
+    """An operator of one operand on `y`; `parameters` are its attributes in ONNX's order."""
+    if not activation:
+        return y
+    if activation == "Clip":
+        low, high = parameters
+        return R.clip(y, low, high)
+    entry = find("", activation, 13)
+    if entry is None or len(parameters) > len(entry.attributes):
+        raise UnsupportedError(f"the activation {activation!r} is not imported")
+    result: Expr = entry.function(cx, y, **dict(zip(entry.attributes, parameters, strict=False)))
+    return result
 
 
 # -- Normalisation ----------------------------------------------------------------------------
@@ -219,15 +241,25 @@ def _heads(cx: Context, x: Expr, heads: int) -> Expr:
 
 
 def _seen(mask: Expr, batch: Size, keys: Size) -> Expr:
-    """Which keys a mask admits; one of rank 1 has the number of keys of each sequence."""
+    """Which keys a mask admits.
+
+    One of rank 1 has the number of keys of each sequence, or where they end and then where they
+    begin.
+    """
     axes = {1: [1], 2: [1, 2], 3: [1], 4: []}.get(rank_of(mask))
     if axes is None:
         raise UnsupportedError(f"a mask of rank {rank_of(mask)} is not imported")
     if rank_of(mask) == 1:
-        if str(shape_of(mask)[0]) != str(batch):
-            raise UnsupportedError("a mask of starts and ends is not imported")
-        lengths = R.expand_dims(R.astype(mask, "int64"), axes)
-        return R.expand_dims(R.less(R.arange(0, keys, 1, "int64"), lengths), [1, 2])
+        count = shape_of(mask)[0]
+        columns = R.arange(0, keys, 1, "int64")
+        bounds = R.expand_dims(R.astype(mask, "int64"), axes)
+        inside = R.less(columns, R.strided_slice(bounds, [0], [0], [batch]))
+        if prove_equal(as_size(count), as_size(batch * 2)):
+            starts = R.strided_slice(bounds, [0], [batch], [batch * 2])
+            inside = R.logical_and(inside, R.greater_equal(columns, starts))
+        elif not prove_equal(as_size(count), as_size(batch)):
+            raise UnsupportedError(f"a mask of {count} numbers for {batch} sequences")
+        return R.expand_dims(inside, [1, 2])
     seen = R.astype(mask, "bool")
     return R.expand_dims(seen, axes) if axes else seen
 
@@ -265,7 +297,11 @@ def _attended(
     return reshaped(found, (batch, length, product([heads, width])))
 
 
-@converter("Attention", domain=DOMAIN)
+#: Attributes of attention that are imported with these values only.
+PLAIN = {"do_rotary": 0, "past_present_share_buffer": 0, "rotary_embedding_dim": 0}
+
+
+@converter("Attention", domain=DOMAIN, fixed=PLAIN)
 def attention(
     cx: Context,
     x: Expr,
@@ -307,7 +343,7 @@ def attention(
         mask_filter_value,
         causal=bool(unidirectional),
     )
-    return [y, R.stack([k, v], axis=0)]
+    return [y] if shape_of(k)[3] != shape_of(v)[3] else [y, R.stack([k, v], axis=0)]
 
 
 @converter("RotaryEmbedding", domain=DOMAIN, ignored=["scale"])
@@ -390,172 +426,3 @@ def multi_head_attention(
         causal=bool(unidirectional),
     )
     return [y, k, v]
-
-
-# -- Quantisation -----------------------------------------------------------------------------
-
-
-@converter("DynamicQuantizeMatMul", domain=DOMAIN)
-def dynamic_quantize_matmul(
-    cx: Context,
-    a: Expr,
-    b: Expr,
-    b_scale: Expr,
-    b_zero_point: Expr | None = None,
-    bias: Expr | None = None,
-) -> Expr:
-    rounded, scale, zero = dynamic_quantize_linear(cx, a)
-    left = dequantized(cx.emit(rounded), scale, zero, dtype_of(a))
-    result = R.matmul(left, dequantized(b, b_scale, b_zero_point, dtype_of(a)))
-    return result if bias is None else R.add(result, bias)
-
-
-@converter("DynamicQuantizeLSTM", domain=DOMAIN, ignored=["hidden_size"])
-def dynamic_quantize_lstm(
-    cx: Context,
-    x: Expr,
-    w: Expr,
-    r: Expr,
-    b: Expr | None,
-    sequence_lens: Expr | None,
-    initial_h: Expr | None,
-    initial_c: Expr | None,
-    p: Expr | None,
-    w_scale: Expr,
-    w_zero_point: Expr,
-    r_scale: Expr,
-    r_zero_point: Expr,
-    *,
-    activation_alpha: list[float] | None = None,
-    activation_beta: list[float] | None = None,
-    activations: list[str] | None = None,
-    clip: float | None = None,
-    direction: str = "forward",
-    input_forget: int = 0,
-) -> list[Expr]:
-    def weights(values: Expr, scale: Expr, zero: Expr) -> Expr:
-        """The transposed weights, whose scales are for a direction, or each of its columns."""
-        missing = [1, 2] if rank_of(scale) == 1 else [1]
-        scale, zero = (R.expand_dims(part, missing) for part in (scale, zero))
-        return cx.emit(R.permute_dims(dequantized(values, scale, zero, "float32"), [0, 2, 1]))
-
-    every, scale, zero = dynamic_quantize_linear(cx, x)
-    operands = [
-        dequantized(cx.emit(every), scale, zero, "float32"),
-        weights(w, w_scale, w_zero_point),
-        weights(r, r_scale, r_zero_point),
-        *(b, sequence_lens, initial_h, initial_c),
-    ]
-    functions = activations, activation_alpha, activation_beta
-    return lstm_layer(
-        cx, operands, p, direction, functions, clip, 0, bool(input_forget), quantized=True
-    )
-
-
-@converter("MatMulNBits", domain=DOMAIN, ignored=["accuracy_level"])
-def matmul_nbits(
-    cx: Context,
-    a: Expr,
-    b: Expr,
-    scales: Expr,
-    zero_points: Expr | None = None,
-    g_idx: Expr | None = None,
-    bias: Expr | None = None,
-    *,
-    K: int,  # noqa: N803
-    N: int,  # noqa: N803
-    bits: int = 4,
-    block_size: int,
-) -> Expr:
-    if g_idx is not None or bits not in (4, 8):
-        raise UnsupportedError("blocks by g_idx, or of other than 4 or 8 bits, are not imported")
-    blocks = -(-K // block_size)
-    wide = dtype_of(a)
-
-    def unpacked(packed: Expr, row: int) -> Expr:
-        whole = R.reshape(packed, (N, -1))
-        if bits == 4:
-            low = R.bitwise_and(whole, scalar(15, packed))
-            both = R.stack([low, R.right_shift(whole, scalar(4, packed))], axis=2)
-            whole = R.reshape(both, (N, -1))
-        return R.astype(R.strided_slice(cx.emit(whole), [1], [0], [row]), wide)
-
-    values = reshaped(unpacked(b, blocks * block_size), (N, blocks, block_size))
-    middle: Expr = scalar(1 << (bits - 1), a)
-    if zero_points is not None:
-        if dtype_of(zero_points) == "uint8":
-            middle = unpacked(zero_points, blocks)
-        else:
-            middle = reshaped(zero_points, (N, blocks))
-        middle = R.expand_dims(middle, 2)
-    factors = reshaped(scales, (N, blocks, 1))
-    weights = reshaped(R.multiply(R.subtract(values, middle), factors), (N, blocks * block_size))
-    result = R.matmul(a, R.permute_dims(R.strided_slice(cx.emit(weights), [1], [0], [K])))
-    return result if bias is None else R.add(result, bias)
-
-
-def _qlinear(op: str) -> None:
-    def convert(
-        cx: Context,
-        a: Expr,
-        a_scale: Expr,
-        a_zero: Expr | None,
-        b: Expr,
-        b_scale: Expr,
-        b_zero: Expr | None,
-        c_scale: Expr,
-        c_zero: Expr | None = None,
-    ) -> Expr:
-        left = dequantized(a, a_scale, a_zero, "float32")
-        right = dequantized(b, b_scale, b_zero, "float32")
-        value = getattr(R, op)(left, right)
-        return quantized(cx, value, c_scale, c_zero, code_of(dtype_of(a)), 1, "float32")
-
-    converter({"add": "QLinearAdd", "multiply": "QLinearMul"}[op], domain=DOMAIN)(convert)
-
-
-_qlinear("add")
-_qlinear("multiply")
-
-
-def _qlinear_unary(
-    cx: Context, x: Expr, scales: Sequence[Value], op: Callable[[Expr], Expr]
-) -> Expr:
-    """The quantised result of an operator on what a quantised tensor stands for."""
-    if not 3 <= len(scales) <= 4:
-        raise UnsupportedError(f"it has {len(scales) + 1} operands, expected 4 or 5")
-    found = [None if value is None else cx.tensor(value) for value in scales]
-    x_scale, x_zero, y_scale, y_zero = [*found, None][:4]
-    if x_scale is None or y_scale is None:
-        raise UnsupportedError("a scale is missing")
-    value = op(dequantized(x, x_scale, x_zero, "float32"))
-    return quantized(cx, value, y_scale, y_zero, code_of(dtype_of(x)), 1, "float32")
-
-
-@converter("QLinearSigmoid", domain=DOMAIN)
-def qlinear_sigmoid(cx: Context, x: Expr, *scales: Value) -> Expr:
-    return _qlinear_unary(cx, x, scales, R.sigmoid)
-
-
-@converter("QLinearLeakyRelu", domain=DOMAIN)
-def qlinear_leaky_relu(cx: Context, x: Expr, *scales: Value, alpha: float = 0.01) -> Expr:
-    return _qlinear_unary(cx, x, scales, lambda v: R.nn.leakyrelu(v, alpha))
-
-
-@converter("QLinearGlobalAveragePool", domain=DOMAIN)
-def qlinear_global_average_pool(
-    cx: Context, x: Expr, *scales: Value, channels_last: int = 0
-) -> Expr:
-    first = 1 if channels_last else 2
-    axes = list(range(first, first + rank_of(x) - 2))
-    return _qlinear_unary(cx, x, scales, lambda v: R.mean(v, axes, keepdims=True))
-
-
-@converter("QLinearConcat", domain=DOMAIN)
-def qlinear_concat(cx: Context, y_scale: Expr, y_zero: Expr, *inputs: Expr, axis: int) -> Expr:
-    parts = [
-        cx.emit(dequantized(x, scale, zero, "float32"))
-        for x, scale, zero in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)
-    ]
-    code = code_of(dtype_of(inputs[0]))
-    return quantized(cx, R.concat(parts, axis=axis), y_scale, y_zero, code, 1, "float32")

@@ -1,0 +1,331 @@
+"""Quantised operators of the domain com.microsoft, which ONNX Runtime's quantiser writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from relaxpy.frontend.onnx.context import Context
+from relaxpy.frontend.onnx.ops.linear import gemm
+from relaxpy.frontend.onnx.ops.microsoft import DOMAIN, PLAIN, attention
+from relaxpy.frontend.onnx.ops.pool import average_pool
+from relaxpy.frontend.onnx.ops.quantized import (
+    dequantize_linear,
+    dequantized,
+    dynamic_quantize_linear,
+    quantize_linear,
+    quantized,
+)
+from relaxpy.frontend.onnx.ops.recurrent import lstm_layer
+from relaxpy.frontend.onnx.registry import Value, converter, find
+from relaxpy.frontend.onnx.view import code_of
+from relaxpy.frontend.shared.tensors import dtype_of, rank_of, reshaped, scalar
+from relaxpy.frontend.shared.unsupported import UnsupportedError
+from relaxpy.ir.relax.nodes import Expr
+from relaxpy.ir.relax.op.definition.registry import R
+
+converter("QuantizeLinear", domain=DOMAIN)(quantize_linear)
+converter("DequantizeLinear", domain=DOMAIN)(dequantize_linear)
+
+
+@converter("MatMulIntegerToFloat", domain=DOMAIN)
+def matmul_integer_to_float(
+    cx: Context,
+    a: Expr,
+    b: Expr,
+    a_scale: Expr,
+    b_scale: Expr,
+    a_zero_point: Expr | None = None,
+    b_zero_point: Expr | None = None,
+    bias: Expr | None = None,
+) -> Expr:
+    dtype = dtype_of(b_scale)
+    left = dequantized(a, a_scale, a_zero_point, dtype)
+    result = R.matmul(left, dequantized(b, b_scale, b_zero_point, dtype))
+    return result if bias is None else R.add(result, bias)
+
+
+@converter("QGemm", domain=DOMAIN)
+def qgemm(
+    cx: Context,
+    a: Expr,
+    a_scale: Expr,
+    a_zero_point: Expr,
+    b: Expr,
+    b_scale: Expr,
+    b_zero_point: Expr,
+    c: Expr | None = None,
+    y_scale: Expr | None = None,
+    y_zero_point: Expr | None = None,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,  # noqa: N803
+    transB: int = 0,  # noqa: N803
+) -> Expr:
+    """`c` counts in products of the scales of `a` and `b`, and `alpha`."""
+    scale, zero = b_scale, b_zero_point
+    if transB:  # a number for each column of the product is one for each row of b
+        scale, zero = (R.expand_dims(p, 1) if rank_of(p) else p for p in (scale, zero))
+    left = dequantized(a, a_scale, a_zero_point, "float32")
+    right = dequantized(b, scale, zero, "float32")
+    y = gemm(cx, left, right, alpha=alpha, transA=transA, transB=transB)
+    if c is not None:
+        step = R.multiply(R.multiply(a_scale, b_scale), scalar(alpha, a_scale))
+        y = R.add(y, R.multiply(R.astype(c, "float32"), step))
+    if y_scale is None:
+        return y
+    code = code_of(dtype_of(a if y_zero_point is None else y_zero_point))
+    return quantized(cx, y, y_scale, y_zero_point, code, 1, "float32")
+
+
+@converter("QAttention", domain=DOMAIN, fixed=PLAIN)
+def qattention(
+    cx: Context,
+    x: Expr,
+    weight: Expr,
+    bias: Expr,
+    input_scale: Expr,
+    weight_scale: Expr,
+    mask_index: Expr | None = None,
+    input_zero_point: Expr | None = None,
+    weight_zero_point: Expr | None = None,
+    past: Expr | None = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = -10000.0,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> list[Expr]:
+    dtype = dtype_of(bias)
+    return attention(
+        cx,
+        dequantized(x, input_scale, input_zero_point, dtype),
+        dequantized(weight, weight_scale, weight_zero_point, dtype),
+        bias,
+        mask_index,
+        past,
+        num_heads=num_heads,
+        mask_filter_value=mask_filter_value,
+        scale=scale,
+        unidirectional=unidirectional,
+    )
+
+
+@converter("DynamicQuantizeMatMul", domain=DOMAIN)
+def dynamic_quantize_matmul(
+    cx: Context,
+    a: Expr,
+    b: Expr,
+    b_scale: Expr,
+    b_zero_point: Expr | None = None,
+    bias: Expr | None = None,
+) -> Expr:
+    rounded, scale, zero = dynamic_quantize_linear(cx, a)
+    left = dequantized(cx.emit(rounded), scale, zero, dtype_of(a))
+    result = R.matmul(left, dequantized(b, b_scale, b_zero_point, dtype_of(a)))
+    return result if bias is None else R.add(result, bias)
+
+
+@converter("DynamicQuantizeLSTM", domain=DOMAIN, ignored=["hidden_size"])
+def dynamic_quantize_lstm(
+    cx: Context,
+    x: Expr,
+    w: Expr,
+    r: Expr,
+    b: Expr | None,
+    sequence_lens: Expr | None,
+    initial_h: Expr | None,
+    initial_c: Expr | None,
+    p: Expr | None,
+    w_scale: Expr,
+    w_zero_point: Expr,
+    r_scale: Expr,
+    r_zero_point: Expr,
+    *,
+    activation_alpha: list[float] | None = None,
+    activation_beta: list[float] | None = None,
+    activations: list[str] | None = None,
+    clip: float | None = None,
+    direction: str = "forward",
+    input_forget: int = 0,
+) -> list[Expr]:
+    def weights(values: Expr, scale: Expr, zero: Expr) -> Expr:
+        """The transposed weights, whose scales are for a direction, or each of its columns."""
+        missing = [1, 2] if rank_of(scale) == 1 else [1]
+        scale, zero = (R.expand_dims(part, missing) for part in (scale, zero))
+        return cx.emit(R.permute_dims(dequantized(values, scale, zero, "float32"), [0, 2, 1]))
+
+    every, scale, zero = dynamic_quantize_linear(cx, x)
+    operands = [
+        dequantized(cx.emit(every), scale, zero, "float32"),
+        weights(w, w_scale, w_zero_point),
+        weights(r, r_scale, r_zero_point),
+        *(b, sequence_lens, initial_h, initial_c),
+    ]
+    functions = activations, activation_alpha, activation_beta
+    return lstm_layer(
+        cx, operands, p, direction, functions, clip, 0, bool(input_forget), quantized=True
+    )
+
+
+@converter("MatMulNBits", domain=DOMAIN, ignored=["accuracy_level"], fixed={"weight_prepacked": 0})
+def matmul_nbits(
+    cx: Context,
+    a: Expr,
+    b: Expr,
+    scales: Expr,
+    zero_points: Expr | None = None,
+    g_idx: Expr | None = None,
+    bias: Expr | None = None,
+    *,
+    K: int,  # noqa: N803
+    N: int,  # noqa: N803
+    bits: int = 4,
+    block_size: int,
+) -> Expr:
+    if g_idx is not None or bits not in (4, 8):
+        raise UnsupportedError("blocks by g_idx, or of other than 4 or 8 bits, are not imported")
+    blocks = -(-K // block_size)
+    wide = dtype_of(a)
+
+    def unpacked(packed: Expr, row: int) -> Expr:
+        whole = R.reshape(packed, (N, -1))
+        if bits == 4:
+            low = R.bitwise_and(whole, scalar(15, packed))
+            both = R.stack([low, R.right_shift(whole, scalar(4, packed))], axis=2)
+            whole = R.reshape(both, (N, -1))
+        return R.astype(R.strided_slice(cx.emit(whole), [1], [0], [row]), wide)
+
+    values = reshaped(unpacked(b, blocks * block_size), (N, blocks, block_size))
+    middle: Expr = scalar(1 << (bits - 1), a)
+    if zero_points is not None:
+        if dtype_of(zero_points) == "uint8":
+            middle = unpacked(zero_points, blocks)
+        else:
+            middle = reshaped(zero_points, (N, blocks))
+        middle = R.expand_dims(middle, 2)
+    factors = reshaped(scales, (N, blocks, 1))
+    weights = reshaped(R.multiply(R.subtract(values, middle), factors), (N, blocks * block_size))
+    result = R.matmul(a, R.permute_dims(R.strided_slice(cx.emit(weights), [1], [0], [K])))
+    return result if bias is None else R.add(result, bias)
+
+
+def _qlinear(op: str) -> None:
+    def convert(
+        cx: Context,
+        a: Expr,
+        a_scale: Expr,
+        a_zero: Expr | None,
+        b: Expr,
+        b_scale: Expr,
+        b_zero: Expr | None,
+        c_scale: Expr,
+        c_zero: Expr | None = None,
+    ) -> Expr:
+        left = dequantized(a, a_scale, a_zero, "float32")
+        right = dequantized(b, b_scale, b_zero, "float32")
+        value = getattr(R, op)(left, right)
+        return quantized(cx, value, c_scale, c_zero, code_of(dtype_of(a)), 1, "float32")
+
+    converter({"add": "QLinearAdd", "multiply": "QLinearMul"}[op], domain=DOMAIN)(convert)
+
+
+_qlinear("add")
+_qlinear("multiply")
+
+
+def _qlinear_unary(
+    cx: Context, x: Expr, scales: Sequence[Value], op: Callable[[Expr], Expr]
+) -> Expr:
+    """The quantised result of an operator on what a quantised tensor stands for."""
+    if not 3 <= len(scales) <= 4:
+        raise UnsupportedError(f"it has {len(scales) + 1} operands, expected 4 or 5")
+    found = [None if value is None else cx.tensor(value) for value in scales]
+    x_scale, x_zero, y_scale, y_zero = [*found, None][:4]
+    if x_scale is None or y_scale is None:
+        raise UnsupportedError("a scale is missing")
+    value = op(dequantized(x, x_scale, x_zero, "float32"))
+    return quantized(cx, value, y_scale, y_zero, code_of(dtype_of(x)), 1, "float32")
+
+
+@converter("QLinearSigmoid", domain=DOMAIN)
+def qlinear_sigmoid(cx: Context, x: Expr, *scales: Value) -> Expr:
+    return _qlinear_unary(cx, x, scales, R.sigmoid)
+
+
+@converter("QLinearLeakyRelu", domain=DOMAIN)
+def qlinear_leaky_relu(cx: Context, x: Expr, *scales: Value, alpha: float = 0.01) -> Expr:
+    return _qlinear_unary(cx, x, scales, lambda v: R.nn.leakyrelu(v, alpha))
+
+
+@converter("QLinearGlobalAveragePool", domain=DOMAIN)
+def qlinear_global_average_pool(
+    cx: Context, x: Expr, *scales: Value, channels_last: int = 0
+) -> Expr:
+    first = 1 if channels_last else 2
+    axes = list(range(first, first + rank_of(x) - 2))
+    return _qlinear_unary(cx, x, scales, lambda v: R.mean(v, axes, keepdims=True))
+
+
+@converter("QLinearConcat", domain=DOMAIN)
+def qlinear_concat(cx: Context, y_scale: Expr, y_zero: Expr, *inputs: Expr, axis: int) -> Expr:
+    parts = [
+        cx.emit(dequantized(x, scale, zero, "float32"))
+        for x, scale, zero in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)
+    ]
+    code = code_of(dtype_of(inputs[0]))
+    return quantized(cx, R.concat(parts, axis=axis), y_scale, y_zero, code, 1, "float32")
+
+
+@converter("QLinearAveragePool", domain=DOMAIN, fixed={"channels_last": 0})
+def qlinear_average_pool(
+    cx: Context,
+    x: Expr,
+    *scales: Value,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Expr:
+    def mean(values: Expr) -> Expr:
+        return average_pool(
+            cx,
+            cx.emit(values),
+            kernel_shape=kernel_shape,
+            auto_pad=auto_pad,
+            ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad,
+            pads=pads,
+            strides=strides,
+        )
+
+    return _qlinear_unary(cx, x, scales, mean)
+
+
+@converter("QLinearSoftmax", domain=DOMAIN)
+def qlinear_softmax(cx: Context, x: Expr, *scales: Value, opset: int, axis: int = -1) -> Expr:
+    entry = find("", "Softmax", opset)
+    assert entry is not None
+    return _qlinear_unary(cx, x, scales, lambda v: entry.function(cx, cx.emit(v), axis=axis))
+
+
+@converter("QLinearWhere", domain=DOMAIN)
+def qlinear_where(
+    cx: Context,
+    condition: Expr,
+    x: Expr,
+    x_scale: Expr,
+    x_zero: Expr,
+    y: Expr,
+    y_scale: Expr,
+    y_zero: Expr,
+    z_scale: Expr,
+    z_zero: Expr,
+) -> Expr:
+    chosen = R.where(
+        condition,
+        dequantized(x, x_scale, x_zero, "float32"),
+        dequantized(y, y_scale, y_zero, "float32"),
+    )
+    return quantized(cx, chosen, z_scale, z_zero, code_of(dtype_of(x)), 1, "float32")
