@@ -41,7 +41,7 @@ from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.serialize import save_table
 
-_LARGEST: Final = 1 << 26
+_LARGEST: Final = 1 << 28
 """Bytes of constants of a program beyond which none is stored: a hash of them takes too long."""
 _FOLDED: Final = 1 << 16
 """Bytes of constants that passes have computed, which are stored with the code."""

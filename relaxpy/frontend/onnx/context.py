@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -251,14 +252,21 @@ class Context:
 
         Positive constants that are joined in `like`, or else in `tensor`, are numbers; for the
         other elements there are variables.
+
+        Errors:
+            UnsupportedError: the tensor has another number of elements.
         """
-        known = self._joined(tensor if like is None else like)
+        shape = tensor_info(tensor).get_shape()
+        known = [size.value for size in shape or () if isinstance(size, tir.IntImm)]
+        if shape is not None and len(known) == len(shape) and math.prod(known) != count:
+            raise UnsupportedError(f"it has {math.prod(known)} sizes, expected {count}")
+        joined = self._joined(tensor if like is None else like)
         vector = tensor if dtype_of(tensor) == "int64" else R.astype(tensor, "int64")
         if rank_of(vector) != 1:
             vector = R.reshape(vector, (count,))
         sizes: list[Size] = [
             self.new_size(f"{name}_{k}") if item is None or item <= 0 else item
-            for k, item in enumerate(known if len(known) == count else [None] * count)
+            for k, item in enumerate(joined if len(joined) == count else [None] * count)
         ]
         shape = self.builder.emit(R.tensor_to_shape(self.emit(vector)))
         self.builder.match_cast(shape, ShapeStructInfo(tuple(map(as_size, sizes))), name)
@@ -288,7 +296,8 @@ class Context:
                 return [item for part in parts.fields for item in self._joined(part)]
         sizes = tensor_info(vector).get_shape()
         length = sizes[0] if sizes is not None and len(sizes) == 1 else None
-        return [None] * (length.value if isinstance(length, tir.IntImm) else 0)
+        count = length.value if isinstance(length, tir.IntImm) else 0
+        return [None] * (count if count <= LIMIT else 0)
 
     def size_in(self, value: Value) -> Size:
         """The only element of a tensor of one size."""

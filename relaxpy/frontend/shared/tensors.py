@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from relaxpy.frontend.shared.contents import Element, number
+from relaxpy.frontend.shared.contents import LIMIT, Element, number
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import (
@@ -107,14 +107,16 @@ def sizes_known(x: Expr) -> list[int]:
 
 
 def length_known(vector: Expr) -> int:
-    """The number of elements of a vector, which has to be known.
+    """The number of elements of a vector of sizes or axes, which has to be known.
 
     Errors:
-        UnsupportedError: it is symbolic, or the tensor is not a vector.
+        UnsupportedError: it is symbolic, or no tensor has so many axes, or this is not a vector.
     """
     sizes = sizes_known(vector)
     if len(sizes) != 1:
         raise UnsupportedError(f"expected a vector, found a tensor of rank {len(sizes)}")
+    if sizes[0] > LIMIT:
+        raise UnsupportedError(f"a vector of {sizes[0]} sizes or axes, expected at most {LIMIT}")
     return sizes[0]
 
 

@@ -641,6 +641,32 @@ def test_all_tensors_that_are_computed_at_import_have_a_bound(
 
 
 @pytest.mark.parametrize(
+    ("op", "operands"),
+    [
+        ("Expand", ["x", "sizes"]),
+        ("ConstantOfShape", ["sizes"]),
+        ("Reshape", ["x", "sizes"]),
+        ("Tile", ["x", "sizes"]),
+        ("Pad", ["x", "sizes"]),
+        ("Slice", ["x", "sizes", "sizes"]),
+        ("Unsqueeze", ["x", "sizes"]),
+        ("Squeeze", ["x", "sizes"]),
+        ("Resize", ["x", "", "", "sizes"]),
+    ],
+)
+def test_a_vector_of_a_million_sizes_is_no_shape(op: str, operands: list[str]) -> None:
+    inputs = [value("x", [1, 3]), value("sizes", [10**6], TensorProto.INT64)]
+    proto = model([helper.make_node(op, operands, ["y"])], inputs, ["y"])
+    tracemalloc.start()
+    try:
+        with pytest.raises(OpNotImplemented):
+            from_onnx(proto)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 23
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
     "node",
     [
         helper.make_node("Range", ["a", "b", "one"], ["y"]),

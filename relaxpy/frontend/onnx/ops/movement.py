@@ -21,7 +21,6 @@ from relaxpy.frontend.shared.tensors import (
     reshaped,
     scalar,
     shape_of,
-    sizes_known,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
@@ -175,7 +174,7 @@ def unsqueeze_1(cx: Context, x: Expr, *, axes: Sequence[int]) -> Expr:
 def unsqueeze(cx: Context, x: Expr, axes: Value) -> Expr:
     if cx.array(axes) is not None:
         return R.expand_dims(x, cx.numbers(axes, "axes"))
-    rank = rank_of(x) + sizes_known(R.reshape(cx.tensor(axes), (-1,)))[0]
+    rank = rank_of(x) + length_known(R.reshape(cx.tensor(axes), (-1,)))
     among = axes_mask(cx, cx.tensor(axes), rank)
     place = R.subtract(R.cumsum(R.where(among, integer(0), integer(1)), 0), integer(1))
     sizes = cx.tensor(cx.contents([*shape_of(x), 1], [rank_of(x) + 1], "int64"))
