@@ -256,9 +256,9 @@ class Context:
         Errors:
             UnsupportedError: the tensor has another number of elements.
         """
-        shape = tensor_info(tensor).get_shape()
-        known = [size.value for size in shape or () if isinstance(size, tir.IntImm)]
-        if shape is not None and len(known) == len(shape) and math.prod(known) != count:
+        extents = tensor_info(tensor).get_shape()
+        known = [size.value for size in extents or () if isinstance(size, tir.IntImm)]
+        if extents is not None and len(known) == len(extents) and math.prod(known) != count:
             raise UnsupportedError(f"it has {math.prod(known)} sizes, expected {count}")
         joined = self._joined(tensor if like is None else like)
         vector = tensor if dtype_of(tensor) == "int64" else R.astype(tensor, "int64")
