@@ -511,7 +511,8 @@ def test_calls_without_default_attributes_are_converted() -> None:
     changed = ConvertLayout(NHWC)(mod)
     after = converted("lv1 = R.nn.softmax(lv, axis=2)", f"gv = {BACK.format('lv1')}")
     assert changed.script().count("R.permute_dims(") == 3
-    same_values(after, changed)
+    data = relaxpy.testing.random_inputs(mod["main"], seed=0)
+    np.testing.assert_array_equal(*(relaxpy.compile(m)["main"](*data) for m in (after, changed)))
 
 
 def test_an_alias_has_the_layout_of_its_value() -> None:
