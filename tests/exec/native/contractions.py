@@ -14,8 +14,9 @@ from relaxpy.exec.native.contraction.tile_sizes import tile_of
 from relaxpy.exec.native.contraction.tiles import TileEmitter
 from relaxpy.exec.native.llvm.function import F32, I64, POINTER, Function, Type, Value
 from relaxpy.exec.native.machine_code.machine import Machine, host
+from relaxpy.exec.native.maths.emit import narrow, widen
 
-TYPES = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
+TYPES = {"float16": "half", "float32": "float", "float64": "double"}
 
 
 def element(array: np.ndarray) -> Type:
@@ -27,6 +28,19 @@ def element(array: np.ndarray) -> Type:
 def extended(value: Value) -> Value:
     """Unsigned bytes as numbers of 32 bits."""
     return value.function.cast("zext", value, "i32")
+
+
+def widened(value: Value) -> Value:
+    """The bits of bfloat16, as memory has them, as numbers of 32 bits."""
+    return widen(value.function.cast("bitcast", value, "bfloat"))
+
+
+def narrowed(value: Value) -> Value:
+    """Numbers of 32 bits as the bits of bfloat16."""
+    return value.function.cast("bitcast", narrow(value, "bfloat"), "i16")
+
+
+CONVERSIONS = {"uint8": extended, "bfloat16": widened}
 
 
 class Kernel:
@@ -79,7 +93,7 @@ class Kernel:
         columns = [x for x in result if x in self.names[1] and x not in self.names[0]]
         row, column = rows[-1:], columns[-1:]
         memories = [
-            Matrix(p, t, extended if a.dtype == np.uint8 else None, is_unsigned=a.dtype == np.uint8)
+            Matrix(p, t, CONVERSIONS.get(a.dtype.name), is_unsigned=a.dtype == np.uint8)
             for p, t, a in zip(f.params, types, arrays, strict=False)
         ]
         contraction = Gemm(
@@ -90,7 +104,7 @@ class Kernel:
             tuple(axes[x] for x in summed),
             wide,
             initial(f) if initial else Initial(),
-            finish,
+            finish or (narrowed if arrays[2].dtype.name == "bfloat16" else None),
         )
         tile = tile_of(wide, contraction.row.extent, machine.vector_bits, machine.vector_registers)
         emitted = emitter(f, contraction, tile, **options)
