@@ -26,6 +26,7 @@ from relaxpy.script import from_source
 #: nothing.
 FEW = {
     "relaxpy.absent._instead",
+    "relaxpy.distributed.mpi._combining",
     "relaxpy.exec.blas._openblas",
     "relaxpy.exec.kernel.row_blocks._pool",
     "relaxpy.exec.kernel.special._series",
