@@ -120,9 +120,9 @@ def dynamic_quantize_matmul(
     bias: Expr | None = None,
 ) -> Expr:
     rounded, scale, zero = dynamic_quantize_linear(cx, a)
-    left = dequantized(cx.emit(rounded), scale, zero, dtype_of(a))
-    result = R.matmul(left, dequantized(b, b_scale, b_zero_point, dtype_of(a)))
-    return result if bias is None else R.add(result, bias)
+    return matmul_integer_to_float(
+        cx, cx.emit(rounded), b, scale, b_scale, zero, b_zero_point, bias
+    )
 
 
 @converter("DynamicQuantizeLSTM", domain=DOMAIN, ignored=["hidden_size"])
