@@ -107,7 +107,11 @@ def spans_by_line(tree: ast.Module, text: str) -> Callable[[int], Span | None]:
 
     def span_of_line(line: int) -> Span | None:
         if not by_line:
-            for statement, span in zip(_statements(ast.parse(text)), spans, strict=True):
+            try:
+                parsed = ast.parse(text)
+            except SystemError:  # Python 3.11, if a collection parses inside (gh-106905)
+                return None
+            for statement, span in zip(_statements(parsed), spans, strict=True):
                 if span is not None:
                     lines = range(statement.lineno, (statement.end_lineno or 0) + 1)
                     by_line.update(dict.fromkeys(lines, span))

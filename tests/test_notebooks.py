@@ -3,6 +3,7 @@
 `make notebooks` saves the outputs of a new run.
 """
 
+import asyncio
 import copy
 import os
 import re
@@ -42,14 +43,15 @@ def executed(notebook: NotebookNode) -> NotebookNode:
     """A copy of the notebook with the outputs of a new run."""
     fresh = copy.deepcopy(notebook)
     os.environ[SETTING] = "0"  # the kernel has it, too
-    NotebookClient(
+    client = NotebookClient(
         fresh,
         timeout=240,
         kernel_manager_class=ThisInterpreter,
         record_timing=False,
         coalesce_streams=True,
         resources={"metadata": {"path": str(FOLDER)}},
-    ).execute()
+    )
+    asyncio.run(client.async_execute())  # execute() leaves its event loop open
     fresh.metadata = notebook.metadata  # without the version of Python
     return fresh
 

@@ -1,5 +1,6 @@
 """Long work shows a line on terminals and in notebooks, and nowhere else."""
 
+import asyncio
 import os
 import pty
 import signal
@@ -121,7 +122,8 @@ def test_a_notebook_shows_a_text_that_changes(monkeypatch: pytest.MonkeyPatch) -
                 updates.append(msg["content"]["data"]["text/plain"])
             return super().process_message(msg, cell, cell_index)
 
-    Client(book, timeout=120, kernel_manager_class=ThisInterpreter).execute()
+    client = Client(book, timeout=120, kernel_manager_class=ThisInterpreter)
+    asyncio.run(client.async_execute())
     nbformat.validate(book)
     assert any(text.startswith("outer work") for text in updates)
     assert updates[-1] == ""

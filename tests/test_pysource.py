@@ -12,7 +12,8 @@ from types import ModuleType
 import pytest
 from hypothesis import given, strategies as st
 
-from relaxpy.pysource import Names, identifier, load, render
+from relaxpy.errors import Source, Span
+from relaxpy.pysource import Names, identifier, load, render, set_span, spans_by_line
 
 TEXT = """def divide(a, b):
     return a / b
@@ -143,3 +144,18 @@ def test_very_wide_lines_take_no_time() -> None:
     text = render(tree)
     assert ast.dump(ast.parse(text)) == ast.dump(tree)
     assert 500 < len(text.splitlines()) < 1000
+
+
+def test_lines_that_cannot_be_read_now_have_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11 miscounts if a collection parses while Python parses: the error stays itself."""
+    tree = ast.parse(TEXT)
+    set_span(tree.body, span := Span(Source(TEXT, "program.py"), 1, 1, 1, 1))
+    span_of_line = spans_by_line(tree, TEXT)
+
+    def miscounted(text: str) -> ast.Module:
+        raise SystemError("AST constructor recursion depth mismatch (before=1, after=2)")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ast, "parse", miscounted)
+        assert span_of_line(1) is None
+    assert span_of_line(1) == span

@@ -1,5 +1,6 @@
 """Errors as people meet them: in scripts, IPython, notebooks, pytest, `python -c`, the prompt."""
 
+import asyncio
 import json
 import os
 import re
@@ -268,7 +269,8 @@ def test_a_notebook_shows_errors_in_colour() -> None:
     nbformat = pytest.importorskip("nbformat")
     texts = [IMPORTS + DEFINED, cell("module"), cell("argument of a call")]
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(t) for t in texts])
-    nbclient.NotebookClient(book, timeout=60, allow_errors=True).execute()
+    client = nbclient.NotebookClient(book, timeout=60, allow_errors=True)
+    asyncio.run(client.async_execute())
     assert book.cells[0].outputs == []
     for found in book.cells[1:]:
         [output] = found.outputs
