@@ -31,8 +31,10 @@ class Family:
 class Rule:
     """One rule of the language; `str` explains it, and so does its display in a notebook.
 
-    `good` is an example that follows the rule, and `bad` is one that breaks it. Both are Python
-    code after the imports at the beginning of docs/language.md.
+    `good` is an example that follows the rule, and `bad` is one that breaks it, whose error cites
+    the rule or the one named by `cites`. A rule that no program can break, as it says what a value
+    or an answer is, has a `contrast` in place of `bad`: a close program to which it does not apply.
+    All are Python code after the imports at the beginning of docs/language.md.
     """
 
     id: str
@@ -40,11 +42,13 @@ class Rule:
     sentence: str
     good: str | None = None
     bad: str | None = None
+    contrast: str | None = None
+    cites: str | None = None
 
     @override
     def __str__(self) -> str:
         text = fill(f"{self.id} ({self.family.title}): {self.sentence}", 88)
-        for title, program in self._programs:
+        for title, program in self.programs:
             text += f"\n\n{title}:\n\n{indent(program, '    ')}"
         return text
 
@@ -53,15 +57,18 @@ class Rule:
     def _repr_html_(self) -> str:
         title = f"<b>{self.id}</b> ({html.escape(self.family.title)}): "
         text = f"<p>{title}{html.escape(self.sentence)}</p>"
-        for name, program in self._programs:
+        for name, program in self.programs:
             text += f"<p>{name}:</p>{program_html(html.escape(program))}"
         return text
 
     @property
-    def _programs(self) -> tuple[tuple[str, str], ...]:
+    def programs(self) -> tuple[tuple[str, str], ...]:
+        """The examples, each with what it shows."""
+        cited = f" (the error cites {self.cites})" if self.cites else ""
         examples = (
             ("A program that follows it", self.good),
-            ("A program that breaks it", self.bad),
+            (f"A program that breaks it{cited}", self.bad),
+            ("A close program to which it does not apply", self.contrast),
         )
         return tuple((title, program) for title, program in examples if program is not None)
 

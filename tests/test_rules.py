@@ -15,7 +15,8 @@ from tests.test_docs import python_of
 
 ROOT = Path(__file__).parents[1]
 RULES = all_rules()
-EXAMPLES = [rule.id for rule in RULES.values() if rule.good or rule.bad]
+EXAMPLES = [rule.id for rule in RULES.values() if rule.programs]
+BROKEN = [rule.id for rule in RULES.values() if rule.bad]
 FAMILIES = {rule.family.name for rule in RULES.values()}
 #: What example programs find imported: the same as on docs/language.md.
 IMPORTS = python_of((ROOT / "docs" / "language.md").read_text("utf-8")).partition("\n\nones")[0]
@@ -28,19 +29,26 @@ def run(program: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_a_program_that_follows_a_rule_is_accepted(name: str, tmp_path: Path) -> None:
-    good = RULES[name].good
+def test_a_program_that_follows_a_rule_is_accepted_and_so_is_a_close_one(
+    name: str, tmp_path: Path
+) -> None:
+    good, contrast = RULES[name].good, RULES[name].contrast
     assert good is not None
     run(good, tmp_path)
+    if contrast is None:
+        assert RULES[name].bad is not None
+    else:
+        run(contrast, tmp_path)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", BROKEN)
 def test_a_program_that_breaks_a_rule_is_told_that_rule(name: str, tmp_path: Path) -> None:
     bad = RULES[name].bad
     assert bad is not None
     with pytest.raises(RelaxpyError) as caught:
         run(bad, tmp_path)
-    assert [diagnostic.rule for diagnostic in caught.value.diagnostics] == [name]
+    cited = RULES[name].cites or name
+    assert [diagnostic.rule for diagnostic in caught.value.diagnostics] == [cited]
 
 
 def test_every_rule_in_code_and_tests_has_a_sentence() -> None:
@@ -84,7 +92,7 @@ def test_the_pages_show_each_rule_with_its_programs(tmp_path: Path) -> None:
         shown |= dict(entry.split("\n\n", 1) for entry in entries)
     assert shown.keys() == RULES.keys()
     for name in EXAMPLES:
-        for program in (RULES[name].good, RULES[name].bad):
+        for _, program in RULES[name].programs:
             assert f"```python\n{program}\n```\n" in shown[name]
 
 

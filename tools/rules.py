@@ -71,10 +71,8 @@ def citations(rules: Mapping[str, Rule]) -> tuple[dict[str, list[str]], dict[str
 def entry(rule: Rule, modules: Sequence[str], tests: Sequence[str]) -> Iterator[str]:
     """Yield the lines of one rule."""
     yield f"\n## {rule.id}\n\n{escaped(rule.sentence)}\n"
-    programs = ("A program that follows it", rule.good), ("One that breaks it", rule.bad)
-    for heading, program in programs:
-        if program:
-            yield f"\n{heading}:\n\n```python\n{program}\n```\n"
+    for heading, program in rule.programs:
+        yield f"\n{heading}:\n\n```python\n{program}\n```\n"
     if modules:
         yield f"\nIn {', '.join(f'`relaxpy/{name}`' for name in modules)}.\n"
     if tests:
@@ -92,7 +90,7 @@ def page(*, linked: bool = False) -> str:
     out = [HEAD]
     for family, members in families():
         name = f"[{family.name}](rules/{family.name}.md)" if linked else f"`{family.name}`"
-        examples = sum(rule.bad is not None for rule in members)
+        examples = sum(rule.good is not None for rule in members)
         out.append(f"| {name} | {family.title} | {len(members)} | {examples} |\n")
     return "".join(out)
 
