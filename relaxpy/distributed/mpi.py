@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from math import prod
+from typing import Any, Literal, TypeAlias
 from weakref import WeakSet
 
 import numpy as np
@@ -32,6 +33,25 @@ _DESCRIBED = 200
 _SPINS = 200
 _SLEEP_AFTER = 0.02
 """The seconds of waiting after which the processor is left to others for longer."""
+_PERSISTENT = MPI.Get_version() >= (4, 0)
+"""Whether MPI has persistent collective requests."""
+_FEW = 1 << 14
+"""The most bytes that are copied into the buffers of a persistent request."""
+_KEPT = 64
+"""The most persistent requests of one communicator."""
+_Call: TypeAlias = Literal[
+    "allreduce", "reduce", "reduce_scatter_block", "allgather", "gather", "bcast", "scatter"
+]
+_NAMES = {
+    "reduce": "reduce_to_worker0",
+    "reduce_scatter_block": "reduce_scatter",
+    "gather": "gather_to_worker0",
+    "bcast": "broadcast_from_worker0",
+    "scatter": "scatter_from_worker0",
+}
+"""The names of operators that MPI calls otherwise."""
+_Exchange: TypeAlias = tuple[MPI.Request, Array | None, Array]
+"""A request with the memory that it sends and receives."""
 
 
 def _of_arrays(combine: np.ufunc) -> MPI.Op:
@@ -77,14 +97,14 @@ def _combining(dtype: np.dtype[Any], how: Combination) -> tuple[np.dtype[Any], M
             return np.dtype(np.float32), _FLOATS[how]
 
 
-def _contiguous(x: Array, dtype: np.dtype[Any]) -> Array:
-    """The tensor in a datatype, and without gaps; itself if it is so."""
-    return x if x.flags.c_contiguous and x.dtype is dtype else np.ascontiguousarray(x, dtype)
-
-
 def _moved(x: Array) -> Any:
     """The memory of a tensor as MPI moves it: by elements, or by bytes if it lacks the datatype."""
     return x if x.dtype.char in _MOVED else [x.reshape(-1).view(np.uint8), MPI.BYTE]
+
+
+def _title(call: _Call, how: Combination | None) -> str:
+    name = _NAMES.get(call, call)
+    return f"{name} ({how})" if call == "allreduce" else name
 
 
 class MpiWorkers(Workers):
@@ -106,13 +126,14 @@ class MpiWorkers(Workers):
         self._checks = check
         self._all, self._which = part or (self, "")
         """The workers of which these are a part, and which part that is."""
-        self._process = os.getpid()
         self._failure: str | None = None
         self._begun = 0
         """The collective operators that this worker has begun."""
         self._ended: dict[int, int] = {}
         """The operators after which other workers have ended."""
         self._kept: list[object] = []
+        self._exchanges: dict[object, _Exchange] = {}
+        """Exchanges of few bytes by operator, shape and dtype, the same on all workers."""
         self._some: dict[tuple[int, int], MpiWorkers] = {}
         self._lock = threading.Lock()
         self._news: MPI.Comm | None = None
@@ -156,100 +177,141 @@ class MpiWorkers(Workers):
 
     @override
     def combined(self, x: Array, how: Combination) -> Array:
-        dtype, operation = _combining(x.dtype, how)
-        received: Array = np.empty(x.shape, dtype)
-        start = partial(self._comm.Iallreduce, _contiguous(x, dtype), received, operation)
-        self._run(f"allreduce ({how})", x, start)
-        return self._as_stored(received, x, how)
+        return self._run("allreduce", x, how)
 
     @override
     def combined_on_first(self, x: Array) -> Array | None:
-        dtype, operation = _combining(x.dtype, "sum")
-        received = np.empty(x.shape, dtype) if self.rank == 0 else None
-        start = partial(self._comm.Ireduce, _contiguous(x, dtype), received, operation, 0)
-        self._run("reduce_to_worker0", x, start)
-        return None if received is None else self._as_stored(received, x, "sum")
+        total = self._run("reduce", x, "sum")
+        return total if self.rank == 0 else None
 
     @override
     def combined_parts(self, parts: Array) -> Array:
-        dtype, operation = _combining(parts.dtype, "sum")
-        sent, received = _contiguous(parts, dtype), np.empty(parts.shape[1:], dtype)
-        start = partial(self._comm.Ireduce_scatter_block, sent, received, operation)
-        self._run("reduce_scatter", parts, start)
-        return self._as_stored(received, parts, "sum")
+        return self._run("reduce_scatter_block", parts, "sum")
 
     @override
     def collected(self, x: Array) -> Array:
-        sent = _contiguous(x, x.dtype)
-        received: Array = np.empty((self.size, *x.shape), x.dtype)
-        self._run("allgather", x, partial(self._comm.Iallgather, _moved(sent), _moved(received)))
-        return received
+        return self._run("allgather", x)
 
     @override
     def collected_on_first(self, x: Array) -> Array | None:
-        sent = _contiguous(x, x.dtype)
-        received = np.empty((self.size, *x.shape), x.dtype) if self.rank == 0 else None
-        to = None if received is None else _moved(received)
-        self._run("gather_to_worker0", x, partial(self._comm.Igather, _moved(sent), to, 0))
-        return received
+        every = self._run("gather", x)
+        return every if self.rank == 0 else None
 
     @override
     def of_first(self, x: Array) -> Array:
-        moved = x.copy("C") if self.rank == 0 else np.empty(x.shape, x.dtype)
-        self._run("broadcast_from_worker0", x, partial(self._comm.Ibcast, _moved(moved), 0))
-        return moved
+        return self._run("bcast", x)
 
     @override
     def part_of_first(self, parts: Array) -> Array:
-        sent = _moved(_contiguous(parts, parts.dtype)) if self.rank == 0 else None
-        received: Array = np.empty(parts.shape[1:], parts.dtype)
-        start = partial(self._comm.Iscatter, sent, _moved(received), 0)
-        self._run("scatter_from_worker0", parts, start)
-        return received
+        return self._run("scatter", parts)
 
-    def _as_stored(self, total: Array, x: Array, how: Combination) -> Array:
-        if how == "avg" and total.dtype.kind != "b":
-            divide = np.floor_divide if total.dtype.kind in "iu" else np.true_divide
-            divide(total, self.size, out=total, casting="unsafe")
-        return total if total.dtype is x.dtype else total.astype(x.dtype)
-
-    # --- waiting
-
-    def _run(self, name: str, x: Array, start: Callable[[], MPI.Request]) -> None:
-        """Run one collective operator to its end."""
-        if not self._lock.acquire(blocking=False):
+    def _run(self, call: _Call, x: Array, how: Combination | None = None) -> Array:
+        """What this worker receives by the collective operator of MPI with this name."""
+        if not self._lock.acquire(False):
             raise RuntimeCheckError(
-                f"{name}: another thread is in a collective operator of the same workers",
+                f"{_title(call, how)}: another thread is in a collective operator of the same "
+                "workers",
                 hint="give each thread workers of its own: "
                 "with relaxpy.distributed.use(comm.Dup()): ...",
             )
         try:
-            if (obstacle := self._obstacle()) is not None:
-                raise RuntimeCheckError(f"{name}: {obstacle}")
+            if self._failure is not None or MPI.Is_finalized():
+                cause = self._failure or "MPI has been finalized"
+                raise RuntimeCheckError(
+                    f"{_title(call, how)}: these workers can no longer be used: {cause}"
+                )
             self._begun += 1
             if self._checks:
                 if self._all is not self:
                     self._all._begun += 1
-                self._all._compare(f"{name} of {x.dtype} {x.shape}{self._which}")
+                self._all._compare(f"{_title(call, how)} of {x.dtype} {x.shape}{self._which}")
             try:
-                request = start()
+                exchange = self._exchanges.get((call, how, x.shape, x.dtype))
+                if exchange is None:
+                    exchange = self._exchange(call, x, how)
+                request, sent, received = exchange
+                if isinstance(request, MPI.Prequest):
+                    if sent is not None:
+                        sent[...] = x
+                    request.Start()
                 if not request.Test():
-                    self._await(request, name, start)
+                    self._await(request, _title(call, how), exchange)
+                if isinstance(request, MPI.Prequest):
+                    received = received.copy()
             except MPI.Exception as error:
                 self._failure = str(error)
                 raise RuntimeCheckError(
-                    f"{name} of {x.dtype} {x.shape} fails: {error}", hint=self._advice()
+                    f"{_title(call, how)} of {x.dtype} {x.shape} fails: {error}",
+                    hint=self._advice(),
                 ) from None
         finally:
             self._lock.release()
+        if how == "avg" and received.dtype.kind != "b":
+            divide = np.floor_divide if received.dtype.kind in "iu" else np.true_divide
+            divide(received, self.size, out=received, casting="unsafe")
+        return received if received.dtype is x.dtype else received.astype(x.dtype)
 
-    def _obstacle(self) -> str | None:
-        """Why no operator can run, if that is so."""
-        if self._failure is not None:
-            return f"these workers have failed before: {self._failure}"
-        if self._process != os.getpid():
-            return "a process that a worker has forked is not a worker"
-        return "MPI has been finalized" if MPI.Is_finalized() else None
+    def _exchange(self, call: _Call, x: Array, how: Combination | None) -> _Exchange:
+        """The request of an operator and its buffers: one that has begun, or one for few bytes.
+
+        The latter is a persistent request, which costs half as much as a new one.
+        """
+        first = self.rank == 0
+        sends, receives = True, True
+        memory: Callable[[Array], Any] = _moved
+        dtype, shape = x.dtype, x.shape
+        rest: tuple[Any, ...] = ()
+        if how is not None:
+            dtype, operation = _combining(x.dtype, how)
+            memory, rest = np.asarray, (operation,)
+        match call:
+            case "allreduce":
+                pass
+            case "reduce":
+                receives, rest = first, (*rest, 0)
+            case "reduce_scatter_block":
+                shape = x.shape[1:]
+            case "allgather":
+                shape = (self.size, *x.shape)
+            case "gather":
+                receives, shape, rest = first, (self.size, *x.shape), (0,)
+            case "bcast":
+                sends, rest = first, (0,)
+            case "scatter":
+                sends, shape, rest = first, x.shape[1:], (0,)
+        few = _PERSISTENT and max(x.size, prod(shape)) * dtype.itemsize <= _FEW
+        received: Array = np.empty(shape if receives else 0, dtype)
+        sent: Array | None = None
+        if call == "bcast":
+            if sends:
+                sent = received
+                sent[...] = x
+            buffers = [memory(received)]
+        else:
+            if sends:
+                sent = np.empty(x.shape, dtype) if few else np.ascontiguousarray(x, dtype)
+            buffers = [
+                None if sent is None else memory(sent),
+                memory(received) if receives else None,
+            ]
+        request: MPI.Request
+        if not few:
+            request = getattr(self._comm, f"I{call}")(*buffers, *rest)
+            return request, sent, received
+        if len(self._exchanges) == _KEPT:
+            self._forget()
+        request = getattr(self._comm, f"{call.capitalize()}_init")(*buffers, *rest)
+        self._exchanges[call, how, x.shape, x.dtype] = exchange = request, sent, received
+        return exchange
+
+    def _forget(self) -> None:
+        """Free the persistent requests, without one that was given up and may go on."""
+        while self._exchanges:
+            _, exchange = self._exchanges.popitem()
+            if not any(exchange is kept for kept in self._kept):
+                exchange[0].Free()
+
+    # --- waiting
 
     def _await(self, request: MPI.Request, name: str, memory: object = None) -> None:
         """Wait until a request is done, which uses some memory.
@@ -316,6 +378,7 @@ class MpiWorkers(Workers):
             if part is not None:
                 part.close()
         self._failure = "they are closed"
+        self._forget()
         for comm in (self._comm, self._news):
             if comm is not None:
                 comm.Free()
@@ -345,6 +408,13 @@ class MpiWorkers(Workers):
     def tell_end(self) -> None:
         """Tell the others that this worker ends, which may wait for it."""
         self._send([np.array([self._begun], np.int64), MPI.INT64_T], _ENDED)
+        if not MPI.Is_finalized():
+            self._forget()
+
+    def refuse_child(self) -> None:
+        """Let these workers refuse all calls in this process, which one of them has forked."""
+        self._failure, self._news = "a process that a worker has forked is not a worker", None
+        self._exchanges.clear()
 
     @override
     def tell_failure(self, error: BaseException) -> None:
@@ -356,7 +426,7 @@ class MpiWorkers(Workers):
     def _send(self, message: list[Any], tag: int) -> None:
         """Send the last words of this worker to all others."""
         news = self._news
-        if news is None or self._process != os.getpid() or MPI.Is_finalized():
+        if news is None or MPI.Is_finalized():
             return
         others = (other for other in range(self.size) if other != self.rank)
         sent = [news.Isend(message, other, tag) for other in others]
@@ -373,6 +443,16 @@ def _tell_end() -> None:
     """Tell the other workers that this process ends, without waiting for them."""
     for workers in list(_open):
         workers.tell_end()
+
+
+def _refuse_child() -> None:
+    """A process that a worker has forked has nothing of MPI."""
+    for workers in list(_open):
+        workers.refuse_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_refuse_child)
 
 
 def end_with_errors() -> None:

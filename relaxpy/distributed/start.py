@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RuntimeCheckError, check_type, unexpected
-from relaxpy.ir.relax.op.workers import Alone, Workers, chosen_workers
+from relaxpy.ir.relax.op.workers import Alone, Workers, chosen_workers, started
 from relaxpy.launched import is_one_of_several
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ CHECK = "RELAXPY_CHECK_WORKERS"
 TIME_LIMIT = 300.0
 
 _lock = threading.Lock()
-_started: list[Workers] = []
 
 
 def started_workers() -> Workers:
@@ -33,17 +32,15 @@ def started_workers() -> Workers:
     Errors:
         ModuleNotFoundError: a launcher of MPI started them, and mpi4py is not installed.
     """
-    if _started:
-        return _started[0]
     mpi = sys.modules.get("mpi4py.MPI")
     if not is_one_of_several() and (
         mpi is None or not mpi.Is_initialized() or mpi.COMM_WORLD.size == 1
     ):
         return Alone()
     with _lock:
-        if not _started:
-            _started.append(_workers(None, 1, TIME_LIMIT, None))
-    return _started[0]
+        if not started:
+            started.append(_workers(None, 1, TIME_LIMIT, None))
+    return started[0]
 
 
 def _workers(comm: Any, groups: int, timeout: float, check: bool | None) -> MpiWorkers:

@@ -174,7 +174,7 @@ def test_a_forked_process_is_not_a_worker() -> None:
 def test_what_workers_use_is_released_after_a_with() -> None:
     done = run(2, "failures.py", "many_times")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("these workers have failed before: they are closed") == 2
+    assert done.stdout.count("these workers can no longer be used: they are closed") == 2
 
 
 def test_threads_have_communicators_of_their_own() -> None:

@@ -138,18 +138,20 @@ def run(groups):
                 programs = {dtype: program(make, dtype) for dtype in DTYPES}
                 for shape, dtype_name in itertools.product(SHAPES, DTYPES):
                     dtype, full = numpy_dtype(dtype_name), fitting(shape, need, len(members))
-                    xs = [laid_out(drawn(rng, full, dtype), rng) for _ in range(SIZE)]
-                    before = xs[RANK].copy()
-                    found = programs[dtype_name](xs[RANK])
-                    wanted = expected([xs[k] for k in members], members.index(RANK))
                     about = f"{name} in_group={in_group} of {dtype_name} {full} on worker {RANK}"
-                    assert (found.dtype, found.shape) == (dtype, wanted.shape), about
-                    np.testing.assert_array_equal(
-                        found.astype("float64"), wanted.astype("float64"), about
-                    )
-                    assert not np.shares_memory(found, xs[RANK]), about
-                    assert before.tobytes() == xs[RANK].tobytes(), f"{about} changed x"
-                    count += 1
+                    results = []
+                    for _ in range(2):  # few bytes use the buffers of the first call again
+                        xs = [laid_out(drawn(rng, full, dtype), rng) for _ in range(SIZE)]
+                        before = xs[RANK].copy()
+                        found = programs[dtype_name](xs[RANK])
+                        wanted = expected([xs[k] for k in members], members.index(RANK))
+                        assert (found.dtype, found.shape) == (dtype, wanted.shape), about
+                        results.append((found, wanted.astype("float64")))
+                        assert not np.shares_memory(found, xs[RANK]), about
+                        assert xs[RANK].tobytes() == before.tobytes(), f"{about} changed x"
+                        count += 1
+                    for found, wanted in results:
+                        np.testing.assert_array_equal(found.astype("float64"), wanted, about)
     return count
 
 

@@ -119,9 +119,15 @@ chosen_workers: ContextVar[Workers | None] = ContextVar("relaxpy_workers", defau
 """The workers that the program chose; by default those that started together with it."""
 
 
+started: list[Workers] = []
+"""The workers that started together with this one, as soon as they are known to be several."""
+
+
 def current_workers() -> Workers:
     """The workers on which collective operators run now."""
-    workers: Workers = chosen_workers.get() or hooks.call("started_workers")
+    workers: Workers = chosen_workers.get() or (
+        started[0] if started else hooks.call("started_workers")
+    )
     return workers
 
 
@@ -146,7 +152,7 @@ def members(
             workers = workers.among(size, stride)
     elif in_group:
         workers = workers.group
-    if num_workers not in {None, workers.size}:
+    if num_workers is not None and num_workers != workers.size:
         raise _wrong_number(num_workers, workers)
     return workers
 
