@@ -141,6 +141,23 @@ class Module:
 """)
 
 
+@pytest.mark.rule("WF-8b")
+def test_a_missing_return_annotation_in_a_cycle_is_the_only_error() -> None:
+    with pytest.raises(RelaxpyError) as caught:
+        from_source("""
+@I.ir_module
+class Module:
+    @R.function
+    def even(k: R.Tensor((), "int64")) -> R.Tensor((), "bool"):
+        return Module.odd(k)
+
+    @R.function
+    def odd(k: R.Tensor((), "int64")):
+        return Module.even(k)
+""")
+    assert [d.rule for d in caught.value.diagnostics] == ["WF-8b"]
+
+
 def test_options_of_the_decorator() -> None:
     text = """
 @I.ir_module(check_well_formed=False)

@@ -12,7 +12,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.normal_form import check_normal_form
 from relaxpy.ir.relax.analysis.survey import Survey, survey
 from relaxpy.ir.relax.analysis.wf_annotations import ANNOTATION_CRITERIA
-from relaxpy.ir.relax.analysis.wf_functions import FUNCTION_CRITERIA
+from relaxpy.ir.relax.analysis.wf_functions import FUNCTION_CRITERIA, unannotated_in_cycles
 from relaxpy.ir.relax.analysis.wf_scopes import SCOPE_CRITERIA
 from relaxpy.ir.relax.block_builder.derive import normalize_functions
 from relaxpy.ir.relax.block_builder.stronger_annotations import StrongerAnnotations
@@ -47,11 +47,11 @@ def check_well_formed(
     if normal_form:
         result += check_normal_form(facts)
     if check_struct_info:
-        result += _derivation_faults(_derivable(obj, sound=not result))
+        result += _derivation_faults(_derivable(obj, facts, sound=not result))
     return result
 
 
-def _derivable(program: IRModule | BaseFunc, *, sound: bool) -> IRModule:
+def _derivable(program: IRModule | BaseFunc, facts: Survey, *, sound: bool) -> IRModule:
     """The functions that can be derived.
 
     These are the functions that violate no criterion and mention only such functions. A single
@@ -72,6 +72,7 @@ def _derivable(program: IRModule | BaseFunc, *, sound: bool) -> IRModule:
             users.setdefault(mentioned, []).append(name)
     waiting = [name for name, func in functions.items() if _violates_a_criterion(func)]
     waiting += [name for name in users if name not in functions]
+    waiting += unannotated_in_cycles(facts)
     left_out: set[str] = set()
     while waiting:
         name = waiting.pop()

@@ -123,13 +123,23 @@ def recursion_without_annotation(survey: Survey) -> Iterator[Diagnostic]:
         yield from _without_result(site, "WF-8a", "calls itself")
 
 
-def cycle_without_annotation(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-8b: global functions that call each other in a cycle have return annotations."""
+def _in_cycles(survey: Survey) -> Iterator[FunctionSite]:
+    """The global functions that call each other in cycles of two or more."""
     sites = {site.name: site for site in survey.functions if site.parent is None}
     for group in strongly_connected(_called_globals(survey)):
         if len(group) > 1:
-            for name in group:
-                yield from _without_result(sites[name], "WF-8b", "is in a cycle of calls")
+            yield from (sites[name] for name in group)
+
+
+def cycle_without_annotation(survey: Survey) -> Iterator[Diagnostic]:
+    """WF-8b: global functions that call each other in a cycle have return annotations."""
+    for site in _in_cycles(survey):
+        yield from _without_result(site, "WF-8b", "is in a cycle of calls")
+
+
+def unannotated_in_cycles(survey: Survey) -> list[str]:
+    """The names of the global functions that violate WF-8b."""
+    return [site.name for site in _in_cycles(survey) if site.func.ret_struct_info is None]
 
 
 def operator_as_value(survey: Survey) -> Iterator[Diagnostic]:
