@@ -337,29 +337,39 @@ class Conversions:
             object.__setattr__(node, name, convert(value))
 
 
-def checks_of(nouns: Mapping[type[Node], str]) -> dict[str, Callable[[Any], Any]]:
-    """Return the functions that check fields of these kinds, and lists of them, by annotations."""
+def checks_of(
+    nouns: Mapping[type[Node], str], rule: str | None = None
+) -> dict[str, Callable[[Any], Any]]:
+    """Return the functions that check fields of these kinds, and lists of them, by annotations.
+
+    Their errors cite the rule that says which fields nodes have.
+    """
     found: dict[str, Callable[[Any], Any]] = {}
     for kind, noun in nouns.items():
-        found[kind.__name__] = partial(_check, kind, noun, optional=False)
-        found[f"{kind.__name__} | None"] = partial(_check, kind, noun, optional=True)
-        found[f"tuple[{kind.__name__}, ...]"] = partial(_check_all, kind, noun)
+        found[kind.__name__] = partial(_check, kind, noun, rule, optional=False)
+        found[f"{kind.__name__} | None"] = partial(_check, kind, noun, rule, optional=True)
+        found[f"tuple[{kind.__name__}, ...]"] = partial(_check_all, kind, noun, rule)
     return found
 
 
-def _check(kind: type[Node], noun: str, value: object, *, optional: bool) -> object:
+def _check(
+    kind: type[Node], noun: str, rule: str | None, value: object, *, optional: bool
+) -> object:
     if not isinstance(value, kind) and not (optional and value is None):
-        raise unexpected(value, f"expected a {noun}")
+        raise unexpected(value, f"expected a {noun}", rule=rule)
     return value
 
 
-def _check_all(kind: type[Node], noun: str, values: object) -> tuple[object, ...]:
+def _check_all(
+    kind: type[Node], noun: str, rule: str | None, values: object
+) -> tuple[object, ...]:
     if isinstance(values, (str, Node)) or not isinstance(values, Iterable):
-        raise unexpected(values, f"expected a list of {noun}s")
+        raise unexpected(values, f"expected a list of {noun}s", rule=rule)
     items = tuple(values)
     for item in items:
         if not isinstance(item, kind):
-            raise MisuseError(f"expected a list of {noun}s, found {item!r:.60} in it", about=item)
+            message = f"expected a list of {noun}s, found {item!r:.60} in it"
+            raise MisuseError(message, rule=rule, about=item)
     return items
 
 

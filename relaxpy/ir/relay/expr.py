@@ -399,15 +399,9 @@ class TempExpr(RelayExpr):
 Textual._conversions = Conversions(
     {
         **checks_of(
-            {
-                **NOUNS,
-                RelayExpr: "Relay expression",
-                Var: "variable",
-                Constructor: "constructor",
-                Pattern: "pattern",
-                Clause: "clause",
-            }
+            {**NOUNS, RelayExpr: "Relay expression", Var: "variable", Clause: "clause"}, "RLY-82"
         ),
+        **checks_of({Pattern: "pattern", Constructor: "constructor"}, "RLY-83"),
         "tuple[Component, ...]": tuple,
         "Attrs": as_attrs,
         "bool": bool,

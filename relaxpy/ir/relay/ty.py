@@ -351,8 +351,8 @@ NOUNS: Final[Mapping[type[Node], str]] = {
 }
 _CONVERSIONS: Final = Conversions(
     {
-        **checks_of(NOUNS),
-        "tuple[Constructor, ...]": checks_of({Node: "constructor"})["tuple[Node, ...]"],
+        **checks_of(NOUNS, "RLY-84"),
+        "tuple[Constructor, ...]": checks_of({Node: "constructor"}, "RLY-84")["tuple[Node, ...]"],
         "TypeKind": as_kind,
         "Attrs": as_attrs,
     }

@@ -95,7 +95,7 @@ TWINS = [
     ("RLY-81", "ref()", "RLY-81 1:1"),
     ("RLY-85", "let %f = fn(%x: int32) { %x }; %f(True)", "RLY-12 1:35"),
     ("RLY-86", "type D { C }\ntype E { F }\n(fn(%x: D[]) { 1 })(F)", "RLY-12 3:21"),
-    ("RLY-87", "fn(%x) { %x(%x) }", "RLY-94 1:10"),
+    ("RLY-87", "fn(%x) { %x(%x) }", "RLY-87 1:10"),
     ("RLY-89", "if (True) { 1i }\nelse { () }", "RLY-89 2:8"),
     ("RLY-90", NAT + "match (Z) { Z => 1i, _ => () }", "RLY-90 2:27"),
     ("RLY-91", "match ((1, 2)) { (%x, %y, %z) => %x }", "RLY-91 1:18"),

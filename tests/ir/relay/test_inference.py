@@ -221,7 +221,7 @@ def test_types_are_equal_by_structure_and_data_types_by_name() -> None:
 
 @pytest.mark.rule("RLY-87")
 def test_a_hole_does_not_contain_itself() -> None:
-    assert "contain itself" in refused("fn(%x) { %x(%x) }", "RLY-94")
+    assert "contain itself" in refused("fn(%x) { %x(%x) }", "RLY-87")
 
 
 @pytest.mark.rule("RLY-88")

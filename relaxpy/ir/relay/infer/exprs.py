@@ -88,7 +88,7 @@ class ExprInference:
             whole = self.solver.complete(expected), self.solver.complete(actual)
             message = f"{what}: expected {self.text(expected)}, found {self.text(actual)}"
             if isinstance(error, OccursError):
-                message = f"{what} has an infinite type: it would contain itself"
+                message, rule = f"{what} has an infinite type: it would contain itself", "RLY-87"
             note = str(error)
             is_part = note not in ("{} is not {}".format(*pair) for pair in (whole, whole[::-1]))
             self.report(message, rule, span, note=note if is_part else "")
