@@ -360,9 +360,7 @@ def _check(
     return value
 
 
-def _check_all(
-    kind: type[Node], noun: str, rule: str | None, values: object
-) -> tuple[object, ...]:
+def _check_all(kind: type[Node], noun: str, rule: str | None, values: object) -> tuple[object, ...]:
     if isinstance(values, (str, Node)) or not isinstance(values, Iterable):
         raise unexpected(values, f"expected a list of {noun}s", rule=rule)
     items = tuple(values)

@@ -54,7 +54,7 @@ TWINS = [
     ("RLY-39", "True + 1", "RLY-23 1:1"),
     ("RLY-41", "let %t = (1, 2);\n%t.2", "RLY-41 2:1"),
     ("RLY-42", "let %x: float32 = 1i; %x", "RLY-42 1:19"),
-    ("RLY-43", "let %f = (fn() { %f }); %f", "RLY-42 1:11"),
+    ("RLY-43", "let %f = (fn() { %f }); %f", "RLY-87 1:11"),
     ("RLY-43", "let %f = fn() { %f }(); %f", "RLY-95 1:17"),
     ("RLY-47", "%0 = 1\n%0 = 2\n%0", "RLY-79 2:1"),
     ("RLY-50", "if True { 1 } else { 2 }", "RLY-50 1:1"),
