@@ -262,6 +262,7 @@ class Executable(CopiedByReference, StatefulCalls):
         raise UnknownNameError(
             f"the executable has no function {name!r}; it has {known}",
             hint=close_names(str(name), self._entries),
+            rule="TOP-2" if str(name) == "main" else None,
         )
 
     @override

@@ -313,7 +313,7 @@ MARKED = {
         #                ^^^^ relax.exp: x is a tensor, found R.Prim(value=A[1]) [DER-36]
         # hint: a kernel computes numbers: write T.exp(...)
             A[1] = R.maximum(A[1], A[2])
-        #          ^^^^^^^^^ R.maximum is an operator of tensors
+        #          ^^^^^^^^^ R.maximum is an operator of tensors [TOP-7]
         # hint: a kernel computes numbers: write T.max(...)
             A[2] = R.nn.relu(A[3])
         #                    ^^^^ relax.nn.relu: data is a tensor, found R.Prim(value=A[3]) [DER-36]

@@ -35,6 +35,7 @@ def map_functions(
         else:
             raise TransformError(
                 f"a pass over {kind.__name__}s returned {type(changed).__name__} for "
-                f"{var.name_hint}"
+                f"{var.name_hint}",
+                rule="TOP-8",
             )
     return result

@@ -70,7 +70,7 @@ class KernelEvaluator(Evaluator):
             raise error.hinted(self._scalar_hint(node)) from None
         if isinstance(result, Expr):
             message = f"{ast.unparse(node.func)} is an operator of tensors"
-            raise self.error(node.func, message, hint=self._scalar_hint(node))
+            raise self.error(node.func, message, rule="TOP-7", hint=self._scalar_hint(node))
         return result
 
     def _scalar_hint(self, node: ast.Call) -> str:
