@@ -30,7 +30,7 @@ _LONGEST = 2000
 """The most bytes of such a message."""
 _DESCRIBED = 200
 """The bytes that describe a collective operator to the other workers."""
-_SPINS = 200
+_SPINS = 50
 _SLEEP_AFTER = 0.02
 """The seconds of waiting after which the processor is left to others for longer."""
 _PERSISTENT = MPI.Get_version() >= (4, 0)
