@@ -5,7 +5,7 @@ from __future__ import annotations
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.nodes import BindingBlock, Call, Expr, Function, StructInfo, Var
+from relaxpy.ir.relax.nodes import BindingBlock, Call, Expr, Function, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 _NAMES: dict[type, str] = {
@@ -16,7 +16,6 @@ _NAMES: dict[type, str] = {
     IRModule: "a module",
     Node: "a node",
     PrimFunc: "a PrimFunc",
-    StructInfo: "struct info",
     Var: "a variable",
 }
 

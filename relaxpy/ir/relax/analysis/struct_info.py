@@ -11,8 +11,15 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.infer import apply_signature
-from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.nodes import Call, Expr, FuncStructInfo, StructInfo, TensorStructInfo, Var
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    FuncStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    Var,
+    as_struct_info,
+)
 from relaxpy.ir.relax.relations import erase
 from relaxpy.ir.relax.relations.shape_vars import alpha_rename, map_nested, substitute_info
 from relaxpy.ir.tir import expr as tir, ops
@@ -55,7 +62,7 @@ def erase_to_well_defined(
     Errors:
         MisuseError (also TypeError): a key is not a variable, or an image not an expression.
     """
-    expect(sinfo, StructInfo)
+    sinfo = cast("I", as_struct_info(sinfo))
     sizes = {
         var: image if isinstance(image, tir.PrimExpr) else ops.const(image, INT64)
         for var, image in _images(shape_var_map, tir.Var, (tir.PrimExpr, int)).items()

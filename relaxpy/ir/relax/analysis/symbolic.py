@@ -17,8 +17,8 @@ from relaxpy.ir.tir import expr as tir
 @user_facing
 def tir_vars_in_struct_info(sinfo: rx.StructInfo) -> list[tir.Var]:
     """The shape variables in `sinfo`, in order, including those that Callables bind."""
-    expect(sinfo, rx.StructInfo)
-    return list(dict.fromkeys(node for node in walk(sinfo) if isinstance(node, tir.Var)))
+    nodes = walk(rx.as_struct_info(sinfo))
+    return list(dict.fromkeys(node for node in nodes if isinstance(node, tir.Var)))
 
 
 @user_facing
@@ -27,17 +27,15 @@ def definable_tir_vars_in_struct_info(sinfo: rx.StructInfo) -> list[tir.Var]:
 
     These are a whole dimension, member or value outside Callables.
     """
-    expect(sinfo, rx.StructInfo)
-    return list(shape_vars.definable_shape_vars(sinfo))
+    return list(shape_vars.definable_shape_vars(rx.as_struct_info(sinfo)))
 
 
 @user_facing
 def collect_non_negative_expressions(sinfo: rx.StructInfo) -> list[tir.PrimExpr]:
     """The dimensions of tensors and shapes that are not literals, in order."""
-    expect(sinfo, rx.StructInfo)
     sizes = [
         size
-        for node in walk(sinfo)
+        for node in walk(rx.as_struct_info(sinfo))
         if isinstance(node, (rx.TensorStructInfo, rx.ShapeStructInfo))
         for size in shape_vars.sizes_of(node)
     ]

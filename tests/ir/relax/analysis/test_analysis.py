@@ -196,10 +196,10 @@ def test_sizes_are_not_relax_variables() -> None:
         ("all_global_vars", "a node"),
         ("udchain", "a dataflow block"),
         ("detect_recursion", "a module"),
-        ("tir_vars_in_struct_info", "struct info"),
-        ("definable_tir_vars_in_struct_info", "struct info"),
-        ("collect_non_negative_expressions", "struct info"),
-        ("erase_to_well_defined", "struct info"),
+        ("tir_vars_in_struct_info", "a StructInfo"),
+        ("definable_tir_vars_in_struct_info", "a StructInfo"),
+        ("collect_non_negative_expressions", "a StructInfo"),
+        ("erase_to_well_defined", "a StructInfo"),
     ],
 )
 def test_values_of_other_kinds_are_refused_as_programs(name: str, wanted: str) -> None:

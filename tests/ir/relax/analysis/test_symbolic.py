@@ -17,6 +17,7 @@ from relaxpy.ir.relax.analysis.symbolic import (
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes.static_type import DynTensorType, FuncType, erase_struct_info
 from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.script import relax as R
 from tests.ir.relax.graphs import bind, block, cast, function, seq, size, var
 from tests.ir.relax.sinfos import Object, func, packed, prim, rank, shape, tensor, tuple_of
 
@@ -63,6 +64,13 @@ def test_images_take_the_place_of_variables() -> None:
     assert erase_to_well_defined(tensor(N, M), {N: 3, M: K + 1}) == tensor(3, K + 1)
     assert erase_to_well_defined(shape(N), {N: SEVEN}) == shape(7)
     assert erase_to_well_defined(prim(N), {N: M}) == prim(M)
+
+
+def test_annotations_are_accepted_as_struct_infos_are() -> None:
+    pair = R.Tuple(R.Tensor((N, M * 2)), R.Shape([M]))
+    assert tir_vars_in_struct_info(pair) == definable_tir_vars_in_struct_info(pair) == [N, M]
+    assert collect_non_negative_expressions(R.Shape([N, M])) == [N, M]
+    assert erase_to_well_defined(pair, [M]) == tuple_of(rank(2, ""), shape(M))
 
 
 @pytest.mark.rule("ERA-2", "ERA-3", "ERA-4")
