@@ -261,12 +261,13 @@ class _Reader:
                     arrow = cursor.token
                     declared = types.type()
                     if declared != result:
-                        raise cursor.error(
+                        wrong = cursor.error(
                             arrow,
                             f"constructor {token.text} belongs to {result}, not to {declared}",
                             "RLY-31",
                             last=cursor.items[cursor.index - 1],
                         )
+                        scope.diagnostics += wrong.diagnostics
                     cursor.accept(",")
                 else:
                     if cursor.accept("("):

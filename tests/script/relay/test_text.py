@@ -319,6 +319,9 @@ def test_both_declarations_of_a_data_type_mean_the_same() -> None:
     assert "takes 1 type" in refused("type D[a] { C(D) } 1", "RLY-67")
     assert relay.parse("extern type Storage\n1").type_definitions
     assert "belongs to D" in refused("type E { F }\ndata D { C : () -> E } 1", "RLY-31")
+    with pytest.raises(ParseError) as caught:  # the constructor is declared all the same
+        relay.parse("type E { F }\ndata D { C : () -> E  G : () -> D } (C, G)")
+    assert [diagnostic.rule for diagnostic in caught.value.diagnostics] == ["RLY-31"]
 
 
 @pytest.mark.rule("RLY-78")
