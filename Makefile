@@ -4,6 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
+DOCS := $(VENV)/.docs
 
 # The first interpreter that is new enough and can create a virtual environment. Override with PYTHON=...
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -53,6 +54,11 @@ $(READY): $(DEMO)
 		$(PY) -m pip install --quiet --disable-pip-version-check 'jupyterlab>=4' \
 		|| echo "JupyterLab is not available here: its screens are not compared"; fi
 	@$(MAKE) --silent pretrained || echo "pretrained models are not available: their tests are skipped"
+	@touch $@
+
+# What builds the site is installed once; after that, it is built offline.
+$(DOCS): $(READY)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
 # Packages that ship models of ONNX, which tests run; their checksums are in the list.
@@ -122,8 +128,7 @@ notebooks: $(READY)
 	$(PY) -m pytest --quiet --update-golden tests/test_notebooks.py
 
 # Warnings are errors: links and anchors that do not exist, pages that nothing lists.
-docs: $(READY)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+docs: $(DOCS)
 	$(PY) tools/build_site.py
 	@echo "build/site/index.html"
 

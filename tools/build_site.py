@@ -33,7 +33,9 @@ SITES = ROOT / "build" / "site"
 SITE = SITES / relaxpy.__version__
 CACHE = ROOT / "build" / "site-cache"
 COPIED = ["LICENSE", "relaxpy/rules.toml"]
-NOTEBOOKS = [f"notebooks/{path.name}" for path in sorted((ROOT / "notebooks").glob("*.*"))]
+NOTEBOOKS = [
+    f"notebooks/{path.name}" for path in sorted((ROOT / "notebooks").glob("*.*")) if path.is_file()
+]
 MODULES = [
     "relaxpy",
     "relaxpy.ir",
