@@ -240,6 +240,7 @@ def as_struct_info(value: object) -> StructInfo:
         return cast("StructInfo", as_sinfo())
     raise MisuseError(
         f"expected a StructInfo, found {type(value).__name__} {value!r:.60}",
+        rule="AST-5",
         about=value,
         hint='struct info is written as in R.Tensor((4, 4), "float32")',
     )

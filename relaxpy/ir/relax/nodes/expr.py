@@ -60,6 +60,7 @@ class GlobalVar(bases.Expr):
         name = self.name_hint
         raise MisuseError(
             f"expected a scalar expression, found function {name} of the module",
+            rule="AST-21",
             about=self,
             hint=f"if a value of Python is meant, the function hides it: rename one {name}",
         )

@@ -218,6 +218,7 @@ def scalar_value(expr: base.Expr) -> tir.PrimExpr:
         return sinfo.value
     raise MisuseError(
         f"expected a scalar expression, found {type(expr).__name__} {expr!r:.60}",
+        rule="AST-21",
         about=expr,
         hint="name its value: R.match_cast(..., R.Prim(value=m)) binds m"
         if isinstance(sinfo, PrimStructInfo)

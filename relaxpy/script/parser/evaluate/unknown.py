@@ -49,6 +49,7 @@ def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> P
         return program.error(
             last_name(node),
             f"the module has no function {node.attr!r}",
+            rule="SC-1",
             hint=close_names(node.attr, known) or f"it has {', '.join(sorted(known)[:9])}",
         )
     is_space = inspect.ismodule(owner) or hasattr(owner, "_public_names")

@@ -176,7 +176,7 @@ class SignatureReader:
                 raise self.values.error(
                     node,
                     f"an annotation is a struct info such as R.Tensor, found {describe(value)}",
-                    rule="LEG-7" if isinstance(value, tuple) else None,
+                    rule="LEG-7" if isinstance(value, tuple) else "AST-5",
                     hint="leave out the quotes"
                     if isinstance(value, str)
                     else _REPLACEMENTS.get(
