@@ -42,7 +42,7 @@ def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")):
     else:
         y = x
     return t, y
-    #      ^ unknown name 't'
+    #      ^ unknown name 't' [WF-24]
     # hint: names bound in a branch end with it: bind the same name last in both branches
 --- a list of values is changed in place
 def main(x: R.Tensor((4,), "float32")):
@@ -113,7 +113,7 @@ def main(x: R.Tensor, c: R.Tensor((), "bool")):
     else:
         y = x
     z = inside
-    #   ^^^^^^ unknown name 'inside'
+    #   ^^^^^^ unknown name 'inside' [WF-24]
     # hint: names bound in a branch end with it: bind the same name last in both branches
     return y
 --- an if in a dataflow block: WellFormedError

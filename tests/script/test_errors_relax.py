@@ -73,7 +73,7 @@ def test_wrong_arguments_of_an_annotation_are_marked() -> None:
             e: R.Tensor((4, 1.5)),
             #               ^^^ a dimension is an integer expression or a name, found 1.5 [PX-9]
             f: 7,
-            #  ^ an annotation is a struct info such as R.Tensor, found 7
+            #  ^ an annotation is a struct info such as R.Tensor, found 7 [AST-5]
             g: R.Prim(),
             #  ^^^^^^^^ R.Prim has a dtype or a value
         ):
@@ -367,7 +367,7 @@ MARKED = {
         @R.function
         def main(x: "R.Tensor((2, 3))"):
         #           ^^^^^^^^^^^^^^^^^^ an annotation is a struct info such as R.Tensor, found
-        # ... 'R.Tensor((2, 3))'
+        # ... 'R.Tensor((2, 3))' [AST-5]
         # hint: leave out the quotes
             return x
     """,
@@ -377,7 +377,7 @@ MARKED = {
             @R.function
             def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
                 return M.layer(x)
-                #        ^^^^^ the module has no function 'layer'
+                #        ^^^^^ the module has no function 'layer' [SC-1]
                 # hint: it has main, other
 
             @R.function

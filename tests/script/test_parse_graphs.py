@@ -628,7 +628,7 @@ def test_bindings_of_a_sequence_stand_where_it_stands() -> None:
             #                   ^ with R.SeqExpr() is used alone, without `as`
                 y = x
             return w
-            #      ^ unknown name 'w'
+            #      ^ unknown name 'w' [WF-24]
             # hint: names bound in a block end with it: use them there, or bind them before it
     """)
 
@@ -755,7 +755,7 @@ def test_a_scalar_of_unknown_value_is_not_a_dimension() -> None:
         @R.function
         def main(x: R.Tensor((4,), "float32"), size: R.Prim("int64")):
             y = R.zeros((size, 4), "float32")
-            #            ^^^^ relax.zeros: expected a scalar expression, found Var size
+            #            ^^^^ relax.zeros: expected a scalar expression, found Var size [AST-21]
             # hint: name its value: R.match_cast(..., R.Prim(value=m)) binds m
             return y
     """)
@@ -763,7 +763,7 @@ def test_a_scalar_of_unknown_value_is_not_a_dimension() -> None:
         @R.function
         def main(x: R.Tensor((4,), "float32")):
             y: R.Tensor((x, 4), "float32") = R.zeros((4, 4), "float32")
-            #            ^ expected a scalar expression, found Var x
+            #            ^ expected a scalar expression, found Var x [AST-21]
             return y
     """)
 

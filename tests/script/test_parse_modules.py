@@ -231,7 +231,7 @@ def test_errors_in_modules_are_located() -> None:
                 # ... dtype="int8"), the kernel takes R.Tensor((4, 8), dtype="float32"): dtype
                 # ... int8 is not float32 [OP-8]
                 c = R.call_tir(cls.ff, (x,), out_sinfo=R.Tensor((4, 8), "float32"))
-                #                  ^^ the module has no function 'ff'
+                #                  ^^ the module has no function 'ff' [SC-1]
                 # hint: it has broken, f, main
                 d = R.call_tir(cls.f, (x,))
                 #   ^^^^^^^^^^ relax.call_tir: argument 'out_sinfo' is missing [OP-3]
@@ -239,7 +239,7 @@ def test_errors_in_modules_are_located() -> None:
                 e = cls.broken(x)
                 f = R.shape_of(e)
                 g = cls.main2(y)
-                #       ^^^^^ the module has no function 'main2'
+                #       ^^^^^ the module has no function 'main2' [SC-1]
                 # hint: did you mean 'main'?
                 return x
     """)
@@ -372,7 +372,8 @@ class Module:
     @R.function
     def main(x: R.Tensor((4,), "float32")):
         return {use}
-        #    {" " * use.index("k")}  ^ expected a scalar expression, found function k of the module
+        #    {" " * use.index("k")}  ^ expected a scalar expression, found function k of the
+        # ... module [AST-21]
         # hint: if a value of Python is meant, the function hides it: rename one k
 """
     check_marks(text, extra_vars={"I": I, "R": R, "T": T, "k": 2})

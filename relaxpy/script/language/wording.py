@@ -271,14 +271,54 @@ def number_hint(value: object) -> str | None:
     return "a number that a program binds is a tensor: write the number here, or name it outside"
 
 
-def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
-    """Return a hint about the binding of an unknown name elsewhere in the same function."""
+def binding_hint(tree: ast.AST, node: ast.Name) -> tuple[str | None, str | None]:
+    """Return a hint about the binding of an unknown name elsewhere in the same function.
+
+    The rule that the use of the name breaks follows; None if there is none, as in kernels.
+    """
     enclosing = _enclosing_function(tree, node)
     if len(getattr(enclosing, "body", ())) > MAX_NODES_SEARCHED:
-        return None
+        return None, None
     nodes = list(islice(ast.walk(enclosing), MAX_NODES_SEARCHED + 1))
     if len(nodes) > MAX_NODES_SEARCHED:
-        return None
+        return None, None
+    hint = _dimension_hint(enclosing, nodes, node)
+    if hint is not None:
+        return hint, None
+    decorators = [ast.unparse(d).partition("(")[0] for d in _decorators(enclosing)]
+    in_graph = any(d.rpartition(".")[2] == "function" for d in decorators)
+    lines = [child.lineno for child in nodes if _binds(child, node.id)]
+    if not lines:
+        params = _params(nodes) - _params(ast.walk(getattr(enclosing, "args", enclosing)))
+        return None, "WF-24" if in_graph and node.id in params else None
+    first = min(lines)
+    if first >= node.lineno:
+        hint = "it is bound further down: move that before its first use"
+        return hint, "WF-3" if in_graph else None
+    branches = (child for child in nodes if isinstance(child, ast.If))
+    if not any(branch.lineno <= first <= (branch.end_lineno or first) for branch in branches):
+        hint = "names bound in a block end with it: use them there, or bind them before it"
+    elif any(d.endswith("prim_func") for d in decorators):
+        hint = "names bound in a branch end with it: choose by a if c else b, or store to a buffer"
+    else:
+        hint = "names bound in a branch end with it: bind the same name last in both branches"
+    return hint, "WF-24" if in_graph else None
+
+
+def _params(nodes: Iterable[ast.AST]) -> set[str]:
+    return {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    match node:
+        case ast.Name(id=bound, ctx=ast.Store()) | ast.FunctionDef(name=bound):
+            return bound == name
+        case _:
+            return False
+
+
+def _dimension_hint(enclosing: ast.AST, nodes: Sequence[ast.AST], node: ast.Name) -> str | None:
+    """Return a hint about a shape variable that is declared nowhere."""
     kinds = {kind for child in nodes if (kind := _kind_with_dimension(child, node))}
     if kinds and not _in_signature(enclosing, node):
         return f"declare a new shape variable before: {node.id} = T.int64()"
@@ -289,22 +329,7 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
             if kinds == {"Buffer"}
             else f"in a signature dimensions are strings: {node.id!r}"
         )
-    lines = [
-        child.lineno
-        for child in nodes
-        if isinstance(child, ast.Name) and child.id == node.id and isinstance(child.ctx, ast.Store)
-    ]
-    if not lines:
-        return None
-    first = min(lines)
-    if first >= node.lineno:
-        return "it is bound further down: move that before its first use"
-    branches = (child for child in nodes if isinstance(child, ast.If))
-    if not any(branch.lineno <= first <= (branch.end_lineno or first) for branch in branches):
-        return "names bound in a block end with it: use them there, or bind them before it"
-    if any(ast.unparse(d).partition("(")[0].endswith("prim_func") for d in _decorators(enclosing)):
-        return "names bound in a branch end with it: choose by a if c else b, or store to a buffer"
-    return "names bound in a branch end with it: bind the same name last in both branches"
+    return None
 
 
 def _decorators(function: ast.AST) -> Sequence[ast.expr]:

@@ -263,13 +263,14 @@ class Evaluator:
             if self.guard.counts:
                 hint = f"extra_vars replaces I, R and T: add {node.id!r} to it, or {hint}"
             return self.error(node, error.diagnostic.message, hint=hint)
+        hint, rule = binding_hint(self.program.tree, node)
         hint = (
-            binding_hint(self.program.tree, node)
+            hint
             or error.diagnostic.hint
             or namespace_hint(self.scope, node.id)
             or library_hint(node.id)
         )
-        return self.error(node, error.diagnostic.message, hint=hint)
+        return self.error(node, error.diagnostic.message, hint=hint, rule=rule)
 
     def _constant(self, node: ast.Constant) -> object:
         if node.value is Ellipsis or isinstance(node.value, (bytes, complex)):

@@ -163,7 +163,8 @@ class GraphEvaluator(Evaluator):
         if reason is None:
             suggestion = f"did you mean `{operators[0]}`?" if operators else None
             hint = error.diagnostic.hint or suggestion
-            return self.error(node, error.diagnostic.message, hint=hint)
+            rule = error.diagnostic.rule
+            return self.error(node, error.diagnostic.message, hint=hint, rule=rule)
         return self.error(
             node,
             f"{node.id!r} is not visible here: {reason}",
