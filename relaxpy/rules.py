@@ -32,9 +32,9 @@ class Rule:
     """One rule of the language; `str` explains it, and so does its display in a notebook.
 
     `good` is an example that follows the rule, and `bad` is one that breaks it, whose error cites
-    the rule or the one named by `cites`. A rule that no program can break, as it says what a value
-    or an answer is, has a `contrast` in place of `bad`: a close program to which it does not apply.
-    All are Python code after the imports at the beginning of docs/language.md.
+    the rule or what `cites` names ("WF-10 and WF-14d" if two are broken at once). A rule that no
+    program can break, as it says what a value or an answer is, has a `contrast` in place of `bad`:
+    a close program to which it does not apply. All are Python code after the imports at the beginning of docs/language.md.
     """
 
     id: str

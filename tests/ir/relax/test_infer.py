@@ -4,12 +4,13 @@ import warnings
 
 import pytest
 
-from relaxpy.errors import RelaxpyWarning, StructInfoError, StructInfoTypeError
+from relaxpy.errors import MisuseError, RelaxpyWarning, StructInfoError, StructInfoTypeError
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.derive import normalize_function, normalize_module
+from relaxpy.script import relax as R
 from tests.ir.relax.graphs import (
     BOOL,
     UNIT,
@@ -304,6 +305,15 @@ def test_a_packed_form_gives_what_its_derivation_says() -> None:
     g = var("g", packed(rx.EnvFunc("count", count), pure=True))
     assert derived([g], rx.Call(g, (g, g, g))) == prim(3)
     assert len(seen) == 1
+
+
+@pytest.mark.rule("SI-12")
+def test_a_derivation_may_return_an_annotation_and_nothing_but_struct_info() -> None:
+    f = var("f", packed(rx.EnvFunc("annotation", lambda call, context: R.Tensor((2,))), pure=True))
+    assert derived([f], rx.Call(f, ())) == tensor(2, dtype="")
+    g = var("g", packed(rx.EnvFunc("none", lambda call, context: None), pure=True))  # type: ignore[arg-type, return-value]
+    with pytest.raises(MisuseError, match=r"expected a StructInfo, found NoneType None \[AST-5\]"):
+        derived([g], rx.Call(g, ()))
 
 
 @pytest.mark.rule("DER-35", "OP-16")

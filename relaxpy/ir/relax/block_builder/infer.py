@@ -69,7 +69,7 @@ def apply_signature(sinfo: rx.StructInfo, call: rx.Call, ctx: Context) -> rx.Str
                 span=written_at(cast("rx.Expr", call.op)),
                 about=call.op,
             )
-        return sinfo.derive_func.func(call, ctx)
+        return rx.as_struct_info(sinfo.derive_func.func(call, ctx))
     return _call_closure(call, sinfo, sinfo.params, ctx)
 
 
