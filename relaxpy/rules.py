@@ -34,7 +34,8 @@ class Rule:
     `good` is an example that follows the rule, and `bad` is one that breaks it, whose error cites
     the rule or what `cites` names ("WF-10 and WF-14d" if two are broken at once). A rule that no
     program can break, as it says what a value or an answer is, has a `contrast` in place of `bad`:
-    a close program to which it does not apply. All are Python code after the imports at the beginning of docs/language.md.
+    a close program to which it does not apply. All are Python code after the imports at the
+    beginning of docs/language.md.
     """
 
     id: str

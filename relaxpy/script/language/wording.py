@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import islice
+from typing import TypeGuard
 
 import numpy as np
 
@@ -309,7 +310,7 @@ def _params(nodes: Iterable[ast.AST]) -> set[str]:
     return {node.arg for node in nodes if isinstance(node, ast.arg)}
 
 
-def _binds(node: ast.AST, name: str) -> bool:
+def _binds(node: ast.AST, name: str) -> TypeGuard[ast.Name | ast.FunctionDef]:
     match node:
         case ast.Name(id=bound, ctx=ast.Store()) | ast.FunctionDef(name=bound):
             return bound == name
