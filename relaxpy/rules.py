@@ -1,4 +1,4 @@
-"""The rules that errors cite, explained: a sentence for each, and for some an example."""
+"""The rules that errors cite, explained: a sentence for each, and for most two programs."""
 
 from __future__ import annotations
 
