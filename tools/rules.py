@@ -25,9 +25,9 @@ HEAD = """# Rules
 
 Errors cite the rule that a program breaks, as in `[WF-6a]`. `relaxpy.explain("WF-6a")`, or
 `relaxpy explain WF-6a`, shows its sentence, for most rules with a program that follows it and one
-that breaks it, or a close one to which it does not apply. [rules.toml](../relaxpy/rules.toml) has the sentences of all rules. The site that
-`make docs` builds has a page for each family, with the programs, the modules that enforce a rule,
-and its tests.
+that breaks it, or a close one to which it does not apply.
+[rules.toml](../relaxpy/rules.toml) has the sentences of all rules. The site that `make docs` builds
+has a page for each family, with the programs, the modules that enforce a rule, and its tests.
 The page is written by tools/rules.py.
 
 | family | subject | rules | with programs |
