@@ -1,4 +1,4 @@
-"""The rules that errors cite, explained: a sentence for each, and for most two programs."""
+"""The rules that errors cite, explained: a sentence and two programs for each."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def all_rules() -> Mapping[str, Rule]:
 def explain(rule: str) -> Rule:
     """Return the rule with this ID, which errors show in brackets; `print` explains it.
 
-    >>> print(explain("DT-6"))
-    DT-6 (datatypes): A Boolean element is 1 for true and 0 for false.
+    >>> print(explain("DT-6").sentence)
+    A Boolean element is 1 for true and 0 for false.
 
     Errors:
         UnknownNameError (also KeyError): there is no such rule.

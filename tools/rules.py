@@ -24,14 +24,14 @@ PAGE = ROOT / "docs" / "rules.md"
 HEAD = """# Rules
 
 Errors cite the rule that a program breaks, as in `[WF-6a]`. `relaxpy.explain("WF-6a")`, or
-`relaxpy explain WF-6a`, shows its sentence, for most rules with a program that follows it and one
-that breaks it, or a close one to which it does not apply.
+`relaxpy explain WF-6a`, shows its sentence, a program that follows it, and one that breaks it or,
+where none can, a close one to which it does not apply.
 [rules.toml](../relaxpy/rules.toml) has the sentences of all rules. The site that `make docs` builds
 has a page for each family, with the programs, the modules that enforce a rule, and its tests.
 The page is written by tools/rules.py.
 
-| family | subject | rules | with programs |
-| --- | --- | --- | --- |
+| family | subject | rules |
+| --- | --- | --- |
 """
 
 
@@ -90,8 +90,7 @@ def page(*, linked: bool = False) -> str:
     out = [HEAD]
     for family, members in families():
         name = f"[{family.name}](rules/{family.name}.md)" if linked else f"`{family.name}`"
-        examples = sum(rule.good is not None for rule in members)
-        out.append(f"| {name} | {family.title} | {len(members)} | {examples} |\n")
+        out.append(f"| {name} | {family.title} | {len(members)} |\n")
     return "".join(out)
 
 

@@ -216,10 +216,10 @@ class MpiWorkers(Workers):
             )
         try:
             if self._failure is not None or MPI.Is_finalized():
-                cause = self._failure or "MPI has been finalized"
-                raise RuntimeCheckError(
-                    f"{_title(call, how)}: these workers can no longer be used: {cause}"
-                )
+                cause = "MPI has been finalized"
+                if self._failure is not None:
+                    cause = f"these workers can no longer be used: {self._failure}"
+                raise RuntimeCheckError(f"{_title(call, how)}: {cause}")
             self._begun += 1
             if self._checks:
                 if self._all is not self:

@@ -177,7 +177,8 @@ def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
     blocks = (ast.Try, ast.TryStar, ast.With, ast.ClassDef, ast.For, ast.While, ast.AsyncFor)
     if isinstance(node, blocks):
         node = _keyword(node, name)
-    return program.error(node, f"{name} is not part of {where}", hint=hint or None)
+    rule = "EV-24" if name == "try" and where != "a kernel" else None
+    return program.error(node, f"{name} is not part of {where}", rule=rule, hint=hint or None)
 
 
 def _keyword(node: ast.stmt, name: str) -> ast.stmt:
