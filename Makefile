@@ -50,7 +50,7 @@ $(READY): $(DEMO)
 	|| echo "PyTorch is not available here: the tests that need it are skipped"
 	@$(PY) -m pip install --quiet --disable-pip-version-check 'ray[data]' \
 	|| echo "Ray is not available here: the tests that need it are skipped"
-	@if command -v chromium chromium-browser google-chrome >/dev/null; then \
+	@if { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null; then \
 		$(PY) -m pip install --quiet --disable-pip-version-check 'jupyterlab>=4' \
 		|| echo "JupyterLab is not available here: its screens are not compared"; fi
 	@$(MAKE) --silent pretrained || echo "pretrained models are not available: their tests are skipped"
