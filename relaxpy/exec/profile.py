@@ -69,8 +69,8 @@ class ProfileRow:
 class Profile(ShownAsTable):
     """One call, the quickest of several; the row with the longest time first. `str` is a table.
 
-    `events` are the single calls of functions and kernels, up to a bound; `dropped_events` is the
-    number of those beyond.
+    `events` are the single calls of functions and kernels, up to a bound, and what workers did of
+    their loops; `dropped_events` is the number of calls beyond.
 
     Units:
         seconds

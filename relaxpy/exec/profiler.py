@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import threading
+from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +23,7 @@ from relaxpy.exec.profile import BETWEEN_KERNELS, Profile, ProfileRow
 from relaxpy.exec.report import ExecutionReport, kernel_sources
 from relaxpy.exec.runtime.instrument import Instrument, Profiler, VMInstrumentReturnKind
 from relaxpy.exec.runtime.values import Value, as_tensor
+from relaxpy.exec.runtime.worker_times import WorkerTime, worker_times
 from relaxpy.exec.trace import MAX_EVENTS, TraceEvent
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
@@ -92,8 +95,10 @@ class _Calls:
             duration = self.end(is_finished=False)
         return duration
 
-    def profile(self, duration: float, report: ExecutionReport) -> Profile:
-        """The rows of all calls, and the calls themselves."""
+    def profile(
+        self, duration: float, report: ExecutionReport, workers: Iterable[WorkerTime]
+    ) -> Profile:
+        """The rows of all calls, and the calls themselves with what workers did in them."""
         backends = {row.kernel: row.backend for row in report}
         sources = kernel_sources(self.module)
         times = sorted(self.profiler.times().items(), key=lambda item: -sum(item[1]))
@@ -110,7 +115,20 @@ class _Calls:
             TraceEvent(name, start - first, seconds, texts[arguments], is_finished)
             for name, start, seconds, arguments, is_finished in self.events
         )
-        return Profile(tuple(rows), duration, events, self.dropped)
+        return Profile(tuple(rows), duration, events + self.shares(workers, first), self.dropped)
+
+    def shares(self, workers: Iterable[WorkerTime], first: float) -> tuple[TraceEvent, ...]:
+        """What workers did, under the name of the innermost call at that time."""
+        calls = sorted((start, start + seconds, name) for name, start, seconds, *_ in self.events)
+        shares = []
+        for worker in workers:
+            index = bisect(calls, worker.start, key=itemgetter(0))
+            before = (calls[at] for at in range(index - 1, -1, -1))
+            name = next((name for _, end, name in before if worker.start <= end), None)
+            if name is not None:
+                begin, seconds = worker.start - first, worker.stop - worker.start
+                shares.append(TraceEvent(name, begin, seconds, worker=worker.worker))
+        return tuple(shares)
 
     def row(self, name: str, backend: str, durations: Sequence[float], source: str) -> ProfileRow:
         """The row of one function, by the times of its calls."""
@@ -176,25 +194,27 @@ class ProgramProfiler:
         outer = getattr(self._per_thread, "calls", None)
         runs: list[tuple[float, _Calls]] = []
         calls = _Calls(module, kernels)
+        workers: Iterable[WorkerTime] = ()
         try:
-            for is_warm_up in (True, *[False] * repeat):
-                copies = copied(args, arrays=writes)
-                if copies is None and is_warm_up:
-                    continue
-                calls = self._per_thread.calls = _Calls(module, kernels)
-                calls.begin(title)
-                function(*(args if copies is None else copies))
-                duration = calls.end()
-                if not is_warm_up:
-                    runs.append((duration, calls))
-                if copies is None:
-                    break
+            with worker_times() as workers:
+                for is_warm_up in (True, *[False] * repeat):
+                    copies = copied(args, arrays=writes)
+                    if copies is None and is_warm_up:
+                        continue
+                    calls = self._per_thread.calls = _Calls(module, kernels)
+                    calls.begin(title)
+                    function(*(args if copies is None else copies))
+                    duration = calls.end()
+                    if not is_warm_up:
+                        runs.append((duration, calls))
+                    if copies is None:
+                        break
         finally:
             self._per_thread.calls = outer
             if calls.profiler.is_running and trace is not None:
-                calls.profile(calls.fail(), self._report).to_chrome_trace(trace)
+                calls.profile(calls.fail(), self._report, workers).to_chrome_trace(trace)
         duration, calls = min(runs, key=lambda run: run[0])
-        profile = calls.profile(duration, self._report)
+        profile = calls.profile(duration, self._report, workers)
         if trace is not None:
             profile.to_chrome_trace(trace)
         return profile

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import linecache
+import os
+import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -184,6 +186,74 @@ def test_a_trace_has_each_call_inside_the_one_that_made_it(tmp_path: Path) -> No
     assert {event["tid"] for event in calls} == {event["tid"] for event in threads}
     with pytest.raises(MisuseError, match="no single calls"):
         profile.by_line().to_chrome_trace(path)
+
+
+WORKERS = """
+import json, sys, threading
+import numpy as np
+import relaxpy
+from relaxpy.script import from_source
+source = '''
+from relaxpy.script import ir as I, relax as R
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2000, 1000), "float32")):
+        with R.dataflow():
+            y = R.exp(R.sin(x))
+            z = R.sum(R.tanh(y) * R.cos(y), axis=1)
+            R.output(z)
+        return z
+'''
+executable = relaxpy.compile(from_source(source), sys.argv[1])
+x = np.linspace(-2, 2, 2_000_000, dtype="float32").reshape(2000, 1000)
+traces = {}
+def profile(name):
+    for number in range(20):
+        executable.profile(x, repeat=1, trace=sys.argv[2])
+        with open(sys.argv[2]) as file:
+            traces[name] = json.load(file)["traceEvents"]
+        if len({row["tid"] for row in traces[name]}) > 1:
+            break
+profile("alone")
+stop = threading.Event()
+def run():
+    while not stop.is_set():
+        executable["main"](x)
+other = threading.Thread(target=run)
+other.start()
+profile("beside another")
+stop.set()
+other.join()
+print(json.dumps(traces))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="native loops have one thread elsewhere")
+@pytest.mark.parametrize("target", ["native", "numpy"])
+def test_a_trace_shows_what_workers_did_in_each_kernel(target: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WORKERS, target, str(tmp_path / "trace.json")]
+    environment = os.environ | {"RELAXPY_NUM_THREADS": "3"}
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    traces = json.loads(found.stdout)
+    for rows in traces.values():
+        names = {row["tid"]: row["args"]["name"] for row in rows if row["name"] == "thread_name"}
+        calls = [row for row in rows if row["ph"] == "X"]
+        assert {row["tid"] for row in calls} == set(names)
+        here = rows[0]["tid"]
+        shares = [row for row in calls if row["tid"] != here]
+        for share in shares:
+            assert names[share["tid"]].startswith("worker ")
+            outer = [
+                row
+                for row in calls
+                if (row["tid"], row["name"], row["cat"]) == (here, share["name"], "kernel")
+                and row["ts"] <= share["ts"]
+                and share["ts"] + share["dur"] <= row["ts"] + row["dur"] + 1e3
+            ]
+            assert len(outer) == 1
+    workers = {row["tid"] for row in traces["alone"] if row["ph"] == "X"}
+    assert 2 <= len(workers) <= 3
 
 
 def test_a_trace_of_a_failed_call_ends_with_the_failure(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, get_native_id
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.blas import has_thread_limit, one_blas_thread
 from relaxpy.exec.runtime.threads import keep_from_this_processor, thread_count
+from relaxpy.exec.runtime.worker_times import measured
 from relaxpy.ir.core.fork_lock import ForkLock
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -104,13 +105,14 @@ class _Pool:
 
     def submit(self, work: Callable[[], None], count: int) -> list[_Job]:
         """Let up to `count` workers do the work, on other processors than that of this thread."""
-        allowed = keep_from_this_processor(self.ids)
+        allowed, owner = keep_from_this_processor(self.ids), get_native_id()
 
         def elsewhere() -> None:
             if allowed:
                 with suppress(OSError):  # the process may not use them any longer
                     os.sched_setaffinity(0, allowed)
-            work()
+            with measured(owner):
+                work()
 
         jobs = [_Job(elsewhere) for _ in range(min(count, len(self.ids)))]
         for job in jobs:

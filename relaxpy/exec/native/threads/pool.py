@@ -29,6 +29,7 @@ from typing import Any, Final
 from relaxpy.exec.native.machine_code.machine import host
 from relaxpy.exec.native.machine_code.objects import compile_object, link_object
 from relaxpy.exec.runtime.threads import thread_count
+from relaxpy.exec.runtime.worker_times import ENTRIES, ring
 
 _SPINS: Final = 5_000
 _MASK_BYTES: Final = 128
@@ -62,6 +63,8 @@ target triple = "{triple}"
 @check = global ptr null
 @release = global ptr null
 @no_memory = global ptr null
+@times = global ptr null
+@owner = global i64 0
 ; Of each slot: the thread, whether it sleeps, whether it is kept from a processor.
 @places = global ptr null
 @allowed = global [{mask_bytes} x i8] zeroinitializer, align 8
@@ -131,6 +134,52 @@ done:
   ret i32 0
 }}
 
+; Nanoseconds of the clock that Python's perf_counter reads.
+define internal i64 @now() nounwind {{
+  %time = alloca {{ i64, i64 }}
+  call i32 @clock_gettime(i32 1, ptr %time)
+  %rest_at = getelementptr {{ i64, i64 }}, ptr %time, i32 0, i32 1
+  %seconds = load i64, ptr %time
+  %rest = load i64, ptr %rest_at
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %rest
+  ret i64 %sum
+}}
+declare i32 @clock_gettime(i32, ptr)
+
+; A worker's share of a loop: its time is noted if a thread is profiled.
+define internal void @share(
+  ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held, i64 %thread
+) nounwind {{
+entry:
+  %times = load ptr, ptr @times
+  %profiled = load atomic i64, ptr %times monotonic, align 8
+  %plain = icmp eq i64 %profiled, 0
+  br i1 %plain, label %work, label %measure
+work:
+  %ignored = call i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held)
+  ret void
+measure:
+  %start = call i64 @now()
+  %left = call i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held)
+  %stop = call i64 @now()
+  %owner = load i64, ptr @owner
+  %count = getelementptr i64, ptr %times, i64 1
+  %index = atomicrmw add ptr %count, i64 1 monotonic
+  %place = and i64 %index, {last_time}
+  %words = mul i64 %place, 4
+  %first = add i64 %words, 2
+  %entry_at = getelementptr i64, ptr %times, i64 %first
+  store i64 %owner, ptr %entry_at
+  %worker_at = getelementptr i64, ptr %entry_at, i64 1
+  store i64 %thread, ptr %worker_at
+  %start_at = getelementptr i64, ptr %entry_at, i64 2
+  store i64 %start, ptr %start_at
+  %stop_at = getelementptr i64, ptr %entry_at, i64 3
+  store i64 %stop, ptr %stop_at
+  ret void
+}}
+
 define internal ptr @worker(ptr %argument) nounwind {{
 entry:
   %held_at = alloca ptr
@@ -181,7 +230,9 @@ grow:
   br i1 %absent, label %left, label %begin
 begin:
   %held = load ptr, ptr %held_at
-  %ignored = call i32 @work(ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held)
+  call void @share(
+    ptr %body, ptr %context, i64 %tasks, i64 %slot, ptr %held, i64 %thread
+  )
   br label %left
 left:
   atomicrmw sub ptr @job, i64 1 release
@@ -344,6 +395,16 @@ begin:
   call void @start()
   br label %open
 open:
+  %times = load ptr, ptr @times
+  %profiled = load atomic i64, ptr %times monotonic, align 8
+  %plain = icmp eq i64 %profiled, 0
+  br i1 %plain, label %publish, label %note
+note:
+  %ask = load ptr, ptr @syscall
+  %owner = call i64 (i64, ...) %ask(i64 {gettid})
+  store i64 %owner, ptr @owner
+  br label %publish
+publish:
   store ptr %body, ptr @body
   store ptr %context, ptr @context
   store i64 %tasks, ptr @tasks
@@ -402,6 +463,7 @@ _SIZES: Final = {
     **dict.fromkeys(("sleepers", "busy", "started"), 4),
     **dict.fromkeys(("job", "workers", "places", "syscall", "create", "yield", "processor"), 8),
     **dict.fromkeys(("self", "main", "ensure", "check", "release", "no_memory"), 8),
+    "times": 8,
 }
 
 
@@ -428,6 +490,7 @@ class Pool:
         self._set("no_memory", _address(api.PyErr_NoMemory))
         self._places = (ctypes.c_int32 * (3 * threads))()
         self._set("places", ctypes.addressof(self._places))
+        self._set("times", ctypes.addressof(ring()))
         os.register_at_fork(after_in_child=self._forget_workers)
         # The workers run this code until the process ends.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
@@ -468,6 +531,7 @@ def pool_object() -> bytes:
         place=_PLACE,
         mask_bytes=_MASK_BYTES,
         mask_bits=8 * _MASK_BYTES,
+        last_time=ENTRIES - 1,
         **_CALLS[processor],
     )
     return compile_object(slow=text)
