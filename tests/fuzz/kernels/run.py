@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import re
 import signal
 import time
@@ -90,9 +91,14 @@ def main(count: int, seed: str, jobs: int) -> int:
     kinds: dict[str, list[tuple[str, Failure]]] = {}
 
     def share(start: int) -> list[tuple[str, Outcome]]:
-        return list(outcomes([f"{seed}/{n}" for n in range(start, min(start + CHUNK, count))]))
+        found = []
+        for each in outcomes([f"{seed}/{n}" for n in range(start, min(start + CHUNK, count))]):
+            found.append(each)
+            line.done = next(ended)
+            line.now(f"{_total(kinds)} failures")
+        return found
 
-    done = 0
+    done, ended = 0, itertools.count(1)
     with ThreadPoolExecutor(jobs) as pool, long_work("kernels", count) as line:
         try:
             for found in pool.map(share, range(0, count, CHUNK)):
@@ -104,8 +110,6 @@ def main(count: int, seed: str, jobs: int) -> int:
                             print(f"{own}: {failure}"[:300], flush=True)
                         kinds.setdefault(kind, []).append((own, failure))
                 done += len(found)
-                line.done = done
-                line.now(f"{_total(kinds)} failures")
                 if done % SPOKEN == 0:
                     print(f"{done} programs, {_total(kinds)} failures", flush=True)
         except KeyboardInterrupt:
@@ -126,7 +130,7 @@ def main(count: int, seed: str, jobs: int) -> int:
 
 
 def _total(kinds: dict[str, list[tuple[str, Failure]]]) -> int:
-    return sum(map(len, kinds.values()))
+    return sum(map(len, [*kinds.values()]))  # which another thread may add to
 
 
 _COMMON = (
