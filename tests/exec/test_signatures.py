@@ -182,6 +182,16 @@ def test_a_wrong_number_of_arguments_shows_the_signature(
         build(mod)["main"]()
 
 
+@pytest.mark.rule("FN-11")
+def test_a_long_signature_is_shown_by_its_ends(build: Build) -> None:
+    params = [rx.Var(f"p{number}", OBJECT) for number in range(300)]
+    with pytest.raises(RuntimeCheckError, match="takes 300 arguments, found 1") as e:
+        build(function(params, [], params[0]))["main"](1)
+    assert "main(p0: R.Object, " in str(e.value)
+    assert "p7: R.Object, ... 284 parameters ..., p292: R.Object" in str(e.value)
+    assert len(str(e.value)) < 600
+
+
 def test_arguments_may_be_named(build: Build) -> None:
     ex = build(taking(OBJECT, OBJECT))
     assert ex["main"](1, b=2) == (1, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import numpy as np
 from typing_extensions import override
@@ -346,6 +346,10 @@ def cast_title(binding: rx.MatchCast, function_name: str) -> str:
     return f"match_cast{variable}" + (f" in {function_name}" if function_name else "")
 
 
+_SHOWN_PARAMS: Final = 8
+"""The most parameters that messages show of either end of a signature."""
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """The signature that calls of a Relax function are checked by (FN-1, FN-2, FN-8, FN-10, FN-11).
@@ -365,11 +369,16 @@ class Signature:
 
     @override
     def __str__(self) -> str:
-        params = ", ".join(
+        params = [
             param.name_hint + (f": {param.struct_info}" if param.struct_info is not None else "")
             for param in self.params
+        ]
+        if len(params) > 2 * _SHOWN_PARAMS:
+            hidden = len(params) - 2 * _SHOWN_PARAMS
+            params[_SHOWN_PARAMS:-_SHOWN_PARAMS] = [f"... {counted(hidden, 'parameter')} ..."]
+        return f"{self.name}({', '.join(params)})" + (
+            f" -> {self.ret}" if self.ret is not None else ""
         )
-        return f"{self.name}({params})" + (f" -> {self.ret}" if self.ret is not None else "")
 
     def check_count(self, count: int) -> None:
         """Errors: RuntimeCheckError unless there are `count` parameters (FN-11)."""
