@@ -33,6 +33,10 @@ NOT_PASSED = {
         ("test_dft_inverse", "test_dft_inverse_opset19"),
         "rounding of a fast transform is expected where the exact value is 0",
     ),
+    **dict.fromkeys(
+        ("test_gradient_of_add", "test_gradient_of_add_and_mul"),
+        "ai.onnx.preview.training.Gradient is not imported: Relax has a pass for gradients",
+    ),
     "test_attention_4d_causal_fp16_expanded": "two elements differ by one unit of float16",
     "test_loop16_seq_none": "the runner asks for the length of a tensor of rank 0 in a sequence",
 }
