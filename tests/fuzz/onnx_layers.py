@@ -198,7 +198,7 @@ def _integer_products(d: Draw, op: str) -> None:
     if "Integer" in op:
         d.node(op, [x, y, *(z if d.chance(0.7) else None for z in zeros)], **attributes)
         return
-    scales = [d.new(np.array(s, "float32")) for s in (0.5, 0.25, 8.0)]
+    scales = [d.new(np.array(s, "float32")) for s in (0.5, 0.25, 7.3)]  # no ties
     end = d.new(d.array((), a))
     operands: list[Value | None] = [x, scales[0], zeros[0], y, scales[1], zeros[1], scales[2], end]
     if is_conv and d.chance():

@@ -33,7 +33,9 @@ def _reshape(d: Draw, op: str) -> None:
         d.node(op, [x], shape=shape)
         return
     attributes = {"allowzero": 1} if d.opset >= 14 and d.chance(0.3) else {}
-    d.node(op, [x, d.known(shape)], **attributes)
+    # A size that is computed is no request for the size of `x`.
+    wanted = d.new(np.array(shape), fixed=True) if 0 in shape else d.known(shape)
+    d.node(op, [x, wanted], **attributes)
 
 
 @step("Flatten")
@@ -74,6 +76,7 @@ def _unsqueeze(d: Draw, op: str) -> None:
     rank = len(x.shape) + d.rng.choice((1, 1, 2))
     axes = d.rng.sample(range(rank), rank - len(x.shape))
     signed = d.opset >= 11
+    axes = axes if signed else sorted(axes)  # the reference of opset 1 adds one after the other
     _with_axes(d, op, x, [k - rank if signed and d.chance(0.4) else k for k in axes])
 
 

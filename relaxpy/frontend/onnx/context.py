@@ -94,7 +94,9 @@ class Context:
         before = len(self.importer.unsupported)
         inputs = dict(zip(graph.inputs, operands, strict=True))
         values = self.importer.convert(graph, ChainMap(inputs, self.scope), self.opsets)  # type: ignore[arg-type]
-        if len(self.importer.unsupported) > before:
+        # A result is missing, too, if it needs a node outside of the graph that is not imported.
+        is_missing = bool(self.importer.unsupported) and any(value is None for value in values)
+        if len(self.importer.unsupported) > before or is_missing:
             raise UnsupportedError(f"graph {graph.name!r} has nodes that cannot be imported")
         return values
 

@@ -908,3 +908,51 @@ def test_scales_of_an_axis_without_elements(op: str) -> None:
     y = relaxpy.compile(mod)["main"](x, np.zeros(0, "f4"), np.zeros(0, "u1"))
     assert np.asarray(y).shape == x.shape
     assert np.asarray(y).dtype == helper.tensor_dtype_to_np_dtype(result)
+
+
+def with_a_body(kind: str, size: int | None, *, outside: bool) -> Any:
+    """A scan or loop of `size` rows whose body has or needs a node that cannot be imported."""
+    strange = helper.make_node("Nope", ["a"], ["b"])
+    nodes = [helper.make_node("Add", ["s", "a"], ["t"]), helper.make_node("Neg", ["b"], ["y"])]
+    inputs, outputs = [value("s", [2]), value("x", [2])], [value("t", [2]), value("y", [2])]
+    if kind == "Loop":
+        nodes = [helper.make_node("Identity", ["c"], ["d"]), *nodes]
+        inputs = [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), inputs[0]]
+        outputs = [value("d", [], TensorProto.BOOL), *outputs]
+    body = helper.make_graph(nodes if outside else [strange, *nodes], "body", inputs, outputs)
+    given = [value("s0", [2]), value("xs", [size or "n", 2]), value("a", [2])]
+    operands, attributes = ["s0", "xs"], {"num_scan_inputs": 1}
+    initializers = {"yes": np.array(True)}
+    if kind == "Loop":
+        operands, attributes = ["count", "yes", "s0"], {}
+        if size is None:
+            given.append(value("count", [], TensorProto.INT64))
+        else:
+            initializers["count"] = np.array(size)
+    node = helper.make_node(kind, operands, ["end", "ys"], body=body, **attributes)
+    return model([strange, node] if outside else [node], given, ["end", "ys"], initializers)
+
+
+@pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("size", [3, None])
+@pytest.mark.parametrize("kind", ["Scan", "Loop"])
+def test_nodes_that_bodies_need_and_that_cannot_be_imported_are_told(
+    kind: str, size: int | None, outside: bool
+) -> None:
+    with pytest.raises(OpNotImplemented, match="cannot be imported") as caught:
+        from_onnx(with_a_body(kind, size, outside=outside))
+    assert "Nope of ai.onnx 21" in str(caught.value)
+    assert "graph 'body' has nodes that cannot be imported" in str(caught.value)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+def test_a_constant_condition_gives_sizes_that_are_known(axis: int | None) -> None:
+    attributes = {} if axis is None else {"axis": axis}
+    nodes = [
+        helper.make_node("Compress", ["x", "chosen"], ["some"], **attributes),
+        helper.make_node("Squeeze", ["some"], ["y"]),
+    ]
+    chosen = np.array([False, False, True])
+    x = np.arange(9, dtype="float32").reshape(3, 3)
+    found = run(model(nodes, [value("x", [3, 3])], ["y"], {"chosen": chosen}), x)
+    np.testing.assert_array_equal(found, np.squeeze(np.compress(chosen, x, axis)))

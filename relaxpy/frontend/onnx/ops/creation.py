@@ -180,6 +180,9 @@ def non_zero(cx: Context, x: Expr) -> Expr:
 @converter("Compress")
 def compress(cx: Context, x: Expr, condition: Expr, *, axis: int | None = None) -> Expr:
     data = reshaped(x, (product(shape_of(x)),)) if axis is None else x
+    known = cx.array(condition)
+    if known is not None:
+        return R.take(data, const(np.flatnonzero(known)), 0 if axis is None else axis)
     places = cx.match(R.nonzero(condition), [1, cx.new_size("count")], "int64")
     return R.take(data, R.squeeze(places, [0]), 0 if axis is None else axis)
 
