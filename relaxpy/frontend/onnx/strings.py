@@ -78,9 +78,11 @@ def normalize(x: Any, change: str, case_sensitive: int, stopwords: str) -> Array
 def labels(x: Any, rows: str, dtype: str) -> Array:
     """The label of each element, by a JSON list of keys, labels, and the label of all others."""
     keys, values, default = json.loads(rows)
-    table = dict(zip(keys, values, strict=True))
     flat = np.asarray(x).reshape(-1)
     items = _texts(flat) if keys and isinstance(keys[0], str) else flat.tolist()
+    # A key that is no number, and so differs from itself, stands for all that are none.
+    keys, items = ([None if key != key else key for key in some] for some in (keys, items))
+    table = dict(zip(keys, values, strict=True))
     found = [table.get(item, default) for item in items]
     if dtype:
         return np.array(found).astype(dtype).reshape(np.shape(x))

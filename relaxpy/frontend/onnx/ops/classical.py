@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -176,8 +177,24 @@ def posttransformed(cx: Context, scores: Expr, transform: str) -> Expr:
             some = R.astype(R.not_equal(scores, scalar(0, scores)), "float32")
             parts = cx.emit(R.multiply(R.nn.softmax(scores, -1), some))
             return R.divide(parts, R.sum(parts, axis=[-1], keepdims=True))
+        case "PROBIT":
+            return _probit(cx, scores)
         case _:
             raise UnsupportedError(f"post_transform {transform!r} is not imported")
+
+
+def _probit(cx: Context, p: Expr) -> Expr:
+    """The root of 2 times the inverse error function at 2 p - 1, by Winitzki's formula.
+
+    Its relative error is below 0.4 %; ONNX Runtime computes the same.
+    """
+    a = 0.147
+    above = cx.emit(R.subtract(R.multiply(scalar(2, p), p), scalar(1, p)))
+    log = cx.emit(R.log(R.subtract(scalar(1, p), R.multiply(above, above))))
+    half = cx.emit(R.add(scalar(2 / (math.pi * a), p), R.multiply(scalar(0.5, p), log)))
+    inner = R.sqrt(R.subtract(R.multiply(half, half), R.multiply(scalar(1 / a, p), log)))
+    root = R.sqrt(R.multiply(scalar(2, p), R.subtract(inner, half)))
+    return R.where(R.less(above, scalar(0, p)), R.negative(cx.emit(root)), root)
 
 
 @converter("ZipMap", domain=DOMAIN)
@@ -237,16 +254,27 @@ def linear_regressor(
     return posttransformed(cx, products(rows_of(cx, x), weights, intercepts), post_transform)
 
 
-def labels(cx: Context, classes: Sequence[int], scores: Expr, transform: str) -> list[Expr]:
-    """The labels of the greatest scores, and the scores; a single score stands for two classes."""
+def labels(
+    cx: Context,
+    classes: Sequence[int],
+    scores: Expr,
+    transform: str,
+    *,
+    margins: bool = False,
+    bound: float = 0,
+) -> list[Expr]:
+    """The labels of the greatest scores, and the scores.
+
+    A single score s stands for two classes, the second one above `bound`. LOGISTIC makes
+    probabilities of it; else the scores are 1 - s and s, or -s and s if they are `margins`.
+    """
     count = shape_of(scores)[1]
     names = np.array(classes, np.int64)
     if count == 1 and len(classes) == 2:
-        half = 0.5 if transform == "LOGISTIC" else 0.0
-        score = cx.emit(posttransformed(cx, scores, transform))
-        is_second = R.squeeze(R.greater(score, scalar(half, score)), [1])
-        other = R.subtract(scalar(1, score), score) if half else R.negative(score)
-        both = R.concat(Tuple((cx.emit(other), score)), 1)
+        is_second = R.squeeze(R.greater(scores, scalar(bound, scores)), [1])
+        score = cx.emit(R.sigmoid(scores) if transform == "LOGISTIC" else scores)
+        whole = scalar(0 if margins and transform != "LOGISTIC" else 1, score)
+        both = R.concat(Tuple((cx.emit(R.subtract(whole, score)), score)), 1)
         return [R.take(literal(names), R.astype(is_second, "int64"), 0), both]
     place = R.argmax(scores, axis=1)
     return [R.take(literal(names), place, 0), posttransformed(cx, scores, transform)]

@@ -102,7 +102,8 @@ def svm_classifier(
     if not vectors_per_class:
         weights = np.array(coefficients, np.float32).reshape(-1, features(data))
         sums = _kernel(cx, data, weights, kernel_type, kernel_params)
-        return labels(cx, classlabels_ints, cx.emit(R.add(sums, vector(rho[:1]))), post_transform)
+        scores = cx.emit(R.add(sums, vector(rho[:1])))
+        return labels(cx, classlabels_ints, scores, post_transform, margins=True)
     count = len(vectors_per_class)
     pairs = list(itertools.combinations(range(count), 2))
     vectors = np.array(support_vectors, np.float32).reshape(sum(vectors_per_class), features(data))
@@ -124,7 +125,7 @@ def svm_classifier(
         return [label, posttransformed(cx, shares, post_transform)]
     if len(pairs) > 1:
         return [label, posttransformed(cx, scores, post_transform)]
-    return [label, labels(cx, classlabels_ints, scores, post_transform)[1]]
+    return [label, labels(cx, classlabels_ints, scores, post_transform, margins=True)[1]]
 
 
 def _weights_of_pairs(

@@ -11,9 +11,9 @@ from relaxpy.dataclass import dataclass
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.classical import DOMAIN, labels, posttransformed, rows_of, vector
 from relaxpy.frontend.onnx.registry import converter
-from relaxpy.frontend.shared.tensors import Array, dtype_of, literal, scalar, shape_of
+from relaxpy.frontend.shared.tensors import Array, dtype_of, literal, shape_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.ir.relax.nodes import Expr, Tuple, const
+from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
 
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
@@ -196,14 +196,10 @@ def tree_ensemble_classifier(
     forest = _forest(attributes, "class", 1 if single else len(classlabels_int64s))
     scores = R.sum(forest.votes(cx, rows_of(cx, x)), axis=[1])
     scores = cx.emit(R.add(scores, vector(base_values)) if base_values else scores)
-    if not single:
-        return labels(cx, classlabels_int64s, scores, post_transform)
-    # One probability, or a margin that LOGISTIC makes one.
-    score = cx.emit(posttransformed(cx, scores, post_transform))
-    is_second = R.squeeze(R.greater(score, scalar(0.5, score)), [1])
-    both = R.concat(Tuple((cx.emit(R.subtract(scalar(1, score), score)), score)), 1)
-    names = literal(np.array(classlabels_int64s, np.int64))
-    return [R.take(names, R.astype(is_second, "int64"), 0), both]
+    # One score is the sum of shares, of which none is negative, or of margins.
+    margins = any(weight < 0 for weight in attributes["class_weights"])
+    bound = 0.5 if single and not margins else 0
+    return labels(cx, classlabels_int64s, scores, post_transform, margins=margins, bound=bound)
 
 
 @converter("TreeEnsemble", domain=DOMAIN, since=5, ignored=["nodes_hitrates"])
