@@ -24,12 +24,13 @@ PARAMETERS: dict[str, Shape] = {
     "image": (2, 4, 6, 6),
     "matrix": (6, 6),
     "channels": (1, 4, 1, 1),
+    "column": (4, 1, 1),
     "scalar": (),
     "weight": (4, 4, 3, 3),
     "grouped": (4, 2, 3, 3),
     "vector": (4,),
 }
-SOURCES = ("matrix", "channels", "scalar")
+SOURCES = ("matrix", "channels", "column", "scalar")
 """The parameters that are operands of any operator."""
 MOST_ELEMENTS = 20_000
 

@@ -167,6 +167,20 @@ gv = R.add(lv, bias)
 =>
 lv1 = back(lv)
 gv = R.add(lv1, bias)
+--- an operand of lower rank follows if the axes that it lacks come first
+bias: R.Tensor((4, 1, 1), "float32")
+gv = R.add(bias, lv)
+=>
+b1 = R.permute_dims(bias, (1, 2, 0))
+lv1 = R.add(b1, lv)
+gv = back(lv1)
+--- an operand that is broadcast does not decide
+bias: R.Tensor((1, 4, 1, 1), "float32")
+gv = R.add(bias, lv)
+=>
+b1 = to(bias)
+lv1 = R.add(b1, lv)
+gv = back(lv1)
 --- a scalar has no layout
 gv = R.add(lv, R.const(1, "float32"))
 =>

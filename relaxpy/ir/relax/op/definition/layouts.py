@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -376,10 +376,11 @@ def elementwise_layout(
 ) -> InferredLayouts | None:
     """The rule of an operator on the elements of operands that broadcast.
 
-    All operands have the layout of one of the lowest rank (other than 0), the axes of which are the
-    last ones of the others: the most frequent layout, or of several the first. One with blocks is
-    taken before others that are as frequent, if all operands have its axes, and can be divided in
-    such blocks.
+    All operands have one layout, of which those of lower rank have the last axes: the most frequent
+    layout of the operands that are as large as the result, else of those of the highest rank that
+    have one in which the axes that others lack come first; of several, the first. A layout with
+    blocks is taken before others that are as frequent, if all operands have its axes, and can be
+    divided in such blocks.
     """
     sinfos = [arg.struct_info for arg in call.args]
     if not all(isinstance(s, (rx.TensorStructInfo, rx.PrimStructInfo)) for s in sinfos):
@@ -395,11 +396,30 @@ def elementwise_layout(
         if len(ranks) == 1 and all(fills_layout(sinfo, candidate) for _, sinfo in tensors):
             taken: list[Layouts] = [candidate if layout else layout for layout in layouts]
             return InferredLayouts(taken, candidate, call.attrs)
-    low, high = min(ranks), max(ranks)
-    chosen = _common([_unblocked(layout) for layout, _ in tensors if _rank(layout) == low])
-    whole = _with_leading_axes(chosen, high)
-    operands = [_last_axes(whole, _rank(x)) if isinstance(x, str) else x for x in layouts]
-    return InferredLayouts(operands, whole, call.attrs)
+    high = max(ranks)
+    whole = [x for x, s in tensors if _has_shape_of(s, call.struct_info)]
+    ranked = ([x for x, _ in tensors if _rank(x) == rank] for rank in sorted(ranks, reverse=True))
+    fitting = (_fitting(voters, ranks, high) for voters in (whole, *ranked))
+    chosen = _common(next(filter(None, fitting)))  # those of the lowest rank fit
+    operands = [_last_axes(chosen, _rank(x)) if isinstance(x, str) else x for x in layouts]
+    return InferredLayouts(operands, chosen, call.attrs)
+
+
+def _has_shape_of(sinfo: rx.StructInfo | None, result: rx.StructInfo | None) -> bool:
+    """Whether an operand is known to have the shape of the result."""
+    if not isinstance(sinfo, rx.TensorStructInfo) or not isinstance(result, rx.TensorStructInfo):
+        return False
+    shape, target = literal_shape(sinfo), literal_shape(result)
+    if shape is None or target is None or len(shape) != len(target):
+        return False
+    return all(map(same, shape, target))
+
+
+def _fitting(layouts: Sequence[str], ranks: Collection[int], high: int) -> list[str]:
+    """Layouts as those of the highest rank, where the axes come first that lower ranks lack."""
+    plain = [_with_leading_axes(_unblocked(layout), high) for layout in layouts]
+    fronts = [set(ascii_uppercase[: high - rank]) for rank in ranks]
+    return [x for x in plain if all(set(x[: len(front)]) == front for front in fronts)]
 
 
 def _with_leading_axes(layout: str, rank: int) -> str:
