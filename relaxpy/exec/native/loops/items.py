@@ -27,7 +27,7 @@ from relaxpy.exec.kernel.nest.nodes import (
 )
 from relaxpy.exec.native.llvm.function import I8, Value
 from relaxpy.exec.native.trees.obligations import Obligation, of_access, of_value
-from relaxpy.exec.native.values.frame import RefusedError
+from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:

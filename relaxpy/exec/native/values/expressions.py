@@ -15,7 +15,8 @@ from relaxpy.exec.kernel.nest.read import MAX_TREE_SIZE
 from relaxpy.exec.native.llvm.function import BOOL, I64, Type, Value
 from relaxpy.exec.native.maths import MATHS, emit_maths, narrow, widen
 from relaxpy.exec.native.trees.obligations import Obligation
-from relaxpy.exec.native.values.frame import Frame, RefusedError, storage_type, value_type
+from relaxpy.exec.native.values.datatypes import RefusedError, storage_type, value_type
+from relaxpy.exec.native.values.frame import Frame
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import tree_size
 from relaxpy.ir.op import Op
