@@ -25,6 +25,7 @@ from relaxpy.frames import (
     user_lines,
     was_handled_inside,
 )
+from relaxpy.nearest import nearest
 from relaxpy.screen import StyledText, coloured, ipython, takes_colour
 
 #: The line of an annotation of a parameter or of a result.
@@ -590,50 +591,3 @@ def close_names(name: str, known: Iterable[str]) -> str | None:
     """Return a hint with the names in `known` that are spelt like `name`, or None."""
     names = nearest(name, known)
     return f"did you mean {' or '.join(map(repr, names))}?" if names else None
-
-
-def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return at most two of the names in `known` with the least edit distance from `name`.
-
-    The distance is at most one edit for three letters. A name longer than MAX_WORD, or more than
-    MAX_MESSAGE names, give no result, since a comparison takes time quadratic in the lengths.
-    """
-    limit = len(name) // 3
-    ranks: dict[tuple[int, int], list[str]] = {}
-    others = set(known) - {name}
-    if len(name) > MAX_WORD or len(others) > MAX_MESSAGE:
-        return []
-    for other in sorted(others):
-        edits = edit_distance(name.casefold(), other.casefold(), limit)
-        if edits <= limit:
-            # The case of letters is not an edit, but decides between names of equal distance.
-            case_changes = sum(
-                a.isupper() != b.isupper() for a, b in zip(name, other, strict=False)
-            )
-            ranks.setdefault((edits, case_changes), []).append(other)
-            limit = edits
-    return ranks[min(ranks)][:2] if ranks else []
-
-
-def edit_distance(a: str, b: str, limit: int) -> int:
-    """Count the insertions, deletions, substitutions and transpositions that turn `a` into `b`.
-
-    If there are more than `limit`, the result is any number above the limit.
-
-    Rule:
-        Optimal string alignment distance (Damerau, CACM 7(3), 1964).
-    """
-    if abs(len(a) - len(b)) > limit:
-        return limit + 1
-    previous: list[int] = []
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        before_previous, previous, row = previous, row, [i]
-        for j, y in enumerate(b, 1):
-            cost = min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (x != y))
-            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
-                cost = min(cost, before_previous[j - 2] + 1)
-            row.append(cost)
-        if min(row) > limit:
-            return limit + 1
-    return row[-1]

@@ -20,9 +20,10 @@ ROOMS = {
     "launched": set(),
     "absent": set(),
     "missing": {"absent", "errors"},
+    "nearest": set(),
     "lazy": {"gc_pause", "missing"},
     "screen": {"dataclass"},
-    "errors": {"absent", "dataclass", "frames", "screen"},
+    "errors": {"absent", "dataclass", "frames", "nearest", "screen"},
     "progress": {"screen"},
     "entry": {"errors", "frames"},
     "rules": {"dataclass", "entry", "errors", "screen"},
@@ -37,7 +38,7 @@ ROOMS = {
     },
     "script": {
         *("dataclass", "errors", "entry", "screen", "pysource", "gc_pause", "lazy", "ir"),
-        *("missing", "script"),
+        *("missing", "nearest", "script"),
     },
     "exec": {
         *("dataclass", "errors", "entry", "frames", "screen", "pysource", "gc_pause", "ir"),
@@ -49,7 +50,7 @@ ROOMS = {
     "frontend": {"dataclass", "entry", "errors", "exec", "frontend", "ir", "progress", "screen"},
     "cli": {
         *("__version__", "dataclass", "errors", "screen", "rules", "ir", "script", "exec"),
-        *("cli", "frontend", "pictures", "relax", "tir"),
+        *("cli", "frontend", "nearest", "pictures", "relax", "tir"),
     },
 }
 #: The rooms of a package whose files import each other in one direction only.

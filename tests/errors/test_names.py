@@ -9,14 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from relaxpy.entry import attribute_span, user_facing
-from relaxpy.errors import (
-    MisuseError,
-    RelaxpyError,
-    UnknownAttributeError,
-    close_names,
-    edit_distance,
-    nearest,
-)
+from relaxpy.errors import MisuseError, RelaxpyError, UnknownAttributeError, close_names
+from relaxpy.nearest import edit_distance, nearest
 from relaxpy.script import relax as R, tir as T
 from tests.counting import calls
 

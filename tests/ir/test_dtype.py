@@ -216,8 +216,7 @@ def test_a_format_without_an_array_type_says_so():
         DataType("int40").numpy()
 
 
-@pytest.mark.rule("DT-2")
-@pytest.mark.rule("DT-4")
+@pytest.mark.rule("DT-2", "DT-4")
 @pytest.mark.parametrize("dtype", ["float32x4", "int8x2", "handle", "void"])
 @pytest.mark.parametrize(
     "tensor",

@@ -28,8 +28,7 @@ def bindings(func: rx.Function) -> list[rx.Binding]:
     return [binding for block in func.body.blocks for binding in block.bindings]
 
 
-@pytest.mark.rule("AST-19")
-@pytest.mark.rule("NF-2")
+@pytest.mark.rule("AST-19", "NF-2")
 @pytest.mark.parametrize("target", ["numpy", "reference"])
 def test_what_an_if_gives_is_cast(target: str) -> None:
     func = from_source(

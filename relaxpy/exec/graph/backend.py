@@ -25,7 +25,7 @@ from relaxpy.exec.native.calls.static_entry import StaticEntry
 from relaxpy.exec.native.llvm.module import Module
 from relaxpy.exec.native.machine_code.objects import Library
 from relaxpy.exec.native.threads.pool import native_threads
-from relaxpy.exec.native.values.frame import RefusedError
+from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import MARK
 from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.relax import nodes as rx

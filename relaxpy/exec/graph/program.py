@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.calls.entry import Array, Param
-from relaxpy.exec.native.values.frame import RefusedError
+from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import PrimExpr, Var

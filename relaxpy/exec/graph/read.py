@@ -27,7 +27,7 @@ from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.native.calls.entry import Array, Integer, Param, size_names
 from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.exec.native.signature import EntrySignature
-from relaxpy.exec.native.values.frame import RefusedError
+from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.runtime.signatures import output_sinfos
 from relaxpy.ir.arith.prove import prove_equal

@@ -30,8 +30,8 @@ from relaxpy.exec.native.trees.chains import with_chains
 from relaxpy.exec.native.trees.epilogues import with_epilogues
 from relaxpy.exec.native.trees.flat import with_flat_axes
 from relaxpy.exec.native.trees.program import KernelProgram, program_of
+from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.failures import FAILURES, FailureTable
-from relaxpy.exec.native.values.frame import RefusedError
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.exec.runtime.support import run_kernel
 from relaxpy.ir.tir.prim_func.function import PrimFunc

@@ -25,9 +25,9 @@ from relaxpy.exec.native.threads.parallel import slots
 from relaxpy.exec.native.trees.cost import LONG, has_long_tasks, time_of
 from relaxpy.exec.native.trees.obligations import Obligation
 from relaxpy.exec.native.trees.program import KernelProgram, Tasks, may_fail
+from relaxpy.exec.native.values.datatypes import RefusedError, storage_type
 from relaxpy.exec.native.values.expressions import Values
 from relaxpy.exec.native.values.failures import Failures
-from relaxpy.exec.native.values.frame import RefusedError, storage_type
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType

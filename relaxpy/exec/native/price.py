@@ -14,7 +14,7 @@ from relaxpy.exec.native.trees.lanes import with_best_order
 from relaxpy.exec.native.trees.product import product_of
 from relaxpy.exec.native.trees.program import KernelProgram
 from relaxpy.exec.native.trees.repeated import repeated_loads
-from relaxpy.exec.native.values.frame import RefusedError
+from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad

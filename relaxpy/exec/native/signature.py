@@ -8,7 +8,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.calls.entry import Array, Integer, Number, Param
 from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.exec.native.trees.program import KernelProgram
-from relaxpy.exec.native.values.frame import RefusedError
+from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 

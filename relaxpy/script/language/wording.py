@@ -19,7 +19,6 @@ from relaxpy.errors import (
     RelaxpyError,
     Span,
     UnknownAttributeError,
-    nearest,
 )
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
@@ -27,6 +26,7 @@ from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.tir import intrin
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.nearest import nearest
 from relaxpy.script.language.namespaces import public_names
 
 __all__ = [

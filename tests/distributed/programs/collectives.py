@@ -63,12 +63,14 @@ def combined(xs, how):
     return (total.astype("float32") if narrow_float else total).astype(dtype)
 
 
-def program(make, dtype):
-    x = Var("x", TensorStructInfo(dtype=dtype, ndim=-1))
+def programs(make):
+    """A function for each datatype, under its name: compiling them together takes half the time."""
     builder = BlockBuilder()
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(make(x)))
-    return relaxpy.compile(builder.finalize(), "numpy")["main"]
+    for dtype in DTYPES:
+        x = Var("x", TensorStructInfo(dtype=dtype, ndim=-1))
+        with builder.function(dtype, [x]):
+            builder.emit_func_output(builder.emit(make(x)))
+    return relaxpy.compile(builder.finalize(), "numpy")
 
 
 def cases(members, in_group):
@@ -135,7 +137,7 @@ def run(groups):
         for in_group, members in ((True, own), (False, range(SIZE))):
             assert (current_workers().group if in_group else current_workers()).size == len(members)
             for name, make, expected, need in cases(members, in_group):
-                programs = {dtype: program(make, dtype) for dtype in DTYPES}
+                executable = programs(make)
                 for shape, dtype_name in itertools.product(SHAPES, DTYPES):
                     dtype, full = numpy_dtype(dtype_name), fitting(shape, need, len(members))
                     about = f"{name} in_group={in_group} of {dtype_name} {full} on worker {RANK}"
@@ -143,7 +145,7 @@ def run(groups):
                     for _ in range(2):  # few bytes use the buffers of the first call again
                         xs = [laid_out(drawn(rng, full, dtype), rng) for _ in range(SIZE)]
                         before = xs[RANK].copy()
-                        found = programs[dtype_name](xs[RANK])
+                        found = executable[dtype_name](xs[RANK])
                         wanted = expected([xs[k] for k in members], members.index(RANK))
                         assert (found.dtype, found.shape) == (dtype, wanted.shape), about
                         results.append((found, wanted.astype("float64")))

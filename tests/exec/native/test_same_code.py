@@ -46,7 +46,7 @@ def codes(repeats: int) -> set[str]:
 
 
 def test_the_code_does_not_depend_on_hashes_and_addresses() -> None:
-    program = "from tests.exec.native.test_same_code import codes; print(*codes(2))"
+    program = "from tests.exec.native.test_same_code import codes; print(*codes(1))"
     found = codes(2)
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed, "RELAXPY_CACHE": "0"}

@@ -60,8 +60,7 @@ def test_functions_of_lets_are_recursive() -> None:
     assert numbers(text) == 120
 
 
-@pytest.mark.rule("RLY-15")
-@pytest.mark.rule("RLY-36")
+@pytest.mark.rule("RLY-15", "RLY-36")
 def test_closures_keep_the_values_of_their_variables() -> None:
     text = (
         "let %c = 1; let %f = fn(%x : float32, %y : float32) { %x "
@@ -80,14 +79,12 @@ def test_an_instance_has_the_tag_and_the_fields() -> None:
     assert result.fields[1].fields == ()
 
 
-@pytest.mark.rule("RLY-40")
-@pytest.mark.rule("RLY-41")
+@pytest.mark.rule("RLY-40", "RLY-41")
 def test_tuples_and_projections() -> None:
     assert numbers("let %t = (1, (2.5, True), ()); (%t.1.0, %t.2, %t.0)") == (2.5, (), 1)
 
 
-@pytest.mark.rule("RLY-45")
-@pytest.mark.rule("RLY-110")
+@pytest.mark.rule("RLY-45", "RLY-110")
 def test_a_shared_node_is_evaluated_once() -> None:
     count = "let %r = ref(0); let %inc = fn() { ref_write(%r, ref_read(%r) + 1); ref_read(%r) };"
     assert numbers(f"{count} %0 = %inc()\n(%0, %0, %inc())") == (1, 1, 2)
@@ -111,10 +108,7 @@ def test_only_the_chosen_branch_is_evaluated() -> None:
     assert numbers(text) == (2, 0)
 
 
-@pytest.mark.rule("RLY-51")
-@pytest.mark.rule("RLY-52")
-@pytest.mark.rule("RLY-53")
-@pytest.mark.rule("RLY-54")
+@pytest.mark.rule("RLY-51", "RLY-52", "RLY-53", "RLY-54")
 @pytest.mark.parametrize(
     ("clauses", "results"),
     [
@@ -179,8 +173,7 @@ def test_evaluation_is_from_left_to_right_and_strict() -> None:
     assert numbers(log + "!%yes(1) && %yes(2); %yes(3) || %yes(4); ref_read(%r)") == 1234
 
 
-@pytest.mark.rule("RLY-107")
-@pytest.mark.rule("RLY-108")
+@pytest.mark.rule("RLY-107", "RLY-108")
 def test_cells_are_shared_by_all_their_holders() -> None:
     text = """
     let %r = ref(1); let %t = (%r, %r); let %get = fn() { ref_read(%r) };

@@ -8,8 +8,7 @@ from relaxpy.ir import structural_equal
 from tests.relay_programs import numbers
 
 
-@pytest.mark.rule("RLY-42")
-@pytest.mark.rule("RLY-50")
+@pytest.mark.rule("RLY-42", "RLY-50")
 def test_a_scope_builder_makes_lets_and_branches() -> None:
     builder = relay.ScopeBuilder()
     x = builder.let("x", 1)
@@ -42,8 +41,7 @@ X, Y = relay.var("x", "int32"), relay.var("y", "int32")
 ONE = relay.const(1)
 
 
-@pytest.mark.rule("RLY-7")
-@pytest.mark.rule("RLY-85")
+@pytest.mark.rule("RLY-7", "RLY-85")
 @pytest.mark.parametrize(
     ("expr", "well_formed"),
     [

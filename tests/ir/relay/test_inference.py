@@ -33,8 +33,7 @@ def test_omitted_types_are_inferred(text: str, ty: str) -> None:
     assert type_of(text) == ty
 
 
-@pytest.mark.rule("RLY-16")
-@pytest.mark.rule("RLY-97")
+@pytest.mark.rule("RLY-16", "RLY-97")
 def test_each_use_of_a_polymorphic_function_instantiates_it() -> None:
     assert type_of("let %id = fn<t : Type>(%x : t) -> t { %x }; (%id(1), %id(()))") == "(int32, ())"
 
@@ -89,9 +88,7 @@ def test_type_arguments() -> None:
     refused("let %f = fn<a>() -> int32 { 1 }; %f()", "RLY-101")
 
 
-@pytest.mark.rule("RLY-21")
-@pytest.mark.rule("RLY-22")
-@pytest.mark.rule("RLY-99")
+@pytest.mark.rule("RLY-21", "RLY-22", "RLY-99")
 def test_relations_of_a_function_hold_at_each_call() -> None:
     text = "def @f<a, b, c>(%x: a, %y: b) -> c where Broadcast { %x + %y }\n"
     assert type_of(
@@ -100,8 +97,7 @@ def test_relations_of_a_function_hold_at_each_call() -> None:
     refused(text + "@f(Constant(1, (2,), int8), Constant(1, (3,), int8))", "RLY-23")
 
 
-@pytest.mark.rule("RLY-23")
-@pytest.mark.rule("RLY-24")
+@pytest.mark.rule("RLY-23", "RLY-24")
 @pytest.mark.parametrize(
     ("one", "other", "result"),
     [
@@ -140,8 +136,7 @@ def test_relations_come_from_outside() -> None:
         relay.op.Op._table.pop("test.first")
 
 
-@pytest.mark.rule("RLY-27")
-@pytest.mark.rule("RLY-29")
+@pytest.mark.rule("RLY-27", "RLY-29")
 def test_operators_are_one_object_with_columns() -> None:
     add = relay.op.get("add")
     assert add is relay.op.get("add")
@@ -180,8 +175,7 @@ def test_only_functions_are_called() -> None:
     assert "only functions can be called" in refused("(1, 2)(3)", "RLY-35")
 
 
-@pytest.mark.rule("RLY-40")
-@pytest.mark.rule("RLY-41")
+@pytest.mark.rule("RLY-40", "RLY-41")
 def test_projections_are_in_range() -> None:
     assert type_of("(1, (True, 2.5)).1.0") == "bool"
     assert "index 2 is out of range" in refused("(1, 2).2", "RLY-41")
@@ -224,8 +218,7 @@ def test_a_hole_does_not_contain_itself() -> None:
     assert "contain itself" in refused("fn(%x) { %x(%x) }", "RLY-87")
 
 
-@pytest.mark.rule("RLY-88")
-@pytest.mark.rule("RLY-103")
+@pytest.mark.rule("RLY-88", "RLY-103")
 @pytest.mark.parametrize(("dim", "result"), [("3", "(3,)"), ("1", "(?,)"), ("?", "(?,)")])
 def test_unknown_dimensions_agree_and_broadcast(dim: str, result: str) -> None:
     text = f"fn(%x: Tensor[(?,), int32], %y: Tensor[({dim},), int32]) {{ %x + %y }}"
@@ -342,8 +335,7 @@ def test_mutually_recursive_functions_are_generalised_together() -> None:
     assert type_of(LIST + text) == "(bool, bool)"
 
 
-@pytest.mark.rule("RLY-100")
-@pytest.mark.rule("RLY-104")
+@pytest.mark.rule("RLY-100", "RLY-104")
 def test_relations_and_projections_wait_for_types() -> None:
     assert type_of("(fn(%t) { %t.0 })((1, 2.5))") == "int32"
     assert type_of("(fn(%x, %y) { %x + %y })(1, 2.5)") == "float32"
@@ -464,9 +456,7 @@ def test_types_that_double_are_inferred_in_linear_time() -> None:
     assert type_of(text) == "int32"
 
 
-@pytest.mark.rule("RLY-82")
-@pytest.mark.rule("RLY-83")
-@pytest.mark.rule("RLY-84")
+@pytest.mark.rule("RLY-82", "RLY-83", "RLY-84")
 def test_nodes_have_the_fields_of_the_rules() -> None:
     x, y = relay.var("x", "float32"), relay.var("y", shape=(2, 3))
     call = relay.Call(relay.op.get("add"), [x, y])
@@ -517,8 +507,7 @@ def test_operators_of_python_build_calls() -> None:
         _ = relay.addd
 
 
-@pytest.mark.rule("RLY-37")
-@pytest.mark.rule("RLY-85")
+@pytest.mark.rule("RLY-37", "RLY-85")
 def test_the_module_is_a_table_of_functions_and_data_types() -> None:
     module = prelude()
     assert "map" in module

@@ -39,8 +39,7 @@ def expected_of(text: str) -> object:
 
 
 @EACH_PROGRAM
-@pytest.mark.rule("RLY-111")
-@pytest.mark.rule("RLY-112")
+@pytest.mark.rule("RLY-111", "RLY-112")
 def test_programs_read_back_and_run_the_same_in_all_executors(text: str) -> None:
     module = relay.parse(text)
     saved = save_json(module)
@@ -53,10 +52,7 @@ def test_programs_read_back_and_run_the_same_in_all_executors(text: str) -> None
     assert relay.ExprMutator().visit(module["main"]) is module["main"]
 
 
-@pytest.mark.rule("RLY-48")
-@pytest.mark.rule("RLY-106")
-@pytest.mark.rule("RLY-108")
-@pytest.mark.rule("RLY-110")
+@pytest.mark.rule("RLY-48", "RLY-106", "RLY-108", "RLY-110")
 @pytest.mark.parametrize("step", PASSES, ids=repr)
 def test_passes_keep_value_type_and_given_module(step: transform.RelayPass) -> None:
     for text in PROGRAMS:

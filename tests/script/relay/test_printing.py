@@ -72,8 +72,7 @@ def test_the_prelude_reads_back_equal() -> None:
     round_trip(prelude())
 
 
-@pytest.mark.rule("RLY-58")
-@pytest.mark.rule("RLY-111")
+@pytest.mark.rule("RLY-58", "RLY-111")
 def test_the_format_is_that_of_tvm() -> None:
     text = (
         LIST
@@ -99,8 +98,7 @@ def test_the_format_is_that_of_tvm() -> None:
     )
 
 
-@pytest.mark.rule("RLY-45")
-@pytest.mark.rule("RLY-111")
+@pytest.mark.rule("RLY-45", "RLY-111")
 def test_sharing_is_kept_and_compared() -> None:
     shared = relay.parse("%0 = 1 + 2\n%0 * %0")
     written_out = relay.parse("(1 + 2) * (1 + 2)")
@@ -122,8 +120,7 @@ def test_names_that_clash_or_are_no_names_are_changed() -> None:
     assert structural_equal(relay.parse_expr(text), function)
 
 
-@pytest.mark.rule("RLY-65")
-@pytest.mark.rule("RLY-111")
+@pytest.mark.rule("RLY-65", "RLY-111")
 @pytest.mark.parametrize(
     "data",
     [

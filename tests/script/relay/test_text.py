@@ -79,8 +79,7 @@ def test_a_let_variable_is_in_scope_in_a_function_value_only() -> None:
     assert numbers("let %x = 1; let %x = %x + 1; %x") == 2
 
 
-@pytest.mark.rule("RLY-47")
-@pytest.mark.rule("RLY-79")
+@pytest.mark.rule("RLY-47", "RLY-79")
 def test_graph_bindings_end_at_semicolons_and_line_ends() -> None:
     assert numbers("%1 = 2 + 3\n%2 = %1 * %1\n%2 - %1") == 20
     assert numbers("%1 = 2\n  + 3;%2 = (%1\n, 4)\n-1") == -1
@@ -219,8 +218,7 @@ def test_dimensions(dim: str) -> None:
     assert "a dimension" in refused(f"fn(%y : Tensor[({dim},), int8]) {{ 1 }}", "RLY-68")
 
 
-@pytest.mark.rule("RLY-30")
-@pytest.mark.rule("RLY-69")
+@pytest.mark.rule("RLY-30", "RLY-69")
 @pytest.mark.parametrize(
     ("text", "calls"),
     [
@@ -271,8 +269,7 @@ def test_braces_open_a_scope_and_semicolons_drop_a_value() -> None:
     assert "not defined" in refused("{ let %x = 1; %x } + %x", "RLY-95")
 
 
-@pytest.mark.rule("RLY-20")
-@pytest.mark.rule("RLY-74")
+@pytest.mark.rule("RLY-20", "RLY-74")
 def test_type_parameters() -> None:
     function = relay.parse_expr("fn<a, s : Shape, b : BaseType,>(%x: a, %y: Tensor[s, b]) { %x }")
     assert isinstance(function, relay.Function)
@@ -293,8 +290,7 @@ def test_less_than_and_type_arguments() -> None:
     assert type_of("let %f = fn<t>(%x: t) -> t { %x }; %f<int64>(3)") == "int64"
 
 
-@pytest.mark.rule("RLY-26")
-@pytest.mark.rule("RLY-76")
+@pytest.mark.rule("RLY-26", "RLY-76")
 def test_where_relates_the_types_of_a_signature() -> None:
     assert signature("def @f<a, b, c>(%x: a, %y: b) -> c where Broadcast { %x + %y }", "f") == (
         "fn [a, b, c](a, b) -> c where Broadcast(a, b, c)"
@@ -307,8 +303,7 @@ def test_where_relates_the_types_of_a_signature() -> None:
     assert "Broadcats is not defined" in refused("fn(%x) where Broadcats { %x }", "RLY-95")
 
 
-@pytest.mark.rule("RLY-77")
-@pytest.mark.rule("RLY-31")
+@pytest.mark.rule("RLY-77", "RLY-31")
 def test_both_declarations_of_a_data_type_mean_the_same() -> None:
     one = relay.parse("data D<a> { C : (a, D[a]) -> D[a]  E : () -> D[a] } 1")
     other = relay.parse("type D[a] { C(a, D[a]), E } 1")

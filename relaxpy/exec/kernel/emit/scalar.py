@@ -22,24 +22,8 @@ from relaxpy.exec.kernel.emit.scope import (
     literal,
     title,
 )
+from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_inside
-from relaxpy.exec.kernel.nest.nodes import (
-    Alloc,
-    Axis,
-    Bind,
-    Branch,
-    Check,
-    Invoke,
-    Item,
-    Jump,
-    Loop,
-    PassedMemory,
-    Return,
-    Store,
-    WhileLoop,
-    callee_name,
-    is_external,
-)
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.python_ast import (
     Code,
@@ -99,14 +83,14 @@ class ScalarEmitter:
     `axes` are the enclosing loops; indices that are provably in bounds are not checked.
     """
 
-    def __init__(self, scope: KernelScope, name: str, axes: Iterable[Axis] = ()) -> None:
+    def __init__(self, scope: KernelScope, name: str, axes: Iterable[nest.Axis] = ()) -> None:
         self.scope = scope
         self.name = name
         self.axes = list(axes)
         self.typed: set[Var] = set()
         self.span: Span | None = None
 
-    def items(self, items: Iterable[Item]) -> list[ast.stmt]:
+    def items(self, items: Iterable[nest.Item]) -> list[ast.stmt]:
         """The Python statements that execute `items` in order."""
         statements = []
         for item in items:
@@ -115,9 +99,9 @@ class ScalarEmitter:
             statements += lines
         return statements
 
-    def _item(self, item: Item) -> list[ast.stmt]:
+    def _item(self, item: nest.Item) -> list[ast.stmt]:
         match item:
-            case Loop(axis=axis, body=body):
+            case nest.Loop(axis=axis, body=body):
                 start, stop = self.index(axis.start), self.index(axis.stop)
                 self.axes.append(axis)
                 inner = self.items(body)
@@ -125,39 +109,39 @@ class ScalarEmitter:
                 statement = loop(self.scope.variable(axis.var), start, stop, inner)
                 self.scope.forget(axis.var)
                 return [statement]
-            case Branch(condition=condition, body=body, orelse=orelse):
+            case nest.Branch(condition=condition, body=body, orelse=orelse):
                 return [when(self.value(condition), self.items(body), self.items(orelse))]
-            case WhileLoop(condition=condition, body=body):
+            case nest.WhileLoop(condition=condition, body=body):
                 return [ast.While(self.value(condition), self.items(body) or [ast.Pass()], [])]
-            case Store():
+            case nest.Store():
                 return [self.store(item)]
-            case Bind(var=var, value=value):
+            case nest.Bind(var=var, value=value):
                 self.typed.add(var)
                 return [assign(self.scope.variable(var), self.value(value))]
-            case Check(condition=condition, message=message):
+            case nest.Check(condition=condition, message=message):
                 failed = do(call("rt.fail", text(self.name), text(message)))
                 return [when(ast.UnaryOp(ast.Not(), self.value(condition)), [failed])]
-            case Return(value=value):
+            case nest.Return(value=value):
                 return [ast.Return(self.value(value, typed=True))]
-            case Invoke(call=invoked):
+            case nest.Invoke(call=invoked):
                 return [do(self._called(invoked))]
-            case Alloc(buffer=buffer, root=root):
+            case nest.Alloc(buffer=buffer, root=root):
                 return [assign(self.scope.buffer(buffer), self._memory(buffer, root))]
-            case Jump(kind=kind):
+            case nest.Jump(kind=kind):
                 return [ast.Break() if kind == "break" else ast.Continue()]
             case _:
                 assert_never(item)
 
     def statement(self, statement: Assignment, conditions: list[ast.expr]) -> list[ast.stmt]:
         """One iteration of `statement`, if the `conditions` and its guards hold."""
-        store = Store(
+        store = nest.Store(
             statement.target, statement.indices, statement.value, statement.block, statement.span
         )
         tests = [*conditions, *map(self.value, statement.guards)]
         body = [self.store(store)]
         return [when(both(tests), body)] if tests else body
 
-    def store(self, store: Store) -> ast.stmt:
+    def store(self, store: nest.Store) -> ast.stmt:
         """One store."""
         self.span = store.span
         return assign(self.element(store.buffer, store.indices), self.value(store.value))
@@ -273,16 +257,16 @@ class ScalarEmitter:
             function: Code = self.scope.function(expr.op)
             args = expr.args
         else:
-            function, args = text(callee_name(expr)), expr.args[1:]
+            function, args = text(nest.callee_name(expr)), expr.args[1:]
         return call("rt.call_external", text(self.name), function, kind, *map(self._argument, args))
 
     def _argument(self, arg: Node) -> ast.expr:
         match arg:
             case StringImm(value=value):
                 return text(value)
-            case PassedMemory(buffer=buffer, region=()):
+            case nest.PassedMemory(buffer=buffer, region=()):
                 return path(self.scope.buffer(buffer))
-            case PassedMemory(buffer=buffer, region=region, drop=drop):
+            case nest.PassedMemory(buffer=buffer, region=region, drop=drop):
                 indices: list[ast.expr] = []
                 for axis, dom in enumerate(region):
                     start, stop = self.index(dom.min), self.index(dom.stop)
@@ -293,7 +277,7 @@ class ScalarEmitter:
                 return self.value(arg, typed=True)
 
     def _call(self, expr: Call) -> ast.expr:
-        if is_external(expr):
+        if nest.is_external(expr):
             return self._called(expr)
         name = intrinsic_name(expr)
         if name == "if_then_else":

@@ -24,62 +24,34 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    BinaryOpExpr,
-    Call,
-    Cast,
-    CmpExpr,
-    Div,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    PrimExpr,
-    Select,
-    Sub,
-    Var,
-)
 from relaxpy.pysource import Names
 
-ELEMENTWISE: Mapping[type[PrimExpr], str] = {
-    Add: "np.add",
-    Sub: "np.subtract",
-    Mul: "np.multiply",
-    Min: "np.minimum",
-    Max: "np.maximum",
-    EQ: "np.equal",
-    NE: "np.not_equal",
-    LT: "np.less",
-    LE: "np.less_equal",
-    GT: "np.greater",
-    GE: "np.greater_equal",
+ELEMENTWISE: Mapping[type[tir.PrimExpr], str] = {
+    tir.Add: "np.add",
+    tir.Sub: "np.subtract",
+    tir.Mul: "np.multiply",
+    tir.Min: "np.minimum",
+    tir.Max: "np.maximum",
+    tir.EQ: "np.equal",
+    tir.NE: "np.not_equal",
+    tir.LT: "np.less",
+    tir.LE: "np.less_equal",
+    tir.GT: "np.greater",
+    tir.GE: "np.greater_equal",
 }
-BOOLEAN: Mapping[type[PrimExpr], str] = {
+BOOLEAN: Mapping[type[tir.PrimExpr], str] = {
     **ELEMENTWISE,
-    Add: "np.logical_xor",
-    Sub: "np.logical_xor",
+    tir.Add: "np.logical_xor",
+    tir.Sub: "np.logical_xor",
 }
 """As `ELEMENTWISE`, for truth values, which are integers of one bit."""
-INTEGER_DIVISION: Mapping[type[PrimExpr], str] = {
-    FloorDiv: "floor_divide",
-    FloorMod: "remainder",
-    Div: "truncdiv",
-    Mod: "truncmod",
+INTEGER_DIVISION: Mapping[type[tir.PrimExpr], str] = {
+    tir.FloorDiv: "floor_divide",
+    tir.FloorMod: "remainder",
+    tir.Div: "truncdiv",
+    tir.Mod: "truncmod",
 }
 NUMPY_DIVISION: Mapping[str, str] = {
     "floor_divide": "np.floor_divide",
@@ -87,11 +59,11 @@ NUMPY_DIVISION: Mapping[str, str] = {
     "truncmod": "np.fmod",
 }
 """The functions for divisions by integers that are not zero."""
-FLOAT_DIVISION: Mapping[type[PrimExpr], str] = {
-    Div: "np.divide",
-    Mod: "np.fmod",
-    FloorDiv: "np.floor_divide",
-    FloorMod: "np.remainder",
+FLOAT_DIVISION: Mapping[type[tir.PrimExpr], str] = {
+    tir.Div: "np.divide",
+    tir.Mod: "np.fmod",
+    tir.FloorDiv: "np.floor_divide",
+    tir.FloorMod: "np.remainder",
 }
 INTRINSICS: Mapping[str, str] = {
     **{
@@ -117,10 +89,10 @@ INTRINSICS: Mapping[str, str] = {
 """The function for each intrinsic; those of `rt` accept `out=` as ufuncs do."""
 
 
-def division(kind: type[PrimExpr], dtype: DataType) -> str:
+def division(kind: type[tir.PrimExpr], dtype: DataType) -> str:
     """The function of `rt` for `kind`, a division of integers or truth values."""
     if dtype.is_bool:
-        return "bool_quotient" if kind in (Div, FloorDiv) else "bool_remainder"
+        return "bool_quotient" if kind in (tir.Div, tir.FloorDiv) else "bool_remainder"
     return INTEGER_DIVISION[kind]
 
 
@@ -135,8 +107,8 @@ class KernelScope:
     def __init__(
         self,
         names: Names,
-        shape_vars: frozenset[Var],
-        dimensions: Iterable[PrimExpr],
+        shape_vars: frozenset[tir.Var],
+        dimensions: Iterable[tir.PrimExpr],
         functions: Mapping[str, str],
         views: Collection[Buffer] = (),
     ) -> None:
@@ -147,18 +119,18 @@ class KernelScope:
             size for size in map(as_poly, dimensions) if not size.is_at_least(0, shape_vars)
         )
         self.functions = functions
-        self.variables: dict[Var, str] = {}
+        self.variables: dict[tir.Var, str] = {}
         self.buffers: dict[Buffer, str] = {}
-        self.compute: Callable[[PrimExpr], ast.expr] | None = None
+        self.compute: Callable[[tir.PrimExpr], ast.expr] | None = None
         """Emits expressions that are not plain integer arithmetic."""
 
-    def variable(self, var: Var) -> str:
+    def variable(self, var: tir.Var) -> str:
         """The name of `var`, created at its first use."""
         if var not in self.variables:
             self.variables[var] = self.names.fresh(var.name)
         return self.variables[var]
 
-    def forget(self, var: Var) -> None:
+    def forget(self, var: tir.Var) -> None:
         """End the loop over `var`, whose name is free again."""
         self.names.free(self.variables.pop(var))
 
@@ -183,7 +155,7 @@ class KernelScope:
             raise CompileError(f"{var.name_hint} is called, and no function of that name is known")
         return path(name)
 
-    def index(self, value: PrimExpr | IndexPoly) -> ast.expr:
+    def index(self, value: tir.PrimExpr | IndexPoly) -> ast.expr:
         """`value` computed in Python's unbounded integers, as shapes and indices are.
 
         Errors:
@@ -192,66 +164,66 @@ class KernelScope:
         if isinstance(value, IndexPoly):
             return self.index(value.expr())
         match value:
-            case IntImm(value=number):
+            case tir.IntImm(value=number):
                 return code(number)
-            case Var():
+            case tir.Var():
                 return path(self.variable(value))
             case _ if self.compute is not None and value.dtype.is_int and _may_wrap(value):
                 return call("int", self.compute(value))
-            case Cast(value=inner) if inner.dtype.is_int:
+            case tir.Cast(value=inner) if inner.dtype.is_int:
                 return self.index(inner)
-            case Add(a=a, b=b):
+            case tir.Add(a=a, b=b):
                 return self._plus(a, b)
-            case Sub(a=a, b=b):
+            case tir.Sub(a=a, b=b):
                 return binary(self.index(a), ast.Sub, self.index(b))
-            case Mul(a=a, b=b):
+            case tir.Mul(a=a, b=b):
                 return binary(self.index(a), ast.Mult, self.index(b))
-            case FloorDiv(a=a, b=b) if self._is_not_zero(b):
+            case tir.FloorDiv(a=a, b=b) if self._is_not_zero(b):
                 return binary(self.index(a), ast.FloorDiv, self.index(b))
-            case FloorMod(a=a, b=b) if self._is_not_zero(b):
+            case tir.FloorMod(a=a, b=b) if self._is_not_zero(b):
                 return binary(self.index(a), ast.Mod, self.index(b))
-            case FloorDiv(a=a, b=b):
+            case tir.FloorDiv(a=a, b=b):
                 return call("rt.int_floordiv", self.index(a), self.index(b))
-            case FloorMod(a=a, b=b):
+            case tir.FloorMod(a=a, b=b):
                 return call("rt.int_floormod", self.index(a), self.index(b))
-            case Div(a=a, b=b):
+            case tir.Div(a=a, b=b):
                 return call("rt.int_truncdiv", self.index(a), self.index(b))
-            case Mod(a=a, b=b):
+            case tir.Mod(a=a, b=b):
                 return call("rt.int_truncmod", self.index(a), self.index(b))
-            case Min(a=a, b=b):
+            case tir.Min(a=a, b=b):
                 return call("min", self.index(a), self.index(b))
-            case Max(a=a, b=b):
+            case tir.Max(a=a, b=b):
                 return call("max", self.index(a), self.index(b))
-            case Select(condition=test, true_value=yes, false_value=no):
+            case tir.Select(condition=test, true_value=yes, false_value=no):
                 return ast.IfExp(self.truth(test), self.index(yes), self.index(no))
-            case Call(op=Op(name="tir.if_then_else"), args=(test, yes, no)):
+            case tir.Call(op=Op(name="tir.if_then_else"), args=(test, yes, no)):
                 return ast.IfExp(self.truth(test), self.index(yes), self.index(no))
             case _ if self.compute is not None and value.dtype.is_int:
                 return call("int", self.compute(value))
             case _:
                 raise CompileError(f"`{value}` cannot be computed as an index")
 
-    def _plus(self, a: PrimExpr, b: PrimExpr) -> ast.expr:
-        if isinstance(b, IntImm) and b.value < 0:
+    def _plus(self, a: tir.PrimExpr, b: tir.PrimExpr) -> ast.expr:
+        if isinstance(b, tir.IntImm) and b.value < 0:
             return binary(self.index(a), ast.Sub, code(-b.value))
         return binary(self.index(a), ast.Add, self.index(b))
 
-    def _is_not_zero(self, divisor: PrimExpr) -> bool:
+    def _is_not_zero(self, divisor: tir.PrimExpr) -> bool:
         poly = as_poly(divisor)
         return poly.is_at_least(1, self.shape_vars) or (poly * -1).is_at_least(1, self.shape_vars)
 
-    def truth(self, condition: PrimExpr) -> ast.expr:
+    def truth(self, condition: tir.PrimExpr) -> ast.expr:
         """A condition on shapes and indices."""
         match condition:
-            case IntImm(value=number):
+            case tir.IntImm(value=number):
                 return code(bool(number))
-            case Not(a=a):
+            case tir.Not(a=a):
                 return ast.UnaryOp(ast.Not(), self.truth(a))
-            case Or(a=a, b=b):
+            case tir.Or(a=a, b=b):
                 return either([self.truth(a), self.truth(b)])
-            case And(a=a, b=b):
+            case tir.And(a=a, b=b):
                 return both([self.truth(a), self.truth(b)])
-            case CmpExpr(a=a, b=b) if a.dtype.is_int:
+            case tir.CmpExpr(a=a, b=b) if a.dtype.is_int:
                 return compare(self.index(a), COMPARISONS[type(condition)], self.index(b))
             case _ if self.compute is not None:
                 return self.compute(condition)
@@ -259,17 +231,17 @@ class KernelScope:
                 raise CompileError(f"`{condition}` cannot be decided from shapes")
 
 
-COMPARISONS: Mapping[type[PrimExpr], type[ast.cmpop]] = {
-    EQ: ast.Eq,
-    NE: ast.NotEq,
-    LT: ast.Lt,
-    LE: ast.LtE,
-    GT: ast.Gt,
-    GE: ast.GtE,
+COMPARISONS: Mapping[type[tir.PrimExpr], type[ast.cmpop]] = {
+    tir.EQ: ast.Eq,
+    tir.NE: ast.NotEq,
+    tir.LT: ast.Lt,
+    tir.LE: ast.LtE,
+    tir.GT: ast.Gt,
+    tir.GE: ast.GtE,
 }
 
 
-def _may_wrap(value: PrimExpr) -> bool:
+def _may_wrap(value: tir.PrimExpr) -> bool:
     """Whether `value` contains a load, or an operation that may wrap.
 
     Operations on less than 32 bits, on unsigned integers and on literals near the ends of their
@@ -278,10 +250,10 @@ def _may_wrap(value: PrimExpr) -> bool:
     return any(
         isinstance(node, BufferLoad)
         or (
-            isinstance(node, (Cast, BinaryOpExpr))
+            isinstance(node, (tir.Cast, tir.BinaryOpExpr))
             and (1 < node.dtype.bits < 32 or (node.dtype.family == "uint" and node.dtype.bits > 1))
         )
-        or (isinstance(node, IntImm) and abs(node.value) >> max(node.dtype.bits - 8, 8))
+        or (isinstance(node, tir.IntImm) and abs(node.value) >> max(node.dtype.bits - 8, 8))
         for node in walk(value)
     )
 
@@ -323,7 +295,7 @@ def converted(node: ast.expr, source: DataType, target: DataType) -> ast.Call:
     return call(attribute(node, "astype"), dtype_name(target))
 
 
-def literal(value: IntImm | FloatImm, *, typed: bool) -> ast.expr:
+def literal(value: tir.IntImm | tir.FloatImm, *, typed: bool) -> ast.expr:
     """A literal; unless `typed`, a plain number if the other operand decides its datatype."""
     number: Code = value.value
     if value.dtype.is_bool:
@@ -333,7 +305,7 @@ def literal(value: IntImm | FloatImm, *, typed: bool) -> ast.expr:
     return call(dtype_name(value.dtype), number)
 
 
-def intrinsic_name(call_node: Call) -> str:
+def intrinsic_name(call_node: tir.Call) -> str:
     """The name of the intrinsic that is called, without `tir.`."""
     op = call_node.op
     return op.name.removeprefix("tir.") if isinstance(op, Op) else str(op)

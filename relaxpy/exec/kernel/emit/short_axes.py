@@ -17,19 +17,8 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tree
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import (
-    Add,
-    Div,
-    FloatImm,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Sub,
-    Var,
-)
 from relaxpy.ir.tir.substitution import mentions
 
 _SHORT = 4
@@ -38,7 +27,7 @@ _NEAR = 32
 """The largest number of bytes between the elements that such a loop stores one after the other."""
 _LEAST_LONG = 1 << 10
 """The number of elements from which a strided store takes more time than the call."""
-_SIMPLE = (Add, Sub, Mul, Div, Max, Min)
+_SIMPLE = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Max, tir.Min)
 """Operations that are as fast with strided operands; one of them is, but not several in turn."""
 
 _Maps: TypeAlias = Sequence[Affine]
@@ -93,8 +82,8 @@ def _is_simple(statement: Assignment, plan: Plan) -> bool:
     return _is_operand(value if source is None else source)
 
 
-def _is_operand(expr: PrimExpr) -> bool:
-    return isinstance(expr, (BufferLoad, IntImm, FloatImm))
+def _is_operand(expr: tir.PrimExpr) -> bool:
+    return isinstance(expr, (BufferLoad, tir.IntImm, tir.FloatImm))
 
 
 def _short_axis(statement: Assignment, axes: Sequence[Axis]) -> Axis | None:
@@ -130,7 +119,7 @@ def _is_short(axis: Axis) -> bool:
     return count is not None and 1 < count <= _SHORT
 
 
-def _maps(indices: Sequence[PrimExpr], axes: Sequence[Axis]) -> _Maps | None:
+def _maps(indices: Sequence[tir.PrimExpr], axes: Sequence[Axis]) -> _Maps | None:
     """The indices as affine maps of `axes`, with constant factors; None if one is not."""
     variables = {a.var for a in axes}
     maps: list[Affine] = []
@@ -143,7 +132,7 @@ def _maps(indices: Sequence[PrimExpr], axes: Sequence[Axis]) -> _Maps | None:
     return maps
 
 
-def _innermost_last(maps: _Maps) -> list[Var] | None:
+def _innermost_last(maps: _Maps) -> list[tir.Var] | None:
     """The axes by the distance of their elements, longest first; None if one is used twice."""
     order = [
         var
@@ -159,7 +148,7 @@ def _is_joined(operands: Sequence[tuple[Buffer, _Maps]], inner: Axis) -> bool:
     return len(nexts) == 1 and None not in nexts
 
 
-def _next(buffer: Buffer, maps: _Maps, inner: Axis) -> Var | None:
+def _next(buffer: Buffer, maps: _Maps, inner: Axis) -> tir.Var | None:
     """The axis of the rows that `inner` is, if these are contiguous."""
     if len(maps) < 2 or not inner.extent.same(as_poly(buffer.shape[-1])):
         return None

@@ -12,19 +12,8 @@ from relaxpy.exec.kernel.emit.scope import intermediate
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.expr import (
-    Call,
-    Cast,
-    FloatImm,
-    IntImm,
-    Max,
-    Min,
-    Not,
-    PrimExpr,
-    Select,
-    Var,
-)
 
 Guards: TypeAlias = tuple[ast.expr, ...]
 """Conditions on iterations. Values in other iterations are unused and must not cause errors."""
@@ -38,7 +27,7 @@ class Value:
     """
 
     node: ast.expr
-    dims: frozenset[Var]
+    dims: frozenset[tir.Var]
     dtype: DataType
     temporary: str | None = None
     plain: bool = False
@@ -53,7 +42,7 @@ class Output:
     """
 
     node: ast.expr
-    dims: frozenset[Var]
+    dims: frozenset[tir.Var]
     dtype: DataType
     reads: Sequence[BufferLoad] | None
 
@@ -72,37 +61,37 @@ class Rows:
     size: IndexPoly
 
 
-def truth_of(expr: PrimExpr) -> PrimExpr | None:
+def truth_of(expr: tir.PrimExpr) -> tir.PrimExpr | None:
     """The condition that holds where `expr` is 1, if it is 0 elsewhere."""
     match expr:
-        case Cast(value=condition) if condition.dtype.is_bool and not expr.dtype.is_bool:
+        case tir.Cast(value=condition) if condition.dtype.is_bool and not expr.dtype.is_bool:
             return condition
-        case Select(condition=condition, true_value=yes, false_value=no):
+        case tir.Select(condition=condition, true_value=yes, false_value=no):
             pass
-        case Call(op=Op(name="tir.if_then_else"), args=(condition, yes, no)):
+        case tir.Call(op=Op(name="tir.if_then_else"), args=(condition, yes, no)):
             pass
         case _:
             return None
     if _is_literal(yes, 1) and _is_literal(no, 0):
         return condition
-    return Not(condition) if _is_literal(yes, 0) and _is_literal(no, 1) else None
+    return tir.Not(condition) if _is_literal(yes, 0) and _is_literal(no, 1) else None
 
 
-def converted_by_store(expr: PrimExpr) -> PrimExpr | None:
+def converted_by_store(expr: tir.PrimExpr) -> tir.PrimExpr | None:
     """The expression of another datatype that NumPy converts to `expr` while it stores it."""
     match expr:
-        case Cast(value=value, dtype=dtype) if step := intermediate(value.dtype, dtype):
-            return Cast(step, value)
-        case Cast(value=value, dtype=dtype) if value.dtype.bits >= 8 and dtype.bits >= 8:
+        case tir.Cast(value=value, dtype=dtype) if step := intermediate(value.dtype, dtype):
+            return tir.Cast(step, value)
+        case tir.Cast(value=value, dtype=dtype) if value.dtype.bits >= 8 and dtype.bits >= 8:
             return value
         case _:
             return truth_of(expr)
 
 
-def _is_literal(expr: PrimExpr, value: int) -> bool:
+def _is_literal(expr: tir.PrimExpr, value: int) -> bool:
     """Whether `expr` is a literal number, a 0 being positive."""
     match expr:
-        case IntImm(value=number) | FloatImm(value=number):
+        case tir.IntImm(value=number) | tir.FloatImm(value=number):
             is_negative = math.copysign(1, number) < 0
             return number == value and not is_negative and not expr.dtype.is_bool
         case _:
@@ -113,28 +102,32 @@ def _is_literal(expr: PrimExpr, value: int) -> bool:
 class Limits:
     """`operand`, replaced by the nearest bound where it is not between them; one may be missing."""
 
-    operand: PrimExpr
-    low: IntImm | FloatImm | None
-    high: IntImm | FloatImm | None
+    operand: tir.PrimExpr
+    low: tir.IntImm | tir.FloatImm | None
+    high: tir.IntImm | tir.FloatImm | None
 
 
-def limits_of(expr: PrimExpr) -> Limits | None:
+def limits_of(expr: tir.PrimExpr) -> Limits | None:
     """`expr` as an operand limited by literals, or None."""
     match expr:
         case (
-            Max(
-                a=Min(a=operand, b=(IntImm() | FloatImm()) as high),
-                b=(IntImm() | FloatImm()) as low,
+            tir.Max(
+                a=tir.Min(a=operand, b=(tir.IntImm() | tir.FloatImm()) as high),
+                b=(tir.IntImm() | tir.FloatImm()) as low,
             )
-            | Min(
-                a=Max(a=operand, b=(IntImm() | FloatImm()) as low),
-                b=(IntImm() | FloatImm()) as high,
+            | tir.Min(
+                a=tir.Max(a=operand, b=(tir.IntImm() | tir.FloatImm()) as low),
+                b=(tir.IntImm() | tir.FloatImm()) as high,
             )
         ) if low.value <= high.value:
             return Limits(operand, low, high)
-        case Max(a=operand, b=(IntImm() | FloatImm()) as low) if not math.isnan(low.value):
+        case tir.Max(a=operand, b=(tir.IntImm() | tir.FloatImm()) as low) if not math.isnan(
+            low.value
+        ):
             return Limits(operand, low, None)
-        case Min(a=operand, b=(IntImm() | FloatImm()) as high) if not math.isnan(high.value):
+        case tir.Min(a=operand, b=(tir.IntImm() | tir.FloatImm()) as high) if not math.isnan(
+            high.value
+        ):
             return Limits(operand, None, high)
         case _:
             return None
@@ -145,6 +138,6 @@ def is_weak(dtype: DataType) -> bool:
     return dtype.numpy().isbuiltin == 1
 
 
-def is_work(expr: PrimExpr) -> bool:
+def is_work(expr: tir.PrimExpr) -> bool:
     """Whether a value is computed, and not only read."""
-    return not isinstance(expr, (BufferLoad, Var, IntImm, FloatImm))
+    return not isinstance(expr, (BufferLoad, tir.Var, tir.IntImm, tir.FloatImm))

@@ -10,22 +10,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    And,
-    CmpExpr,
-    IntImm,
-    Not,
-    Or,
-    PrimExpr,
-    Var,
-)
+from relaxpy.ir.tir import expr as tir, ops
 
 Box = tuple[Axis, ...]
 MAX_BOXES = 16
@@ -39,7 +24,7 @@ class Split:
     fails: tuple[Box, ...]
 
 
-def split(condition: PrimExpr, box: Box, shape_vars: Container[Var]) -> Split | None:
+def split(condition: tir.PrimExpr, box: Box, shape_vars: Container[tir.Var]) -> Split | None:
     """Split `box` by `condition`, or return None if the results are not boxes, or too many.
 
     A condition on loaded values splits nothing: unlike indices, these may wrap or be NaN.
@@ -50,47 +35,51 @@ def split(condition: PrimExpr, box: Box, shape_vars: Container[Var]) -> Split | 
     return result
 
 
-def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
+def conjuncts(condition: tir.PrimExpr) -> Iterator[tir.PrimExpr]:
     """The conditions whose conjunction is `condition`."""
-    if type(condition) is And:
+    if type(condition) is tir.And:
         yield from conjuncts(condition.a)
         yield from conjuncts(condition.b)
     else:
         yield condition
 
 
-def _split(condition: PrimExpr, box: Box, shape_vars: Container[Var]) -> Split | None:
+def _split(condition: tir.PrimExpr, box: Box, shape_vars: Container[tir.Var]) -> Split | None:
     match condition:
-        case IntImm(value=value):
+        case tir.IntImm(value=value):
             return Split((box,), ()) if value else Split((), (box,))
-        case Not(a=a):
+        case tir.Not(a=a):
             negated = _split(a, box, shape_vars)
             return None if negated is None else Split(negated.fails, negated.holds)
-        case Or(a=a, b=b):
+        case tir.Or(a=a, b=b):
             return _either(a, b, box, shape_vars)
-        case And(a=a, b=b):
+        case tir.And(a=a, b=b):
             return _both(a, b, box, shape_vars)
-        case CmpExpr(a=a) if not a.dtype.is_int or any(True for _ in loads(condition)):
+        case tir.CmpExpr(a=a) if not a.dtype.is_int or any(True for _ in loads(condition)):
             return None
-        case CmpExpr(a=a, b=b) if not keeps_divisions(condition, (as_poly(a) - as_poly(b)).expr()):
+        case tir.CmpExpr(a=a, b=b) if not keeps_divisions(
+            condition, (as_poly(a) - as_poly(b)).expr()
+        ):
             return None
-        case LT(a=a, b=b):
+        case tir.LT(a=a, b=b):
             return _at_least(as_poly(b) - as_poly(a) - 1, box, shape_vars)
-        case LE(a=a, b=b):
+        case tir.LE(a=a, b=b):
             return _at_least(as_poly(b) - as_poly(a), box, shape_vars)
-        case GT(a=a, b=b):
+        case tir.GT(a=a, b=b):
             return _at_least(as_poly(a) - as_poly(b) - 1, box, shape_vars)
-        case GE(a=a, b=b):
+        case tir.GE(a=a, b=b):
             return _at_least(as_poly(a) - as_poly(b), box, shape_vars)
-        case EQ(a=a, b=b):
-            return _both(LE(a, b), LE(b, a), box, shape_vars)
-        case NE(a=a, b=b):
-            return _split(Not(EQ(a, b)), box, shape_vars)
+        case tir.EQ(a=a, b=b):
+            return _both(tir.LE(a, b), tir.LE(b, a), box, shape_vars)
+        case tir.NE(a=a, b=b):
+            return _split(tir.Not(tir.EQ(a, b)), box, shape_vars)
         case _:
             return None
 
 
-def _both(a: PrimExpr, b: PrimExpr, box: Box, shape_vars: Container[Var]) -> Split | None:
+def _both(
+    a: tir.PrimExpr, b: tir.PrimExpr, box: Box, shape_vars: Container[tir.Var]
+) -> Split | None:
     first = _split(a, box, shape_vars)
     if first is None:
         return None
@@ -105,12 +94,14 @@ def _both(a: PrimExpr, b: PrimExpr, box: Box, shape_vars: Container[Var]) -> Spl
     return Split(tuple(holds), tuple(fails))
 
 
-def _either(a: PrimExpr, b: PrimExpr, box: Box, shape_vars: Container[Var]) -> Split | None:
-    neither = _both(Not(a), Not(b), box, shape_vars)
+def _either(
+    a: tir.PrimExpr, b: tir.PrimExpr, box: Box, shape_vars: Container[tir.Var]
+) -> Split | None:
+    neither = _both(tir.Not(a), tir.Not(b), box, shape_vars)
     return None if neither is None else Split(neither.fails, neither.holds)
 
 
-def _at_least(poly: IndexPoly, box: Box, shape_vars: Container[Var]) -> Split | None:
+def _at_least(poly: IndexPoly, box: Box, shape_vars: Container[tir.Var]) -> Split | None:
     """Split `box` by `poly >= 0`."""
     if not any(a in {axis.var for axis in box} for a in poly.atoms()):
         if poly.is_at_least(0, shape_vars):
@@ -144,14 +135,16 @@ def _cut(offset: IndexPoly, step: int) -> IndexPoly:
     return as_poly(ops.floordiv(offset.expr(), -step)) + 1
 
 
-def _nonempty(box: Box, position: int, axis: Axis, shape_vars: Container[Var]) -> tuple[Box, ...]:
+def _nonempty(
+    box: Box, position: int, axis: Axis, shape_vars: Container[tir.Var]
+) -> tuple[Box, ...]:
     """`box` with `axis` at `position`, unless that is provably empty."""
     if is_empty(axis, shape_vars):
         return ()
     return ((*box[:position], axis, *box[position + 1 :]),)
 
 
-def min_bound(bound: PrimExpr, cut: IndexPoly, shape_vars: Container[Var]) -> PrimExpr:
+def min_bound(bound: tir.PrimExpr, cut: IndexPoly, shape_vars: Container[tir.Var]) -> tir.PrimExpr:
     """The minimum of the two, simplified if one is provably smaller."""
     if (cut - as_poly(bound)).is_at_least(0, shape_vars):
         return bound
@@ -160,7 +153,7 @@ def min_bound(bound: PrimExpr, cut: IndexPoly, shape_vars: Container[Var]) -> Pr
     return ops.minimum(ops.cast_to(bound, INT64), cut.expr())
 
 
-def max_bound(bound: PrimExpr, cut: IndexPoly, shape_vars: Container[Var]) -> PrimExpr:
+def max_bound(bound: tir.PrimExpr, cut: IndexPoly, shape_vars: Container[tir.Var]) -> tir.PrimExpr:
     """The maximum of the two, simplified if one is provably larger."""
     if (as_poly(bound) - cut).is_at_least(0, shape_vars):
         return bound
@@ -172,20 +165,20 @@ def max_bound(bound: PrimExpr, cut: IndexPoly, shape_vars: Container[Var]) -> Pr
 def is_point(axis: Axis) -> bool:
     """Whether the axis has exactly one value."""
     start, stop = axis.start, axis.stop
-    if isinstance(start, IntImm) and isinstance(stop, IntImm):
+    if isinstance(start, tir.IntImm) and isinstance(stop, tir.IntImm):
         return stop.value - start.value == 1
     return axis.extent.same(1)
 
 
-def is_empty(axis: Axis, shape_vars: Container[Var]) -> bool:
+def is_empty(axis: Axis, shape_vars: Container[tir.Var]) -> bool:
     """Whether the axis provably has no iteration."""
     return (axis.extent * -1).is_at_least(0, shape_vars)
 
 
-def tests_within(axes: Sequence[Axis], serial: Sequence[Axis]) -> tuple[PrimExpr, ...]:
+def tests_within(axes: Sequence[Axis], serial: Sequence[Axis]) -> tuple[tir.PrimExpr, ...]:
     """The conditions for an iteration of the loops `serial` to be in the bounds of `axes`."""
     own = {axis.var: axis for axis in axes}
-    tests: list[PrimExpr] = []
+    tests: list[tir.PrimExpr] = []
     for outer in serial:
         axis, var = own.get(outer.var, outer), outer.var
         if axis is outer:
@@ -201,21 +194,21 @@ def tests_within(axes: Sequence[Axis], serial: Sequence[Axis]) -> tuple[PrimExpr
     return tuple(tests)
 
 
-def nonempty_condition(axis: Axis, shape_vars: Container[Var]) -> PrimExpr | None:
+def nonempty_condition(axis: Axis, shape_vars: Container[tir.Var]) -> tir.PrimExpr | None:
     """The condition that `axis` has an iteration, or None if that is proved."""
     if axis.extent.is_at_least(1, shape_vars):
         return None
     return ops.convert(as_poly(axis.start).expr() < as_poly(axis.stop).expr())
 
 
-def empty_condition(axis: Axis, shape_vars: Container[Var]) -> PrimExpr | None:
+def empty_condition(axis: Axis, shape_vars: Container[tir.Var]) -> tir.PrimExpr | None:
     """The condition that `axis` has no iteration, or None if that is disproved."""
     if axis.extent.is_at_least(1, shape_vars):
         return None
     return ops.convert(as_poly(axis.stop).expr() <= as_poly(axis.start).expr())
 
 
-def is_implied(test: PrimExpr, axes: Iterable[Axis], shape_vars: Container[Var]) -> bool:
+def is_implied(test: tir.PrimExpr, axes: Iterable[Axis], shape_vars: Container[tir.Var]) -> bool:
     """Whether `test` provably holds if each of `axes` has an iteration."""
     conditions = (nonempty_condition(axis, shape_vars) for axis in axes)
     assumed = [condition for condition in conditions if condition is not None]

@@ -8,26 +8,9 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from relaxpy.dataclass import replace
 from relaxpy.errors import CompileError
+from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.buffers import BufferTable, written_buffers
-from relaxpy.exec.kernel.nest.nodes import (
-    EXTERNAL_CALLS,
-    Axis,
-    Bind,
-    Branch,
-    Check,
-    Invoke,
-    Item,
-    Jump,
-    Loop,
-    Nest,
-    Return,
-    Store,
-    WhileLoop,
-    external_calls,
-    is_external,
-    loads,
-)
 from relaxpy.exec.kernel.nest.unconditional import is_always_evaluated
 from relaxpy.exec.kernel.nest.vectors import lane_of, vector_of
 from relaxpy.exec.runtime.scalar import HINTS, SUPPORTED, display_name, launched
@@ -88,7 +71,7 @@ MAX_TREE_SIZE = 512
 """A chain of lets may double a value at each step, so larger values are not substituted."""
 
 
-def read(func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool = False) -> Nest:
+def read(func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool = False) -> nest.Nest:
     """The nest of `func`; unless `may_alias`, its arguments share no memory.
 
     `shape_vars` are variables that are never negative.
@@ -99,7 +82,7 @@ def read(func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool = False)
     reader = _Reader(func, shape_vars, may_alias=may_alias)
     items = tuple(reader.items(func.body))
     table = reader.buffers
-    return Nest(
+    return nest.Nest(
         items,
         tuple(table.local),
         table.views,
@@ -117,18 +100,18 @@ class _Reader:
         self.assumes_no_alias = False
         """Whether the result is correct only if arguments share no memory."""
         self.buffers = BufferTable(func)
-        self.axes: list[Axis] = []
+        self.axes: list[nest.Axis] = []
         self.used: set[Var] = set(func.params)
         self.block: str | None = None
         self.span: Span | None = func.span
 
-    def items(self, stmt: Stmt) -> Iterator[Item]:
+    def items(self, stmt: Stmt) -> Iterator[nest.Item]:
         outer = self.span
         self.span = getattr(stmt, "span", None) or outer
         yield from self._items(cast("AnyStmt", stmt))
         self.span = outer
 
-    def _items(self, stmt: AnyStmt) -> Iterator[Item]:
+    def _items(self, stmt: AnyStmt) -> Iterator[nest.Item]:
         match stmt:
             case SeqStmt(seq=seq):
                 for inner in seq:
@@ -148,9 +131,9 @@ class _Reader:
                 yield from self._store(stmt)
             case IfThenElse(condition=condition, then_case=then, else_case=orelse):
                 no = () if orelse is None else tuple(self.items(orelse))
-                yield Branch(self.value(condition), tuple(self.items(then)), no)
+                yield nest.Branch(self.value(condition), tuple(self.items(then)), no)
             case While(condition=condition, body=body):
-                yield WhileLoop(self.value(condition), tuple(self.items(body)))
+                yield nest.WhileLoop(self.value(condition), tuple(self.items(body)))
             case LetStmt(var=var, value=value, body=body):
                 yield from self._let(var, self.value(value), body)
             case AttrStmt(attr_key="thread_extent"):
@@ -159,7 +142,7 @@ class _Reader:
                 yield from self.items(body)
             case AssertStmt(condition=condition, message=message, body=body):
                 text = message.value if isinstance(message, StringImm) else str(message)
-                yield Check(self.value(condition), text, self.span)
+                yield nest.Check(self.value(condition), text, self.span)
                 yield from self.items(body)
             case Allocate(body=body):
                 yield from self.buffers.add_allocation(stmt, self.axes)
@@ -184,23 +167,23 @@ class _Reader:
     def error(self, message: str, hint: str | None = None) -> CompileError:
         return CompileError(f"{self.name}: {message}", span=self.span, hint=hint)
 
-    def _loop(self, loop: For) -> Loop:
+    def _loop(self, loop: For) -> nest.Loop:
         var, body = loop.loop_var, loop.body
         if var in self.used:
             var = var.renamed(var.name)
             body = substitute(body, {loop.loop_var: var})
         self.used.add(var)
         start = self.value(loop.min)
-        axis = Axis(var, start, ops.add(start, self.value(loop.extent)))
+        axis = nest.Axis(var, start, ops.add(start, self.value(loop.extent)))
         self.axes.append(axis)
         inner = tuple(self.items(body))
         self.axes.pop()
-        return Loop(axis, inner)
+        return nest.Loop(axis, inner)
 
-    def _realize(self, realize: BlockRealize) -> Iterator[Item]:
+    def _realize(self, realize: BlockRealize) -> Iterator[nest.Item]:
         block = realize.block
         unbound = replace(block, iter_vars=(), reads=(), writes=())
-        items: list[Item] = []
+        items: list[nest.Item] = []
         values: dict[Var, PrimExpr] = {}
         reduced: list[tuple[PrimExpr, PrimExpr]] = []
         spatial: set[Var] = set()
@@ -209,7 +192,7 @@ class _Reader:
             if self._is_bound_here(iter_var.var, value, unbound):
                 var = Var(iter_var.var.name, iter_var.var.dtype)
                 values[iter_var.var] = var
-                items.append(Bind(var, self.value(value), self.span))
+                items.append(nest.Bind(var, self.value(value), self.span))
             else:
                 values[iter_var.var] = value
             if iter_var.iter_type != IterVarKind.CommReduce:
@@ -236,29 +219,29 @@ class _Reader:
         if isinstance(predicate, IntImm) and predicate.value:
             yield from items
         else:
-            yield Branch(predicate, tuple(items))
+            yield nest.Branch(predicate, tuple(items))
 
-    def _region(self, match: MatchBufferRegion) -> Iterator[Item]:
+    def _region(self, match: MatchBufferRegion) -> Iterator[nest.Item]:
         """Checks that a matched region is in bounds and has the right shape, unless proved."""
         buffer, source = match.buffer, match.source
         for dom, size in zip(source.region, source.buffer.shape, strict=True):
             if not is_range_inside(dom, size, self.axes, self.shape_vars):
                 inside = ops.all_of(*_in_order(ops.const(0, size.dtype), dom.min, dom.stop, size))
                 message = f"the region {source} of {buffer.name} lies outside its buffer"
-                yield Check(self.value(inside), message, self.span)
+                yield nest.Check(self.value(inside), message, self.span)
         extents = [r.extent for r in source.region[source.buffer.ndim - buffer.ndim :]]
         for size, extent in zip(buffer.shape, extents, strict=True):
             if not as_poly(size).same(as_poly(extent)):
                 fits = ops.convert(size.equal(ops.cast_to(extent, size.dtype)))
                 message = f"the region {source} does not have the shape of {buffer.name}"
-                yield Check(self.value(fits), message, self.span)
+                yield nest.Check(self.value(fits), message, self.span)
 
     def _in_first_iteration(
         self,
-        init: tuple[Item, ...],
+        init: tuple[nest.Item, ...],
         reduced: Sequence[tuple[PrimExpr, PrimExpr]],
         spatial: Set[Var],
-    ) -> tuple[Item, ...]:
+    ) -> tuple[nest.Item, ...]:
         """`init` under the condition that each reduction iterator has its minimum.
 
         `reduced` are the values and minima of these. The loops of variables in `spatial` are not
@@ -282,7 +265,7 @@ class _Reader:
             return init
         used = {node for value, _ in reduced for node in walk(value)}
         init_loops = tuple(a for a in self.axes if a.var in used and a.var not in spatial)
-        return (Branch(ops.all_of(*tests, *starts), init, init_loops=init_loops),)
+        return (nest.Branch(ops.all_of(*tests, *starts), init, init_loops=init_loops),)
 
     def _loops_at_start(self, value: PrimExpr, minimum: PrimExpr) -> set[Var] | None:
         """The loops whose first iterations are exactly where `value` is `minimum`, or None."""
@@ -309,13 +292,13 @@ class _Reader:
         found = detect_iter_map([digit for digit, _ in digits], loops, True, IterMapLevel.Bijective)
         return None if found.errors else set(loops)
 
-    def _constant(self, stmt: AllocateConst) -> Iterator[Item]:
+    def _constant(self, stmt: AllocateConst) -> Iterator[nest.Item]:
         """A constant: used itself if it is only read, or else copied to memory of its own."""
         var, body = stmt.buffer_var, stmt.body
         constant = Buffer(var, stmt.dtype, stmt.extents, name=var.name)
         changed = any(
             (isinstance(node, BufferStore) and node.buffer.data is var)
-            or (isinstance(node, Call) and node.op in EXTERNAL_CALLS)
+            or (isinstance(node, Call) and node.op in nest.EXTERNAL_CALLS)
             for node in walk(body)
         )
         if not changed:
@@ -332,24 +315,24 @@ class _Reader:
         yield from self.buffers.add_local(constant, body, self.axes)
         indices = [Var(f"{var.name}_{n}", "int64") for n in range(constant.ndim)]
         load = BufferLoad(source, indices)
-        item: Item = Store(constant, tuple(indices), load, self.block, self.span)
+        item: nest.Item = nest.Store(constant, tuple(indices), load, self.block, self.span)
         for index, size in zip(reversed(indices), reversed(constant.shape), strict=True):
-            axis = Axis(index, ops.const(0, "int64"), ops.cast_to(size, "int64"))
-            item = Loop(axis, (item,))
+            axis = nest.Axis(index, ops.const(0, "int64"), ops.cast_to(size, "int64"))
+            item = nest.Loop(axis, (item,))
         yield item
         yield from self.items(body)
 
-    def _store(self, store: BufferStore) -> Iterator[Item]:
+    def _store(self, store: BufferStore) -> Iterator[nest.Item]:
         if store.predicate is not None and store.predicate.dtype.lanes == 1:
             unpredicated = replace(store, predicate=None)
-            yield Branch(self.value(store.predicate), tuple(self._store(unpredicated)))
+            yield nest.Branch(self.value(store.predicate), tuple(self._store(unpredicated)))
             return
         lanes = store.indices[-1].dtype.lanes if store.indices else 1
         if lanes == 1 and store.value.dtype.lanes == 1:
             buffer, indices = self._resolve(
                 store.buffer, tuple(self.value(i) for i in store.indices)
             )
-            yield Store(buffer, indices, self.value(store.value), self.block, self.span)
+            yield nest.Store(buffer, indices, self.value(store.value), self.block, self.span)
             return
         if lanes == 1:
             raise self.error(f"{store.buffer.name} has vector elements, which is not supported")
@@ -357,11 +340,11 @@ class _Reader:
             yield from self._unrolled(store, lanes)
             return
         lane = Var("lane", store.indices[-1].dtype.element)
-        axis = Axis(lane, ops.const(0, lane.dtype), ops.const(lanes, lane.dtype))
+        axis = nest.Axis(lane, ops.const(0, lane.dtype), ops.const(lanes, lane.dtype))
         self.axes.append(axis)
         stores = tuple(self._store(_scalar(store, lane)))
         self.axes.pop()
-        yield Loop(axis, stores)
+        yield nest.Loop(axis, stores)
 
     def _lanes_conflict(self, store: BufferStore) -> bool:
         """Whether a lane may read an element that another lane writes."""
@@ -369,11 +352,11 @@ class _Reader:
         if store.predicate is not None:
             operands.append(store.predicate)
         root = self.buffers.root(store.buffer)
-        reads = [load for e in operands for load in loads(e)]
+        reads = [load for e in operands for load in nest.loads(e)]
         aliases = [load for load in reads if self.buffers.root(load.buffer) is root]
         if self._may_overlap({root}, {self.buffers.root(load.buffer) for load in reads} - {root}):
             return True
-        if not aliases and not any(True for e in operands for _ in external_calls(e)):
+        if not aliases and not any(True for e in operands for _ in nest.external_calls(e)):
             return False
         last = store.indices[-1]
         distinct = isinstance(last, Ramp) and getattr(last.stride, "value", 0) != 0
@@ -390,59 +373,61 @@ class _Reader:
         self.assumes_no_alias |= both and not self.may_alias
         return both and self.may_alias
 
-    def _unrolled(self, store: BufferStore, lanes: int) -> Iterator[Item]:
+    def _unrolled(self, store: BufferStore, lanes: int) -> Iterator[nest.Item]:
         """Items that compute all lanes and then store them."""
         numbers = [ops.const(n, "int32") for n in range(lanes)]
         values = [Var(f"lane{n}", store.value.dtype.element) for n in range(lanes)]
         for var, number in zip(values, numbers, strict=True):
-            yield Bind(var, self.value(lane_of(store.value, number)), self.span)
+            yield nest.Bind(var, self.value(lane_of(store.value, number)), self.span)
         for var, number in zip(values, numbers, strict=True):
             yield from self._store(replace(_scalar(store, number), value=var))
 
-    def _let(self, var: Var, value: PrimExpr, body: Stmt) -> Iterator[Item]:
+    def _let(self, var: Var, value: PrimExpr, body: Stmt) -> Iterator[nest.Item]:
         # Statements that run one by one compute a value once, as the text does.
         is_shared = self.may_alias and bool(children(value))
         is_small = not is_shared and tree_size(value) <= MAX_TREE_SIZE
         if is_small and not self._is_bound_here(var, value, body):
             yield from self.items(substitute(body, {var: value}))
         elif var.dtype.lanes == 1:
-            yield Bind(var, value, self.span)
+            yield nest.Bind(var, value, self.span)
             yield from self.items(body)
         else:
             lanes = [Var(f"{var.name}{n}", var.dtype.element) for n in range(var.dtype.lanes)]
             for number, lane in enumerate(lanes):
-                yield Bind(lane, self.value(lane_of(value, ops.const(number, "int32"))), self.span)
+                yield nest.Bind(
+                    lane, self.value(lane_of(value, ops.const(number, "int32"))), self.span
+                )
             yield from self.items(substitute(body, {var: vector_of(lanes)}))
 
     def _is_bound_here(self, var: Var, value: PrimExpr, body: Stmt) -> bool:
         """Whether `value` must be evaluated here, and not where `body` uses `var`."""
         written = set(map(self.buffers.root, written_buffers(body)))
-        called = any(True for _ in external_calls(value))
-        reads = {self.buffers.root(load.buffer) for load in loads(value)}
-        passed_on = reads and any(True for _ in external_calls(body))
+        called = any(True for _ in nest.external_calls(value))
+        reads = {self.buffers.root(load.buffer) for load in nest.loads(value)}
+        passed_on = reads and any(True for _ in nest.external_calls(body))
         changed = reads & written or self._may_overlap(written, reads)
         stops = may_fail(value, self.axes, self.shape_vars) and not is_always_evaluated(var, body)
         return bool(called or passed_on or changed or stops)
 
-    def _evaluated(self, value: PrimExpr) -> Iterator[Item]:
+    def _evaluated(self, value: PrimExpr) -> Iterator[nest.Item]:
         """The evaluation of the unused `value`, if that may stop the program."""
         read = self.value(value)
         if may_fail(read, self.axes, self.shape_vars):
             yield from self._let(Var("unused", value.dtype), read, Evaluate(ops.const(0)))
 
-    def _evaluate(self, value: PrimExpr) -> Iterator[Item]:
+    def _evaluate(self, value: PrimExpr) -> Iterator[nest.Item]:
         match value:
             case Call(op=Op(name="tir.ret"), args=(result,)):
-                yield Return(self.value(result))
+                yield nest.Return(self.value(result))
             case Call(op=Op(name="tir.break_loop")):
-                yield Jump("break")
+                yield nest.Jump("break")
             case Call(op=Op(name="tir.continue_loop")):
-                yield Jump("continue")
+                yield nest.Jump("continue")
             case Call(op=Op(name="tir.assume" | "tir.tvm_storage_sync")) | IntImm():
                 pass
             case _:
                 read = self.value(value)
-                if not (isinstance(read, Call) and is_external(read)):
+                if not (isinstance(read, Call) and nest.is_external(read)):
                     evaluated = tuple(self._evaluated(value))
                     if evaluated:
                         yield from evaluated
@@ -450,7 +435,7 @@ class _Reader:
                 for call in _outermost(read):
                     # The result of a call that is a statement is not used.
                     invoked = Call(VOID, call.op, call.args) if call is read else call
-                    yield Invoke(invoked, self.block, self.span)
+                    yield nest.Invoke(invoked, self.block, self.span)
 
     def _resolve(
         self, buffer: Buffer, indices: tuple[PrimExpr, ...]
@@ -488,9 +473,9 @@ class _Reader:
         Errors:
             CompileError: an intrinsic has no meaning outside special hardware.
         """
-        if not any(True for _ in external_calls(expr)):
+        if not any(True for _ in nest.external_calls(expr)):
             return cast("PrimExpr", rewrite(expr, self._rule))
-        if isinstance(expr, Call) and is_external(expr):
+        if isinstance(expr, Call) and nest.is_external(expr):
             return self._call(expr)
         inner: Callable[[Node], Node] = lambda child: (  # noqa: E731
             self.value(child) if isinstance(child, PrimExpr) else child
@@ -543,7 +528,7 @@ def _in_order(*values: PrimExpr) -> Iterator[PrimExpr]:
 
 def _outermost(expr: PrimExpr) -> Iterator[Call]:
     """The external calls in `expr` that are not arguments of other ones."""
-    if isinstance(expr, Call) and is_external(expr):
+    if isinstance(expr, Call) and nest.is_external(expr):
         yield expr
         return
     for child in children(expr):

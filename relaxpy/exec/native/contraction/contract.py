@@ -47,8 +47,8 @@ from relaxpy.exec.native.trees.product import (
     Product,
     is_costly,
 )
+from relaxpy.exec.native.values.datatypes import storage_type, value_type
 from relaxpy.exec.native.values.expressions import Values
-from relaxpy.exec.native.values.frame import storage_type, value_type
 from relaxpy.exec.native.values.packing import Joined, Packing
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType

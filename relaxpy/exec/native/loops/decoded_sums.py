@@ -16,7 +16,7 @@ from relaxpy.exec.native.llvm.function import Type, Value
 from relaxpy.exec.native.loops.axes import Loops
 from relaxpy.exec.native.loops.digit_sums import DigitSums, joined
 from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads, Table
-from relaxpy.exec.native.values.frame import value_type
+from relaxpy.exec.native.values.datatypes import value_type
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 

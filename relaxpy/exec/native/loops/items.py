@@ -8,26 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from relaxpy.dataclass import replace
-from relaxpy.exec.kernel.nest.nodes import (
-    Alloc,
-    Axis,
-    Bind,
-    Branch,
-    Check,
-    Invoke,
-    Item,
-    Jump,
-    Loop,
-    Return,
-    Store,
-    WhileLoop,
-    expressions,
-    jumps,
-    walk_items,
-)
+from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.native.llvm.function import I8, Value
 from relaxpy.exec.native.trees.obligations import Obligation, of_access, of_value
-from relaxpy.exec.native.values.frame import RefusedError
+from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
@@ -50,7 +34,7 @@ class Items:
         self.broken: Value | None = None
         """The address of a byte that is 1 after a break."""
 
-    def items(self, items: Sequence[Item]) -> None:
+    def items(self, items: Sequence[nest.Item]) -> None:
         """Emit items one after the other.
 
         Errors:
@@ -59,59 +43,59 @@ class Items:
         for number, item in enumerate(items):
             self._item(item)
             rest = items[number + 1 :]
-            if rest and self.live is not None and any(True for _ in jumps((item,))):
+            if rest and self.live is not None and any(True for _ in nest.jumps((item,))):
                 goes_on = self.function.compare("ne", self.function.load(I8, self.live), 0)
                 self.function.branch(goes_on, partial(self._skippable, rest))
                 self.frame.forget()
                 return
 
-    def guarded(self, guards: Sequence[PrimExpr], store: Store) -> None:
+    def guarded(self, guards: Sequence[PrimExpr], store: nest.Store) -> None:
         """A store if all guards hold, of which each is computed only if those before it hold."""
         if not self.checked:
             self.loops.where(guards, lambda: self.store(store))
             return
-        item: Item = store
+        item: nest.Item = store
         for guard in reversed(guards):
-            item = Branch(guard, (item,))
+            item = nest.Branch(guard, (item,))
         self._item(item)
 
-    def _item(self, item: Item) -> None:
-        if isinstance(item, Store):
+    def _item(self, item: nest.Item) -> None:
+        if isinstance(item, nest.Store):
             # As in Python, the value is computed before the indices.
             self._check((item.value, *item.indices), item.span)
-        elif not isinstance(item, WhileLoop):
-            self._check(expressions(item), getattr(item, "span", None))
+        elif not isinstance(item, nest.WhileLoop):
+            self._check(nest.expressions(item), getattr(item, "span", None))
         match item:
-            case Loop(axis=axis, body=body) if any(True for _ in jumps(body)):
+            case nest.Loop(axis=axis, body=body) if any(True for _ in nest.jumps(body)):
                 self._loop_with_jumps(axis, body)
-            case Loop(axis=axis, body=body):
-                has_loops = any(isinstance(i, Loop) for i in walk_items(body))
+            case nest.Loop(axis=axis, body=body):
+                has_loops = any(isinstance(i, nest.Loop) for i in nest.walk_items(body))
                 self.loops.loop(axis, lambda: self.items(body), listens=has_loops)
-            case Branch(condition=condition, body=body, orelse=orelse):
+            case nest.Branch(condition=condition, body=body, orelse=orelse):
                 test = self.frame.value(condition)
                 self.function.branch(
                     test, lambda: self._skippable(body), lambda: self._skippable(orelse)
                 )
                 self.frame.forget()
-            case WhileLoop(condition=condition, body=body):
+            case nest.WhileLoop(condition=condition, body=body):
                 self._while(condition, body)
-            case Store():
+            case nest.Store():
                 self.store(item)
-            case Bind(var=var, value=value):
+            case nest.Bind(var=var, value=value):
                 bound = self.frame.value(value)
                 self.frame.pin([bound])
                 self.frame.bind(var, bound)
-            case Check(condition=condition, message=message):
+            case nest.Check(condition=condition, message=message):
                 if self.checked:
                     frame = self.frame
                     frame.require(Obligation((), (), condition, message=message, span=item.span))
-            case Return():
+            case nest.Return():
                 raise RefusedError("a result that is returned")
-            case Invoke():
+            case nest.Invoke():
                 raise RefusedError("a call of a function")
-            case Alloc(buffer=buffer):
+            case nest.Alloc(buffer=buffer):
                 raise RefusedError(f"the shape of {buffer.name} is known only while it runs")
-            case Jump(kind=kind):
+            case nest.Jump(kind=kind):
                 self._jump(kind)
             case _:
                 assert_never(item)
@@ -143,7 +127,7 @@ class Items:
         yield live, broken
         self.live, self.broken = outer
 
-    def _loop_with_jumps(self, axis: Axis, body: Sequence[Item]) -> None:
+    def _loop_with_jumps(self, axis: nest.Axis, body: Sequence[nest.Item]) -> None:
         f, frame, loops = self.function, self.frame, self.loops
         start, stop = map(f.index, loops.bounds(axis))
         with self._jumping() as (live, broken):
@@ -161,11 +145,11 @@ class Items:
             f.while_loop([start], holds, inside)
         frame.forget()
 
-    def _skippable(self, items: Sequence[Item]) -> None:
+    def _skippable(self, items: Sequence[nest.Item]) -> None:
         with self.frame.conditionally():
             self.items(items)
 
-    def _while(self, condition: PrimExpr, body: Sequence[Item]) -> None:
+    def _while(self, condition: PrimExpr, body: Sequence[nest.Item]) -> None:
         f, frame = self.function, self.frame
         with self._jumping() as (live, broken):
 
@@ -185,7 +169,7 @@ class Items:
             f.while_loop((), holds, inside)
         frame.forget()
 
-    def store(self, store: Store) -> None:
+    def store(self, store: nest.Store) -> None:
         """One store; nothing if an index is outside."""
         frame, dtype, inside = self.frame, store.buffer.dtype, None
         if self.checked:

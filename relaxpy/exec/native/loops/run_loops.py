@@ -30,7 +30,8 @@ from relaxpy.exec.native.trees.strategy import (
 )
 from relaxpy.exec.native.trees.transpose import Transpose
 from relaxpy.exec.native.values.accumulate import combined, identity
-from relaxpy.exec.native.values.frame import Lanes, storage_type, value_type
+from relaxpy.exec.native.values.datatypes import storage_type, value_type
+from relaxpy.exec.native.values.frame import Lanes
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var

@@ -22,8 +22,9 @@ from relaxpy.exec.native.trees.program import KernelProgram, ObligationTests, Ta
 from relaxpy.exec.native.trees.recurrences import CHAINS, Recurrence
 from relaxpy.exec.native.trees.short_rows import short_rows
 from relaxpy.exec.native.trees.strategy import strategy_of
+from relaxpy.exec.native.values.datatypes import storage_type, value_type
 from relaxpy.exec.native.values.expressions import Values
-from relaxpy.exec.native.values.frame import Lanes, storage_type, value_type
+from relaxpy.exec.native.values.frame import Lanes
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var

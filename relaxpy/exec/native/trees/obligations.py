@@ -12,22 +12,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from relaxpy.dataclass import dataclass, replace
+from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.nest.bounds import obliged, obliging, unproved
 from relaxpy.exec.kernel.nest.domain import conjuncts
-from relaxpy.exec.kernel.nest.nodes import (
-    Axis,
-    Bind,
-    Branch,
-    Check,
-    Item,
-    Jump,
-    Loop,
-    Store,
-    WhileLoop,
-    expressions,
-    loads,
-    walk_items,
-)
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
 from relaxpy.ir.core.node import Node
@@ -50,7 +37,7 @@ class Obligation:
     which holds.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[nest.Axis, ...]
     path: tuple[PrimExpr, ...]
     index: PrimExpr
     buffer: Buffer | None = None
@@ -68,7 +55,7 @@ class Obligation:
         bounds = (bound for axis in self.axes for bound in (axis.start, axis.stop))
         sizes = () if self.size is None else (self.size,)
         for expr in (*bounds, *self.path, self.index, *sizes):
-            yield from (load.buffer for load in loads(expr))
+            yield from (load.buffer for load in nest.loads(expr))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,12 +93,12 @@ def _loops(obligation: Obligation) -> tuple[object, ...]:
     return tuple((a.var, a.start, a.stop) for a in obligation.axes)
 
 
-def _needed(axes: Sequence[Axis], exprs: Iterable[PrimExpr]) -> tuple[Axis, ...]:
+def _needed(axes: Sequence[nest.Axis], exprs: Iterable[PrimExpr]) -> tuple[nest.Axis, ...]:
     """The axes on which expressions depend, or the bounds of such axes.
 
     A test in these alone also fails where the others have no iteration.
     """
-    needed: list[Axis] = []
+    needed: list[nest.Axis] = []
     uses = [*exprs]
     for axis in reversed(axes):
         if any(mentions(use, {axis.var}) for use in uses):
@@ -122,7 +109,7 @@ def _needed(axes: Sequence[Axis], exprs: Iterable[PrimExpr]) -> tuple[Axis, ...]
 
 def _late(obligation: Obligation, shape_vars: Container[Var]) -> Obligation:
     """The obligation in the loops that matter, where all others have an iteration."""
-    axes: list[Axis] = []
+    axes: list[nest.Axis] = []
     path = list(obligation.path)
     for axis in reversed(obligation.axes):
         bounds = (bound for a in axes for bound in (a.start, a.stop))
@@ -137,7 +124,7 @@ def _may_jump(tree: Tree) -> bool:
     """Whether an iteration of a tree may skip others, so that nothing is tested for these."""
     match tree:
         case Run(statement=Compound(items=items)):
-            return any(isinstance(item, Jump) for item in walk_items(items))
+            return any(isinstance(item, nest.Jump) for item in nest.walk_items(items))
         case _:
             return False
 
@@ -149,7 +136,7 @@ def _early(obligation: Obligation, written: Container[Buffer]) -> Obligation | N
     """
 
     def is_known(expr: PrimExpr) -> bool:
-        return not any(load.buffer in written for load in loads(expr))
+        return not any(load.buffer in written for load in nest.loads(expr))
 
     if not is_known(obligation.index):
         return None
@@ -165,7 +152,7 @@ def _early(obligation: Obligation, written: Container[Buffer]) -> Obligation | N
 
 
 def _of_trees(
-    trees: Iterable[Tree], outer: tuple[Axis, ...], shape_vars: Container[Var]
+    trees: Iterable[Tree], outer: tuple[nest.Axis, ...], shape_vars: Container[Var]
 ) -> Iterator[tuple[Tree, list[Obligation]]]:
     for tree in trees:
         match tree:
@@ -183,8 +170,8 @@ def _of_trees(
 
 def _of_statement(
     statement: Statement,
-    outer: tuple[Axis, ...],
-    over: Sequence[Axis],
+    outer: tuple[nest.Axis, ...],
+    over: Sequence[nest.Axis],
     shape_vars: Container[Var],
 ) -> Iterator[Obligation]:
     own, serial = {a.var: a for a in statement.axes}, {a.var for a in outer}
@@ -201,7 +188,7 @@ def _of_statement(
 
 def _of_assignment(
     statement: Assignment,
-    axes: tuple[Axis, ...],
+    axes: tuple[nest.Axis, ...],
     summed: Container[Var],
     shape_vars: Container[Var],
 ) -> Iterator[Obligation]:
@@ -227,7 +214,7 @@ def _of_assignment(
 def of_access(
     buffer: Buffer,
     indices: Sequence[PrimExpr],
-    axes: tuple[Axis, ...],
+    axes: tuple[nest.Axis, ...],
     path: tuple[PrimExpr, ...],
     shape_vars: Container[Var],
 ) -> Iterator[Obligation]:
@@ -237,7 +224,10 @@ def of_access(
 
 
 def of_value(
-    expr: PrimExpr, axes: tuple[Axis, ...], path: tuple[PrimExpr, ...], shape_vars: Container[Var]
+    expr: PrimExpr,
+    axes: tuple[nest.Axis, ...],
+    path: tuple[PrimExpr, ...],
+    shape_vars: Container[Var],
 ) -> Iterator[Obligation]:
     """The obligations of evaluating `expr`, whose choices and conditions evaluate one side."""
     own: dict[Node, tuple[tuple[PrimExpr, int], ...]] = {
@@ -287,34 +277,34 @@ def of_value(
 
 
 def _of_items(
-    items: Sequence[Item],
-    axes: tuple[Axis, ...],
+    items: Sequence[nest.Item],
+    axes: tuple[nest.Axis, ...],
     path: tuple[PrimExpr, ...],
     bound: Mapping[Var, PrimExpr],
     shape_vars: Container[Var],
 ) -> Iterator[Obligation]:
     bound = dict(bound)
     for item in items:
-        for expr in expressions(item):
+        for expr in nest.expressions(item):
             yield from of_value(substitute(expr, bound), axes, path, shape_vars)
         match item:
-            case Loop(axis=axis, body=body):
+            case nest.Loop(axis=axis, body=body):
                 start, stop = (substitute(e, bound) for e in (axis.start, axis.stop))
-                inner = (*axes, Axis(axis.var, start, stop))
+                inner = (*axes, nest.Axis(axis.var, start, stop))
                 yield from _of_items(body, inner, path, bound, shape_vars)
-            case Branch(condition=condition, body=body, orelse=orelse):
+            case nest.Branch(condition=condition, body=body, orelse=orelse):
                 test = substitute(condition, bound)
                 yes, no = (*path, *conjuncts(test)), (*path, ops.logical_not(test))
                 yield from _of_items(body, axes, yes, bound, shape_vars)
                 yield from _of_items(orelse, axes, no, bound, shape_vars)
-            case WhileLoop(body=body):
+            case nest.WhileLoop(body=body):
                 yield from _of_items(body, axes, path, bound, shape_vars)
-            case Store(buffer=buffer, indices=indices):
+            case nest.Store(buffer=buffer, indices=indices):
                 resolved = [substitute(i, bound) for i in indices]
                 yield from of_access(buffer, resolved, axes, path, shape_vars)
-            case Bind(var=var, value=value):
+            case nest.Bind(var=var, value=value):
                 bound[var] = substitute(value, bound)
-            case Check(condition=condition, message=message):
+            case nest.Check(condition=condition, message=message):
                 yield Obligation(axes, path, substitute(condition, bound), message=message)
             case _:
                 pass

@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
-from relaxpy.exec.kernel.nest.nodes import (
-    Alloc,
-    Axis,
-    Bind,
-    Branch,
-    Check,
-    Invoke,
-    Item,
-    Jump,
-    Loop,
-    Return,
-    Store,
-    WhileLoop,
-)
+from relaxpy.exec.kernel.nest import nodes as nest
 from relaxpy.exec.kernel.plan.statements import Assignment, Statement
 from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
 from relaxpy.exec.native.trees.masks import Masked
@@ -87,7 +74,9 @@ def _run(run: Run) -> Iterator[str]:
         yield from _indented(["then:", *_indented(map(_assignment, run.after))])
 
 
-def _head(word: str, axes: Sequence[Axis], over: Sequence[Axis], tests: Sequence[PrimExpr]) -> str:
+def _head(
+    word: str, axes: Sequence[nest.Axis], over: Sequence[nest.Axis], tests: Sequence[PrimExpr]
+) -> str:
     loops = [f"{word} {', '.join(map(_axis, axes))}"] if axes else []
     loops += [f"over {', '.join(map(_axis, over))}"] if over else []
     condition = f" if {_all(tests)}" if tests else ""
@@ -110,34 +99,34 @@ def _statement(statement: Statement) -> Iterator[str]:
         yield from _items(statement.items)
 
 
-def _items(items: Sequence[Item]) -> Iterator[str]:
+def _items(items: Sequence[nest.Item]) -> Iterator[str]:
     for item in items:
         match item:
-            case Loop(axis=axis, body=body):
+            case nest.Loop(axis=axis, body=body):
                 yield f"for {_axis(axis)}:"
                 yield from _indented(_items(body))
-            case Branch(condition=condition, body=body, orelse=orelse):
+            case nest.Branch(condition=condition, body=body, orelse=orelse):
                 yield f"if {condition}:"
                 yield from _indented(_items(body))
                 if orelse:
                     yield "else:"
                     yield from _indented(_items(orelse))
-            case WhileLoop(condition=condition, body=body):
+            case nest.WhileLoop(condition=condition, body=body):
                 yield f"while {condition}:"
                 yield from _indented(_items(body))
-            case Store(buffer=buffer, indices=indices, value=value):
+            case nest.Store(buffer=buffer, indices=indices, value=value):
                 yield f"{_element(buffer, indices)} = {value}"
-            case Bind(var=var, value=value):
+            case nest.Bind(var=var, value=value):
                 yield f"{var.name} = {value}"
-            case Check(condition=condition, message=message):
+            case nest.Check(condition=condition, message=message):
                 yield f"assert {condition}, {message!r}"
-            case Return(value=value):
+            case nest.Return(value=value):
                 yield f"return {value}"
-            case Jump(kind=kind):
+            case nest.Jump(kind=kind):
                 yield kind
-            case Invoke(call=call):
+            case nest.Invoke(call=call):
                 yield str(call)
-            case Alloc(buffer=buffer):
+            case nest.Alloc(buffer=buffer):
                 yield f"{buffer.name} = new memory"
             case _:
                 assert_never(item)
@@ -147,7 +136,7 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
     return (_INDENT + line for line in lines)
 
 
-def _axis(axis: Axis) -> str:
+def _axis(axis: nest.Axis) -> str:
     if isinstance(axis.start, IntImm) and axis.start.value == 0:
         return f"{axis.var.name} < {axis.stop}"
     return f"{axis.start} <= {axis.var.name} < {axis.stop}"

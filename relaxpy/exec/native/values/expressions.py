@@ -15,56 +15,34 @@ from relaxpy.exec.kernel.nest.read import MAX_TREE_SIZE
 from relaxpy.exec.native.llvm.function import BOOL, I64, Type, Value
 from relaxpy.exec.native.maths import MATHS, emit_maths, narrow, widen
 from relaxpy.exec.native.trees.obligations import Obligation
-from relaxpy.exec.native.values.frame import Frame, RefusedError, storage_type, value_type
+from relaxpy.exec.native.values.datatypes import RefusedError, storage_type, value_type
+from relaxpy.exec.native.values.frame import Frame
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import tree_size
 from relaxpy.ir.op import Op
+from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    BinaryOpExpr,
-    Call,
-    Cast,
-    CmpExpr,
-    Div,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    PrimExpr,
-    Select,
-    Sub,
-    Var,
-)
 
-_COMPARISONS: Mapping[type[PrimExpr], str] = {
-    EQ: "eq",
-    NE: "ne",
-    LT: "lt",
-    LE: "le",
-    GT: "gt",
-    GE: "ge",
+_COMPARISONS: Mapping[type[tir.PrimExpr], str] = {
+    tir.EQ: "eq",
+    tir.NE: "ne",
+    tir.LT: "lt",
+    tir.LE: "le",
+    tir.GT: "gt",
+    tir.GE: "ge",
 }
-_ARITHMETIC: Mapping[type[PrimExpr], str] = {Add: "add", Sub: "sub", Mul: "mul", Div: "div"}
-_TRUTHS: Mapping[type[PrimExpr], str] = {
-    Add: "xor",
-    Sub: "xor",
-    Mul: "and",
-    Min: "and",
-    Max: "or",
+_ARITHMETIC: Mapping[type[tir.PrimExpr], str] = {
+    tir.Add: "add",
+    tir.Sub: "sub",
+    tir.Mul: "mul",
+    tir.Div: "div",
+}
+_TRUTHS: Mapping[type[tir.PrimExpr], str] = {
+    tir.Add: "xor",
+    tir.Sub: "xor",
+    tir.Mul: "and",
+    tir.Min: "and",
+    tir.Max: "or",
 }
 _BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 
@@ -72,21 +50,21 @@ _BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 class Values(Frame):
     """A frame that evaluates expressions."""
 
-    def bind(self, var: Var, value: Value) -> None:
+    def bind(self, var: tir.Var, value: Value) -> None:
         """Let `var` have a value of its datatype from here on."""
         self.bound[var] = value
 
     @override
-    def atom(self, atom: PrimExpr) -> Value:
+    def atom(self, atom: tir.PrimExpr) -> Value:
         match atom:
-            case Var() if atom not in self.bound and atom.dtype.is_int:
+            case tir.Var() if atom not in self.bound and atom.dtype.is_int:
                 return self.variable(atom)
-            case IntImm(value=value):
+            case tir.IntImm(value=value):
                 return self.function.const(I64, value)
-            case FloorDiv(a=a, b=b) | FloorMod(a=a, b=b) if self._is_wide(atom.dtype):
+            case tir.FloorDiv(a=a, b=b) | tir.FloorMod(a=a, b=b) if self._is_wide(atom.dtype):
                 return self._divided(type(atom), self.index(a), self.index(b), signed=True)
-            case Min(a=a, b=b) | Max(a=a, b=b) if self._is_wide(atom.dtype):
-                name = "smin" if isinstance(atom, Min) else "smax"
+            case tir.Min(a=a, b=b) | tir.Max(a=a, b=b) if self._is_wide(atom.dtype):
+                name = "smin" if isinstance(atom, tir.Min) else "smax"
                 return self._intrinsic(name, self.index(a), self.index(b))
             case _:
                 return self._resized(self.value(atom), atom.dtype, I64)
@@ -94,7 +72,7 @@ class Values(Frame):
     def _is_wide(self, dtype: DataType) -> bool:
         return dtype.family == "int" and dtype.bits >= 32
 
-    def value(self, expr: PrimExpr) -> Value:
+    def value(self, expr: tir.PrimExpr) -> Value:
         """The value of `expr`.
 
         Errors:
@@ -102,35 +80,35 @@ class Values(Frame):
         """
         kind = type(expr)
         match expr:
-            case IntImm(value=number) | FloatImm(value=number):
+            case tir.IntImm(value=number) | tir.FloatImm(value=number):
                 kept = value_type(expr.dtype)
                 if expr.dtype.is_float and expr.dtype.bits == 16:
                     number = float(expr.dtype.numpy().type(number))
                 if expr.dtype.is_int and number >= 1 << (kept.bits - 1) and not expr.dtype.is_bool:
                     number -= 1 << kept.bits  # LLVM has no signs
                 return self.function.const(kept, number)
-            case Var() if expr in self.bound:
+            case tir.Var() if expr in self.bound:
                 return self.bound[expr]
-            case Var():
+            case tir.Var():
                 return self._resized(self.variable(expr), DataType("int64"), value_type(expr.dtype))
             case BufferLoad(buffer=buffer, indices=indices):
                 stored = self.stored.get((buffer, indices))
                 return self.widened(self.load(expr), buffer.dtype) if stored is None else stored
-            case CmpExpr(a=a, b=b):
+            case tir.CmpExpr(a=a, b=b):
                 return self._compared(_COMPARISONS[kind], self.value(a), self.value(b), a)
-            case And(a=a, b=b) | Or(a=a, b=b):
-                name = "and" if kind is And else "or"
+            case tir.And(a=a, b=b) | tir.Or(a=a, b=b):
+                name = "and" if kind is tir.And else "or"
                 return self.bits(name, self.value(a), self.value(b))
-            case Not(a=a):
+            case tir.Not(a=a):
                 return self.negated(self.value(a))
-            case Select(condition=test, true_value=yes, false_value=no):
+            case tir.Select(condition=test, true_value=yes, false_value=no):
                 return self.choice(self.value(test), self.value(yes), self.value(no))
-            case Cast(value=inner, dtype=dtype):
+            case tir.Cast(value=inner, dtype=dtype):
                 return self.cast(self.value(inner), inner.dtype, dtype)
-            case BinaryOpExpr(a=a, b=b):
+            case tir.BinaryOpExpr(a=a, b=b):
                 return self.binary(kind, expr.dtype, self.value(a), self.value(b))
-            case Call(op=Op(name=name), args=args):
-                operands = [a for a in args if isinstance(a, PrimExpr)]
+            case tir.Call(op=Op(name=name), args=args):
+                operands = [a for a in args if isinstance(a, tir.PrimExpr)]
                 return self._call(name.removeprefix("tir."), expr, operands)
             case _:
                 raise RefusedError(f"the expression {expr}")
@@ -190,7 +168,7 @@ class Values(Frame):
         build = lambda *values: self.function.intrinsic(name, *values)  # noqa: E731
         return self.apply(name, build, *operands)
 
-    def _compared(self, name: str, a: Value, b: Value, operand: PrimExpr) -> Value:
+    def _compared(self, name: str, a: Value, b: Value, operand: tir.PrimExpr) -> Value:
         dtype = operand.dtype
         if dtype.is_float:
             predicate = "une" if name == "ne" else f"o{name}"
@@ -200,19 +178,19 @@ class Values(Frame):
             predicate = ("s" if dtype.family == "int" and not dtype.is_bool else "u") + name
         return self.apply(predicate, lambda x, y: self.function.compare(predicate, x, y), a, b)
 
-    def binary(self, kind: type[PrimExpr], dtype: DataType, a: Value, b: Value) -> Value:
+    def binary(self, kind: type[tir.PrimExpr], dtype: DataType, a: Value, b: Value) -> Value:
         """An arithmetic operation on two values of `dtype`."""
         if dtype.is_bool:
             if kind not in _TRUTHS:
                 raise RefusedError("a division of truth values")
             return self.bits(_TRUTHS[kind], a, b)
         signed = dtype.family == "int"
-        if kind in (Min, Max):
-            name = "min" if kind is Min else "max"
+        if kind in (tir.Min, tir.Max):
+            name = "min" if kind is tir.Min else "max"
             if dtype.is_float:
                 return self._intrinsic(f"{name}imum", a, b)
             return self._intrinsic(("s" if signed else "u") + name, a, b)
-        if dtype.is_int and kind not in (Add, Sub, Mul):
+        if dtype.is_int and kind not in (tir.Add, tir.Sub, tir.Mul):
             return self._divided(kind, a, b, signed=signed)
         if kind not in _ARITHMETIC:
             return self.rounded(self._float_quotient(kind, a, b), dtype)
@@ -222,11 +200,11 @@ class Values(Frame):
         key = f"{'f' if dtype.is_float else ''}{name}"
         return self.rounded(self.apply(key, build, a, b), dtype)
 
-    def _float_quotient(self, kind: type[PrimExpr], a: Value, b: Value) -> Value:
+    def _float_quotient(self, kind: type[tir.PrimExpr], a: Value, b: Value) -> Value:
         """The floor of the quotient of floats, or the remainder, from the exact remainder."""
         f = self.function
         remainder = self.function_value("fmod", [a, b])
-        if kind is Mod:
+        if kind is tir.Mod:
             return remainder
 
         def signs_differ(rest: Value, y: Value) -> Value:
@@ -253,18 +231,18 @@ class Values(Frame):
             )
             return f.select(f.compare("oeq", y, 0), exact, floor)
 
-        if kind is FloorMod:
+        if kind is tir.FloorMod:
             return self.apply("modulo", modulo, remainder, b)
         return self.apply("floor quotient", quotient, a, b, remainder)
 
-    def _divided(self, kind: type[PrimExpr], a: Value, b: Value, *, signed: bool) -> Value:
+    def _divided(self, kind: type[tir.PrimExpr], a: Value, b: Value, *, signed: bool) -> Value:
         """The quotient or the remainder of two integers."""
 
         def build(x: Value, y: Value) -> Value:
             f = self.function
             zero = f.compare("eq", y, 0)
             safe = f.select(zero, f.like(y, f.const(Type(y.type.element), 1)), y)
-            is_remainder = kind in (Mod, FloorMod)
+            is_remainder = kind in (tir.Mod, tir.FloorMod)
             if not signed:
                 return f.new(x.type, f"{'urem' if is_remainder else 'udiv'} {x}, {safe.name}")
             # The least number divided by -1 would trap; it wraps.
@@ -273,7 +251,7 @@ class Values(Frame):
             safe = f.select(minus, one, safe)
             quotient = f.new(x.type, f"sdiv {x}, {safe.name}")
             remainder = x - quotient * safe
-            if kind in (FloorDiv, FloorMod):
+            if kind in (tir.FloorDiv, tir.FloorMod):
                 differs = f.compare("ne", remainder, 0)
                 opposite = f.compare("slt", f.arithmetic("xor", remainder, safe), 0)
                 below = f.arithmetic("and", differs, opposite)
@@ -289,13 +267,13 @@ class Values(Frame):
             return self.apply(name, lambda x, y: self._by_constant(kind, x, y, signed=signed), a, b)
         return self.apply(name, build, a, b)
 
-    def _by_constant(self, kind: type[PrimExpr], x: Value, y: Value, *, signed: bool) -> Value:
+    def _by_constant(self, kind: type[tir.PrimExpr], x: Value, y: Value, *, signed: bool) -> Value:
         """A division by a positive number."""
         f = self.function
-        is_remainder = kind in (Mod, FloorMod)
+        is_remainder = kind in (tir.Mod, tir.FloorMod)
         if not signed:
             return f.new(x.type, f"{'urem' if is_remainder else 'udiv'} {x}, {y.name}")
-        if kind in (Div, Mod):
+        if kind in (tir.Div, tir.Mod):
             return f.new(x.type, f"{'srem' if is_remainder else 'sdiv'} {x}, {y.name}")
         remainder = f.new(x.type, f"srem {x}, {y.name}")
         negative = f.compare("slt", remainder, 0)
@@ -403,7 +381,7 @@ class Values(Frame):
 
     # ---- intrinsics
 
-    def _call(self, name: str, expr: Call, args: list[PrimExpr]) -> Value:
+    def _call(self, name: str, expr: tir.Call, args: list[tir.PrimExpr]) -> Value:
         f, dtype = self.function, expr.dtype
         if name == "if_then_else":
             test, yes, no = map(self.value, args)

@@ -15,7 +15,6 @@ from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.llvm.function import (
-    BOOL,
     I8,
     I64,
     POINTER,
@@ -26,21 +25,17 @@ from relaxpy.exec.native.llvm.function import (
 )
 from relaxpy.exec.native.llvm.interleave import interleaved, load_every, parted
 from relaxpy.exec.native.trees.lanes import LONGEST_STEP
+from relaxpy.exec.native.values.datatypes import RefusedError, storage_type
 from relaxpy.exec.native.values.distances import distances
 from relaxpy.exec.native.values.failures import Failures
 from relaxpy.exec.native.values.packing import Packing
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 NOW = 1 << 30
 """The level of values that depend on memory which the present loop writes."""
 _ZERO = "@zero = internal constant [8 x i8] zeroinitializer, align 8"
-
-
-class RefusedError(Exception):
-    """A kernel, or a step of it, that has no native form, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -588,32 +583,3 @@ def _store_every(f: Function, value: Value, step: int, at: Value, mask: Value | 
             others = f.shuffle(mask, None, [min(n, lanes - 1) for n in sources])
             active = f.arithmetic("and", others, active)
         f.masked_store(spread, f.element(at, first, type), active)
-
-
-def storage_type(dtype: DataType) -> Type:
-    """The type of an element in memory: truth values are bytes, bfloat16 the upper half.
-
-    Errors:
-        RefusedError: native code does not have the datatype.
-    """
-    name = str(dtype)
-    if name == "bool":
-        return Type("i8")
-    if dtype.is_int and dtype.bits in (8, 16, 32, 64):
-        return Type(f"i{dtype.bits}")
-    found = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"}
-    if name not in found:
-        raise RefusedError(f"the datatype {name}")
-    return Type(found[name])
-
-
-def value_type(dtype: DataType) -> Type:
-    """The type in which values of `dtype` are computed: those of 16 bits in float32.
-
-    Errors:
-        RefusedError: native code does not have the datatype.
-    """
-    type = storage_type(dtype)
-    if dtype.is_bool:
-        return BOOL
-    return Type("float") if dtype.is_float and dtype.bits == 16 else type

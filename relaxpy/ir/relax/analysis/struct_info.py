@@ -9,37 +9,29 @@ from relaxpy.dataclass import replace
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.infer import apply_signature
-from relaxpy.ir.relax.nodes import (
-    Call,
-    Expr,
-    FuncStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    Var,
-    as_struct_info,
-)
 from relaxpy.ir.relax.relations import erase
 from relaxpy.ir.relax.relations.shape_vars import alpha_rename, map_nested, substitute_info
 from relaxpy.ir.tir import expr as tir, ops
 
-I = TypeVar("I", bound=StructInfo)  # noqa: E741
+I = TypeVar("I", bound=rx.StructInfo)  # noqa: E741
 
 
 @user_facing
 def derive_call_ret_struct_info(
-    func_sinfo: FuncStructInfo, call: Call, ctx: BlockBuilder
-) -> StructInfo:
+    func_sinfo: rx.FuncStructInfo, call: rx.Call, ctx: BlockBuilder
+) -> rx.StructInfo:
     """The struct info of `call` if its callee has the struct info `func_sinfo`.
 
     Errors:
         StructInfoError: the arguments do not fit the parameters (DER-39, DER-40, DER-41).
         MisuseError (also TypeError): an argument is of another kind.
     """
-    if not isinstance(func_sinfo, FuncStructInfo):
+    if not isinstance(func_sinfo, rx.FuncStructInfo):
         raise MisuseError(f"expected a FuncStructInfo, found {func_sinfo!r:.60}", about=func_sinfo)
-    if not isinstance(call, Call):
+    if not isinstance(call, rx.Call):
         raise MisuseError(f"expected a call, found {type(call).__name__}", about=call)
     if not isinstance(ctx, BlockBuilder):
         raise MisuseError(f"expected a BlockBuilder, found {type(ctx).__name__}", about=ctx)
@@ -50,7 +42,7 @@ def derive_call_ret_struct_info(
 def erase_to_well_defined(
     sinfo: I,
     shape_var_map: Mapping[tir.Var, tir.PrimExpr | int] | Collection[tir.Var] | None = None,
-    var_map: Mapping[Var, Expr] | Collection[Var] | None = None,
+    var_map: Mapping[rx.Var, rx.Expr] | Collection[rx.Var] | None = None,
 ) -> I:
     """Replace the free variables of `sinfo` by their images.
 
@@ -62,12 +54,12 @@ def erase_to_well_defined(
     Errors:
         MisuseError (also TypeError): a key is not a variable, or an image not an expression.
     """
-    sinfo = cast("I", as_struct_info(sinfo))
+    sinfo = cast("I", rx.as_struct_info(sinfo))
     sizes = {
         var: image if isinstance(image, tir.PrimExpr) else ops.const(image, INT64)
         for var, image in _images(shape_var_map, tir.Var, (tir.PrimExpr, int)).items()
     }
-    variables = _images(var_map, Var, Expr)
+    variables = _images(var_map, rx.Var, rx.Expr)
     erased = erase.erase_to_well_defined(sinfo, variables, sizes)
     return substitute_info(_with_shapes(erased, variables), sizes)
 
@@ -91,9 +83,9 @@ def _images(argument: object, kind: type, images: type | tuple[type, ...]) -> di
     return dict(argument)
 
 
-def _with_shapes(sinfo: I, variables: Mapping[Var, Expr]) -> I:
+def _with_shapes(sinfo: I, variables: Mapping[rx.Var, rx.Expr]) -> I:
     """Replace the variables that are shapes of tensors by their images."""
-    if isinstance(sinfo, TensorStructInfo) and isinstance(sinfo.shape, Var):
+    if isinstance(sinfo, rx.TensorStructInfo) and isinstance(sinfo.shape, rx.Var):
         image = variables.get(sinfo.shape, sinfo.shape)
         return sinfo if image is sinfo.shape else cast("I", replace(sinfo, shape=image))
     return map_nested(lambda nested: _with_shapes(nested, variables), sinfo)

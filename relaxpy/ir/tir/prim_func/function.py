@@ -17,16 +17,7 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.core.types import PointerType, PrimType
-from relaxpy.ir.relax.nodes import (
-    BaseFunc,
-    Expr,
-    FuncStructInfo,
-    ObjectStructInfo,
-    PrimStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.function import function_attrs
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
@@ -39,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PrimFunc(BaseFunc):
+class PrimFunc(rx.BaseFunc):
     """A kernel (AST-4) over scalars and handles; `buffer_map` maps handles to buffers.
 
     A Buffer among `params` is replaced by a handle of the same name with an entry in `buffer_map`.
@@ -53,7 +44,7 @@ class PrimFunc(BaseFunc):
     ret_type: DataType | None = None
     buffer_map: Mapping[Var, Buffer] = field(default_factory=dict)
     attrs: Attrs = EMPTY_ATTRS
-    struct_info: StructInfo | None = field(default=None, kw_only=True)
+    struct_info: rx.StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
 
     def __post_init__(self) -> None:
@@ -140,17 +131,17 @@ class PrimFunc(BaseFunc):
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Run this kernel on arrays (it writes into them), or build a Call on Relax expressions."""
-        if any(isinstance(a, Expr) for a in args):
-            return Expr.__call__(self, *args)
+        if any(isinstance(a, rx.Expr) for a in args):
+            return rx.Expr.__call__(self, *args)
         return hooks.call("call_function", self, args, kwargs)
 
 
-def _signature(func: PrimFunc) -> FuncStructInfo:
+def _signature(func: PrimFunc) -> rx.FuncStructInfo:
     """Derive the signature of a kernel (DER-49): the impure closure form over its parameters."""
     bound = {p for p in func.params if func.buffer_of(p) is None and p.dtype.is_int}
     for mapped in func.buffer_map.values():
         bound |= {s for s in mapped.shape if isinstance(s, Var)}
-    params: list[StructInfo] = []
+    params: list[rx.StructInfo] = []
     for param in func.params:
         buffer = func.buffer_of(param)
         if buffer is not None:
@@ -162,20 +153,20 @@ def _signature(func: PrimFunc) -> FuncStructInfo:
                 if isinstance(var, Var)
             )
             params.append(
-                TensorStructInfo(
+                rx.TensorStructInfo(
                     _as_int64(buffer.shape) if is_known else None,  # type: ignore[arg-type]
                     buffer.dtype,
                     ndim=buffer.ndim,
                 )
             )
         elif isinstance(param.type_annotation, PointerType) or param.dtype.family == "handle":
-            params.append(ObjectStructInfo())
+            params.append(rx.ObjectStructInfo())
         else:
-            params.append(PrimStructInfo(param.dtype, param))
-    ret: StructInfo = (
-        TupleStructInfo(()) if func.ret_type is None else PrimStructInfo(func.ret_type)
+            params.append(rx.PrimStructInfo(param.dtype, param))
+    ret: rx.StructInfo = (
+        rx.TupleStructInfo(()) if func.ret_type is None else rx.PrimStructInfo(func.ret_type)
     )
-    return FuncStructInfo(tuple(params), ret, False)
+    return rx.FuncStructInfo(tuple(params), ret, False)
 
 
 def _as_int64(shape: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:

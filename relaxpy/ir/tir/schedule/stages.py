@@ -14,7 +14,7 @@ from relaxpy.ir.arith.tvm.iter_expr import IterMapLevel
 from relaxpy.ir.arith.tvm.iter_map import IterMapResult, detect_iter_map
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, walk
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.analysis.index_inverse import minimum_of, stop_of
 from relaxpy.ir.tir.analysis.regions import Accesses, Interval
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -22,16 +22,6 @@ from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.reducers import is_commutative
 from relaxpy.ir.tir.schedule.state import State, child_blocks, domains_of, refused
-from relaxpy.ir.tir.stmt import (
-    Block,
-    BlockRealize,
-    BufferStore,
-    For,
-    ForKind,
-    IfThenElse,
-    Stmt,
-    While,
-)
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 Indices = tuple[PrimExpr, ...]
@@ -41,7 +31,7 @@ class Bodies(Accesses):
     """Collects accesses from the bodies of blocks, not from their declared reads and writes."""
 
     @override
-    def declared(self, block: Block) -> None:
+    def declared(self, block: stmt.Block) -> None:
         self.hidden |= set(block.alloc_buffers)
         self.own_data |= {buffer.data for buffer in block.alloc_buffers}
         for match in block.match_buffers:
@@ -59,9 +49,9 @@ class Stage:
     The regions are over the variables of the block.
     """
 
-    block: Block
-    realize: BlockRealize
-    loops: tuple[For, ...]
+    block: stmt.Block
+    realize: stmt.BlockRealize
+    loops: tuple[stmt.For, ...]
     reads: Mapping[Buffer, Sequence[Interval]]
     writes: Mapping[Buffer, Sequence[Interval]]
 
@@ -79,7 +69,7 @@ class Stage:
         pairs = zip(self.block.iter_vars, self.realize.iter_values, strict=True)
         return {it.var: value for it, value in pairs}
 
-    def reduction_loops(self) -> list[For]:
+    def reduction_loops(self) -> list[stmt.For]:
         """Return the loops on which a reduction variable depends."""
         values = self.values()
         bound = [
@@ -95,7 +85,7 @@ class Stage:
             self.realize.iter_values, domains_of(self.loops), self.realize.predicate
         )
 
-    def stores(self) -> Iterator[tuple[BufferStore, Indices, dict[Var, Range]]]:
+    def stores(self) -> Iterator[tuple[stmt.BufferStore, Indices, dict[Var, Range]]]:
         """Visit all stores, with indices over the block's variables and loops inside of it."""
         yield from _stores(self.block, {}, {})
 
@@ -123,24 +113,24 @@ def is_one_to_one(
 
 
 def _stores(
-    node: Stmt, values: dict[Var, PrimExpr], inner: dict[Var, Range]
-) -> Iterator[tuple[BufferStore, Indices, dict[Var, Range]]]:
+    node: stmt.Stmt, values: dict[Var, PrimExpr], inner: dict[Var, Range]
+) -> Iterator[tuple[stmt.BufferStore, Indices, dict[Var, Range]]]:
     match node:
-        case BufferStore(indices=indices):
+        case stmt.BufferStore(indices=indices):
             yield node, tuple(substitute(index, values) for index in indices), inner
-        case For(loop_var=var, min=first, extent=extent, body=body):
+        case stmt.For(loop_var=var, min=first, extent=extent, body=body):
             yield from _stores(body, values, inner | {var: Range.from_min_extent(first, extent)})
-        case BlockRealize(iter_values=bound, block=block):
+        case stmt.BlockRealize(iter_values=bound, block=block):
             new = [substitute(value, values) for value in bound]
             names = [it.var for it in block.iter_vars]
             yield from _stores(block, values | dict(zip(names, new, strict=True)), inner)
         case _:
             for child in node._children():
-                if isinstance(child, Stmt):
+                if isinstance(child, stmt.Stmt):
                     yield from _stores(child, values, inner)
 
 
-def stage_of(state: State, block: Block) -> Stage:
+def stage_of(state: State, block: stmt.Block) -> Stage:
     """Return the stage of a block. Errors: ScheduleError if its accesses are not known."""
     pointers = {buffer.data for buffer in _buffers(state)}
     accesses = Bodies(pointers)
@@ -169,12 +159,12 @@ def _buffers(state: State) -> set[Buffer]:
     return found | views
 
 
-def stages_in(state: State, scope: Stmt) -> list[Stage]:
+def stages_in(state: State, scope: stmt.Stmt) -> list[Stage]:
     """Return the stages directly inside of a block or loop, in the order of the text."""
     return [stage_of(state, realize.block) for realize in child_blocks(scope)]
 
 
-def stage_in_scope(state: State, block: Block) -> tuple[list[Stage], Stage]:
+def stage_in_scope(state: State, block: stmt.Block) -> tuple[list[Stage], Stage]:
     """Return the stages in the scope of a block, and its own."""
     stages = stages_in(state, state.scope(block))
     return stages, next(stage for stage in stages if stage.block is block)
@@ -184,7 +174,7 @@ def stage_in_scope(state: State, block: Block) -> tuple[list[Stage], Stage]:
 
 
 def check_only_content(
-    stage: Stage, loops: Sequence[For], kinds: Container[ForKind] | None = None
+    stage: Stage, loops: Sequence[stmt.For], kinds: Container[stmt.ForKind] | None = None
 ) -> None:
     """Errors: ScheduleError if there is more in loops than the block, or they are annotated.
 
@@ -257,12 +247,12 @@ def _same(a: Indices, b: Indices) -> bool:
     return len(a) == len(b) and all(x is y or x.same_as(y) for x, y in zip(a, b, strict=True))
 
 
-def own_loads(stage: Stage) -> list[tuple[BufferStore, list[BufferLoad]]]:
+def own_loads(stage: Stage) -> list[tuple[stmt.BufferStore, list[BufferLoad]]]:
     """Return each store with the loads, in its block, of the buffer that it writes."""
     found = []
-    leaves = [stage.block, *(n for n in walk(stage.block.body) if isinstance(n, Block))]
+    leaves = [stage.block, *(n for n in walk(stage.block.body) if isinstance(n, stmt.Block))]
     for block in leaves:
-        stores = [s for s in _own_statements(block) if isinstance(s, BufferStore)]
+        stores = [s for s in _own_statements(block) if isinstance(s, stmt.BufferStore)]
         loads = [
             load
             for s in _own_statements(block)
@@ -280,15 +270,15 @@ def _loads(expr: Node) -> list[BufferLoad]:
     return list(occurrences(expr, BufferLoad))
 
 
-def _own_statements(block: Block) -> list[Stmt]:
+def _own_statements(block: stmt.Block) -> list[stmt.Stmt]:
     """Return the statements of a block that are not in one inside of it."""
-    stack: list[Stmt] = [block.body, *([] if block.init is None else [block.init])]
+    stack: list[stmt.Stmt] = [block.body, *([] if block.init is None else [block.init])]
     found = []
     while stack:
         node = stack.pop()
         found.append(node)
-        if not isinstance(node, Block):
-            stack += [child for child in node._children() if isinstance(child, Stmt)]
+        if not isinstance(node, stmt.Block):
+            stack += [child for child in node._children() if isinstance(child, stmt.Stmt)]
     return found
 
 
@@ -323,7 +313,7 @@ def check_pure_stage(stage: Stage, others: Sequence[Stage], *, reduction: bool =
             )
 
 
-def reorders_reduction(stage: Stage, before: Sequence[For], after: Sequence[For]) -> bool:
+def reorders_reduction(stage: Stage, before: Sequence[stmt.For], after: Sequence[stmt.For]) -> bool:
     """Whether the loops of a reduction change their order among each other."""
     relevant = {loop.loop_var for loop in stage.reduction_loops()}
     old = [loop.loop_var for loop in before if loop.loop_var in relevant]
@@ -343,7 +333,7 @@ def check_commutes(stage: Stage) -> None:
 # --- the conditions on what a stage reads
 
 
-def shared_loops(a: Stage, b: Stage) -> list[For]:
+def shared_loops(a: Stage, b: Stage) -> list[stmt.For]:
     """Return the loops around both stages."""
     return [loop for loop in a.loops if loop in b.loops]
 
@@ -406,22 +396,22 @@ def _is_padded(detected: IterMapResult) -> bool:
     return not (isinstance(padding, IntImm) and not padding.value)
 
 
-def condition_outside(stage: Stage, loops: Sequence[For]) -> PrimExpr:
+def condition_outside(stage: Stage, loops: Sequence[stmt.For]) -> PrimExpr:
     """Return what of the predicate of `stage` does not depend on `loops`."""
     inside = {loop.loop_var for loop in loops}
     tests = conjuncts(stage.realize.predicate)
     return ops.all_of(True, *(test for test in tests if not mentions(test, inside)))
 
 
-def written_box(stage: Stage, buffer: Buffer, loops: Sequence[For]) -> list[Range] | None:
+def written_box(stage: Stage, buffer: Buffer, loops: Sequence[stmt.For]) -> list[Range] | None:
     """Return the elements of `buffer` that `stage` writes in `loops`, if all of a box is known.
 
     It writes them where its `condition_outside` of the loops holds.
     """
     found = [item for item in stage.stores() if item[0].buffer is buffer]
     places = {indices for _, indices, _ in found}
-    guards = (node for node in walk(stage.block) if isinstance(node, (IfThenElse, While)))
-    inner_blocks = [node for node in walk(stage.block.body) if isinstance(node, BlockRealize)]
+    guards = (node for node in walk(stage.block) if isinstance(node, (stmt.IfThenElse, stmt.While)))
+    inner_blocks = [node for node in walk(stage.block.body) if isinstance(node, stmt.BlockRealize)]
     whole = all(isinstance(b.predicate, IntImm) and b.predicate.value for b in inner_blocks)
     inside = {loop.loop_var for loop in loops}
     outside = {loop.loop_var for loop in stage.loops} - inside

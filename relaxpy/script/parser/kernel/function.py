@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -11,7 +10,6 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
-from relaxpy.entry import argument_node
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, Span, warn
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
@@ -25,7 +23,7 @@ from relaxpy.ir.tir.expr import PrimExpr, StringImm, Var
 from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import mentions, substitute
-from relaxpy.script.language import records, tir_directives
+from relaxpy.script.language import records
 from relaxpy.script.language.kernel_builder import FRAMES, NAMED, SCOPED, KernelBuilder
 from relaxpy.script.language.kernel_values import result_type, scalar, typed_var
 from relaxpy.script.language.wording import as_parse_error, describe, shown
@@ -456,7 +454,7 @@ class KernelReader(KernelBuilder):
         """Read `for targets in form:`."""
         if node.orelse:
             raise self.error(node.orelse[0], "a loop in a kernel has no else")
-        form = self.loop_form(node.iter)
+        form = self.values.loop_form(node.iter)
         order = list(range(len(form.bounds)))
         targets: list[tuple[ast.expr, Any]] = [(node.target, order if len(order) != 1 else 0)]
         if isinstance(node.target, (ast.Tuple, ast.List)):
@@ -480,34 +478,6 @@ class KernelReader(KernelBuilder):
                 for name, k in positions.items()
             }
             self.read_inside(node.body, names)
-
-    def loop_form(self, node: ast.expr) -> records.LoopForm:
-        """Return the record of the iterations of a loop."""
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            function = self.values.value(node.func)
-            if function is builtins.range:
-                args, kwargs = self.values.arguments(node)
-                if kwargs or len(args) not in (1, 2, 3):
-                    raise self.error(
-                        node, "range in a kernel takes an end, or a start, an end and a step"
-                    )
-                try:
-                    return tir_directives.serial(*args[:2], step=args[2] if args[2:] else 1)
-                except RelaxpyError as error:
-                    at = argument_node(node, args, kwargs, error.about) or node
-                    raise as_parse_error(error, self.program.span(at)) from None
-        value = self.values.value(node)
-        if isinstance(value, records.LoopForm):
-            return value
-        if isinstance(value, range):
-            return tir_directives.serial(value.start, value.stop, step=value.step)
-        raise self.error(
-            node,
-            f"a loop in a kernel runs over range, T.grid or the like, found {describe(value)}",
-            hint=f"write range({shown(node)})"
-            if isinstance(value, (int, PrimExpr))
-            else "a Python function that the kernel calls can loop over values of Python",
-        )
 
     def python_while(self, node: ast.While) -> None:
         """Read `while condition:`."""

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from relaxpy.errors import StructInfoTypeError
+from relaxpy.entry import argument_node
+from relaxpy.errors import RelaxpyError, StructInfoTypeError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import BaseFunc, Expr, GlobalVar
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.language import tir_directives
 from relaxpy.script.language.annotations import is_annotation
 from relaxpy.script.language.eager import PendingFrame, handling, is_helper
 from relaxpy.script.language.kernel_builder import FRAMES
-from relaxpy.script.language.records import BufferSpec, Form, MetaVar
-from relaxpy.script.language.wording import describe
+from relaxpy.script.language.records import BufferSpec, Form, LoopForm, MetaVar
+from relaxpy.script.language.wording import as_parse_error, describe, shown
 from relaxpy.script.parser.evaluate import door
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.evaluate.guard import Guard
@@ -80,6 +83,34 @@ class KernelEvaluator(Evaluator):
         if name in getattr(self.scope.find("T"), "__all__", ()):
             return f"a kernel computes numbers: write T.{name}(...)"
         return "a kernel computes numbers with operators and functions of T, such as T.max(x, y)"
+
+    def loop_form(self, node: ast.expr) -> LoopForm:
+        """Return the record of the iterations of a loop."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            function = self.value(node.func)
+            if function is builtins.range:
+                args, kwargs = self.arguments(node)
+                if kwargs or len(args) not in (1, 2, 3):
+                    raise self.error(
+                        node, "range in a kernel takes an end, or a start, an end and a step"
+                    )
+                try:
+                    return tir_directives.serial(*args[:2], step=args[2] if args[2:] else 1)
+                except RelaxpyError as error:
+                    at = argument_node(node, args, kwargs, error.about) or node
+                    raise as_parse_error(error, self.program.span(at)) from None
+        value = self.value(node)
+        if isinstance(value, LoopForm):
+            return value
+        if isinstance(value, range):
+            return tir_directives.serial(value.start, value.stop, step=value.step)
+        raise self.error(
+            node,
+            f"a loop in a kernel runs over range, T.grid or the like, found {describe(value)}",
+            hint=f"write range({shown(node)})"
+            if isinstance(value, (int, PrimExpr))
+            else "a Python function that the kernel calls can loop over values of Python",
+        )
 
     def expand(self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> None:
         """Parse the statements of a macro here.

@@ -314,8 +314,7 @@ def test_an_input_that_a_replacement_does_without_is_computed_if_that_may_fail()
         check(rewrite_call(pattern, rewriter, inside), dataflow(f"b = {zeros}", "b"))
 
 
-@pytest.mark.rule("OPT-3")
-@pytest.mark.rule("OPT-8")
+@pytest.mark.rule("OPT-3", "OPT-8")
 @pytest.mark.parametrize(
     ("inside", "used", "stays"),
     [

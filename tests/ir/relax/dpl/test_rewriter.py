@@ -283,8 +283,7 @@ def test_one_value_needing_the_other_is_not_a_tuple() -> None:
     assert pair(before) is before
 
 
-@pytest.mark.rule("OPT-4")
-@pytest.mark.rule("OPT-3")
+@pytest.mark.rule("OPT-4", "OPT-3")
 @pytest.mark.parametrize(
     ("between", "found"),
     [

@@ -40,8 +40,7 @@ def test_independent_lets_may_be_exchanged() -> None:
     assert result_of(relay.parse(first)) != result_of(relay.parse(second))
 
 
-@pytest.mark.rule("RLY-2")
-@pytest.mark.rule("RLY-3")
+@pytest.mark.rule("RLY-2", "RLY-3")
 @pytest.mark.parametrize(
     ("text", "dataflow"),
     [

@@ -68,8 +68,7 @@ def test_functions_of_the_prelude_are_unrolled_for_known_lists() -> None:
     assert structural_equal(result["main"], relay.parse("fn(%d: int32) { %d * %d * 3 }")["main"])
 
 
-@pytest.mark.rule("RLY-107")
-@pytest.mark.rule("RLY-108")
+@pytest.mark.rule("RLY-107", "RLY-108")
 def test_cells_are_known_until_something_may_write_them() -> None:
     head = "fn(%b: bool, %f: fn() -> int32) { let %r = ref(1); "
     known = evaluated(head + "ref_write(%r, 2); ref_read(%r) + 1 }")["main"].astext()
