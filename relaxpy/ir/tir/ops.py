@@ -14,7 +14,7 @@ from typing import Any, TypeGuard, cast
 import ml_dtypes
 import numpy as np
 
-from relaxpy.errors import MisuseError, digits, unexpected
+from relaxpy.errors import MisuseError, described, digits, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr, vectors
@@ -147,9 +147,7 @@ def convert(value: object) -> expr.PrimExpr:
     as_expr = getattr(value, "__prim_expr__", None)
     if as_expr is not None:
         return cast("expr.PrimExpr", as_expr())
-    raise MisuseError(
-        f"expected a scalar expression, found {type(value).__name__} {value!r:.60}", about=value
-    )
+    raise MisuseError(f"expected a scalar expression, found {described(value)}", about=value)
 
 
 def convert_all(values: object) -> tuple[expr.PrimExpr, ...]:
