@@ -226,6 +226,8 @@ def match_dtypes(a: expr.ExprLike, b: expr.ExprLike) -> tuple[expr.PrimExpr, exp
         left, right = _widen(left, lanes), _widen(right, lanes)
     x, y = left.dtype, right.dtype
     if x.family == "handle" or y.family == "handle":
+        number(a)
+        number(b)
         raise MisuseError(f"cannot match types {x} and {y}")
     rank = {"float": 3, "bfloat": 2, "int": 0, "uint": 0}
     rx, ry = rank.get(x.family, 1), rank.get(y.family, 1)
@@ -259,6 +261,14 @@ def _widen(value: expr.PrimExpr, lanes: int) -> expr.PrimExpr:
     return expr.Broadcast(value, lanes)
 
 
+def number(value: expr.ExprLike) -> expr.PrimExpr:
+    """Convert a value to an expression. Errors: MisuseError (also TypeError) if it is a string."""
+    converted = convert(value)
+    if isinstance(converted, expr.StringImm):
+        raise MisuseError(f"expected a number, found the string {converted.value!r}", about=value)
+    return converted
+
+
 def cast_to(value: expr.ExprLike, dtype: str) -> expr.PrimExpr:
     """Cast `value` to `dtype`; literals are folded, and a value of that datatype is returned.
 
@@ -269,6 +279,7 @@ def cast_to(value: expr.ExprLike, dtype: str) -> expr.PrimExpr:
     if source.dtype == kind:
         return source
     if source.dtype.family == "handle":
+        number(value)
         raise MisuseError("cannot cast a handle to other types")
     if source.dtype.lanes == 1 and kind.lanes > 1 and not kind.is_scalable:
         return expr.Broadcast(cast_to(source, kind.element), kind.lanes)
