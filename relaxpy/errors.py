@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import os
 import re
@@ -238,6 +239,11 @@ class RelaxpyError(RuntimeError):
     def hinted(self, hint: str) -> Self:
         """Set the hint of all diagnostics; return this error."""
         self.diagnostics = tuple(replace(d, hint=hint) for d in self.diagnostics)
+        return self
+
+    def ruled(self, rule: str) -> Self:
+        """Set `rule` on each diagnostic that cites none; return this error."""
+        self.diagnostics = tuple(replace(d, rule=d.rule or rule) for d in self.diagnostics)
         return self
 
     def noted(self, note: str | None) -> Self:
@@ -514,7 +520,8 @@ class MisuseError(RelaxpyError, TypeError, ValueError):
 
 def unexpected(value: object, expected: str, **details: Any) -> MisuseError:
     """Return the error that an argument is not what is expected of it."""
-    return MisuseError(f"{expected}, found {value!r:.60}", about=value, **details)
+    found = described(value) if hasattr(value, "display_name") else f"{value!r:.60}"
+    return MisuseError(f"{expected}, found {found}", about=value, **details)
 
 
 def check_type(
@@ -575,6 +582,25 @@ def _file_of(module: object) -> str | None:
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return `count` with `noun` in the singular or plural; the default plural appends an s."""
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def described(value: object) -> str:
+    """What `value` is, for a message: its type and text, or how programs call it."""
+    name = getattr(value, "display_name", None)
+    if isinstance(value, type):
+        return f"class {name if isinstance(name, str) else value.__name__}"
+    if inspect.isroutine(value):
+        return f"function {getattr(value, '__name__', value)!r}"
+    if inspect.ismodule(value):
+        return f"module {value.__name__!r}"
+    if isinstance(name, str):
+        return name if name[:2] in ("I.", "R.", "T.") else f"{article(name)} {name}"
+    return "None" if value is None else f"{type(value).__name__} {value!r:.60}"
+
+
+def article(noun: str) -> str:
+    """Return the indefinite article of `noun`."""
+    return "an" if noun[:1] in "AEIOUaeiou" or noun[:2] == "R." else "a"
 
 
 def digits(value: object) -> str:

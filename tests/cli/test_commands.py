@@ -171,10 +171,10 @@ def main(x: R.Tensor((3, 4), "float32"), flag: R.Tensor((), "bool")):
     [
         ("R.sqrt(a)", "R.matmul(\n            a, a\n        )", [("R.matmul", "DER-36")]),
         ("R.sqrt(a)", "R.sqrtt(a)", [("R.sqrtt", "error")]),
-        ("R.sqrt(a)", "R.add(a, lost)", [("R.add", "error")]),
+        ("R.sqrt(a)", "R.add(a, lost)", [("R.add", "WF-2a")]),
         ("R.negative(a)", "R.abs(hidden)", [("R.abs", "SC-7")]),
         ("if flag", "if R.exp(x)", [("if", "DER-9")]),
-        ("return z", "return R.add(z, later)", [("R.add", "error")]),
+        ("return z", "return R.add(z, later)", [("R.add", "WF-2a")]),
         ("R.output(a)", "R.output(a, later)", [("", "")]),
         ("R.sqrt(a)", "R.matmul(a, a)\n        b = R.expp(hidden)", [("R.matmul", "DER-36")]),
     ],

@@ -417,6 +417,19 @@ def test_arguments_are_evaluated_from_left_to_right_after_the_callee(build: Comp
     assert order == ["callee", "a", "b", "c"]
 
 
+@pytest.mark.rule("EV-19", "DER-29")
+def test_a_packed_function_that_is_a_value_gets_attributes_and_has_the_declared_result(
+    build: Compile,
+) -> None:
+    register_func("test.three", lambda **attrs: 3 + attrs["more"])
+    f, y, scalar = rx.Var("f"), rx.Var("y"), tensor((), "int64")
+    call = rx.Call(f, (), {"more": 1}, (scalar,))
+    ex = build(main=function([], [(f, rx.ExternFunc("test.three")), (y, call)], y, pure=False))
+    result = ex["main"]()
+    assert isinstance(result, np.ndarray)
+    assert result == 4
+
+
 @pytest.mark.rule("EV-20", "EV-23", "RES-53", "SC-14")
 def test_sizes_bound_in_a_dataflow_block_outlive_it(build: Compile) -> None:
     n = size_var("n")

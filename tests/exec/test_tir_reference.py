@@ -234,13 +234,14 @@ def test_an_index_outside_the_buffer_is_named(index: int) -> None:
         run_prim_func(func, (np.zeros(3, "float32"),))
 
 
+@pytest.mark.rule("EV-27", "FN-11")
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         ((np.zeros((2, 3), "float32"),), "takes 2 arguments, found 1"),
-        ((np.zeros((2, 3), "float32"), 1), r"O is float32\[n, m\], found int"),
+        ((np.zeros((2, 3), "float32"), 1), r"O is float32\[n, m\], found int \[EV-27\]"),
         ((np.zeros((2, 3)), np.zeros((2, 3), "float32")), r"A0 is float32.* found float64\[2, 3\]"),
-        ((np.zeros(2, "float32"), np.zeros((2, 3), "float32")), r"A0 is .* found float32\[2\]"),
+        ((np.zeros(2, "float32"), np.zeros((2, 3), "float32")), r"A0 is .* \[EV-27\]"),
         (
             (np.zeros((2, 3), "float32"), np.zeros((2, 4), "float32")),
             r"O is .*\[2, 4\]: dimension 1 should be m = 3",

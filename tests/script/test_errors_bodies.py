@@ -10,13 +10,13 @@ BODIES = sections("""
 --- an unknown name
 def main(weight: R.Tensor((4,), "float32")):
     y = R.shape_of(wieght)
-    #              ^^^^^^ unknown name 'wieght'
+    #              ^^^^^^ unknown name 'wieght' [WF-2a]
     # hint: did you mean 'weight'?
     return y
 --- uses of a wrong definition are not reported again
 def main(x: R.Tensor((4,), "float32")):
     y = nothing
-    #   ^^^^^^^ unknown name 'nothing'
+    #   ^^^^^^^ unknown name 'nothing' [WF-2a]
     z = R.shape_of(y)
     a, b = z
     with R.dataflow():
@@ -175,6 +175,18 @@ def main(x: R.Tensor):
     return hidden
     #      ^^^^^^ 'hidden' is not visible here: it ends with its dataflow block [SC-7]
     # hint: list it in R.output(hidden) at the end of the block
+--- a function of a dataflow block that uses itself: WellFormedError
+def main(x: R.Tensor((4,), "float32")):
+    with R.dataflow():
+        @R.function
+        def f(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            return f(a)
+            #      ^^^^ the DataflowVar f is used in a function defined inside its dataflow block
+            # ... [WF-11]
+            # hint: make it an output of the block, as in R.output(f), or pass it to the function
+        y = f(x)
+        R.output(y)
+    return y
 --- a tensor used as a tuple or function
 def main(x: R.Tensor((4,), "float32")):
     a, b = x
@@ -203,7 +215,7 @@ def main(x: R.Tensor):
 --- a built-in function with an effect
 def main(x: R.Tensor):
     print(x)
-#   ^^^^^ the built-in name 'print' is not available inside a program
+#   ^^^^^ the built-in name 'print' is not available inside a program [WF-2a]
 # hint: a program is parsed, not run; to print when the function runs use R.print(x) in a
 # ... function with pure=False
     return x
@@ -211,9 +223,38 @@ def main(x: R.Tensor):
 def main(x: R.Tensor):
     @R.function
     def f(a: R.Tensor):
-#       ^ 'f' calls itself, so it needs a return annotation [WF-8a]
+#       ^ f calls itself and so needs a return annotation [WF-8a]
+# hint: annotate the result, as in -> R.Tensor(...)
         return f(a)
     return f(x)
+--- a recursive function without a return annotation whose result is used: WellFormedError
+def main(x: R.Tensor((4,), "float32")):
+#   ^^^^ main calls itself and so needs a return annotation [WF-8a]
+# hint: annotate the result, as in -> R.Tensor(...)
+    y = main(x)
+    return R.add(y, main(y))
+--- objects of the language that are not values
+def main(x: R.Tensor((4,), "float32")):
+    y = x + _
+    #       ^ relax.add: expected a Relax expression, found an unknown shape [AST-15]
+    a = R.add(x, R.Tensor((4,), "float32"))
+    #            ^^^^^^^^^^^^^^^^^^^^^^^^^ relax.add: expected a Relax expression, found a struct
+    # ... info, R.Tensor((4,), dtype="float32") [AST-15]
+    b = R.add(x, R.dataflow())
+    #            ^^^^^^^^^^^^ relax.add: expected a Relax expression, found R.dataflow [AST-15]
+    c = R.add(x, R.function)
+    #            ^^^^^^^^^^ relax.add: expected a Relax expression, found R.function [AST-15]
+    d = R.add(x, R.nn)
+    #            ^^^^ relax.add: expected a Relax expression, found R.nn [AST-15]
+    e = R.add(x, R.match_cast)
+    #            ^^^^^^^^^^^^ relax.add: expected a Relax expression, found function 'match_cast'
+    # ... [AST-15]
+    f = R.add(x, R)
+    #            ^ relax.add: expected a Relax expression, found module 'relaxpy.script.relax'
+    # ... [AST-15]
+    g = R.add(x, T.Buffer)
+    #            ^^^^^^^^ relax.add: expected a Relax expression, found class T.Buffer [AST-15]
+    return x
 --- a kernel inside a function
 def main(x: R.Tensor):
     @T.prim_func
@@ -237,7 +278,7 @@ def main(x: R.Tensor):
 --- columns count characters
 def main(größe: R.Tensor):
     日本 = R.shape_of(größe, zz)
-    #                      ^^ unknown name 'zz'
+    #                      ^^ unknown name 'zz' [WF-2a]
     return größe
 --- dimensions as a condition
 def main(x: R.Tensor(("n", "m"), "float32")):
@@ -285,7 +326,7 @@ def main(x: R.Tensor(dtype="float32")):
 
 @pytest.mark.rule("PX-9", "AST-13", "SC-6", "WF-24", "WF-7c", "SC-7", "WF-1b", "SC-8", "DER-32")
 @pytest.mark.rule("DER-33", "DER-37", "DER-39", "PU-8", "WF-8a", "DER-9", "DER-36", "WF-5b")
-@pytest.mark.rule("WF-14c")
+@pytest.mark.rule("WF-14c", "WF-11", "WF-2a", "AST-15")
 @pytest.mark.parametrize("name", BODIES)
 def test_a_wrong_body_is_reported_where_it_is_wrong(name: str) -> None:
     kinds = {"StructInfoError": StructInfoError, "WellFormedError": WellFormedError}

@@ -25,7 +25,11 @@ def test_arithmetic_that_makes_no_sense() -> None:
             A[0] = 1 // 0
             #      ^^^^^^ integer division or modulo by zero
             A[0] = A[0] + "a"
-            #      ^^^^^^^^^^ cannot match types float32 and handle
+            #             ^^^ expected a number, found the string 'a'
+            A[0] = T.exp("a")
+            #            ^^^ expected a number, found the string 'a'
+            A[0] = T.clz(A[0])
+            #            ^^^^ clz needs an integer, found float32
             if n:
             #  ^ expected a Boolean, found `n` of int32 [PX-4]
             # hint: compare it, as in n != 0

@@ -268,13 +268,13 @@ MARKED = {
     "annotations that need each other are errors": """
         @R.function
         def main(x: R.Tensor(y), y: R.Tensor(x)):
-        #                                    ^ unknown name 'x'
+        #                                    ^ unknown name 'x' [WF-2a]
             return x
     """,
     "annotations that need each other are errors, 2": """
         @R.function
         def main(x: x.Tensor):
-        #           ^ unknown name 'x'
+        #           ^ unknown name 'x' [WF-2a]
             return x
     """,
     "annotations that need each other are errors, 3": """
@@ -286,7 +286,7 @@ MARKED = {
     "a size without quotes or declaration gets them": """
         @R.function
         def main(x: R.Tensor((m, 4), "float32")):
-        #                     ^ unknown name 'm'
+        #                     ^ unknown name 'm' [PX-7]
         # hint: in a signature dimensions are strings: 'm'
             return x
     """,
@@ -294,7 +294,7 @@ MARKED = {
         @R.function
         def main(x: R.Tensor(("m", 4), "float32")):
             y = R.match_cast(x, R.Tensor((k, 4), "float32"))
-            #                             ^ unknown name 'k'
+            #                             ^ unknown name 'k' [PX-7]
             # hint: declare a new shape variable before: k = T.int64()
             return y
     """,
@@ -322,7 +322,7 @@ MARKED = {
     "names without their namespace or in another get it": """
         @R.function
         def main(x: Tensor((3,), "float32")):
-        #           ^^^^^^ unknown name 'Tensor'
+        #           ^^^^^^ unknown name 'Tensor' [WF-2a]
         # hint: did you mean `R.Tensor`?
             return x
     """,
@@ -330,13 +330,13 @@ MARKED = {
         @R.function
         def main(x: R.Tensor((3,), "float32")):
             y = softmax(x)
-            #   ^^^^^^^ unknown name 'softmax'
+            #   ^^^^^^^ unknown name 'softmax' [WF-2a]
             # hint: did you mean `R.nn.softmax`?
             z = self.other(x)
-            #   ^^^^ unknown name 'self'
+            #   ^^^^ unknown name 'self' [WF-2a]
             # hint: functions of a module are called by the name of the class, or by `cls = ...`
             n = int64()
-            #   ^^^^^ unknown name 'int64'
+            #   ^^^^^ unknown name 'int64' [WF-2a]
             # hint: did you mean `T.int64`?
             return x
     """,
@@ -356,8 +356,8 @@ MARKED = {
             #                   ^^^^^^^^ unknown dtype 'flot32' [DT-1]
             # hint: did you mean 'float32'?
             d = R.add(x, lambda v: v)
-            #            ^^^^^^^^^^^ relax.add: expected a Relax expression, found Lambda
-            # ... lambda v: v
+            #            ^^^^^^^^^^^ relax.add: expected a Relax expression, found a lambda
+            # ... [AST-15]
             c = s[0]
             #   ^^^^ [0] needs a tuple, found R.Shape([n, m]) [DER-32]
             # hint: name the dimensions of a shape, as in R.match_cast(s, R.Shape([n, m]))
@@ -383,7 +383,7 @@ MARKED = {
             @R.function
             def other(x: R.Tensor((2, 3), "float32")):
                 return cls.main(x)
-                #      ^^^ unknown name 'cls'
+                #      ^^^ unknown name 'cls' [WF-2a]
                 # hint: functions of a module are called by the name of the class, or by `cls = ...`
     """,
 }

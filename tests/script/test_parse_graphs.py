@@ -573,7 +573,7 @@ def test_the_truth_of_a_relax_value_is_not_known_while_reading() -> None:
             # hint: did you mean `R.nn.softmax`?
             j = R.permute_dims(x, axes=(0.5,))
             #                          ^^^^^^ relax.permute_dims: axes is int or a list of them or
-            # ... None, found (0.5,)
+            # ... None, found (0.5,) [DER-36]
             return x
     """)
 

@@ -233,6 +233,10 @@ def test_errors_in_modules_are_located() -> None:
                 c = R.call_tir(cls.ff, (x,), out_sinfo=R.Tensor((4, 8), "float32"))
                 #                  ^^ the module has no function 'ff' [SC-1]
                 # hint: it has broken, f, main
+                d = R.call_tir(cls.main, (x,), out_sinfo=R.Tensor((4, 8), "float32"))
+                #              ^^^^^^^^ relax.call_tir: main is a Relax function, not a PrimFunc
+                # ... [OP-1]
+                # hint: call it directly: main(...)
                 d = R.call_tir(cls.f, (x,))
                 #   ^^^^^^^^^^ relax.call_tir: argument 'out_sinfo' is missing [OP-3]
                 # hint: declare the outputs once: out_sinfo=R.Tensor((4, 4), "float32")

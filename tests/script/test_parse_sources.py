@@ -77,7 +77,7 @@ print(result.error_in_exec)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert "9:16: unknown name 'y'\n            return y\n" in done.stdout
+    assert "9:16: unknown name 'y' [WF-2a]\n            return y\n" in done.stdout
 
 
 def test_a_module_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -280,7 +280,7 @@ def test_names_of_a_macro_stay_in_it() -> None:
         def main(x: R.Tensor((4,), "float32")):
             a = make(x)
             b = inner
-            #   ^^^^^ unknown name 'inner'
+            #   ^^^^^ unknown name 'inner' [WF-2a]
             c = make()
             #   ^^^^ make: argument 'x' is missing
             # hint: it is make(x)
@@ -505,9 +505,9 @@ def test_none_is_not_an_operand() -> None:
         @R.function
         def main(x: R.Tensor((4,), "float32")):
             a = R.add(x, None)
-            #            ^^^^ relax.add: x2 is a tensor or a scalar, found None
+            #            ^^^^ relax.add: x2 is a tensor or a scalar, found None [DER-36]
             b = R.add(x2=x, x1=None)
-            #                  ^^^^ relax.add: x1 is a tensor or a scalar, found None
+            #                  ^^^^ relax.add: x1 is a tensor or a scalar, found None [DER-36]
             return x
     """)
     with pytest.raises(RelaxpyError, match="x2 is a tensor or a scalar, found None"):

@@ -97,11 +97,12 @@ def test_what_no_tensor_can_be_made_of_is_the_argument() -> None:
         @R.function
         def main(x: R.Tensor):
             a = R.const([[1, 2], [3]])
-            #           ^^^^^^^^^^^^^ cannot make a tensor of [[1, 2], [3]]: lists differ in length
+            #           ^^^^^^^^^^^^^ cannot make a tensor of [[1, 2], [3]]: lists differ in
+            # ... length [VAL-1]
             b = R.const("a")
             #           ^^^ a tensor contains numbers or Booleans, found 'a' [VAL-1]
             return None
-            #      ^^^^ expected a Relax expression, found NoneType None
+            #      ^^^^ expected a Relax expression, found None [AST-15]
             # hint: the value for nothing is the empty tuple, ()
     """)
     n = tir.Var("n", "int64")

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from relaxpy.errors import RuntimeCheckError
+from relaxpy.errors import RuntimeCheckError, Span
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.ops import int_range
 
@@ -179,22 +179,23 @@ def _owns(base: object) -> bool:
     return type(base) is np.ndarray and base.base is None
 
 
-def scalar(name: str, param: str, value: Any, kind: type[Any]) -> Any:
+def scalar(name: str, param: str, value: Any, kind: type[Any], span: Span | None = None) -> Any:
     """A scalar argument in its datatype; integers are Python integers.
 
     Errors:
-        RuntimeCheckError: the argument is not a number of this datatype.
+        RuntimeCheckError: the argument is not a number of this datatype; its position is `span`.
     """
     dtype = np.dtype(kind)
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     declared = f"{name}: {param} is {'an' if dtype.kind == 'i' else 'a'} {dtype}"
     if not _is_number(value):
-        raise RuntimeCheckError(f"{declared}, found {type(value).__name__}")
+        found = type(value).__name__
+        raise RuntimeCheckError(f"{declared}, found {found}", rule="EV-27", span=span)
     integral = dtype.kind in "biu" or "int" in dtype.name
     number = _exactly(value, dtype) if integral else _nearest(value, dtype)
     if number is None:
-        raise RuntimeCheckError(f"{declared}, found {value!r:.40}")
+        raise RuntimeCheckError(f"{declared}, found {value!r:.40}", rule="EV-27", span=span)
     return number
 
 

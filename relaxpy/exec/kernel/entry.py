@@ -57,7 +57,8 @@ class CheckedKernel:
         return wraps(work)(decorate(work, self.signature.bind, converters, ordered, context))
 
     def _converter(self, param: Param) -> Callable[[Any], Any]:
-        return partial(scalar, self.signature.name, param.name, kind=param.var.dtype.numpy().type)
+        kind, span = param.var.dtype.numpy().type, self.signature.func.span
+        return partial(scalar, self.signature.name, param.name, kind=kind, span=span)
 
     def _restoring(self, run: Kernel) -> Kernel:
         """The function `run`, which leaves arrays as they were if a store to one of them fails."""

@@ -88,7 +88,7 @@ class KernelSignature:
         try:
             return self._bind(args)
         except RuntimeCheckError as error:
-            raise error.located(self.func.span) from None
+            raise error.ruled("EV-27").located(self.func.span) from None
 
     def _bind(self, args: Sequence[Value]) -> dict[Var, Scalar]:
         if len(args) != len(self.func.params):
@@ -130,12 +130,15 @@ class KernelSignature:
 
     def _check_form(self, param: Param, buffer: Buffer, arg: Value) -> None:
         """Check the datatype and the rank of an argument."""
-        expected, hint = buffer.dtype.numpy(), None
-        if isinstance(arg, np.ndarray):
-            if arg.dtype != expected:
-                hint = f"convert it with {conversion(str(buffer.dtype))}"
-            elif arg.ndim == buffer.ndim:
-                return
+        expected, shape = buffer.dtype.numpy(), f"({', '.join(param.sizes)})"
+        if not isinstance(arg, np.ndarray):
+            hint = f'pass an array: np.full({shape}, value, "{buffer.dtype}")'
+        elif arg.dtype != expected:
+            hint = f"convert it with {conversion(str(buffer.dtype))}"
+        elif arg.ndim != buffer.ndim:
+            hint = f"pass an array of {counted(buffer.ndim, 'dimension')}"
+        else:
+            return
         raise RuntimeCheckError(f"{self._declared(param)}, found {described(arg)}", hint=hint)
 
     def _in_range(self, size: Var, actual: int) -> int:

@@ -151,7 +151,15 @@ class CallLowering(ABC):
                 args = self._operands(call.args)
                 return self._call_out(self._scope.functions[var][0], *args)
             case op:
-                return self._call_out("rx.invoke", *self._operands((op, *call.args)))
+                return self._invoke((op, *call.args), call)
+
+    def _invoke(self, operands: Sequence[rx.Expr], call: rx.Call) -> ast.expr:
+        """A call of a function value, the first operand, which may be a packed function."""
+        attrs = packed_keywords(call)
+        if not call.sinfo_args and not attrs:
+            return self._call_out("rx.invoke", *self._operands(operands))
+        declared = [self._module.share("infos", call.sinfo_args), self._attribute(attrs)]
+        return self._call_out("rx.invoke_declared", *declared, *self._operands(operands))
 
     def _call_out(self, function: str | ast.expr, *args: ast.expr) -> ast.expr:
         """A call of a function that may run any code."""
@@ -293,10 +301,10 @@ class CallLowering(ABC):
                 return self._call_dps_packed(call, hint)
             case CallKind.PACKED | CallKind.INPLACE_PACKED as kind:
                 callee, *args = call.args
+                plain = call if kind is CallKind.PACKED else replace(call, attrs=EMPTY_ATTRS)
                 if isinstance(callee, rx.ExternFunc):
-                    plain = call if kind is CallKind.PACKED else replace(call, attrs=EMPTY_ATTRS)
                     return self._call_packed(callee, args, plain)
-                return self._call_out("rx.invoke", *self._operands(call.args))
+                return self._invoke(call.args, plain)
             case CallKind.PACKED_WITH_CONTEXT:
                 function = self._operand(call.args[0], "f")
                 sinfos = self._module.share("infos", call.sinfo_args)

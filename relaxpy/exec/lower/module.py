@@ -521,7 +521,10 @@ def _instrument_calls(
         namespace[name] = Instrumented(
             namespace[name], symbol, instrument, count, is_kernel=callee.kernel is not None
         )
-    instrumented = {"invoke": partial(invoke_instrumented, instrument)}
+    instrumented = {
+        "invoke": partial(invoke_instrumented, instrument, (), {}),
+        "invoke_declared": partial(invoke_instrumented, instrument),
+    }
     namespace["rx"] = SimpleNamespace(**vars(support) | instrumented)
 
 

@@ -107,6 +107,19 @@ def invoke(function: Value, *args: Value) -> Value:
             raise RuntimeCheckError(f"{describe(function)} cannot be called", rule="EV-17")
 
 
+def invoke_declared(
+    sinfos: tuple[StructInfo, ...], attrs: Mapping[str, object], function: Value, *args: Value
+) -> Value:
+    """Call a function value. To a packed function, `attrs` are passed, and its result has `sinfos`.
+
+    Errors:
+        RuntimeCheckError: it is not a function, or takes another number of arguments.
+    """
+    if category_of(function) is not Category.PACKED_FUNC:
+        return invoke(function, *args)
+    return from_packed(call_users(function, packed_name(function), args, attrs), sinfos)
+
+
 CONTEXT = object()
 """The first argument that `call_builtin_with_ctx` passes: a handle, which Python cannot use."""
 
@@ -224,11 +237,18 @@ class InstrumentedPackedCall:
         return self.resolved()(*args)
 
 
-def invoke_instrumented(instrument: Instrument, function: Value, *args: Value) -> Value:
-    """Call a function value as `invoke` does; report calls of packed functions."""
+def invoke_instrumented(
+    instrument: Instrument,
+    sinfos: tuple[StructInfo, ...],
+    attrs: Mapping[str, object],
+    function: Value,
+    *args: Value,
+) -> Value:
+    """Call a function value as `invoke_declared` does; report calls of packed functions."""
     if category_of(function) is not Category.PACKED_FUNC:
         return invoke(function, *args)
-    return Instrumented(partial(invoke, function), packed_name(function), instrument)(*args)
+    call = partial(invoke_declared, sinfos, attrs, function)
+    return Instrumented(call, packed_name(function), instrument)(*args)
 
 
 def packed_name(function: Value) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from relaxpy.errors import RuntimeCheckError
+from relaxpy.errors import MisuseError, RuntimeCheckError, digits
 
 Array = np.ndarray[Any, Any]
 
@@ -76,6 +76,20 @@ def read_array(value: Any) -> Any:
         return value
     array = foreign_array(value)
     return value if array is None else array
+
+
+def check_elements(data: Any, value: object, rule: str) -> None:
+    """Check that the array `data`, which was made of `value`, can be a constant.
+
+    Errors:
+        MisuseError: its elements are neither numbers nor Booleans.
+    """
+    if data.dtype.hasobject and isinstance(value, int):
+        raise MisuseError(f"no datatype can represent {digits(value)}", rule=rule, about=value)
+    if data.dtype.hasobject or data.dtype.kind in "USmMc" or data.dtype.char == "g":
+        raise MisuseError(
+            f"a tensor contains numbers or Booleans, found {digits(value)}", rule=rule, about=value
+        )
 
 
 def as_numpy(value: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.errors import MisuseError, unexpected
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.foreign_arrays import read_array
+from relaxpy.ir.core.foreign_arrays import check_elements, read_array
 from relaxpy.ir.core.node import (
     EMPTY_ATTRS,
     Attrs,
@@ -107,7 +107,10 @@ class Constant(RelayExpr):
         try:
             data = np.asarray(read_array(self.data))
         except (ValueError, BufferError) as error:
-            raise MisuseError(f"cannot make a tensor of {self.data!r:.60}: {error}") from None
+            raise MisuseError(
+                f"cannot make a tensor of {self.data!r:.60}: {error}", rule="RLY-39"
+            ) from None
+        check_elements(data, self.data, "RLY-39")
         dtype = DataType(data.dtype)
         if not data.dtype.isnative:
             data = data.astype(data.dtype.newbyteorder("="))
@@ -443,8 +446,9 @@ def const(value: object, dtype: str | None = None) -> Constant:
             data = np.array(read_array(value), target)
         except (TypeError, ValueError, OverflowError, BufferError) as error:
             raise MisuseError(
-                f"cannot make a tensor of {value!r:.60}: {error}", about=value
+                f"cannot make a tensor of {value!r:.60}: {error}", rule="RLY-39", about=value
             ) from None
+        check_elements(data, value, "RLY-39")
         narrow = {"int64": "int32", "float64": "float32"}.get(data.dtype.name)
         if dtype is None and narrow and not isinstance(value, np.generic):
             data = data.astype(narrow)

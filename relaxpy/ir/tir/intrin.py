@@ -74,7 +74,7 @@ for _name, _count in _OPERANDS.items():
 
 def _unary(name: str) -> Callable[[ExprLike], PrimExpr]:
     def intrinsic(x: ExprLike) -> PrimExpr:
-        value = ops.convert(x)
+        value = ops.number(x)
         return Call(value.dtype, f"tir.{name}", (value,))
 
     intrinsic.__name__ = intrinsic.__qualname__ = name
@@ -94,7 +94,7 @@ erf, sigmoid = map(_unary, ("erf", "sigmoid"))
 
 def popcount(x: ExprLike) -> PrimExpr:
     """The number of bits set in x, in the datatype of x. Errors: MisuseError on floats."""
-    value = ops.convert(x)
+    value = ops.number(x)
     if not value.dtype.is_int:
         raise MisuseError(f"popcount needs an integer, found {value.dtype}", about=value)
     return Call(value.dtype, "tir.popcount", (value,))
@@ -114,7 +114,7 @@ def _rounding(name: str) -> Callable[[ExprLike], PrimExpr]:
     on_floats = _unary(name)
 
     def intrinsic(x: ExprLike) -> PrimExpr:
-        value = ops.convert(x)
+        value = ops.number(x)
         if isinstance(value, FloatImm) and math.isfinite(value.value):
             return FloatImm(value.dtype, float(_ROUNDED[name](value.value)))
         return value if value.dtype.is_int else on_floats(value)
@@ -177,13 +177,16 @@ def bitwise_not(x: ExprLike) -> PrimExpr:
 
 
 def clz(x: ExprLike) -> PrimExpr:
-    """Return the number of leading zero bits as int32."""
-    return Call(INT32, "tir.clz", (ops.convert(x),))
+    """Return the number of leading zero bits as int32. Errors: MisuseError on floats."""
+    value = ops.number(x)
+    if not value.dtype.is_int:
+        raise MisuseError(f"clz needs an integer, found {value.dtype}", about=x)
+    return Call(INT32, "tir.clz", (value,))
 
 
 def abs(x: ExprLike) -> PrimExpr:
     """The absolute value; an unsigned integer is returned as it is."""
-    value = ops.convert(x)
+    value = ops.number(x)
     if value.dtype.family == "uint":
         return value
     if value.dtype.is_int:
@@ -201,7 +204,7 @@ def isnullptr(x: ExprLike) -> PrimExpr:
 
 def isnan(x: ExprLike) -> PrimExpr:
     """Return whether x is NaN; false for integers."""
-    value = ops.convert(x)
+    value = ops.number(x)
     if value.dtype.is_int:
         return ops.const(False, _truth_type(value))
     return Call(_truth_type(value), "tir.isnan", (value,))
@@ -209,7 +212,7 @@ def isnan(x: ExprLike) -> PrimExpr:
 
 def isinf(x: ExprLike) -> PrimExpr:
     """Return whether x is infinite; false for datatypes without infinities."""
-    value = ops.convert(x)
+    value = ops.number(x)
     if not has_infinity(value.dtype):
         return ops.const(False, _truth_type(value))
     return ops.all_of(abs(value) == infinity(value.dtype), ops.logical_not(isnan(value)))
@@ -217,7 +220,7 @@ def isinf(x: ExprLike) -> PrimExpr:
 
 def isfinite(x: ExprLike) -> PrimExpr:
     """Return whether x is neither infinite nor NaN."""
-    value = ops.convert(x)
+    value = ops.number(x)
     return ops.all_of(ops.logical_not(isinf(value)), ops.logical_not(isnan(value)))
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard, cast
 import ml_dtypes
 import numpy as np
 
-from relaxpy.errors import MisuseError, digits, unexpected
+from relaxpy.errors import MisuseError, described, digits, unexpected
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr, vectors
@@ -147,9 +147,7 @@ def convert(value: object) -> expr.PrimExpr:
     as_expr = getattr(value, "__prim_expr__", None)
     if as_expr is not None:
         return cast("expr.PrimExpr", as_expr())
-    raise MisuseError(
-        f"expected a scalar expression, found {type(value).__name__} {value!r:.60}", about=value
-    )
+    raise MisuseError(f"expected a scalar expression, found {described(value)}", about=value)
 
 
 def convert_all(values: object) -> tuple[expr.PrimExpr, ...]:
@@ -228,6 +226,8 @@ def match_dtypes(a: expr.ExprLike, b: expr.ExprLike) -> tuple[expr.PrimExpr, exp
         left, right = _widen(left, lanes), _widen(right, lanes)
     x, y = left.dtype, right.dtype
     if x.family == "handle" or y.family == "handle":
+        number(a)
+        number(b)
         raise MisuseError(f"cannot match types {x} and {y}")
     rank = {"float": 3, "bfloat": 2, "int": 0, "uint": 0}
     rx, ry = rank.get(x.family, 1), rank.get(y.family, 1)
@@ -261,6 +261,14 @@ def _widen(value: expr.PrimExpr, lanes: int) -> expr.PrimExpr:
     return expr.Broadcast(value, lanes)
 
 
+def number(value: expr.ExprLike) -> expr.PrimExpr:
+    """Convert a value to an expression. Errors: MisuseError (also TypeError) if it is a string."""
+    converted = convert(value)
+    if isinstance(converted, expr.StringImm):
+        raise MisuseError(f"expected a number, found the string {converted.value!r}", about=value)
+    return converted
+
+
 def cast_to(value: expr.ExprLike, dtype: str) -> expr.PrimExpr:
     """Cast `value` to `dtype`; literals are folded, and a value of that datatype is returned.
 
@@ -271,6 +279,7 @@ def cast_to(value: expr.ExprLike, dtype: str) -> expr.PrimExpr:
     if source.dtype == kind:
         return source
     if source.dtype.family == "handle":
+        number(value)
         raise MisuseError("cannot cast a handle to other types")
     if source.dtype.lanes == 1 and kind.lanes > 1 and not kind.is_scalable:
         return expr.Broadcast(cast_to(source, kind.element), kind.lanes)

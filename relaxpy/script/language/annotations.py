@@ -83,6 +83,11 @@ class Annotation(_Base):
         """Yield the string dimensions, from left to right."""
         yield from ()
 
+    @property
+    def display_name(self) -> str:
+        """The description in messages."""
+        return f"struct info, {self!r}"
+
     @override
     def __repr__(self) -> str:
         return str(self.to_struct_info(lambda name: Var(name, INT64)))

@@ -106,6 +106,11 @@ class FunctionOptions:
     pure: bool = True
     check_well_formed: bool = True
 
+    @property
+    def display_name(self) -> str:
+        """The name of the decorator."""
+        return "R.function" if self.dialect == "relax" else "T.prim_func"
+
 
 @dataclass(frozen=True, slots=True)
 class ModuleOptions:
@@ -165,6 +170,8 @@ class DatatypeName:
 @dataclass(frozen=True, slots=True)
 class UnknownShape:
     """`RuntimeDepShape`, and `_` in an annotation: an unknown shape."""
+
+    display_name: ClassVar[str] = "unknown shape"
 
     def __call__(self) -> UnknownShape:
         """Return this object, so that programs may write it with parentheses."""

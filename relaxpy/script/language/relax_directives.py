@@ -177,12 +177,16 @@ class OpSpace:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
+    @property
+    def display_name(self) -> str:
+        """The name of the namespace in messages."""
+        return self._prefix.replace("relax", "R", 1).removesuffix(".")
+
     @user_facing
     def __getattr__(self, name: str) -> OpDef | OpSpace | Callable[..., rx.Expr]:
         operator = find(self._prefix + name)
         if operator is None:
-            display_name = self._prefix.replace("relax", "R", 1).removesuffix(".")
-            raise unknown_member(self, display_name, name)
+            raise unknown_member(self, self.display_name, name)
         return operator
 
     def _offers(self, name: str) -> bool:

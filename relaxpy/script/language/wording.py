@@ -19,6 +19,8 @@ from relaxpy.errors import (
     RelaxpyError,
     Span,
     UnknownAttributeError,
+    article,
+    described,
 )
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
@@ -71,14 +73,11 @@ def describe(value: object) -> str:
         return f"buffer {value.name}"
     if isinstance(value, np.ndarray):
         return f"a NumPy array of shape {value.shape}"
-    if inspect.isroutine(value):
-        return f"function {getattr(value, '__name__', value)!r}"
-    if inspect.isclass(value):
-        return f"class {getattr(value, 'display_name', value.__name__)}"
+    if inspect.isroutine(value) or inspect.isclass(value):
+        return described(value)
     hint = getattr(value, "name_hint", None) if isinstance(value, Node) else None
     kind = getattr(value, "display_name", type(value).__name__)
-    article = "an" if kind[:1] in "AEIOUaeiou" or kind[:2] == "R." else "a"
-    return f"{kind} {hint!r}" if isinstance(hint, str) else f"{article} {kind}"
+    return f"{kind} {hint!r}" if isinstance(hint, str) else f"{article(kind)} {kind}"
 
 
 def operators_called(name: str) -> list[str]:
@@ -278,20 +277,21 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> tuple[str | None, str | None]
     The rule that the use of the name breaks follows; None if there is none, as in kernels.
     """
     enclosing = _enclosing_function(tree, node)
-    if len(getattr(enclosing, "body", ())) > MAX_NODES_SEARCHED:
-        return None, None
-    nodes = list(islice(ast.walk(enclosing), MAX_NODES_SEARCHED + 1))
-    if len(nodes) > MAX_NODES_SEARCHED:
-        return None, None
-    hint = _dimension_hint(enclosing, nodes, node)
-    if hint is not None:
-        return hint, None
     decorators = [ast.unparse(d).partition("(")[0] for d in _decorators(enclosing)]
     in_graph = any(d.rpartition(".")[2] == "function" for d in decorators)
+    unbound = "WF-2a" if in_graph else None
+    if len(getattr(enclosing, "body", ())) > MAX_NODES_SEARCHED:
+        return None, unbound
+    nodes = list(islice(ast.walk(enclosing), MAX_NODES_SEARCHED + 1))
+    if len(nodes) > MAX_NODES_SEARCHED:
+        return None, unbound
+    hint = _dimension_hint(enclosing, nodes, node)
+    if hint is not None:
+        return hint, "PX-7" if in_graph else None
     lines = [child.lineno for child in nodes if _binds(child, node.id)]
     if not lines:
         params = _params(nodes) - _params(ast.walk(getattr(enclosing, "args", enclosing)))
-        return None, "WF-24" if in_graph and node.id in params else None
+        return None, "WF-24" if in_graph and node.id in params else unbound
     first = min(lines)
     if first >= node.lineno:
         hint = "it is bound further down: move that before its first use"

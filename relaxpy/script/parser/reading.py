@@ -20,6 +20,7 @@ from relaxpy.ir.diagnostics import render
 from relaxpy.ir.link import link_function, link_functions, rename_callees, without_callees
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.analysis.wf_functions import recursive_without_annotation
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.call_graph import mentioned_globals, strongly_connected
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
@@ -383,9 +384,12 @@ class FunctionsReader:
         """Read the body of one graph function."""
         signature, pure = definition.signature, definition.options.pure
         assert signature is not None
-        func = self.graph_reader(definition).function(
-            definition.node, signature, pure=pure, symbol=definition.symbol
-        )
+        reader = self.graph_reader(definition)
+        if signature.ret is None and not self.builder.context.as_written:
+            gvar, name = definition.gvar, name_of(definition.node)
+            error = recursive_without_annotation(gvar.name_hint, definition.program.span(name))
+            reader.state.not_recursive = gvar, error
+        func = reader.function(definition.node, signature, pure=pure, symbol=definition.symbol)
         if func is not None:
             self.define(definition.node.name, func)
         elif signature.ret is None:

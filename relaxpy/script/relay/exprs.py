@@ -340,6 +340,10 @@ class Exprs:
             return self.literals.meta(cursor.take())
         if name in _FORMS:
             rule, form = _FORMS[name]
+            if name == "let" and cursor.peek().kind == "graph":
+                cursor.take()
+                hint = f"write {cursor.token.text} = value without let, or let %x = value; body"
+                raise cursor.unexpected("a name such as %x after let", "RLY-47", hint)
             raise cursor.unexpected("an expression", rule, f"write {form}")
         cursor.take()
         if is_op_name(name):

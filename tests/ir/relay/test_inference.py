@@ -566,3 +566,17 @@ def test_completeness_that_is_not_decided_is_reported(monkeypatch: pytest.Monkey
     match = relay.parse(f"{BOOLEANS}fn(%x: (B, B, B)) {{ match?(%x) {{ {clauses} }} }}")
     with pytest.raises(MisuseError, match="too many combinations"):
         relay.analysis.unmatched_cases(match["main"].body, match)
+
+
+@pytest.mark.rule("RLY-39")
+@pytest.mark.parametrize("value", ["a", ["a", "b"], 1j, object()])
+def test_a_constant_has_numbers_or_booleans(value: object) -> None:
+    with pytest.raises(MisuseError, match=r"a tensor contains numbers or Booleans.*\[RLY-39\]"):
+        relay.const(value)
+    assert relay.const([True, False]).data.dtype == bool
+
+
+@pytest.mark.rule("RLY-39")
+def test_lists_of_unequal_lengths_are_not_a_constant() -> None:
+    with pytest.raises(MisuseError, match=r"cannot make a tensor of .*\[RLY-39\]"):
+        relay.const([[1, 2], [3]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relaxpy.errors import Diagnostic
+from relaxpy.errors import Diagnostic, Span
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.survey import CallSite, FunctionSite, Survey
 from relaxpy.ir.relax.call_graph import strongly_connected
@@ -95,14 +95,14 @@ def _called_globals(survey: Survey) -> dict[str, dict[str, None]]:
     return graph
 
 
-def _without_result(site: FunctionSite, rule: str, why: str) -> Iterator[Diagnostic]:
-    if site.func.ret_struct_info is None:
-        yield Diagnostic(
-            f"{site.name} {why} and so needs a return annotation",
-            rule,
-            site.func.span,
-            "annotate the result, as in -> R.Tensor(...)",
-        )
+def recursive_without_annotation(name: str, span: Span | None) -> Diagnostic:
+    """WF-8a: the error that the function `name` calls itself without a return annotation."""
+    return _without_result(name, span, "WF-8a", "calls itself")
+
+
+def _without_result(name: str, span: Span | None, rule: str, why: str) -> Diagnostic:
+    message = f"{name} {why} and so needs a return annotation"
+    return Diagnostic(message, rule, span, "annotate the result, as in -> R.Tensor(...)")
 
 
 def recursion_without_annotation(survey: Survey) -> Iterator[Diagnostic]:
@@ -120,7 +120,8 @@ def recursion_without_annotation(survey: Survey) -> Iterator[Diagnostic]:
         if target is not None and target in call.function.enclosing:
             recursive[target] = None
     for site in recursive:
-        yield from _without_result(site, "WF-8a", "calls itself")
+        if site.func.ret_struct_info is None:
+            yield recursive_without_annotation(site.name, site.func.span)
 
 
 def _in_cycles(survey: Survey) -> Iterator[FunctionSite]:
@@ -134,7 +135,9 @@ def _in_cycles(survey: Survey) -> Iterator[FunctionSite]:
 def cycle_without_annotation(survey: Survey) -> Iterator[Diagnostic]:
     """WF-8b: global functions that call each other in a cycle have return annotations."""
     for site in _in_cycles(survey):
-        yield from _without_result(site, "WF-8b", "is in a cycle of calls")
+        if site.func.ret_struct_info is None:
+            span = site.func.span
+            yield _without_result(site.name, span, "WF-8b", "is in a cycle of calls")
 
 
 def unannotated_in_cycles(survey: Survey) -> list[str]:

@@ -40,7 +40,8 @@ def dataflow_var_outside_block(survey: Survey) -> Iterator[Diagnostic]:
 def _uses(survey: Survey, fault: Fault, rule: str, message: str, hint: str) -> Iterator[Diagnostic]:
     for use in survey.var_faults:
         if use.fault == fault and not isinstance(use.var, GlobalVar):
-            yield Diagnostic(message.format(use.var.name_hint), rule, use.span, hint)
+            name = use.var.name_hint
+            yield Diagnostic(message.format(name), rule, use.span, hint.format(name))
 
 
 def dataflow_var_used_outside(survey: Survey) -> Iterator[Diagnostic]:
@@ -119,7 +120,7 @@ def captured_dataflow_var(survey: Survey) -> Iterator[Diagnostic]:
         "captured",
         "WF-11",
         "the DataflowVar {} is used in a function defined inside its dataflow block",
-        "pass it to the function, or bind a Var",
+        "make it an output of the block, as in R.output({}), or pass it to the function",
     )
 
 

@@ -8,7 +8,14 @@ from dataclasses import field
 from operator import is_
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyError, Span, WellFormedError
+from relaxpy.errors import (
+    BuilderStateError,
+    MisuseError,
+    RelaxpyError,
+    Span,
+    WellFormedError,
+    described,
+)
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder import infer
@@ -135,7 +142,7 @@ class Emitter:
         for param in params:
             if not isinstance(param, rx.Var):
                 raise MisuseError(
-                    f"a parameter is a Var, found {type(param).__name__} {param!r:.60}",
+                    f"a parameter is a Var, found {described(param)}",
                     rule="AST-11",
                     about=param,
                 )

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, described
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import walk
@@ -255,7 +255,7 @@ def _add_kernel(
     for k, output in enumerate(outputs):
         if not isinstance(output, te.Tensor):
             raise MisuseError(
-                f"{name} returns tensors, found {type(output).__name__} {output!r:.60}",
+                f"{name} returns tensors, found {described(output)}",
                 about=output,
             )
         if output in arguments.params or output in outputs[:k]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, TransformError
+from relaxpy.errors import MisuseError, TransformError, described
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.context import PatternContext
 from relaxpy.ir.relax.dpl.graph import BindingGraph, GraphMatcher, VarMatches
@@ -65,7 +65,7 @@ def _new_values(result: object, values: Mapping[Var, Expr]) -> dict[Var, Expr]:
     if not isinstance(result, Mapping):
         raise MisuseError(
             f"a rewriter of bindings returns a dict from variables to expressions, found "
-            f"{type(result).__name__} {result!r:.60}",
+            f"{described(result)}",
             about=result,
         )
     for var, value in result.items():

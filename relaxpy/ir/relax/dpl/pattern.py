@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, described
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, as_attrs, set_fields
 from relaxpy.ir.op import Op
@@ -141,7 +141,7 @@ def check_pattern(value: object) -> None:
         if isinstance(value, Expr):
             hint = "is_expr(...) is the pattern of an expression"
         raise MisuseError(
-            f"expected a pattern, found {type(value).__name__} {value!r:.60}",
+            f"expected a pattern, found {described(value)}",
             about=value,
             hint=hint,
         )

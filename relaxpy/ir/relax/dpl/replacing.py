@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, counted
+from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, counted, described
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
@@ -330,7 +330,7 @@ def as_replacement(value: object, old: rx.Expr) -> rx.Expr | None:
         return None
     if not isinstance(value, rx.Expr):
         raise MisuseError(
-            f"a rewriter returns an expression or None, found {type(value).__name__} {value!r:.60}",
+            f"a rewriter returns an expression or None, found {described(value)}",
             about=value,
         )
     return value

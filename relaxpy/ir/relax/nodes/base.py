@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, described
 from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.equality.structural import structural_key
 from relaxpy.ir.op import Op
@@ -239,7 +239,7 @@ def as_struct_info(value: object) -> StructInfo:
     if as_sinfo is not None:
         return cast("StructInfo", as_sinfo())
     raise MisuseError(
-        f"expected a StructInfo, found {type(value).__name__} {value!r:.60}",
+        f"expected a StructInfo, found {described(value)}",
         rule="AST-5",
         about=value,
         hint='struct info is written as in R.Tensor((4, 4), "float32")',
@@ -301,6 +301,4 @@ def member(members: tuple[M, ...], index: int, kind: str) -> M:
 
 
 def _wrong_kind(expected: str, value: object, rule: str | None = None) -> MisuseError:
-    return MisuseError(
-        f"expected {expected}, found {type(value).__name__} {value!r:.60}", rule=rule, about=value
-    )
+    return MisuseError(f"expected {expected}, found {described(value)}", rule=rule, about=value)

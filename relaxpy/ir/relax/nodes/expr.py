@@ -14,9 +14,9 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, counted, digits
+from relaxpy.errors import MisuseError, counted, described, digits
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.core.foreign_arrays import read_array
+from relaxpy.ir.core.foreign_arrays import check_elements, read_array
 from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs, set_fields
 from relaxpy.ir.core.released import Released
@@ -148,7 +148,10 @@ class Constant(bases.Expr):
         try:
             data = np.asarray(read_array(given))
         except (ValueError, BufferError) as error:
-            raise MisuseError(f"cannot make a tensor of {self.data!r:.60}: {error}") from None
+            raise MisuseError(
+                f"cannot make a tensor of {self.data!r:.60}: {error}", rule="VAL-1"
+            ) from None
+        check_elements(data, self.data, "VAL-1")
         dtype = DataType(data.dtype)
         if not data.dtype.isnative:
             data = data.astype(data.dtype.newbyteorder("="))
@@ -496,18 +499,11 @@ def const(value: object, dtype: str | None = None) -> Constant:
         except (ValueError, TypeError, OverflowError, BufferError) as error:
             why = "lists differ in length" if "inhomogeneous" in str(error) else str(error)
             raise MisuseError(
-                f"cannot make a tensor of {digits(value)}: {why}", about=value
+                f"cannot make a tensor of {digits(value)}: {why}", rule="VAL-1", about=value
             ) from None
         if dtype is None and not isinstance(value, np.generic):
             data = _narrowed(data, value)
-    if data.dtype.hasobject and isinstance(value, int):
-        raise MisuseError(f"no datatype can represent {digits(value)}", rule="VAL-1", about=value)
-    if data.dtype.hasobject or data.dtype.kind in "USmMc" or data.dtype.char == "g":
-        raise MisuseError(
-            f"a tensor contains numbers or Booleans, found {digits(value)}",
-            rule="VAL-1",
-            about=value,
-        )
+    check_elements(data, value, "VAL-1")
     if data is not value:
         data.flags.writeable = False  # a copy, of which the literal needs no other one
     return Constant(data)
@@ -581,7 +577,8 @@ def convert_to_expr(value: object) -> bases.Expr:
     if isinstance(value, (tuple, list)):
         return Tuple(tuple(convert_to_expr(v) for v in value))
     raise MisuseError(
-        f"expected a Relax expression, found {type(value).__name__} {value!r:.60}",
+        f"expected a Relax expression, found {described(value)}",
+        rule="AST-15",
         about=value,
         hint="the value for nothing is the empty tuple, ()" if value is None else None,
     )

@@ -14,7 +14,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, UnknownNameError, digits
+from relaxpy.errors import MisuseError, UnknownNameError, described, digits
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.core.node import set_fields
@@ -217,7 +217,7 @@ def scalar_value(expr: base.Expr) -> tir.PrimExpr:
     if isinstance(sinfo, PrimStructInfo) and sinfo.value is not None:
         return sinfo.value
     raise MisuseError(
-        f"expected a scalar expression, found {type(expr).__name__} {expr!r:.60}",
+        f"expected a scalar expression, found {described(expr)}",
         rule="AST-21",
         about=expr,
         hint="name its value: R.match_cast(..., R.Prim(value=m)) binds m"

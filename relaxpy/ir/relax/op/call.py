@@ -145,7 +145,9 @@ def _check_callee(callee: rx.Expr, ctx: Context) -> rx.GlobalVar:
             else "bb.add_func(kernel, name) enters one and returns its GlobalVar",
             about=callee,
         )
-    if isinstance(ctx.function_of(callee), rx.Function):
+    declared = ctx.signatures.get(callee.name_hint)
+    is_pure = isinstance(declared, rx.FuncStructInfo) and declared.purity  # DER-49
+    if is_pure or isinstance(ctx.function_of(callee), rx.Function):
         raise StructInfoTypeError(
             f"{callee.name_hint} is a Relax function, not a PrimFunc",
             rule="OP-1",

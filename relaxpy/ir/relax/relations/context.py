@@ -16,6 +16,7 @@ from relaxpy.errors import (
     Span,
     StructInfoError,
     close_names,
+    described,
     warn,
 )
 from relaxpy.ir.arith.prove import prove_equal
@@ -43,9 +44,7 @@ def _not_a_value(node: object) -> RelaxpyError:
         return StructInfoError(
             f"operator {node.name} is not a value; it can only be called", rule="WF-9", about=node
         )
-    return MisuseError(
-        f"expected a Relax expression, found {type(node).__name__} {node!r:.60}", about=node
-    )
+    return MisuseError(f"expected a Relax expression, found {described(node)}", about=node)
 
 
 @dataclass(slots=True, eq=False)

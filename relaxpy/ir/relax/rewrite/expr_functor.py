@@ -10,7 +10,7 @@ from types import new_class
 from typing import Any, Final, TypeVar
 
 from relaxpy.entry import nested_too_deeply
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, described
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.op import Op
@@ -21,7 +21,7 @@ _VISIT_COST = 8  # how many times as long as a visit of `VisitBudget` a method t
 
 
 def _no_such_kind(what: str, node: object) -> MisuseError:
-    return MisuseError(f"expected {what}, found {type(node).__name__} {node!r:.60}", about=node)
+    return MisuseError(f"expected {what}, found {described(node)}", about=node)
 
 
 EXPR_HOOKS: Final[Mapping[type, str]] = {

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, described
 from relaxpy.ir.core.traverse import rebuild, rewrite
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -55,7 +55,7 @@ class PyExprMutator(ExprFunctor):
             return result
         if not isinstance(result, rx.Expr):
             raise MisuseError(
-                f"{type(self).__name__} returned {type(result).__name__} {result!r:.60} for an "
+                f"{type(self).__name__} returned {described(result)} for an "
                 "expression, expected an expression",
                 about=result,
             )

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Container
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import ParseError, RelaxpyError
+from relaxpy.errors import ParseError, RelaxpyError, WellFormedError
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.wf_functions import recursive_without_annotation
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes.evaluation import evaluating
 from relaxpy.script.language import records
@@ -215,16 +216,11 @@ class GraphReader:
         )
         var = bindings.new_variable(state, node.name, name_of(node))
         if recursive:
-            if isinstance(var, rx.DataflowVar):
-                var = rx.Var(node.name, None, var.span)
             known = pending.annotation or pending.cast or signature.func_struct_info(pure=pure)
-            var = rx.Var(node.name, known, var.span)
+            var = type(var)(node.name, known, var.span)
             if node.returns is None:
-                raise state.error(
-                    name_of(node),
-                    f"{node.name!r} calls itself, so it needs a return annotation",
-                    rule="WF-8a",
-                )
+                span = state.program.span(name_of(node))
+                raise WellFormedError(recursive_without_annotation(node.name, span))
             state.builder.declare(var)
             state.scope.set(node.name, var)
         func = self.function(node, signature, pure=pure)

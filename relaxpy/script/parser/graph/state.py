@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import ParseError, RelaxpyError
+from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, WellFormedError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
@@ -95,6 +95,8 @@ class GraphState:
         self.statements = Statements(self.values, self.report)
         self.body: Body | None = None
         self.capture: Capture | None = None
+        #: The global function being parsed, and the error if it calls itself.
+        self.not_recursive: tuple[rx.GlobalVar, Diagnostic] | None = None
         self._foreign: set[rx.Expr] = set()
         self.unrolling = Unrolling()
         self.values.shape_var_of = self.shape_var
@@ -143,6 +145,10 @@ class GraphState:
         if self._is_foreign(expr):
             self._foreign.add(expr)
             return expr
+        if self.not_recursive is not None and isinstance(expr, rx.Call):
+            gvar, diagnostic = self.not_recursive
+            if expr.op is gvar:
+                raise WellFormedError(diagnostic)
         return self.builder.evaluate(expr, shared=shared)
 
     def with_global_vars(self, expr: rx.Expr) -> rx.Expr:

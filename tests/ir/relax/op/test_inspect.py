@@ -193,7 +193,9 @@ def test_what_has_no_meaning_is_refused_where_it_stands() -> None:
             #   ^^^^^^^^^^^^^^^^^^^^ x.dtype is known only when the program runs
             # hint: compare its .type_code, .bits and .lanes, or declare it with R.match_cast first
             j = R.exp(x.shape)
-            #         ^^^^^^^ relax.exp: expected a Relax expression, found TensorShape x.shape
+            #         ^^^^^^^ relax.exp: expected a Relax expression, found a shape that is not
+            # ... known while the program is
+            # ... parsed [AST-15]
             # hint: name its sizes with R.match_cast first, or take R.shape_of
             for n in x.shape:
             #        ^^^^^^^ the rank of x is not known

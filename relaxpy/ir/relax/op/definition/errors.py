@@ -34,8 +34,7 @@ class Named:
         if isinstance(about, rx.StructInfo) and self.call is not None and self.ctx is not None:
             about = _operand_of(about, self.call, self.ctx)
         span = written_at(about) if isinstance(about, rx.Expr) else None
-        rule = None if self.call is None else "DER-36"
-        error.diagnostics = tuple(_with_name(d, self.name, rule, span) for d in error.diagnostics)
+        error.diagnostics = tuple(_with_name(d, self.name, span) for d in error.diagnostics)
         error.about = about
 
 
@@ -54,10 +53,8 @@ def _operand_of(sinfo: rx.StructInfo, call: rx.Call, ctx: Context) -> object:
     return sinfo
 
 
-def _with_name(
-    diagnostic: Diagnostic, name: str, rule: str | None, span: Span | None
-) -> Diagnostic:
-    message, rule, span = diagnostic.message, diagnostic.rule or rule, diagnostic.span or span
+def _with_name(diagnostic: Diagnostic, name: str, span: Span | None) -> Diagnostic:
+    message, rule, span = diagnostic.message, diagnostic.rule or "DER-36", diagnostic.span or span
     message = message if message.startswith(name) else f"{name}: {message}"
     return replace(diagnostic, message=message, rule=rule, span=span)
 
