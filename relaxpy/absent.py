@@ -83,6 +83,17 @@ ABSENT: tuple[tuple[str, str, str], ...] = (
         "save_function invoke_closure set_instrument",
         "relaxpy.VirtualMachine(ex) has it",
     ),
+    (
+        "Executable",
+        "to state_dict load_state_dict parameters eval train",
+        "weights are arguments of a call or constants of the program, which runs on this processor",
+    ),
+    (
+        "Profile",
+        "save export export_chrome_trace",
+        "to_chrome_trace(path) writes a time line; csv() and to_json() are the rows as text",
+    ),
+    ("Profile", "key_averages", "by_operator() and by_line() are sums of the rows"),
     ("relax", "vm", "relax.build compiles, and relax.VirtualMachine runs what it returns"),
     (
         "contrib",

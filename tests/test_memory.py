@@ -41,6 +41,7 @@ FEW = {
     "relaxpy.exec.native.peak._copied",
     "relaxpy.exec.native.peak.peak_operations",
     "relaxpy.exec.native.threads.pool.pool",
+    "relaxpy.exec.runtime.worker_times.ring",
     "relaxpy.exec.native.machine_code.processor.generator",
     "relaxpy.exec.native.machine_code.processor.processor",
     "relaxpy.exec.native.calls.static_entry._connect_pool",

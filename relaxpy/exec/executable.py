@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import (
+    MisuseError,
     RelaxpyError,
     RuntimeCheckError,
     UnknownNameError,
@@ -337,10 +338,19 @@ class Executable(CopiedByReference, StatefulCalls):
             UnknownNameError (also KeyError, ValueError): there is no such function.
             RuntimeCheckError: a check of the program failed.
             MisuseError (also TypeError, ValueError): `repeat` is not a positive integer, `trace`
-                is not a path, or `compare` is something else.
+                is not a path, `compare` is something else, or the first argument too many is the
+                name of a function.
             OSError: the file cannot be written.
         """
         only = next(iter(self._entries)) if len(self._entries) == 1 else "main"
+        first = args[0] if args else None
+        expected = len(self[function or only].signature.params)
+        if isinstance(first, str) and first in self._entries and len(args) != expected:
+            raise MisuseError(
+                f"expected the arguments of a function, found the name {first!r} before them",
+                hint=f'write profile(..., function="{first}")',
+                about=first,
+            )
         name = self[function or only].signature.name
         path = None if trace is None else as_path(trace)
         profile = self._profile(name, args, repeat, path)

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from importlib import import_module
 from os import PathLike
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unknown_attribute
 from relaxpy.exec.native.machine_code.machine import obstacle
 from relaxpy.exec.native.peak import peak_bytes, peak_operations
 from relaxpy.exec.paths import as_path
@@ -86,6 +86,13 @@ class Profile(ShownAsTable):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    if not TYPE_CHECKING:  # it would make a type checker accept every name
+
+        @user_facing
+        def __getattr__(self, name):
+            """Errors: UnknownAttributeError (also AttributeError), with what to use instead."""
+            raise unknown_attribute(self, name, "profile", ())
 
     def table(self) -> str:
         """The rows in columns, and their total."""

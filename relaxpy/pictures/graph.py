@@ -70,8 +70,7 @@ class Graph:
         if target is None or target.suffix not in _FORMATS:
             raise unexpected(
                 path,
-                "expected the path of a file",
-                hint=f"its suffix is one of {', '.join(_FORMATS)}",
+                f"expected the path of a file {', '.join(_FORMATS)}",
             )
         target.write_text(_FORMATS[target.suffix](self), encoding="utf-8")
 

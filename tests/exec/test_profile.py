@@ -1,5 +1,6 @@
 """Profiles of calls by kernel: calls, bytes, operations, and the share of measured peaks."""
 
+import copy
 import csv
 import io
 import json
@@ -163,6 +164,25 @@ def test_profiles_are_compared() -> None:
     assert found.ratio < 1
     with pytest.raises(MisuseError, match="expected a profile, found 3"):
         numpy.profile(*ARGS, compare=3)
+
+
+def test_names_of_other_profilers_say_what_to_use() -> None:
+    executable = relaxpy.compile(Module, "numpy", relax_pipeline=None)
+    with pytest.raises(MisuseError, match="found the name 'main' before them") as caught:
+        executable.profile("main", *ARGS)
+    assert 'profile(..., function="main")' in str(caught.value)
+    profile = executable.profile(*ARGS, repeat=1)
+    for name, instead in [
+        *(("export_chrome_trace", "to_chrome_trace(path)"), ("save", "to_json()")),
+        *(("key_averages", "by_operator()"), ("by_oprator", "by_operator")),
+    ]:
+        with pytest.raises(AttributeError, match=f"Profile has no attribute '{name}'") as missing:
+            getattr(profile, name)
+        assert instead in str(missing.value)
+    assert copy.deepcopy(profile) == profile
+    with pytest.raises(AttributeError, match="Executable has no attribute 'to'") as missing:
+        executable.to("cuda")
+    assert "runs on this processor" in str(missing.value)
 
 
 def test_a_trace_has_each_call_inside_the_one_that_made_it(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, unexpected
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.frontend.torch.aliases import Aliases
@@ -50,16 +50,26 @@ def relax_dynamo(
     )
 
 
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
 def relaxpy_backend(
     module: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
     *,
+    mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """The backend that `torch.compile(model, backend="relaxpy")` finds.
 
-    `options` has `pipeline` and `target`, as for `relax_dynamo`.
+    `options` has `pipeline` and `target`, as for `relax_dynamo`. Every `mode` of PyTorch is the
+    same here: nothing is tuned by measuring, and there is no overhead of devices to reduce.
+
+    Errors:
+        MisuseError (also ValueError): PyTorch has no such mode.
     """
+    if mode is not None and mode not in _MODES:
+        raise unexpected(mode, f"expected one of the modes {', '.join(_MODES)}")
     return relax_dynamo(**(options or {}))(module, example_inputs)
 
 

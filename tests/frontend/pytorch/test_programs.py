@@ -342,6 +342,12 @@ def test_the_backend_is_found_by_its_name() -> None:
     x = torch.ones(3)
     compiled = torch.compile(torch.sin, backend="relaxpy", options={"target": "numpy"})
     torch.testing.assert_close(compiled(x), torch.sin(x))
+    torch._dynamo.reset()
+    tuned = torch.compile(torch.cos, backend="relaxpy", mode="max-autotune")
+    torch.testing.assert_close(tuned(x), torch.cos(x))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="expected one of the modes default, reduce-overhead"):
+        torch.compile(torch.tan, backend="relaxpy", mode="fastest")(x)
 
 
 # ---- complex numbers

@@ -161,7 +161,7 @@ CHANNELS = rx.Var("c", rx.TensorStructInfo((1, 8, 1, 1), "float32"))  # type: ig
         (op.add(X, Y), {X: "ACDB"}, ("ACDB", "ACDB"), "ACDB"),
         (op.add(Y, X), {X: "ACDB"}, ("ABCD", "ABCD"), "ABCD"),
         (op.add(X, MATRIX), {X: "ACDB"}, ("ABCD", "AB"), "ABCD"),
-        (op.add(X, MATRIX), {MATRIX: "BA"}, ("ABDC", "BA"), "ABDC"),
+        (op.add(X, MATRIX), {MATRIX: "BA"}, ("ABCD", "AB"), "ABCD"),
         (op.add(X, rx.const(1.0)), {X: "ACDB"}, ("ACDB", ""), "ACDB"),
         (op.add(X, Y), {X: "ABCD4b"}, ("ABCD4b", "ABCD4b"), "ABCD4b"),
         (op.add(Y, X), {X: "ABCD4b"}, ("ABCD4b", "ABCD4b"), "ABCD4b"),
