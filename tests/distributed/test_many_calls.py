@@ -110,7 +110,8 @@ def test_a_search_submits_trials_as_others_end(client: Any) -> None:
             found[setting] = loss
             assert len(taken) <= len(found) + 4
 
-    assert times_travelled(client, run) == {(1, 0)}
+    # Dask may hand a worker the same model again, which it then does not load.
+    assert {loaded for loaded, _ in times_travelled(client, run)} == {1}
     model, data = search.model(), search.data()
     assert len(found) == 12
     for setting in list(found)[::4]:
