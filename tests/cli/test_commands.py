@@ -394,7 +394,7 @@ def test_files_after_one_that_cannot_be_read_are_checked(
         ("run model.py '[[1],[\"a\"]]'", 2, "is not an array of float32: could not convert"),
         ("run missing.onnx x.npy", 2, "relaxpy: missing.onnx: No such file"),
         ("check missing.onnx", 2, "relaxpy: missing.onnx: No such file"),
-        ("graph model.py -o model.png", 2, "its suffix is one of .svg"),
+        ("graph model.py -o model.png", 2, "expected the path of a file .svg"),
         ("run model.py both.npz -o y.txt", 2, "is written to a .npy or .npz file"),
         ("run model.py both.npz -o none/y.npy", 2, "relaxpy: none/y.npy: No such file"),
         ("profile model.py both.npz --repeat 0", 2, "expected a positive integer, found '0'"),
