@@ -122,6 +122,9 @@ class Page:
     async def _connect(self, url: str) -> WebSocketClientConnection:
         return await websocket_connect(url, max_message_size=2**28)
 
+    async def _disconnect(self) -> None:
+        self._socket.close()  # outside of a loop, tornado would make another, which nobody closes
+
     def __call__(self, method: str, **params: Any) -> Any:
         return self._loop.run_until_complete(self._call(method, params))
 
@@ -150,7 +153,7 @@ class Page:
 
     def close(self) -> None:
         """End the browser."""
-        self._socket.close()
+        self._loop.run_until_complete(self._disconnect())
         self._process.terminate()
         self._process.wait(20)
         self._loop.close()

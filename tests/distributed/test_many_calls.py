@@ -110,8 +110,8 @@ def test_a_search_submits_trials_as_others_end(client: Any) -> None:
             found[setting] = loss
             assert len(taken) <= len(found) + 4
 
-    # Dask may hand a worker the same model again, which it then does not load.
-    assert {loaded for loaded, _ in times_travelled(client, run)} == {1}
+    # A worker loads the model once; while Dask copies it to all of them, one may get it again.
+    assert times_travelled(client, run) <= {(1, 0), (1, 1)}
     model, data = search.model(), search.data()
     assert len(found) == 12
     for setting in list(found)[::4]:
