@@ -343,17 +343,16 @@ class Executable(CopiedByReference, StatefulCalls):
             OSError: the file cannot be written.
         """
         only = next(iter(self._entries)) if len(self._entries) == 1 else "main"
-        first = args[0] if args else None
-        expected = len(self[function or only].signature.params)
-        if isinstance(first, str) and first in self._entries and len(args) != expected:
+        signature, first = self[function or only].signature, args[0] if args else None
+        is_name = isinstance(first, str) and first in self._entries
+        if is_name and len(args) != len(signature.params):
             raise MisuseError(
                 f"expected the arguments of a function, found the name {first!r} before them",
                 hint=f'write profile(..., function="{first}")',
                 about=first,
             )
-        name = self[function or only].signature.name
         path = None if trace is None else as_path(trace)
-        profile = self._profile(name, args, repeat, path)
+        profile = self._profile(signature.name, args, repeat, path)
         if compare is None:
             return profile
         if isinstance(compare, Executable):

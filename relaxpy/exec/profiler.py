@@ -31,6 +31,9 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
+_NEAR: Final = 64
+"""The calls among which the one is sought that a worker's loop is part of."""
+
 _Array: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
 """The datatype and the shape of an array."""
 
@@ -114,7 +117,8 @@ class _Calls:
         shares = []
         for worker in workers:
             index = bisect(calls, worker.start, key=itemgetter(0))
-            before = (calls[at] for at in range(index - 1, -1, -1))
+            # A loop is in one of the last calls that began, unless that was dropped.
+            before = reversed(calls[max(index - _NEAR, 0) : index])
             name = next((name for _, end, name in before if worker.start <= end), None)
             if name is not None:
                 begin, seconds = worker.start - first, worker.stop - worker.start

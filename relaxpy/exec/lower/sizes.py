@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
+from relaxpy.exec.kernel.emit.scope import COMPARISONS
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.runtime.values import Value, prim_value
 from relaxpy.ir.core.dtype import DataType
@@ -22,14 +23,6 @@ _SIGNS: dict[type[tir.PrimExpr], type[ast.operator]] = {
     tir.Mul: ast.Mult,
     tir.FloorDiv: ast.FloorDiv,
     tir.FloorMod: ast.Mod,
-}
-_COMPARISONS: dict[type[tir.PrimExpr], type[ast.cmpop]] = {
-    tir.EQ: ast.Eq,
-    tir.NE: ast.NotEq,
-    tir.LT: ast.Lt,
-    tir.LE: ast.LtE,
-    tir.GT: ast.Gt,
-    tir.GE: ast.GtE,
 }
 _DIVISIONS: dict[type[tir.PrimExpr], str] = {
     tir.FloorDiv: "rx.floordiv",
@@ -77,7 +70,7 @@ class SizeLowering:
             case tir.Cast(dtype=dtype, value=inner) if dtype == "int64" and _widens(inner.dtype):
                 return self.write(inner)
             case tir.CmpExpr(a=a, b=b) if _is_plain(a.dtype):
-                return py.compare(self.write(a), _COMPARISONS[type(expr)], self.write(b))
+                return py.compare(self.write(a), COMPARISONS[type(expr)], self.write(b))
             case tir.Or(a=a, b=b):
                 return ast.BoolOp(ast.Or(), [self.write(a), self.write(b)])
             case tir.And(a=a, b=b):
