@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -19,6 +20,8 @@ _FILES: Final = ("---", "+++")
 #: The parameter of tests that run on each target without an argument for it.
 _DEFAULT_TARGET: Final = "_relaxpy_default_target"
 _VARIABLE: Final = "RELAXPY_TARGET"
+#: The texts of golden files that this run has written, by path.
+_WRITTEN: Final = pytest.StashKey[dict[Path, str]]()
 _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+")
 
 
@@ -66,6 +69,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
             assert_golden(value, path, update=update, hint=hint)
         except AssertionError as error:
             problem = str(error)
+        if update and problem is None:
+            texts, text = request.config.stash.setdefault(_WRITTEN, {}), path.read_text("utf-8")
+            if texts.setdefault(path, text) != text:
+                problem = (
+                    f"another test has written another text to {path}; give each a name of its own"
+                )
         if problem is not None:  # outside of the handler, so that one failure is shown
             pytest.fail(problem, pytrace=False)
 

@@ -325,6 +325,21 @@ def test_two_texts_of_a_test_do_not_share_a_golden_file(tmp_path: Path) -> None:
     assert "test_texts.txt; golden(program, name=...) gives each a file" in out
 
 
+def test_two_tests_share_a_golden_file_if_they_have_one_text(tmp_path: Path) -> None:
+    program = (
+        "import pytest\n\n@pytest.mark.parametrize('text', {})\n"
+        "def test_texts(golden, text):\n    golden(text, name='same')\n"
+    )
+    (tmp_path / "test_it.py").write_text(program.format(["a", "a"]))
+    assert run(tmp_path, "--update-golden")[0] == 0
+    assert run(tmp_path)[0] == 0
+    (tmp_path / "test_it.py").write_text(program.format(["a", "b"]))
+    code, out = run(tmp_path, "--update-golden")
+    assert code == 1
+    assert "another test has written another text to" in out
+    assert "1 failed, 1 passed" in out
+
+
 def test_the_marker_of_targets_refuses_other_names(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import pytest\n\n@pytest.mark.relaxpy_targets('numpi')\ndef test_it(target):\n    pass\n"
