@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import linecache
 import os
 import re
@@ -19,6 +18,7 @@ from typing_extensions import override
 
 from relaxpy.absent import instead_of
 from relaxpy.dataclass import dataclass, replace
+from relaxpy.description import described
 from relaxpy.frames import (
     FULL_TRACEBACK,
     keep_callback_frames,
@@ -582,25 +582,6 @@ def _file_of(module: object) -> str | None:
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return `count` with `noun` in the singular or plural; the default plural appends an s."""
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
-
-
-def described(value: object) -> str:
-    """What `value` is, for a message: its type and text, or how programs call it."""
-    name = getattr(value, "display_name", None)
-    if isinstance(value, type):
-        return f"class {name if isinstance(name, str) else value.__name__}"
-    if inspect.isroutine(value):
-        return f"function {getattr(value, '__name__', value)!r}"
-    if inspect.ismodule(value):
-        return f"module {value.__name__!r}"
-    if isinstance(name, str):
-        return name if name[:2] in ("I.", "R.", "T.") else f"{article(name)} {name}"
-    return "None" if value is None else f"{type(value).__name__} {value!r:.60}"
-
-
-def article(noun: str) -> str:
-    """Return the indefinite article of `noun`."""
-    return "an" if noun[:1] in "AEIOUaeiou" or noun[:2] == "R." else "a"
 
 
 def digits(value: object) -> str:

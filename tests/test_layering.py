@@ -21,9 +21,10 @@ ROOMS = {
     "absent": set(),
     "missing": {"absent", "errors"},
     "nearest": set(),
+    "description": set(),
     "lazy": {"gc_pause", "missing"},
     "screen": {"dataclass"},
-    "errors": {"absent", "dataclass", "frames", "nearest", "screen"},
+    "errors": {"absent", "dataclass", "description", "frames", "nearest", "screen"},
     "progress": {"screen"},
     "entry": {"errors", "frames"},
     "rules": {"dataclass", "entry", "errors", "screen"},
@@ -34,11 +35,11 @@ ROOMS = {
     "pytest_compare": {"errors", "ir", "script"},
     "ir": {
         *("dataclass", "errors", "entry", "frames", "gc_pause", "launched", "lazy", "progress"),
-        "ir",
+        *("description", "ir"),
     },
     "script": {
         *("dataclass", "errors", "entry", "screen", "pysource", "gc_pause", "lazy", "ir"),
-        *("missing", "nearest", "script"),
+        *("description", "missing", "nearest", "script"),
     },
     "exec": {
         *("dataclass", "errors", "entry", "frames", "screen", "pysource", "gc_pause", "ir"),

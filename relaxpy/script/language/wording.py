@@ -12,16 +12,9 @@ from typing import TypeGuard
 
 import numpy as np
 
+from relaxpy.description import article, described
 from relaxpy.entry import last_name
-from relaxpy.errors import (
-    MisuseError,
-    ParseError,
-    RelaxpyError,
-    Span,
-    UnknownAttributeError,
-    article,
-    described,
-)
+from relaxpy.errors import MisuseError, ParseError, RelaxpyError, Span, UnknownAttributeError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import registered_ops

@@ -8,14 +8,8 @@ from dataclasses import field
 from operator import is_
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import (
-    BuilderStateError,
-    MisuseError,
-    RelaxpyError,
-    Span,
-    WellFormedError,
-    described,
-)
+from relaxpy.description import described
+from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyError, Span, WellFormedError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder import infer

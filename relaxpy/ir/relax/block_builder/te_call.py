@@ -10,7 +10,8 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, described
+from relaxpy.description import described
+from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.core.traverse import walk

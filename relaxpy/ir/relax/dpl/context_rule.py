@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, TransformError, described
+from relaxpy.description import described
+from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.context import PatternContext
 from relaxpy.ir.relax.dpl.graph import BindingGraph, GraphMatcher, VarMatches

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
+from relaxpy.description import described
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, described
+from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, as_attrs, set_fields
 from relaxpy.ir.op import Op

@@ -7,7 +7,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from relaxpy.dataclass import dataclass, replace
-from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, counted, described
+from relaxpy.description import described
+from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, counted
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule

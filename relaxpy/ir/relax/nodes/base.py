@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError, described
+from relaxpy.description import described
+from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node, set_fields
 from relaxpy.ir.equality.structural import structural_key
 from relaxpy.ir.op import Op

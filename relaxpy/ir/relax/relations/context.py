@@ -9,6 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
+from relaxpy.description import described
 from relaxpy.errors import (
     Diagnostic,
     MisuseError,
@@ -16,7 +17,6 @@ from relaxpy.errors import (
     Span,
     StructInfoError,
     close_names,
-    described,
     warn,
 )
 from relaxpy.ir.arith.prove import prove_equal

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from types import new_class
 from typing import Any, Final, TypeVar
 
+from relaxpy.description import described
 from relaxpy.entry import nested_too_deeply
-from relaxpy.errors import MisuseError, described
+from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.op import Op

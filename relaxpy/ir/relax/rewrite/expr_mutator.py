@@ -9,7 +9,8 @@ from typing import Any, TypeVar, cast
 from typing_extensions import override
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import MisuseError, described
+from relaxpy.description import described
+from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import rebuild, rewrite
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
