@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import TypeAlias
 
 from relaxpy.exec.native.contraction.dots import dots_of
@@ -41,6 +42,8 @@ _DOTS = 64
 """The columns of a task that reads along the sum."""
 _GROUP = 4
 """The most columns that such a task reads at a time."""
+_STREAMED_ROWS, _STREAMED_BYTES = 2, 1 << 22
+"""So few rows compute so little that so large an operand is read in the order of memory."""
 _SUMS = 16
 """The most sums of such a task that are in registers of 512 bits."""
 _NARROW_SUMS = 6
@@ -128,6 +131,17 @@ class DotEmitter(_FewRows):
         # The second operand is the one whose values are moved: its vectors are read only once.
         accumulator, a, b = contraction.accumulator, contraction.a, contraction.b
         self.dots = dots_of(f.module, accumulator, b, a)
+        sums = _SUMS if f.module.has_avx512 else _NARROW_SUMS
+        self.group = min(_GROUP, max(1, sums // self.rows))
+        if self.dots is not None or (self.rows <= _STREAMED_ROWS and self._is_large()):
+            self.group = 1
+
+    def _is_large(self) -> bool:
+        """Whether the caches hardly have the second operand from an earlier call."""
+        sizes = [self.columns, *(axis.extent for axis in self.over)]
+        known = [size for size in sizes if isinstance(size, int)]
+        size = prod(known) * self.contraction.b.type.bits // 8
+        return len(known) == len(sizes) and size > _STREAMED_BYTES
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
@@ -160,9 +174,6 @@ class DotEmitter(_FewRows):
                 else:
                     finish(number)
 
-        sums = _SUMS if f.module.has_avx512 else _NARROW_SUMS
-        most = min(_GROUP, max(1, sums // self.rows))
-
         def group(column: Size, size: int) -> None:
             there = moved(f, b, combine(f, "mul", column, stride))
             columns = [moved(f, there, combine(f, "mul", n, stride)) for n in range(size)]
@@ -172,6 +183,7 @@ class DotEmitter(_FewRows):
             else:
                 block(0, columns, start)
 
+        most = self.group
         whole = combine(f, "mul", combine(f, "sdiv", count, most), most)
         f.loop(0, whole, most, [], lambda column: group(column, most))
         f.loop(whole, count, 1, [], lambda column: group(column, 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise, product
 from math import prod
 from operator import add
@@ -14,7 +14,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.llvm.function import Type, Value
 from relaxpy.exec.native.loops.axes import Loops
-from relaxpy.exec.native.loops.digit_sums import DigitSums, joined
+from relaxpy.exec.native.loops.digit_sums import DigitSums
 from relaxpy.exec.native.trees.repeated import Digits, RepeatedLoads, Table
 from relaxpy.exec.native.values.datatypes import value_type
 from relaxpy.ir.core.dtype import INT64
@@ -23,14 +23,19 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 Place: TypeAlias = Mapping[Var, Value]
 """The values of variables in an iteration."""
 
-_CELLS = {1: 4, 2: 4, 4: 4, 8: 3}
-_FEWER_CELLS = {1: 2, 2: 2, 4: 1}
-"""How many columns of sums fit into the registers with so many rows, with AVX-512 and without."""
-_VECTORS = {1: 4, 2: 4, 4: 2}
-"""How many vectors of columns have their sums of integers in registers with so many rows."""
+_OF_A_SUM = 8
+"""The digits of which a lane has the sum."""
+_CELLS = {1: 1, 2: 4, 4: 4, 8: 3}
+_FEWER_CELLS = {1: 1, 2: 2, 4: 1}
+"""How many columns of sums fit into the registers with so many rows, with AVX-512 and without.
+
+Those of a single row are read one by one, as memory has them: this is what their time is for.
+"""
+_CELLS_OF_DIGITS = {1: 1, 2: 2, 4: 2}
+"""The same of columns whose integers are added as such."""
 _NEAR = 1024
 """The elements of a row that the nearest cache has, together with those of the other rows."""
-_AHEAD = 1 << 12
+_AHEAD = 1 << 11
 """How many bytes ahead packed elements are fetched: processors do not see their order in time."""
 _PERMUTATIONS = {16: "llvm.x86.avx512.permvar.sf.512", 8: "llvm.x86.avx2.permps"}
 """The instruction that selects floats of a register by their numbers, by its lanes."""
@@ -59,7 +64,7 @@ class DecodedSums:
         rest = tuple(a for a in run.axes if all(a is not b for b in known))
         cells = _CELLS if self._function.module.has_avx512 else _FEWER_CELLS
         if self._digits is not None:
-            cells = {n: count * self._together for n, count in _VECTORS.items()}
+            cells = _CELLS_OF_DIGITS
         most = max(cells)
 
         def columns(rows: Sequence[Place]) -> None:
@@ -125,31 +130,37 @@ class DecodedSums:
         """The sums of some rows and columns over the iterations of `outer`."""
         frame, f, repeated = self._frame, self._function, self._repeated
 
+        chains = repeated.count // repeated.lanes if len(rows) * len(columns) == 1 else 1
+
         def block(*sums: Value) -> Sequence[Value]:
-            for first in range(0, repeated.count, repeated.lanes):
+            totals = list(sums)
+            for number, first in enumerate(range(0, repeated.count, repeated.lanes)):
                 stored, frame.stored = frame.stored, dict(frame.stored)
                 with frame.level(), frame.conditionally():
                     for var, numbers in repeated.numbers.items():
                         mine = numbers[first : first + repeated.lanes]
                         frame.bind(var, f.constants(value_type(var.dtype), mine))
+                    ahead = 0 if number else _AHEAD
                     decoded = [
-                        self._read(repeated.shared, column, first, repeated.tables, _AHEAD)
+                        self._read(repeated.shared, column, first, repeated.tables, ahead)
                         for column in columns
                     ]
+                    some = slice(number % chains, None, chains)
                     if repeated.own is None:
-                        sums = tuple(map(add, decoded, sums))
+                        totals[some] = map(add, decoded, totals[some])
                     else:
                         own = [self._read(repeated.own, row, first, {}) for row in rows]
-                        pairs = zip(product(own, decoded), sums, strict=True)
-                        sums = tuple(f.fma(weight, x, sum_) for (x, weight), sum_ in pairs)
+                        pairs = zip(product(own, decoded), totals[some], strict=True)
+                        totals[some] = [f.fma(weight, x, sum_) for (x, weight), sum_ in pairs]
                 frame.stored = stored
-            return sums
+            return totals
 
         if (digits := self._digits) is not None:
             self._sums_of_digits(rows, run, outer, columns, digits)
             return
-        zeros = [f.const(Type("float", repeated.lanes), 0) for _ in product(rows, columns)]
-        totals = self._loops.nested(outer, block, zeros)
+        none = f.const(Type("float", repeated.lanes), 0)
+        found = self._loops.nested(outer, block, [none] * (len(rows) * len(columns) * chains))
+        totals = [reduce(add, found[n : n + chains]) for n in range(0, len(found), chains)]
         for (row, column), total in zip(product(rows, columns), totals, strict=True):
             with frame.level({**row, **column}):
                 result = f.fold_lanes(total, lambda x, y: x + y)
@@ -163,11 +174,6 @@ class DecodedSums:
         has_pairs = module.triple.startswith("x86_64") and module.vector_bits >= 256
         return self._repeated.digits if has_pairs else None
 
-    @property
-    def _together(self) -> int:
-        """The columns of whose integers a vector has sums, four of each."""
-        return self._function.module.vector_bits // 128
-
     def _sums_of_digits(
         self,
         rows: Sequence[Place],
@@ -176,52 +182,79 @@ class DecodedSums:
         columns: Sequence[Place],
         digits: Digits,
     ) -> None:
-        """As `_sums`, with exact sums of the integers of a block."""
-        frame, f, count = self._frame, self._function, self._repeated.count
-        size = self._together
-        vectors = [columns[n : n + size] for n in range(0, len(columns), size)]
-        adder = DigitSums(f, digits.zero)
+        """As `_sums`, with exact sums of the integers of as many blocks as a vector has."""
+        frame, f, loops, count = self._frame, self._function, self._loops, self._repeated.count
+        several = max(1, f.module.vector_bits // digits.bits // count)
+        zero = f.const(Type("float", f.module.vector_bits // 32), 0)
+        *before, axis = outer
 
-        def block(*sums: Value) -> Sequence[Value]:
+        def blocks(index: Value, *sums: Value, size: int) -> Sequence[Value]:
+            frame.pin(sums)
             stored, frame.stored = frame.stored, dict(frame.stored)
-            with frame.level(), frame.conditionally():
-                fields = [[self._fields(digits, column) for column in some] for some in vectors]
-                scales = [[self._scale(digits, column) for column in some] for some in vectors]
-                found: list[Value] = []
-                for row in rows:
-                    with frame.level(row):
-                        offsets = range(count)
-                        factors = frame.load_offsets(digits.factors, offsets, self._repeated.inner)
-                    found += [adder.sums(factors, some) for some in fields]
+            with frame.level({axis.var: index}), loops.opened(axis), frame.conditionally():
+                fields = [self._fields(digits, column, size) for column in columns]
+                scales = [self._scales(digits, column, size) for column in columns]
+                found = [
+                    (adder.sums(x), scale)
+                    for adder in [self._adder(digits, row, size) for row in rows]
+                    for x, scale in zip(fields, scales, strict=True)
+                ]
             frame.stored = stored
-            wide = [joined(f, [f.splat(scale, 4) for scale in some]) for some in scales]
-            pairs = zip(found, wide * len(rows), sums, strict=True)
-            return [f.fma(f.cast("sitofp", x, "float"), y, sum_) for x, y, sum_ in pairs]
+            return [self._plus(sum_, *x) for sum_, x in zip(sums, found, strict=True)]
 
-        zeros = [f.const(Type("float", 4 * len(some)), 0) for _ in rows for some in vectors]
-        totals = self._loops.nested(outer, block, zeros)
-        for (row, some), total in zip(product(rows, vectors), totals, strict=True):
-            for number, column in enumerate(some):
-                with frame.level({**row, **column}):
-                    own = f.shuffle(total, None, range(4 * number, 4 * number + 4))
-                    result = f.fold_lanes(own, lambda x, y: x + y)
-                    frame.pin([result])
-                    self._finish(run, [result])
+        def along(*sums: Value) -> Sequence[Value]:
+            results: Sequence[Value] = sums
+            cuts = loops.cuts(axis, [several] if several > 1 else [])
+            for (low, high), size in zip(pairwise(cuts), (several, 1), strict=False):
+                results = loops.stretches(low, high, size, results, partial(blocks, size=size))
+            frame.pin(results)
+            frame.forget()
+            return results
 
-    def _fields(self, digits: Digits, column: Place) -> Value:
-        """The packed integers of a block as bytes."""
-        offsets = sorted(set(self._repeated.offsets[digits.packed]))
+        totals = loops.nested(before, along, [zero for _ in product(rows, columns)])
+        for (row, column), total in zip(product(rows, columns), totals, strict=True):
+            with frame.level({**row, **column}):
+                result = f.fold_lanes(total, lambda x, y: x + y)
+                frame.pin([result])
+                self._finish(run, [result])
+
+    def _plus(self, total: Value, sums: Value, scale: Value) -> Value:
+        """`total` plus scaled integers, which may have fewer lanes."""
+        f, lanes, few = self._function, total.type.lanes, sums.type.lanes
+        floats = f.cast("sitofp", sums, "float")
+        if few == lanes:
+            return f.fma(floats, scale, total)
+        places = [min(lane, few) for lane in range(lanes)]
+        return total + f.shuffle(floats * scale, f.const(floats.type, 0), places)
+
+    def _adder(self, digits: Digits, row: Place, size: int) -> DigitSums:
+        """What adds products with the int8 of some blocks of a row."""
+        offsets = range(size * self._repeated.count)
+        with self._frame.level(row):
+            factors = self._frame.load_offsets(digits.factors, offsets, self._repeated.inner)
+        return DigitSums(self._function, digits.zero, factors)
+
+    def _fields(self, digits: Digits, column: Place, size: int) -> Value:
+        """The packed integers of some blocks as bytes."""
+        packed = digits.packed
+        count = size * self._repeated.count * digits.bits // packed.buffer.dtype.bits
         with self._frame.level(column):
-            value = self._frame.load_offsets(digits.packed, offsets, self._repeated.inner, _AHEAD)
+            value = self._frame.load_offsets(packed, range(count), self._repeated.inner, _AHEAD)
         type = Type("i8", value.type.lanes * value.type.bits // 8)
         return self._function.new(type, f"bitcast {value} to {type}")
 
-    def _scale(self, digits: Digits, column: Place) -> Value:
-        """The scale of a block."""
-        with self._frame.level(column):
-            self._load(digits.scale, 0, 0)
-            value = self._frame.value(digits.scale)
-        self._frame.pin([value])
+    def _scales(self, digits: Digits, column: Place, size: int) -> Value:
+        """The scales of some blocks, in as many lanes as these have sums."""
+        frame = self._frame
+        digit_count = min(size * self._repeated.count, self._function.module.vector_bits // 4)
+        lanes = digit_count // _OF_A_SUM
+        with frame.level(column):
+            for load, step in digits.steps.items():
+                offsets = [step * (lane * size // lanes) for lane in range(lanes)]
+                loaded = frame.load_offsets(load, offsets, self._repeated.inner)
+                frame.stored[load.buffer, load.indices] = frame.widened(loaded, load.buffer.dtype)
+            value = frame.wide(frame.value(digits.scale), lanes)
+        frame.pin([value])
         return value
 
     def _read(

@@ -38,8 +38,8 @@ _MASKS: Final = 3, 7, 15
 _SHIFT: Final = Op("tir.shift_right")
 _DIGIT_BITS: Final = {15: 4}
 """The bits of integers whose products are added as integers, by their masks."""
-_DIGITS: Final = 32
-"""So many of these are added at a time."""
+_DIGITS: Final = 32, 64, 128
+"""How many of these a block may have."""
 _EXACT: Final = 2048
 """The integers up to this are values of float16."""
 _LARGEST: Final = 256
@@ -60,7 +60,8 @@ class Digits:
     """That `shared` is `scale`, which a block has once, times adjacent integers minus `zero`.
 
     They have `bits` bits each, the first one in the lowest bits of `packed`, and `factors` are the
-    int8 that `own` consists of. Sums of their products are integers, which are exact.
+    int8 that `own` consists of. Sums of their products are integers, which are exact. The integers
+    and factors of successive blocks are adjacent, and what `scale` reads moves by `steps`.
     """
 
     packed: BufferLoad
@@ -68,6 +69,7 @@ class Digits:
     zero: int
     scale: PrimExpr
     factors: BufferLoad
+    steps: Mapping[BufferLoad, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +150,7 @@ def repeated_loads(
     rows, columns = (_only_of(run, *pair) for pair in ((own, shared), (shared, own)))
     return RepeatedLoads(
         rows, columns, outer, inner, lanes, _with_tables(values[0], tables), values[1], numbers,
-        tables, offsets, _digits(values[0], values[1], numbers, offsets),
+        tables, offsets, _digits(values[0], values[1], numbers, offsets, outer),
     )  # fmt: skip
 
 
@@ -157,6 +159,7 @@ def _digits(
     own: PrimExpr | None,
     numbers: Mapping[Var, tuple[int, ...]],
     offsets: Mapping[BufferLoad, tuple[int, ...]],
+    outer: Sequence[Axis],
 ) -> Digits | None:
     """The integers that the factors of a block consist of, if they do."""
     while isinstance(own, Cast):
@@ -172,13 +175,25 @@ def _digits(
             continue
         (packed, shift), bits, zero = field
         places = numbers.get(shift) if isinstance(shift, Var) else None
-        if places is None or len(offsets[own]) % _DIGITS:
+        count = len(offsets[own])
+        if places is None or count not in _DIGITS or not outer:
             continue
         size = packed.buffer.dtype.bits
         found = [n * size + place for n, place in zip(offsets[packed], places, strict=True)]
-        if found == [bits * n for n in range(len(found))]:
-            return Digits(packed, bits, zero, scale, own)
+        steps = {load: _step(load, outer[-1]) for load in dict.fromkeys(loads(scale))}
+        known = {load: step for load, step in steps.items() if step in {0, 1}}
+        is_adjacent = _step(packed, outer[-1]) == count * bits // size
+        if found != [bits * n for n in range(count)] or len(known) < len(steps):
+            continue
+        if is_adjacent and _step(own, outer[-1]) == count:
+            return Digits(packed, bits, zero, scale, own, known)
     return None
+
+
+def _step(load: BufferLoad, axis: Axis) -> int | None:
+    """How far an iteration of an axis moves the position of a load, if it is the same in all."""
+    position = affine(position_of(load.buffer, load.indices), {axis.var})
+    return None if position is None else position.constant(axis.var)
 
 
 def _field(value: PrimExpr) -> tuple[tuple[BufferLoad, PrimExpr], int, int] | None:
