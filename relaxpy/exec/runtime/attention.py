@@ -67,14 +67,18 @@ def attend_by(
     """
     rows, heads, d = q.shape
     kv_heads, _, dv = parts[0][1].shape
-    by_head = q.reshape(rows, kv_heads, -1, d).transpose(1, 0, 2, 3)
-    queries = np.ascontiguousarray(by_head, np.float32).reshape(kv_heads, -1, d)
+    queries = q.astype(np.float32)
+    if rows > 1:
+        queries = queries.reshape(rows, kv_heads, -1, d).transpose(1, 0, 2, 3)
+    queries = queries.reshape(kv_heads, -1, d)
     out, lse = _by(kernel, queries, parts[0], scale, seen)
     start = 0
     for before, part in pairwise(parts):
         start += before[0].shape[1]
         merge(out, lse, *_by(kernel, queries, part, scale, seen[:, start:]))
-    return out.reshape(kv_heads, rows, -1, dv).transpose(1, 0, 2, 3).reshape(rows, heads, dv)
+    if rows > 1:
+        out = out.reshape(kv_heads, rows, -1, dv).transpose(1, 0, 2, 3)
+    return out.reshape(rows, heads, dv)
 
 
 def _by(

@@ -13,6 +13,7 @@ from relaxpy.exec.runtime.attention import Parts, attend, attend_by, merge
 from relaxpy.exec.runtime.pages import Pages, Places, Sequence, places_of, tokens_at
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.sequences import SequenceState
+from relaxpy.exec.runtime.values import PrimFuncValue
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -72,7 +73,8 @@ class PagedKVCache(SequenceState):
         self.max_sequences, tokens, self.chunk, page_size, self.sliding = limits
         self.kinds, (self.heads, self.kv_heads), self.dtype = kinds, heads, dtype
         self.d_qk, self.d_v = sizes
-        self.rotary, self.attention = rotary, attention
+        rotate, extra = rotary
+        self.rotary, self.attention = (_direct(rotate), extra), _direct(attention)
         # Every sequence may leave its last page and that of its sinks partly empty.
         count = -(-tokens // page_size) + self.max_sequences * (1 + bool(self.sliding))
         self.pages = Pages(count, page_size)
@@ -96,6 +98,7 @@ class PagedKVCache(SequenceState):
         self.work: list[_Work] = []
         self.positions: Array = np.empty(0, np.int32)
         self.slots: Array | slice = slice(0)
+        self._rotated: tuple[Array, Array, Array] | None = None
 
     # --- sequences
 
@@ -278,22 +281,33 @@ class PagedKVCache(SequenceState):
         keys, values = self._layer(layer)
         self._check("qkv", qkv, (self.heads + 2 * self.kv_heads, self.d_qk))
         self._check("the result", out, (self.heads, self.d_v))
-        rows = len(qkv)
-        rotate, extra = self.rotary
-        if rotate is None:
-            q, k, v = np.split(qkv, [self.heads, self.heads + self.kv_heads], axis=1)
-        else:
-            q = np.empty((rows, self.heads, self.d_qk), qkv.dtype)
-            k, v = (np.empty((rows, self.kv_heads, self.d_qk), qkv.dtype) for _ in range(2))
-            rotate(np.ascontiguousarray(qkv), self.positions, q, k, v, extra)
+        q, k, v = self._parts_of(qkv)
         keys[:, self.slots], values[:, self.slots] = k.transpose(1, 0, 2), v.transpose(1, 0, 2)
         for work in self.work:
             own, seen = q[work.rows], self._seen(layer, work)
             if self.attention is None:
                 out[work.rows], _ = attend(own, seen, scale, work.mask)
             else:
-                mask = work.all_seen(sum(k.shape[1] for k, _ in seen), self.heads // self.kv_heads)
+                size = sum([part.shape[1] for part, _ in seen])
+                mask = work.all_seen(size, self.heads // self.kv_heads)
                 out[work.rows] = attend_by(self.attention, own, seen, scale, mask)
+
+    def _parts_of(self, qkv: Array) -> tuple[Array, Array, Array]:
+        """Queries, keys and values; those that are rotated have the same memory in all layers."""
+        rotate, extra = self.rotary
+        heads, kv_heads = self.heads, self.kv_heads
+        if rotate is None:
+            q, k, v = np.split(qkv, [heads, heads + kv_heads], axis=1)
+            return q, k, v
+        found = self._rotated
+        if found is None or found[0].dtype != qkv.dtype:
+            q, k, v = (
+                np.empty((len(qkv), count, self.d_qk), qkv.dtype)
+                for count in (heads, kv_heads, kv_heads)
+            )
+            found = self._rotated = q, k, v
+        rotate(np.ascontiguousarray(qkv), self.positions, *found, extra)
+        return found
 
     def own(self, scale: float, q: Array, k: Array, v: Array, out: Array, lse: Array) -> None:
         """Attend to the tokens of the call only, whose keys and values are given."""
@@ -318,6 +332,11 @@ class PagedKVCache(SequenceState):
         keys, _ = self._layer(layer)
         self._check("the rows", rows, (self.d_qk,))
         keys[0, self.slots] = rows
+
+
+def _direct(function: Callable[..., object] | None) -> Callable[..., object] | None:
+    """What runs a function of the module: called with values, it has no argument to convert."""
+    return function.run if isinstance(function, PrimFuncValue) else function
 
 
 def _in_window(seq: Sequence, slots: list[int]) -> list[int]:
