@@ -269,7 +269,7 @@ class DecodedSums:
         frame = self._frame
         with frame.level(place):
             for var, table in tables.items():
-                self._load(table.index, first, ahead)
+                self._load(table.value, first, ahead)
                 frame.bind(var, self._entries(table))
             self._load(factor, first, ahead)
             value = frame.wide(frame.value(factor), self._repeated.lanes)
@@ -287,12 +287,13 @@ class DecodedSums:
     def _entries(self, table: Table) -> Value:
         """The entries of a table, which are in one register if there is an instruction for that."""
         frame, f, lanes = self._frame, self._function, self._repeated.lanes
-        count = len(table.entries)
-        if not f.module.has_avx512 or count > lanes:
+        if not f.module.has_avx512 or table.count > lanes:
             return frame.value(table.value)
         index = frame.wide(frame.value(table.index), lanes)
         # The instruction reads as many bits as the number of lanes has, so entries are repeated.
-        entries = f.constants(Type("float"), table.entries * (lanes // count))
+        numbers = [lane % table.count for lane in range(lanes)]
+        with frame.level({table.number: f.constants(Type("i32"), numbers)}):
+            entries = frame.wide(frame.value(table.entry), lanes)
         name = _PERMUTATIONS[lanes]
         f.module.declare(name, entries.type, [entries.type, index.type])
         result = f.new(entries.type, f"call {entries.type} @{name}({entries}, {index})")
