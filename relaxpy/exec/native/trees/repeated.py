@@ -107,6 +107,30 @@ class RepeatedLoads:
         """The iterations of a block."""
         return len(_points(self.inner))
 
+    @property
+    def order(self) -> list[int]:
+        """The iterations of a block in the order in which lanes read adjacent elements.
+
+        The first ones are those that read the first integer of a packed element. It is the order of
+        the loops if not all elements of memory that `shared` reads are such, or the same for all.
+        """
+        natural = list(range(self.count))
+        found = {self.offsets[load] for load in loads(self.decoded)}
+        packed = [offsets for offsets in found if set(offsets) != {0}]
+        if len(packed) != 1 or not _is_packed(packed[0]):
+            return natural
+        counts: dict[int, int] = {}
+        ranks = []
+        for offset in packed[0]:
+            ranks.append(counts.get(offset, 0))
+            counts[offset] = ranks[-1] + 1
+        return sorted(natural, key=ranks.__getitem__)
+
+    @property
+    def decoded(self) -> PrimExpr:
+        """`shared` without tables."""
+        return substitute(self.shared, {var: table.value for var, table in self.tables.items()})
+
 
 def repeated_loads(
     run: Run, plan: Plan, whole: Mapping[PrimExpr, Axis] | None = None
