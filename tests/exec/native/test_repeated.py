@@ -50,11 +50,11 @@ def kernel(
         (4, 32, "uint64"),
     ],
 )
-@pytest.mark.parametrize(("rows", "groups"), [(1, 1), (5, 3), (70, 64), (3, None)])
+@pytest.mark.parametrize(("rows", "groups"), [(1, 1), (5, 3), (70, 64), (3, None), (6, 9.25)])
 def test_packed_weights_give_the_sums_of_their_integers(
-    rows: int, groups: int | None, bits: int, group: int, stored: str, scales: str
+    rows: int, groups: float | None, bits: int, group: int, stored: str, scales: str
 ) -> None:
-    size = group + 5 if groups is None else groups * group
+    size = group + 5 if groups is None else int(groups * group)
     func = kernel((rows, size), bits, group, stored, scales).with_attr("global_symbol", "main")
     rng = np.random.default_rng(rows)
     x = rng.integers(-2, 3, size).astype("float32")
