@@ -24,6 +24,9 @@ from relaxpy.ir.tir.substitution import mentions
 _SMALL_PRODUCT = 1 << 15
 """Multiplications up to which a product of matrices takes less time than a call of BLAS."""
 
+_SHORT_SUM = 16
+"""Products of an element up to which BLAS gains less than what it reads has cost to compute."""
+
 _LONGEST_BLOCK = 4000
 """Instructions between two jumps up to which LLVM takes less than a second."""
 
@@ -46,6 +49,9 @@ def check_price(program: KernelProgram) -> None:
         if not _reuses(product, run.axes):
             continue
         if product_of(with_best_order(run)) or repeated_loads(run, program.plan):
+            continue
+        depth = math.prod((axis.extent for axis in run.over), start=as_poly(1))
+        if depth.constant is not None and depth.constant <= _SHORT_SUM:
             continue
         count = math.prod((axis.extent for axis in run.loops), start=as_poly(1))
         if count.constant is None or count.constant > _SMALL_PRODUCT:
