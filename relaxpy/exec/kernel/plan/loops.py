@@ -49,7 +49,6 @@ from relaxpy.ir.tir.expr import (
 from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions, substitute
 
-
 _PEELED: Final = 8
 """A loop has so many times the iterations of its digits, or it is not divided into two."""
 

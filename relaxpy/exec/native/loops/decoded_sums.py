@@ -34,9 +34,8 @@ Those of a single row are read one by one, as memory has them: this is what thei
 """
 _CELLS_OF_DIGITS = {1: 1, 2: 2, 4: 2}
 """The same of columns whose integers are added as such."""
-_PREPARED_BYTES = 1 << 16
-"""The most memory for rows that are converted before all columns."""
-_FLOAT_BYTES = 4
+_PREPARED = 1 << 14
+"""The most elements of a row that is converted before all columns."""
 _NEAR = 1024
 """The elements of a row that the nearest cache has, together with those of the other rows."""
 _AHEAD = 1 << 11
@@ -103,54 +102,50 @@ class DecodedSums:
         return None
 
     def _prepare(self, rows: Sequence[Place]) -> None:
-        """Convert the rows to floats in the order of the lanes, once for all columns.
+        """Convert a single row to floats in the order of the lanes, once for all columns.
 
         Where no other factor is packed, lanes have the order of memory, and read it as it is.
         """
         repeated, f, own = self._repeated, self._function, self._repeated.own
         self._prepared, self._order = None, range(repeated.count)
-        order = repeated.order
+        order, step = repeated.order, repeated.lanes
         is_packed = order != list(self._order) and self._digits is None
-        if own is None or repeated.columns is None or len(repeated.outer) != 1 or not is_packed:
+        if own is None or repeated.columns is None or not is_packed:
             return
-        [axis] = repeated.outer
+        if len(rows) != 1 or len(repeated.outer) != 1:
+            return
+        [axis], [row] = repeated.outer, rows
         extent, start = axis.extent.constant, self._loops.bounds(axis)[0]
-        if extent is None or start != 0:
+        if extent is None or start != 0 or extent * repeated.count > _PREPARED:
             return
-        size, step = extent * repeated.count, repeated.lanes
-        if size * len(rows) * _FLOAT_BYTES > _PREPARED_BYTES:
-            return
-        memory = f.alloca(Type("float"), size * len(rows))
+        memory = f.alloca(Type("float"), extent * repeated.count)
 
         def block() -> Sequence[Value]:
-            for number, row in enumerate(rows):
-                parts = []
-                for first in range(0, repeated.count, step):
-                    with self._numbered(first):
-                        parts.append(self._read(own, row, first, {}))
-                whole = reduce(_joined, parts)
-                for first in range(0, repeated.count, step):
-                    lanes = f.shuffle(whole, None, order[first : first + step])
-                    f.store(lanes, self._place(memory, number, first))
+            parts = []
+            for first in range(0, repeated.count, step):
+                with self._numbered(first):
+                    parts.append(self._read(own, row, first, {}))
+            whole = reduce(_joined, parts)
+            for first in range(0, repeated.count, step):
+                lanes = f.shuffle(whole, None, order[first : first + step])
+                f.store(lanes, self._place(memory, first))
             return ()
 
         self._loops.nested((axis,), block, ())
         self._prepared, self._order = memory, order
 
-    def _place(self, memory: Value, row: int, first: int) -> Value:
-        """Where the prepared lanes of a row are in the running iteration of the outer loop."""
+    def _place(self, memory: Value, first: int) -> Value:
+        """Where the prepared lanes are in the running iteration of the outer loop."""
         [axis] = self._repeated.outer
-        count, extent = self._repeated.count, axis.extent.constant
-        assert extent is not None
-        at = self._frame.index(axis.var) * count + (row * extent * count + first)
+        at = self._frame.index(axis.var) * self._repeated.count + first
         return self._function.element(memory, at, Type("float", self._repeated.lanes))
 
-    def _own(self, own: PrimExpr, row: Place, number: int, first: int) -> Value:
+    def _own(self, own: PrimExpr, row: Place, first: int) -> Value:
         """The factor of a row in the lanes from `first` on."""
         if self._prepared is None:
             return self._read(own, row, first, {})
         type = Type("float", self._repeated.lanes)
-        return self._function.load(type, self._place(self._prepared, number, first))
+        return self._function.load(type, self._place(self._prepared, first))
 
     @contextmanager
     def _numbered(self, first: int) -> Iterator[None]:
@@ -201,14 +196,15 @@ class DecodedSums:
     ) -> None:
         """The sums of some rows and columns over the iterations of `outer`."""
         f, repeated = self._function, self._repeated
-        numbered = [(row, number) for number, row in enumerate(rows)]
         chains = repeated.count // repeated.lanes if len(rows) * len(columns) == 1 else 1
 
         def block(*sums: Value) -> Sequence[Value]:
             totals = list(sums)
             for number, first in enumerate(range(0, repeated.count, repeated.lanes)):
                 with self._numbered(first):
-                    ahead = 0 if number else _AHEAD
+                    # LLVM moves nothing past a fetch: what one row has in common in a block is
+                    # computed once, and the vectors of several rows stay in registers.
+                    ahead = _AHEAD if number == 0 or len(rows) > 1 else 0
                     decoded = [
                         self._read(repeated.shared, column, first, repeated.tables, ahead)
                         for column in columns
@@ -217,7 +213,7 @@ class DecodedSums:
                     if repeated.own is None:
                         totals[some] = map(add, decoded, totals[some])
                     else:
-                        own = [self._own(repeated.own, *row, first) for row in numbered]
+                        own = [self._own(repeated.own, row, first) for row in rows]
                         pairs = zip(product(own, decoded), totals[some], strict=True)
                         totals[some] = [f.fma(weight, x, sum_) for (x, weight), sum_ in pairs]
             return totals

@@ -112,9 +112,12 @@ class RepeatedLoads:
         """The iterations of a block in the order in which lanes read adjacent elements.
 
         The first ones are those that read the first integer of a packed element. It is the order of
-        the loops if not all elements of memory that `shared` reads are such, or the same for all.
+        the loops if not all elements of memory that `shared` reads are such, or the same for all,
+        and for bytes, which there are instructions for.
         """
         natural = list(range(self.count))
+        if not self.tables:
+            return natural
         found = {self.offsets[load] for load in loads(self.decoded)}
         packed = [offsets for offsets in found if set(offsets) != {0}]
         if len(packed) != 1 or not _is_packed(packed[0]):
@@ -179,7 +182,8 @@ def repeated_loads(
     rows, columns = (_only_of(run, *pair) for pair in ((own, shared), (shared, own)))
     decoded, own = values[0], values[1]
     digits = _digits(decoded, own, numbers, offsets, outer)
-    shared = _with_tables(decoded, tables, numbers, offsets)
+    is_single = rows is None or rows.extent.constant == 1
+    shared = _with_tables(decoded, tables, numbers, offsets, is_single=is_single)
     return RepeatedLoads(
         rows, columns, outer, inner, lanes, shared, own, numbers, tables, offsets, digits
     )
@@ -301,10 +305,13 @@ def _with_tables(
     tables: dict[Var, Table],
     numbers: Mapping[Var, tuple[int, ...]],
     offsets: Mapping[BufferLoad, tuple[int, ...]],
+    *,
+    is_single: bool,
 ) -> PrimExpr:
     """`value` with variables, entered into `tables`, for floats of integers of a few bits.
 
-    What else these floats depend on is the same in all iterations of a block.
+    What else these floats depend on is the same in all iterations of a block. If a value
+    `is_single`, it is for one row.
     """
     known: dict[PrimExpr, Var] = {}
 
@@ -312,7 +319,7 @@ def _with_tables(
         if not isinstance(node, PrimExpr) or isinstance(node, BufferLoad):
             return node
         if node not in known:
-            table = _table_of(node, numbers, offsets)
+            table = _table_of(node, numbers, offsets, is_single=is_single)
             if table is None:
                 return map_children(replaced, node)
             known[node] = Var("entry", node.dtype)
@@ -328,6 +335,8 @@ def _table_of(
     value: PrimExpr,
     numbers: Mapping[Var, tuple[int, ...]],
     offsets: Mapping[BufferLoad, tuple[int, ...]],
+    *,
+    is_single: bool,
 ) -> Table | None:
     """The table of a float that in a block only depends on a few bits, or None."""
     if str(value.dtype) not in ("float16", "float32"):
@@ -347,9 +356,20 @@ def _table_of(
 
     entry = counted(value)
     assert isinstance(entry, PrimExpr)
-    if mentions(entry, set(numbers)) or any(set(offsets[load]) - {0} for load in loads(entry)):
+    reads = list(loads(entry))
+    if mentions(entry, set(numbers)) or any(set(offsets[load]) - {0} for load in reads):
+        return None
+    if reads and not (is_single or _is_rounded(entry)):
         return None
     return Table(value, operand, entry, number, mask.value + 1)
+
+
+def _is_rounded(value: PrimExpr) -> bool:
+    """Whether products are rounded to float16, which takes longer than to select an entry.
+
+    With several rows, LLVM moves other products behind the instruction that selects entries.
+    """
+    return any(str(node.dtype) == "float16" for node in occurrences(value, Mul))
 
 
 def _number(value: PrimExpr, bits: PrimExpr, number: int) -> int | None:
