@@ -16,20 +16,20 @@ from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import Call, Var
+from relaxpy.ir.tir.expr import Call, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import substitute
 
 
 def fused(trees: Iterable[Tree], plan: Plan) -> Iterator[Tree]:
     """The trees, with neighbouring runs joined where each iteration only meets its own elements."""
     last: Tree | None = None
-    users: _Users = {}
+    users = _Users(plan)
     for tree in trees:
         both = None
         if isinstance(last, Run) and isinstance(tree, Run):
             both = _joined(last, tree, plan, users)
         if both is None:
-            users = {}
+            users = _Users(plan)
             if last is not None:
                 yield last
         last = both or tree
@@ -37,17 +37,60 @@ def fused(trees: Iterable[Tree], plan: Plan) -> Iterator[Tree]:
         yield last
 
 
-_Users: TypeAlias = dict[Buffer, dict[object, Assignment]]
-"""The statements of a run by the memory that they use, one for each set of elements."""
+class _Users:
+    """The statements of a run by the elements that they use, one for each set of elements."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.guarded: set[Buffer] = set()
+        """The memory that statements with guards store in."""
+        self._by_memory: dict[Buffer, dict[_Form, dict[_Constants, dict[object, Assignment]]]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no statement is known yet."""
+        return not self._by_memory
+
+    def enter(self, statements: Iterable[Assignment]) -> None:
+        """Add statements of the run."""
+        root = self.plan.root
+        for s in statements:
+            elements = tuple(s.elements())
+            axes = tuple((a.var, a.start, a.stop) for a in s.axes)
+            key = s.target, s.indices, axes, elements
+            for buffer, indices in elements:
+                form, constants = _constants(buffer, indices)
+                by_form = self._by_memory.setdefault(root(buffer), {})
+                by_form.setdefault(form, {}).setdefault(constants, {}).setdefault(key, s)
+            if s.guards:
+                self.guarded.add(root(s.target))
+
+    def may_depend_on(self, other: Assignment) -> set[Assignment]:
+        """Those that may use an element that `other` uses: no constant index tells them apart."""
+        found: set[Assignment] = set()
+        for buffer, indices in other.elements():
+            own, constants = _constants(buffer, indices)
+            for form, by_constants in self._by_memory.get(self.plan.root(buffer), {}).items():
+                same = [by_constants.get(constants, {})] if form == own else by_constants.values()
+                found.update(s for statements in same for s in statements.values())
+        return found
+
+    def some_iterations_share(self, other: Assignment) -> bool:
+        """Whether `other` or the run uses what the other one only stores in some iterations."""
+        root = self.plan.root
+        if other.guards and root(other.target) in self._by_memory:
+            return True
+        return any(root(buffer) in self.guarded for buffer, _ in other.elements())
 
 
-def _enter(users: _Users, statements: Iterable[Assignment], plan: Plan) -> None:
-    for s in statements:
-        elements = tuple(s.elements())
-        axes = tuple((a.var, a.start, a.stop) for a in s.axes)
-        key = s.target, s.indices, axes, bool(s.guards), elements
-        for root in {plan.root(buffer) for buffer, _ in elements}:
-            users.setdefault(root, {}).setdefault(key, s)
+_Form: TypeAlias = tuple[Buffer, tuple[bool, ...]]
+"""A buffer and which of its indices are constants."""
+_Constants: TypeAlias = tuple[int | None, ...]
+
+
+def _constants(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[_Form, _Constants]:
+    constants = tuple(i.value if isinstance(i, IntImm) else None for i in indices)
+    return (buffer, tuple(c is not None for c in constants)), constants
 
 
 def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
@@ -76,14 +119,13 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
     ):
         return None
     later = [s.substituted(renamed) for s in second.assignments]
-    if not users:
-        _enter(users, first.assignments, plan)
+    if users.is_empty:
+        users.enter(first.assignments)
     for other in later:
-        roots = {plan.root(buffer) for buffer, _ in other.elements()}
-        for one in {s for root in roots for s in users.get(root, {}).values()}:
+        if users.some_iterations_share(other):
+            return None
+        for one in users.may_depend_on(other) if first.loops else ():
             if not meets_itself(one, other, first.loops, plan.shape_vars, plan.shared):
-                return None
-            if _is_optional(one, other, plan) or _is_optional(other, one, plan):
                 return None
     if any(product_of(r) or repeated_loads(r, plan) for r in (first, second)):
         return None
@@ -95,7 +137,7 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
     axes, over = first.loops[:count], first.loops[count:]
     independent = first.independent & {renamed.get(v, v) for v in second.independent}
     statements = (*first.statements, *later)
-    _enter(users, later, plan)
+    users.enter(later)
     return Run(statements, axes, over, tests=first.tests, independent=independent)
 
 
@@ -125,9 +167,3 @@ def _has_functions(run: Run) -> bool:
     """Whether an iteration computes functions of many instructions."""
     calls = (n for m in run.assignments for n in occurrences(m.value, Call))
     return any(isinstance(n.op, Op) and n.op.name.removeprefix("tir.") in LONG for n in calls)
-
-
-def _is_optional(writer: Assignment, other: Assignment, plan: Plan) -> bool:
-    """Whether `other` uses what `writer` only stores in some iterations."""
-    written = plan.root(writer.target)
-    return bool(writer.guards) and any(plan.root(b) is written for b, _ in other.elements())
