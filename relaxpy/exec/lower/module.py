@@ -20,7 +20,6 @@ from relaxpy.exec.kernel import (
     NativeUnchecked,
     Unchecked,
     compile_kernel,
-    overwritable,
     runtime,
 )
 from relaxpy.exec.kernel.text import load_text
@@ -129,7 +128,6 @@ class ModuleLowering:
         self._literals: dict[rx.Constant, Late[np.ndarray[Any, Any]]] = {}
         self._without_checks: set[str] = set()
         self._reshapes: dict[str, bool] = {}
-        self._overwritable: dict[str, frozenset[tuple[int, int]]] = {}
         functions = module.functions_by_name
         graphs = {name: func for name, func in functions.items() if isinstance(func, rx.Function)}
         # An instrument observes every call, so that none of them can be a jump.
@@ -191,23 +189,9 @@ class ModuleLowering:
 
     def overwritable(self, callee: GlobalCallee) -> frozenset[tuple[int, int]]:
         """The pairs of an input and an output of a kernel that may be the same tensor."""
-        if callee.name not in self._overwritable:
-            assert callee.kernel is not None
-            if callee.kernel.is_native:
-                return frozenset()  # what holds for the text does not for native code
-            unchecked = self.unchecked(callee)
-            assert isinstance(unchecked, Unchecked)
-            tree = unchecked.tree
-            assert callee.prim_func is not None
-            params = [arg.arg for arg in tree.args.args]
-            buffers = enumerate(callee.prim_func.buffer_map_items)
-            arrays = [index for index, buffer in buffers if buffer is not None]
-            inputs = [params[index] for index in arrays if index not in callee.written]
-            pairs = overwritable(tree, inputs, [params[index] for index in callee.written])
-            self._overwritable[callee.name] = frozenset(
-                (params.index(source), params.index(target)) for source, target in pairs
-            )
-        return self._overwritable[callee.name]
+        assert callee.kernel is not None
+        # What holds for the text does not for native code.
+        return frozenset() if callee.kernel.is_native else callee.kernel.overwritable
 
     def is_reshape(self, callee: GlobalCallee) -> bool:
         """Whether a kernel only copies its input to its output in row-major order."""
