@@ -17,7 +17,7 @@ from relaxpy.exec.kernel.emit.overwrite import overwritable
 from relaxpy.exec.kernel.entry import CheckedKernel, Exclusion
 from relaxpy.exec.kernel.plan.memory import exclusions
 from relaxpy.exec.kernel.plan.planner import make_plan
-from relaxpy.exec.kernel.plan.tree import Plan
+from relaxpy.exec.kernel.plan.tree import Plan, written_memory
 from relaxpy.exec.kernel.report import KernelReport, report_of
 from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.exec.kernel.text import load_text
@@ -83,6 +83,20 @@ class Kernel:
         )
         calls = self.plan.calls_functions
         return CheckedKernel(self._signature, tuple(excluded), self._load_in_text_order, calls)
+
+    @late_property
+    def written(self) -> frozenset[int]:
+        """The positions of the arguments whose memory the kernel may write.
+
+        A function that it calls may write any object that is an argument.
+        """
+        plan, position = self.plan, self._positions
+        memories = written_memory(plan.trees, lambda b: plan.views.get(b, b))
+        written = {position[memory] for memory in memories if memory in position}
+        if plan.calls_functions:
+            known = {*position.values()}
+            written.update(n for n, p in enumerate(plan.func.params) if n not in known)
+        return frozenset(written)
 
     @late_property
     def overwritable(self) -> frozenset[tuple[int, int]]:

@@ -25,7 +25,6 @@ from relaxpy.exec.kernel import (
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.lower.function import FunctionLowering
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
-from relaxpy.exec.lower.uses import written_params
 from relaxpy.exec.runtime import support
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
@@ -152,7 +151,7 @@ class ModuleLowering:
             return GlobalCallee(python_name, signature, step=step)
         unchecked = self.names.fresh(f"{python_name}_unchecked")
         kernel = self._backend.compile_kernel(func, python_name, unchecked, self._python_names)
-        return GlobalCallee(python_name, signature, func, kernel, written_params(func))
+        return GlobalCallee(python_name, signature, func, kernel)
 
     def functions(self) -> list[tuple[rx.GlobalVar, rx.Function]]:
         """The Relax functions of the module."""
