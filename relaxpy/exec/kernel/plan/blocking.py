@@ -33,9 +33,10 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, ConstExpr, FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
-_COSTLY: frozenset[Node] = frozenset(
+COSTLY: frozenset[Node] = frozenset(
     Op(f"tir.{n}") for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")
 )
+"""The functions of an element that take several times as long as a sum."""
 _LEAST_PASSES = 4
 """The number of passes over the elements from which blocks save more than they cost."""
 _LEAST_BYTES = 1 << 16
@@ -379,7 +380,7 @@ def _operations(value: PrimExpr, costly: int) -> int:
         if isinstance(node, (BufferLoad, Var, ConstExpr)) or id(node) in seen:
             continue
         seen.add(id(node))
-        is_costly = isinstance(node, Call) and node.op in _COSTLY
+        is_costly = isinstance(node, Call) and node.op in COSTLY
         total += costly if is_costly else isinstance(node, PrimExpr)
         stack += children(node)
     return total
