@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import TypeAlias
 
 from relaxpy.dataclass import replace
-from relaxpy.exec.kernel.plan.dependence import meets_itself
+from relaxpy.exec.kernel.plan.dependence import common_indices, meets_itself
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
 from relaxpy.exec.native.maths import LONG
@@ -44,12 +44,13 @@ class _Users:
         self.plan = plan
         self.guarded: set[Buffer] = set()
         """The memory that statements with guards store in."""
-        self._by_memory: dict[Buffer, dict[_Form, dict[_Constants, dict[object, Assignment]]]] = {}
+        self._used: dict[Buffer, _Table] = {}
+        self._written: dict[Buffer, _Table] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether no statement is known yet."""
-        return not self._by_memory
+        return not self._used
 
     def enter(self, statements: Iterable[Assignment]) -> None:
         """Add statements of the run."""
@@ -58,39 +59,66 @@ class _Users:
             elements = tuple(s.elements())
             axes = tuple((a.var, a.start, a.stop) for a in s.axes)
             key = s.target, s.indices, axes, elements
-            for buffer, indices in elements:
-                form, constants = _constants(buffer, indices)
-                by_form = self._by_memory.setdefault(root(buffer), {})
-                by_form.setdefault(form, {}).setdefault(constants, {}).setdefault(key, s)
+            for element in elements:
+                self._used.setdefault(root(element[0]), _Table()).enter(element, key, s)
+            self._written.setdefault(root(s.target), _Table()).enter((s.target, s.indices), key, s)
             if s.guards:
                 self.guarded.add(root(s.target))
 
-    def may_depend_on(self, other: Assignment) -> set[Assignment]:
-        """Those that may use an element that `other` uses: no constant index tells them apart."""
-        found: set[Assignment] = set()
-        for buffer, indices in other.elements():
-            own, constants = _constants(buffer, indices)
-            for form, by_constants in self._by_memory.get(self.plan.root(buffer), {}).items():
-                same = [by_constants.get(constants, {})] if form == own else by_constants.values()
-                found.update(s for statements in same for s in statements.values())
+    def may_depend_on(self, other: Assignment, loops: Set[Var]) -> set[Assignment]:
+        """Those of which one iteration may use what another one of `other` writes, or conversely.
+
+        Neither constant indices nor equal variables of `loops` tell them apart.
+        """
+        root, none = self.plan.root, _Table()
+        written = self._used.get(root(other.target), none)
+        found = {*written.meeting((other.target, other.indices), loops)}
+        for element in other.elements():
+            found.update(self._written.get(root(element[0]), none).meeting(element, loops))
         return found
 
     def some_iterations_share(self, other: Assignment) -> bool:
         """Whether `other` or the run uses what the other one only stores in some iterations."""
         root = self.plan.root
-        if other.guards and root(other.target) in self._by_memory:
+        if other.guards and root(other.target) in self._used:
             return True
         return any(root(buffer) in self.guarded for buffer, _ in other.elements())
 
 
-_Form: TypeAlias = tuple[Buffer, tuple[bool, ...]]
-"""A buffer and which of its indices are constants."""
+_Element: TypeAlias = tuple[Buffer, tuple[PrimExpr, ...]]
+_Form: TypeAlias = tuple[tuple[PrimExpr, ...], tuple[bool, ...]]
+"""The shape of a buffer and which indices are constants."""
 _Constants: TypeAlias = tuple[int | None, ...]
+_Statements: TypeAlias = dict[object, Assignment]
 
 
-def _constants(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[_Form, _Constants]:
+class _Table:
+    """Statements by the elements of one memory that they use."""
+
+    def __init__(self) -> None:
+        self._forms: dict[_Form, dict[_Constants, dict[tuple[PrimExpr, ...], _Statements]]] = {}
+
+    def enter(self, element: _Element, key: object, statement: Assignment) -> None:
+        """Add a statement that uses an element, unless there is one of this key."""
+        form, constants = _constants(element)
+        by_indices = self._forms.setdefault(form, {}).setdefault(constants, {})
+        by_indices.setdefault(element[1], {}).setdefault(key, statement)
+
+    def meeting(self, element: _Element, loops: Set[Var]) -> Iterator[Assignment]:
+        """The statements one iteration of which may use that element of another iteration."""
+        own, constants = _constants(element)
+        for form, by_constants in self._forms.items():
+            same = [by_constants.get(constants, {})] if form == own else by_constants.values()
+            for by_indices in same:
+                for indices, statements in by_indices.items():
+                    if not loops <= common_indices(indices, element[1]):
+                        yield from statements.values()
+
+
+def _constants(element: _Element) -> tuple[_Form, _Constants]:
+    buffer, indices = element
     constants = tuple(i.value if isinstance(i, IntImm) else None for i in indices)
-    return (buffer, tuple(c is not None for c in constants)), constants
+    return (buffer.shape, tuple(c is not None for c in constants)), constants
 
 
 def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
@@ -121,10 +149,11 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
     later = [s.substituted(renamed) for s in second.assignments]
     if users.is_empty:
         users.enter(first.assignments)
+    variables = {axis.var for axis in first.loops}
     for other in later:
         if users.some_iterations_share(other):
             return None
-        for one in users.may_depend_on(other) if first.loops else ():
+        for one in users.may_depend_on(other, variables):
             if not meets_itself(one, other, first.loops, plan.shape_vars, plan.shared):
                 return None
     if any(product_of(r) or repeated_loads(r, plan) for r in (first, second)):
