@@ -302,20 +302,17 @@ def _tile(rows: _Rows, trees: Sequence[Tree], local: Container[Buffer]) -> Tile:
     memories = {b: _memory(rows.plan, b) for b in accessed}
     found = {b: _moved(row_of.get(memory), memory, b) for b, memory in memories.items()}
     known = {b: row for b, row in found.items() if row is not None}
-    inside = {run.statement for run in members}
-    elsewhere = {
-        _memory(rows.plan, a.buffer)
-        for run in runs(trees)
-        if run.statement not in inside
-        for a in accesses(run)
-    }
-    local_rows = frozenset(b for b in row_of if b in local and b not in elsewhere)
+    private = {b for b in row_of if b in local}
+    if private:
+        inside = {run.statement for run in members}
+        others = (run for run in runs(trees) if run.statement not in inside)
+        private -= {_memory(rows.plan, a.buffer) for run in others for a in accesses(run)}
     low, high = Var("lo", INT64), Var("hi", INT64)
     blocked = tuple(
         _along(run, axis, Axis(axis.var, low, high))
         for run, axis in zip(members, axes, strict=True)
     )
-    return Tile(axes[0], low, high, blocked, known, local_rows)
+    return Tile(axes[0], low, high, blocked, known, frozenset(private))
 
 
 def _along(run: Run, old: Axis, new: Axis) -> Run:
