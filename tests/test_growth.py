@@ -421,6 +421,40 @@ def loops_text(count: int) -> str:
     return f'@T.prim_func\ndef k(A: T.Buffer((16,), "float32")):\n{loops}'
 
 
+def straight_text(count: int) -> str:
+    stores = "".join(f"    A[{i}] = A[{i}] * T.float32(2)\n" for i in range(count))
+    return f'@T.prim_func\ndef k(A: T.Buffer((1000,), "float32")):\n{stores}'
+
+
+def columns_text(count: int) -> str:
+    stores = "".join(f"        A[j, {i}] = A[j, {i}] * T.float32(2)\n" for i in range(count))
+    return f"""
+@T.prim_func
+def k(A: T.Buffer((16, 1000), "float32")):
+    for j in range(16):
+{stores}"""
+
+
+def sums_text(count: int) -> str:
+    loop = "    for j in range(8):\n        B[{0}] = B[{0}] + A[{0} + j]\n"
+    params = 'A: T.Buffer((1000,), "float32"), B: T.Buffer((1000,), "float32")'
+    return f"@T.prim_func\ndef k({params}):\n{''.join(map(loop.format, range(count)))}"
+
+
+def locals_text(count: int) -> str:
+    buffers = [f'    L{i} = T.alloc_buffer((1000,), "float32")\n' for i in range(count)]
+    loop = "    for j in range(1000):\n        L{}[j] = L{}[j] * T.float32(2)\n"
+    steps = [loop.format(i + 1, i) for i in range(count - 1)]
+    return f"""
+@T.prim_func
+def k(A: T.Buffer((1000,), "float32")):
+{"".join(buffers)}    for j in range(1000):
+        L0[j] = A[j]
+{"".join(steps)}    for j in range(1000):
+        A[j] = L{count - 1}[j]
+"""
+
+
 def params_text(count: int) -> str:
     params = "".join(f'x{i}: T.Buffer((4,), "float32"), ' for i in range(count))
     total = " + ".join(f"x{i}[j]" for i in range(count))
@@ -439,7 +473,10 @@ def test_printing_grows_with_the_kernel(text: Callable[[int], str]) -> None:
     assert calls(programs[16 * SIZE].script) <= 2.3 * calls(programs[8 * SIZE].script)
 
 
-@pytest.mark.parametrize("text", [steps_text, loops_text, params_text])
+@pytest.mark.parametrize(
+    "text",
+    [steps_text, loops_text, straight_text, columns_text, sums_text, locals_text, params_text],
+)
 @pytest.mark.parametrize("target", ["numpy", "native"])
 def test_compilation_grows_with_the_statements(text: Callable[[int], str], target: str) -> None:
     relaxpy.compile(from_source(text(2)), target)

@@ -12,7 +12,8 @@ import pytest
 import relaxpy
 from relaxpy import IRModule
 from relaxpy.errors import MatchCastError
-from relaxpy.exec.kernel import overwritable
+from relaxpy.exec.kernel import Unchecked, compile_kernel, runtime
+from relaxpy.exec.kernel.text import load_text
 from relaxpy.script import from_source
 
 VECTOR = 'R.Tensor((4,), "float32")'
@@ -48,7 +49,7 @@ def main_of(mod: IRModule) -> tuple[Callable[..., Any], str]:
         ("a = R.exp(x)\nb = R.subtract(x, a)\nreturn b", "b = a"),
         ("a = R.exp(x)\nb = R.nn.softmax(a)\nreturn b", "b = a"),
         ("a = R.exp(x)\nb = R.clip(a, 2, 9)\nc = R.negative(b)\nreturn c", "c = b"),
-        ("a = R.exp(x)\nb = R.where(R.greater(x, a), a, x)\nreturn b", None),  # may not be a ufunc
+        ("a = R.exp(x)\nb = R.where(R.greater(x, a), a, x)\nreturn b", "b = a"),
         ("a = R.exp(x)\nb = R.astype(a, 'float64')\nreturn b", None),
         ("a = R.exp(x)\nb = R.flip(a, axis=0)\nreturn b", None),
         ("a = R.exp(x)\nb = R.cumsum(a)\nreturn b", None),
@@ -204,79 +205,75 @@ def test_instruments_see_what_calls_got() -> None:
     assert not np.shares_memory(a, b)
 
 
-def pairs(body: str) -> set[str]:
-    """The inputs, of `a` and `b`, that the output `o` of a kernel may share memory with."""
-    lines = "\n".join("    " + line for line in body.strip().splitlines())
-    [function] = ast.parse(f"def kernel(a, b, o, n):\n{lines}").body
-    assert isinstance(function, ast.FunctionDef)
-    found = overwritable(function, ["a", "b"], ["o"])
-    assert {target for _, target in found} <= {"o"}
-    return {source for source, _ in found}
+def store(value: str, target: str = "O") -> str:
+    return f"for i, j in T.grid(n, 40):\n    {target}[i, j] = {value}"
 
 
+def total(value: str, target: str = "S", combine: str = "+") -> str:
+    start = f"for i in range(n):\n    {target}[i] = T.float32(0)\n"
+    update = f"{target}[i] = {target}[i] {combine} {value}"
+    return f"{start}for i, j in T.grid(n, 40):\n    {update}"
+
+
+@pytest.mark.rule("OPT-10")
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("np.add(a, b, out=o)", "ab"),
-        ("np.frexp(a, o, b)", ""),
-        ("np.add(a[0], b, out=o[0])", "a"),
-        ("np.add(a[:, 0], b[:, 1], out=o[:, 0])", "a"),
-        ("np.add(a[::-1], b, out=o[::-1])", "a"),
-        ("np.matmul(a, b, out=o)", ""),
-        ("np.add.reduce(a, axis=0, out=o)", ""),
-        ("np.add(a, b, out=o, where=b)", ""),
-        ("np.add(a, np.exp(b), out=o)", "a"),
-        ("rt.erf(a, out=o)", ""),
-        ("np.exp(a, out=o)\nnp.add(o, b, out=o)", "a"),
-        ("t = np.exp(a)\nnp.add(t, b, out=o)", "ab"),
-        ("t = np.empty((n,), b.dtype)\nnp.exp(a, out=t)\nrt.erf(t, out=o)", "ab"),
-        ("t = rt.window(a, n)\nnp.exp(b, out=o)\nnp.add(t, o, out=o)", "b"),
-        ("t, u = a, b\nnp.exp(a, out=o)\nnp.add(u, o, out=o)", ""),
-        ("t = a.reshape(n, 2)\nnp.exp(t, out=o.reshape(n, 2))", "a"),
-        ("t = a.reshape(n, 2)\nnp.exp(t, out=o.reshape(2, n))", ""),
-        ("t = a[b]\nnp.exp(t, out=o)", ""),
-        ("for i in range(n):\n    np.add(a[i], b[i], out=o[i])", ""),
-        ("for i in range(n):\n    t = a[i]\nnp.exp(b, out=o)\no[0] = t", "b"),
-        ("o[...] = a\nnp.add(o, b, out=o)", ""),
-        ("t = np.empty((n,))\nt[...] = a\no[...] = t\no += b", "a"),
-        (
-            "def rows(lo, hi):\n"
-            "    s = a[lo:hi]\n"
-            "    t = o[lo:hi]\n"
-            "    np.add(s, b, out=t)\n"
-            "    np.exp(t, out=t)\n"
-            "rt.blocks(rows, 0, n, 8)",
-            "a",
-        ),
-        (
-            "def rows(lo, hi):\n"
-            "    s = a[lo:hi]\n"
-            "    u = np.empty((hi - lo,))\n"
-            "    rt.erf(s, out=u)\n"
-            "    np.add(u, b[lo], out=o[lo:hi])\n"
-            "rt.blocks(rows, 0, n, 8)",
-            "a",
-        ),
-        (
-            "def rows(lo, hi):\n"
-            "    np.add(a[lo:hi], b, out=o[lo:hi])\n"
-            "rt.blocks(rows, 0, n, 8)\n"
-            "np.add(o, a, out=o)",
-            "",
-        ),
-        (
-            "np.exp(b, out=b)\n"
-            "def rows(lo, hi):\n"
-            "    np.add(a[lo + 1:hi + 1], 1, out=o[lo:hi])\n"
-            "rt.blocks(rows, 0, n, 8)",
-            "b",
-        ),
-        ("def rows(lo, hi):\n    np.exp(a, out=o)\nrun(rows)", ""),
-        ("f = lambda: a\nnp.exp(b, out=o)\nf()", ""),
+        (store("A[i, j] + B[i, j]"), "AB"),
+        (store("A[i, j] + T.exp(B[i, j])"), "B"),
+        (store("T.exp(A[i, j]) + B[i, j]"), "A"),
+        (store("T.exp(A[i, j]) + T.exp(B[i, j])"), "A"),
+        (store("T.exp(A[i, j]) + T.exp(A[i, j] + B[i, j])"), ""),
+        (store("T.exp(A[i, j]) * T.sqrt(T.Cast('float32', n)) + B[i, 0]"), "A"),
+        (store("A[i, j] + A[i, 39 - j]"), ""),
+        (store("A[n - 1 - i, j] + B[i, j]"), "B"),
+        (store("A[i, j] + O[i, j] * B[i, j]"), ""),
+        (store("T.if_then_else(A[i, j] > T.float32(0), B[i, j], T.float32(0))"), "A"),
+        (store("T.Cast('float32', T.Cast('float64', A[i, j]))"), "A"),
+        ("for i, j in T.grid(n, 40):\n    if B[i, j] > T.float32(0):\n"
+         "        O[i, j] = A[i, j]", ""),
+        (store("T.exp(A[i, j])", "L") + "\n" + store("L[i, 39 - j] + B[i, j]"), "AB"),
+        (store("T.exp(A[i, j])", "L") + "\n" + store("L[i, j] + B[i, j]"), "A"),
+        (store("T.exp(A[i, j])") + "\n" + store("O[i, j] + B[i, j]"), "A"),
+        (store("T.exp(A[i, j])") + "\n" + store("O[i, j] + A[i, j]"), ""),
+        (total("A[i, j]") + "\n" + store("A[i, j] / S[i] + B[i, j]"), "A"),
+        (total("A[i, j] * B[i, j]") + "\n" + store("B[i, j] - S[i]"), "AB"),
+        (total("A[i, j]") + "\n" + store("B[n - 1 - i, j] - S[i]"), "A"),
+        ("for k in range(3):\n" + store("O[i, j] + A[i, j] * B[k, j]").replace("\n", "\n    ")
+         .replace("for i", "    for i"), ""),
+        ("for k in range(3):\n" + store("A[i, j] * B[k, j]").replace("\n", "\n    ")
+         .replace("for i", "    for i"), ""),
+        ("O[0, 0] = A[0, 0]\n" + store("B[i, j]"), ""),
     ],
-)
+)  # fmt: skip
 def test_which_inputs_a_kernel_may_overwrite(body: str, expected: str) -> None:
-    assert pairs(body) == set(expected)
+    lines = "\n".join("    " + line for line in body.splitlines())
+    kernel = from_source(f"""
+@T.prim_func
+def kernel(a: T.handle, b: T.handle, o: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 40), "float32")
+    B = T.match_buffer(b, (n, 40), "float32")
+    O = T.match_buffer(o, (n, 40), "float32")
+    L = T.alloc_buffer((n, 40), "float32")
+    S = T.alloc_buffer((n,), "float32")
+{lines}
+""")
+    compiled = compile_kernel(kernel, "kernel")
+    assert {"ABO"[n] + "ABO"[m] for n, m in compiled.overwritable} == {f"{x}O" for x in expected}
+    work = compiled.unchecked
+    assert isinstance(work, Unchecked)
+    run = load_text([work.tree], "kernel", {"np": np, "rt": runtime})[1][work.name]
+    for source, target in compiled.overwritable:
+        for rows in (4, 5000):
+            values = np.random.default_rng(0).uniform(0.5, 2, (3, rows, 40)).astype("float32")
+            values[target] = values[source]
+            apart = [*values.copy()]
+            run(*apart, *[rows] * len(work.sizes))
+            shared = [*values]
+            shared[target] = shared[source]
+            run(*shared, *[rows] * len(work.sizes))
+            np.testing.assert_array_equal(shared[target], apart[target])
 
 
 def text_of(mod: IRModule, pipeline: str | None = "legalize") -> str:

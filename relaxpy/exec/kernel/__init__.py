@@ -2,7 +2,6 @@
 
 from relaxpy.exec.kernel.compiler import Kernel, compile_kernel, plan_kernel
 from relaxpy.exec.kernel.emit.emitted import NativeUnchecked, Unchecked
-from relaxpy.exec.kernel.emit.overwrite import overwritable
 from relaxpy.exec.kernel.report import BlockReport, KernelReport
 
 __all__ = [
@@ -12,6 +11,5 @@ __all__ = [
     "NativeUnchecked",
     "Unchecked",
     "compile_kernel",
-    "overwritable",
     "plan_kernel",
 ]

@@ -13,14 +13,16 @@ from relaxpy.exec.kernel.emit.emitted import NativeUnchecked, Unchecked
 from relaxpy.exec.kernel.emit.entry import reads_sizes_only
 from relaxpy.exec.kernel.emit.form import NumpyForm, numpy_form
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
+from relaxpy.exec.kernel.emit.overwrite import overwritable
 from relaxpy.exec.kernel.entry import CheckedKernel, Exclusion
 from relaxpy.exec.kernel.plan.memory import exclusions
 from relaxpy.exec.kernel.plan.planner import make_plan
-from relaxpy.exec.kernel.plan.tree import Plan
+from relaxpy.exec.kernel.plan.tree import Plan, written_memory
 from relaxpy.exec.kernel.report import KernelReport, report_of
 from relaxpy.exec.kernel.signature import KernelSignature
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.ir.core.fork_lock import late_property
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
@@ -74,20 +76,44 @@ class Kernel:
     @late_property
     def checked(self) -> CheckedKernel:
         """The decorator of `tree` that checks its arguments."""
-        positions = {param: number for number, param in enumerate(self.plan.func.params)}
-        position = {
-            memory: positions[param]
-            for param, memory in (
-                *self.plan.func.buffer_map.items(),
-                *self.plan.nest.pointers.items(),
-            )
-        }
+        position = self._positions
         excluded = (
             Exclusion(position[target], tuple(position[other] for other in others), same)
             for target, others, same in exclusions(self.plan)
         )
         calls = self.plan.calls_functions
         return CheckedKernel(self._signature, tuple(excluded), self._load_in_text_order, calls)
+
+    @late_property
+    def written(self) -> frozenset[int]:
+        """The positions of the arguments whose memory the kernel may write.
+
+        A function that it calls may write any object that is an argument.
+        """
+        plan, position = self.plan, self._positions
+        memories = written_memory(plan.trees, lambda b: plan.views.get(b, b))
+        written = {position[memory] for memory in memories if memory in position}
+        if plan.calls_functions:
+            known = {*position.values()}
+            written.update(n for n, p in enumerate(plan.func.params) if n not in known)
+        return frozenset(written)
+
+    @late_property
+    def overwritable(self) -> frozenset[tuple[int, int]]:
+        """The positions of an argument that is read and of one that is written, if NumPy runs it.
+
+        Both may be one array.
+        """
+        position, pairs = self._positions, overwritable(self._numpy_form)
+        return frozenset((position[source], position[target]) for source, target in pairs)
+
+    @property
+    def _positions(self) -> Mapping[Buffer, int]:
+        """The position of the argument that has the memory of a buffer."""
+        func, pointers = self.plan.func, self.plan.nest.pointers
+        positions = {param: number for number, param in enumerate(func.params)}
+        memories = (*func.buffer_map.items(), *pointers.items())
+        return {memory: positions[param] for param, memory in memories}
 
     @property
     def in_text_order(self) -> ast.FunctionDef:

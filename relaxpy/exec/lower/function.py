@@ -42,7 +42,6 @@ from relaxpy.ir.relax.analysis.variables import used_vars
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.pysource import set_span
 
 if TYPE_CHECKING:
@@ -76,14 +75,10 @@ class FunctionLowering(CallLowering):
         self._name = name
         nodes = list(walk(func))
         self._used_as_values = functions_used(nodes)
-        self._shared = shared_constants(nodes, self._kernel)
-        self._separate = separate_storages(nodes, self._kernel)
+        self._shared = shared_constants(nodes, module.callee)
+        self._separate = separate_storages(nodes, module.callee)
         self._loop: Loop | None = None
         self._local_steps: dict[rx.Var, tuple[str, Signature]] = {}
-
-    def _kernel(self, var: rx.GlobalVar) -> PrimFunc | None:
-        callee = self._module.callee(var)
-        return callee.prim_func if isinstance(callee, GlobalCallee) else None
 
     def lower(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
         """The definition of the step, if there is one, and that of the function.

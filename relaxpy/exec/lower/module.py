@@ -20,13 +20,11 @@ from relaxpy.exec.kernel import (
     NativeUnchecked,
     Unchecked,
     compile_kernel,
-    overwritable,
     runtime,
 )
 from relaxpy.exec.kernel.text import load_text
 from relaxpy.exec.lower.function import FunctionLowering
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
-from relaxpy.exec.lower.uses import written_params
 from relaxpy.exec.runtime import support
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
@@ -129,7 +127,6 @@ class ModuleLowering:
         self._literals: dict[rx.Constant, Late[np.ndarray[Any, Any]]] = {}
         self._without_checks: set[str] = set()
         self._reshapes: dict[str, bool] = {}
-        self._overwritable: dict[str, frozenset[tuple[int, int]]] = {}
         functions = module.functions_by_name
         graphs = {name: func for name, func in functions.items() if isinstance(func, rx.Function)}
         # An instrument observes every call, so that none of them can be a jump.
@@ -154,7 +151,7 @@ class ModuleLowering:
             return GlobalCallee(python_name, signature, step=step)
         unchecked = self.names.fresh(f"{python_name}_unchecked")
         kernel = self._backend.compile_kernel(func, python_name, unchecked, self._python_names)
-        return GlobalCallee(python_name, signature, func, kernel, written_params(func))
+        return GlobalCallee(python_name, signature, func, kernel)
 
     def functions(self) -> list[tuple[rx.GlobalVar, rx.Function]]:
         """The Relax functions of the module."""
@@ -191,23 +188,9 @@ class ModuleLowering:
 
     def overwritable(self, callee: GlobalCallee) -> frozenset[tuple[int, int]]:
         """The pairs of an input and an output of a kernel that may be the same tensor."""
-        if callee.name not in self._overwritable:
-            assert callee.kernel is not None
-            if callee.kernel.is_native:
-                return frozenset()  # what holds for the text does not for native code
-            unchecked = self.unchecked(callee)
-            assert isinstance(unchecked, Unchecked)
-            tree = unchecked.tree
-            assert callee.prim_func is not None
-            params = [arg.arg for arg in tree.args.args]
-            buffers = enumerate(callee.prim_func.buffer_map_items)
-            arrays = [index for index, buffer in buffers if buffer is not None]
-            inputs = [params[index] for index in arrays if index not in callee.written]
-            pairs = overwritable(tree, inputs, [params[index] for index in callee.written])
-            self._overwritable[callee.name] = frozenset(
-                (params.index(source), params.index(target)) for source, target in pairs
-            )
-        return self._overwritable[callee.name]
+        assert callee.kernel is not None
+        # What holds for the text does not for native code.
+        return frozenset() if callee.kernel.is_native else callee.kernel.overwritable
 
     def is_reshape(self, callee: GlobalCallee) -> bool:
         """Whether a kernel only copies its input to its output in row-major order."""

@@ -22,16 +22,20 @@ from relaxpy.pysource import Names
 class GlobalCallee:
     """A function of the module, with its Python name and the signature for checks of calls.
 
-    A kernel has its PrimFunc, its compiled form and the positions of the parameters that it may
-    write. A function with recursive tail calls may have a `step`, which returns these calls.
+    A kernel has its PrimFunc and its compiled form. A function with recursive tail calls may have a
+    `step`, which returns these calls.
     """
 
     name: str
     signature: Signature
     prim_func: PrimFunc | None = None
     kernel: Kernel | None = None
-    written: frozenset[int] = frozenset()
     step: str | None = None
+
+    @property
+    def written(self) -> frozenset[int]:
+        """The positions of the parameters that a kernel may write."""
+        return frozenset() if self.kernel is None else self.kernel.written
 
 
 class ModuleContext(Protocol):

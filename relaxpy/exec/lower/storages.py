@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from math import inf
 
-from relaxpy.exec.lower.uses import KernelOf, filled_params
+from relaxpy.exec.lower.scope import GlobalCallee
+from relaxpy.exec.lower.uses import CalleeOf, filled_params
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.storage import released
 from relaxpy.ir.arith.prove import always
@@ -54,7 +55,7 @@ def is_reshape(value: rx.Expr | Op) -> bool:
     return rx.is_call_of(value, "relax.reshape") or is_runtime_function(value, "reshape")
 
 
-def separate_storages(nodes: Iterable[Node], kernel_of: KernelOf) -> frozenset[rx.Var]:
+def separate_storages(nodes: Iterable[Node], callee_of: CalleeOf) -> frozenset[rx.Var]:
     """The variables of storage, in the sequences among `nodes`, that need not exist (OPT-10).
 
     Nothing uses such storage but allocations of tensors, which provably lie in it, in the same
@@ -64,15 +65,15 @@ def separate_storages(nodes: Iterable[Node], kernel_of: KernelOf) -> frozenset[r
     found: set[rx.Var] = set()
     for node in nodes:
         if isinstance(node, rx.SeqExpr):
-            found |= _Storages(node, kernel_of).separate()
+            found |= _Storages(node, callee_of).separate()
     return frozenset(found)
 
 
 class _Storages:
     """The storage that a sequence allocates, the tensors in it, and their last uses."""
 
-    def __init__(self, seq: rx.SeqExpr, kernel_of: KernelOf) -> None:
-        self._kernel_of = kernel_of
+    def __init__(self, seq: rx.SeqExpr, callee_of: CalleeOf) -> None:
+        self._callee_of = callee_of
         self._first: dict[rx.Var, rx.Expr] = {}
         self._sizes: dict[rx.Var, tir.PrimExpr] = {}
         self._tensors: dict[rx.Var, list[tuple[int, rx.Var]]] = {}
@@ -98,13 +99,14 @@ class _Storages:
         match self._first.get(tensor):
             case None:
                 return True
-            case rx.Call(op=rx.GlobalVar() as callee, args=args):
+            case rx.Call(op=rx.GlobalVar() as name, args=args):
                 pass
-            case rx.Call(args=[rx.GlobalVar() as callee, rx.Tuple(fields=args)]):
+            case rx.Call(args=[rx.GlobalVar() as name, rx.Tuple(fields=args)]):
                 pass
             case _:
                 return False
-        kernel = self._kernel_of(callee)
+        callee = self._callee_of(name)
+        kernel = callee.prim_func if isinstance(callee, GlobalCallee) else None
         positions = {index for index, arg in enumerate(args) if arg is tensor}
         return kernel is not None and len(positions) == 1 and positions <= filled_params(kernel)
 

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from itertools import chain
 
+from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, occurrences, walk
+from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, MatchBufferRegion, SeqStmt
+from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, SeqStmt
 
-KernelOf = Callable[[rx.GlobalVar], PrimFunc | None]
-_LEAVING = frozenset(
-    Op(f"tir.{name}")
-    for name in (
-        *("call_extern", "tvm_call_packed", "tvm_call_cpacked"),
-        *("address_of", "tvm_access_ptr"),
-    )
-)
-"""Intrinsics that pass pointers out of a kernel, so that other code may write the memory."""
+CalleeOf = Callable[[rx.GlobalVar], GlobalCallee | rx.ExternFunc]
 
 
 def functions_used(nodes: Sequence[Node]) -> frozenset[rx.Var]:
@@ -49,7 +40,7 @@ def _operands(node: Node) -> Iterator[Node]:
             yield from children(node)
 
 
-def shared_constants(nodes: Sequence[Node], kernel_of: KernelOf) -> frozenset[rx.Expr]:
+def shared_constants(nodes: Sequence[Node], callee_of: CalleeOf) -> frozenset[rx.Expr]:
     """The constants among the nodes of a function that are only read by kernels.
 
     A literal is a new tensor at each evaluation (EV-2). If it is not written and does not escape,
@@ -59,14 +50,15 @@ def shared_constants(nodes: Sequence[Node], kernel_of: KernelOf) -> frozenset[rx
         return frozenset()
     read: set[Node] = set()
     escaping: set[Node] = set()
-    written_by = cache(written_params)
     for node in nodes:
         match node:
-            case rx.Call(
-                op=op, args=(rx.GlobalVar() as callee, rx.Tuple(fields=inputs), *rest)
-            ) if isinstance(op, Op) and op.record.calls is CallKind.KERNEL:
-                kernel = kernel_of(callee)
-                written = frozenset(range(len(inputs))) if kernel is None else written_by(kernel)
+            case rx.Call(op=op, args=(rx.GlobalVar() as name, rx.Tuple(fields=inputs), *rest)) if (
+                isinstance(op, Op) and op.record.calls is CallKind.KERNEL
+            ):
+                callee = callee_of(name)
+                written = frozenset(range(len(inputs)))
+                if isinstance(callee, GlobalCallee) and callee.kernel is not None:
+                    written = callee.written
                 for i, arg in enumerate(inputs):
                     (escaping if i in written else read).add(arg)
                 escaping.update(rest)
@@ -83,30 +75,6 @@ def _spread(operand: Node) -> Iterator[Node]:
     if isinstance(operand, rx.Tuple):
         for leaf in operand.fields:
             yield from _spread(leaf)
-
-
-def written_params(kernel: PrimFunc) -> frozenset[int]:
-    """The positions of the parameters whose memory `kernel` may write."""
-    written: set[Node] = set()
-    views: list[tuple[Node, Node]] = []
-    for node in occurrences(kernel.body, BufferStore, MatchBufferRegion, tir.Call):
-        match node:
-            case BufferStore(buffer=buffer):
-                written.add(buffer.data)
-            case MatchBufferRegion(buffer=buffer, source=source):
-                views.append((buffer.data, source.buffer.data))
-            case tir.Call(op=op, args=args) if op in _LEAVING or isinstance(op, rx.GlobalVar):
-                for leaf in chain.from_iterable(map(walk, args)):
-                    written.add(leaf.buffer.data if isinstance(leaf, BufferLoad) else leaf)
-    for view, source_data in reversed(views):
-        if view in written:
-            written.add(source_data)
-    pointers = {param: buffer.data for param, buffer in kernel.buffer_map.items()}
-    return frozenset(
-        i
-        for i, param in enumerate(kernel.params)
-        if param in written or pointers.get(param) in written
-    )
 
 
 def filled_params(kernel: PrimFunc) -> frozenset[int]:

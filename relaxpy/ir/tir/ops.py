@@ -221,10 +221,10 @@ def match_dtypes(a: expr.ExprLike, b: expr.ExprLike) -> tuple[expr.PrimExpr, exp
     if left.dtype == right.dtype:
         return left, right
     if left.dtype.is_scalable or right.dtype.is_scalable:
-        return _match_scalable(left, right)
+        return vectors.match_scalable(left, right)
     lanes = max(left.dtype.lanes, right.dtype.lanes)
     if lanes > 1:
-        left, right = _widen(left, lanes), _widen(right, lanes)
+        left, right = vectors.widen(left, lanes), vectors.widen(right, lanes)
     x, y = left.dtype, right.dtype
     if x.family == "handle" or y.family == "handle":
         number(a)
@@ -239,27 +239,6 @@ def match_dtypes(a: expr.ExprLike, b: expr.ExprLike) -> tuple[expr.PrimExpr, exp
     else:
         target = x if x.family == "uint" else y
     return cast_to(left, target), cast_to(right, target)
-
-
-def _match_scalable(
-    left: expr.PrimExpr, right: expr.PrimExpr
-) -> tuple[expr.PrimExpr, expr.PrimExpr]:
-    """Broadcast a scalar operand to the scalable vector type of the other operand."""
-    for vector, scalar in ((left, right), (right, left)):
-        if vector.dtype.is_scalable and not scalar.dtype.vector:
-            wide = expr.Broadcast(
-                cast_to(scalar, vector.dtype.element), vectors.lanes_of(vector.dtype.lanes)
-            )
-            return (left, wide) if vector is left else (wide, right)
-    raise MisuseError(f"cannot match types {left.dtype} and {right.dtype}")
-
-
-def _widen(value: expr.PrimExpr, lanes: int) -> expr.PrimExpr:
-    if value.dtype.lanes == lanes:
-        return value
-    if value.dtype.lanes != 1:
-        raise MisuseError(f"cannot match {value.dtype.lanes} lanes with {lanes}")
-    return expr.Broadcast(value, lanes)
 
 
 def number(value: expr.ExprLike) -> expr.PrimExpr:

@@ -41,3 +41,25 @@ def scalable_lanes(lanes: object) -> int | None:
             return times if scalable_lanes(a) == 1 else None
         case _:
             return None
+
+
+def match_scalable(
+    left: expr.PrimExpr, right: expr.PrimExpr
+) -> tuple[expr.PrimExpr, expr.PrimExpr]:
+    """Broadcast a scalar operand to the scalable vector type of the other operand."""
+    for vector, scalar in ((left, right), (right, left)):
+        if vector.dtype.is_scalable and not scalar.dtype.vector:
+            wide = expr.Broadcast(
+                ops.cast_to(scalar, vector.dtype.element), lanes_of(vector.dtype.lanes)
+            )
+            return (left, wide) if vector is left else (wide, right)
+    raise MisuseError(f"cannot match types {left.dtype} and {right.dtype}")
+
+
+def widen(value: expr.PrimExpr, lanes: int) -> expr.PrimExpr:
+    """Broadcast a scalar to a number of lanes. Errors: MisuseError if it has another number."""
+    if value.dtype.lanes == lanes:
+        return value
+    if value.dtype.lanes != 1:
+        raise MisuseError(f"cannot match {value.dtype.lanes} lanes with {lanes}")
+    return expr.Broadcast(value, lanes)

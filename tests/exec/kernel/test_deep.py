@@ -191,3 +191,22 @@ def test_remainders_of_data_are_not_multiplied_out(target: str) -> None:
     relaxpy.compile(IRModule({"main": from_source(DATA)}), target=target)["main"](a, b, k)
     assert list(a) == [(x * x % 9973 + x) ** 2 % 9973 for x in numbers]
     assert list(b) == [(k * k % 9973 + i) * (k * k % 9973 + k) % 9973 // 7 for i in range(8)]
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_many_lets_need_no_deep_recursion(target: str) -> None:
+    lets = "".join(
+        f"    x{i + 1}: T.float32 = x{i} * T.float32(0.5) + A[{i}]\n" for i in range(350)
+    )
+    func = from_source(f"""
+@T.prim_func
+def f(A: T.Buffer((351,), "float32"), B: T.Buffer((1,), "float32")):
+    x0: T.float32 = A[350]
+{lets}    B[0] = x350
+""")
+    values, found = np.linspace(0, 1, 351, dtype="float32"), np.zeros(1, "float32")
+    relaxpy.compile(func, target)(values, found)
+    expected = np.float64(values[350])
+    for value in values[:350]:
+        expected = expected * 0.5 + value
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -189,7 +189,9 @@ APART = {
     # An operand of a later operation as well, or of both sides of one.
     "X[i] * T.float32(2) + X[i]": (["X"], []),
     "(X[i] * T.float32(2) + Z[i]) * X[i]": (["X", "Z"], []),
-    "T.exp(X[i]) * T.exp(Z[i])": (["X", "Z"], []),
+    "T.exp(X[i]) * T.exp(Z[i])": (["Z"], ["X"]),
+    "T.exp(X[i]) * T.exp(Z[i] + X[i])": (["X", "Z"], []),
+    'X[i] * T.sqrt(T.Cast("float32", n))': ([], ["X"]),
     # Read in another place than it is stored, in another datatype, or after the result.
     "X[n - 1 - i]": (["X"], []),
     "X[i] + X[n - 1 - i]": (["X"], []),

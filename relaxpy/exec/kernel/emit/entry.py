@@ -31,6 +31,8 @@ class Entry:
             else:
                 self.params.append(scope.variable(param))
         self._values = dict(self._variables())
+        for size in self._values:
+            scope.variable(size)  # a view may need it before anything else does
         for size in (v for buffer in self._buffers for v in variables_of(buffer)):
             if size not in self._values and size not in self._scalars:
                 raise CompileError(

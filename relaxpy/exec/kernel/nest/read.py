@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence, Set
+from collections.abc import Callable, Container, Generator, Iterator, Sequence, Set
 from itertools import pairwise
 from typing import TYPE_CHECKING, assert_never, cast
 
@@ -107,11 +107,14 @@ class _Reader:
 
     def items(self, stmt: Stmt) -> Iterator[nest.Item]:
         outer = self.span
-        self.span = getattr(stmt, "span", None) or outer
-        yield from self._items(cast("AnyStmt", stmt))
+        following: Stmt | None = stmt
+        while following is not None:
+            self.span = getattr(following, "span", None) or self.span
+            following = yield from self._items(cast("AnyStmt", following))
         self.span = outer
 
-    def _items(self, stmt: AnyStmt) -> Iterator[nest.Item]:
+    def _items(self, stmt: AnyStmt) -> Generator[nest.Item, None, Stmt | None]:
+        """The items of a statement, without those of the statement after it, which is returned."""
         match stmt:
             case SeqStmt(seq=seq):
                 for inner in seq:
@@ -135,30 +138,29 @@ class _Reader:
             case While(condition=condition, body=body):
                 yield nest.WhileLoop(self.value(condition), tuple(self.items(body)))
             case LetStmt(var=var, value=value, body=body):
-                yield from self._let(var, self.value(value), body)
+                return (yield from self._let(var, self.value(value), body))
             case AttrStmt(attr_key="thread_extent"):
                 raise launched(self.name, stmt)
-            case AttrStmt(body=body):
-                yield from self.items(body)
+            case AttrStmt(body=body) | DeclBuffer(body=body):
+                return body
             case AssertStmt(condition=condition, message=message, body=body):
                 text = message.value if isinstance(message, StringImm) else str(message)
                 yield nest.Check(self.value(condition), text, self.span)
-                yield from self.items(body)
+                return body
             case Allocate(body=body):
                 yield from self.buffers.add_allocation(stmt, self.axes)
-                yield from self.items(body)
-            case DeclBuffer(body=body):
-                yield from self.items(body)
+                return body
             case BufferRealize(buffer=buffer, body=body):
                 if not self.buffers.is_argument(buffer):
                     yield from self.buffers.add_local(buffer, body, self.axes)
-                yield from self.items(body)
+                return body
             case Evaluate(value=value):
                 yield from self._evaluate(value)
             case AllocateConst():
                 yield from self._constant(stmt)
             case _:
                 assert_never(stmt)
+        return None
 
     @property
     def name(self) -> str:
@@ -382,22 +384,21 @@ class _Reader:
         for var, number in zip(values, numbers, strict=True):
             yield from self._store(replace(_scalar(store, number), value=var))
 
-    def _let(self, var: Var, value: PrimExpr, body: Stmt) -> Iterator[nest.Item]:
+    def _let(self, var: Var, value: PrimExpr, body: Stmt) -> Generator[nest.Item, None, Stmt]:
+        """The binding of a variable, unless its value takes its place; the statement after it."""
         # Statements that run one by one compute a value once, as the text does.
         is_shared = self.may_alias and bool(children(value))
         is_small = not is_shared and tree_size(value) <= MAX_TREE_SIZE
         if is_small and not self._is_bound_here(var, value, body):
-            yield from self.items(substitute(body, {var: value}))
-        elif var.dtype.lanes == 1:
+            return substitute(body, {var: value})
+        if var.dtype.lanes == 1:
             yield nest.Bind(var, value, self.span)
-            yield from self.items(body)
-        else:
-            lanes = [Var(f"{var.name}{n}", var.dtype.element) for n in range(var.dtype.lanes)]
-            for number, lane in enumerate(lanes):
-                yield nest.Bind(
-                    lane, self.value(lane_of(value, ops.const(number, "int32"))), self.span
-                )
-            yield from self.items(substitute(body, {var: vector_of(lanes)}))
+            return body
+        lanes = [Var(f"{var.name}{n}", var.dtype.element) for n in range(var.dtype.lanes)]
+        for number, lane in enumerate(lanes):
+            part = self.value(lane_of(value, ops.const(number, "int32")))
+            yield nest.Bind(lane, part, self.span)
+        return substitute(body, {var: vector_of(lanes)})
 
     def _is_bound_here(self, var: Var, value: PrimExpr, body: Stmt) -> bool:
         """Whether `value` must be evaluated here, and not where `body` uses `var`."""
@@ -413,7 +414,8 @@ class _Reader:
         """The evaluation of the unused `value`, if that may stop the program."""
         read = self.value(value)
         if may_fail(read, self.axes, self.shape_vars):
-            yield from self._let(Var("unused", value.dtype), read, Evaluate(ops.const(0)))
+            unused = Var("unused", value.dtype)
+            yield from self.items((yield from self._let(unused, read, Evaluate(ops.const(0)))))
 
     def _evaluate(self, value: PrimExpr) -> Iterator[nest.Item]:
         match value:

@@ -33,9 +33,10 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, ConstExpr, FloatImm, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
-_COSTLY: frozenset[Node] = frozenset(
+COSTLY: frozenset[Node] = frozenset(
     Op(f"tir.{n}") for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")
 )
+"""The functions of an element that take several times as long as a sum."""
 _LEAST_PASSES = 4
 """The number of passes over the elements from which blocks save more than they cost."""
 _LEAST_BYTES = 1 << 16
@@ -301,20 +302,17 @@ def _tile(rows: _Rows, trees: Sequence[Tree], local: Container[Buffer]) -> Tile:
     memories = {b: _memory(rows.plan, b) for b in accessed}
     found = {b: _moved(row_of.get(memory), memory, b) for b, memory in memories.items()}
     known = {b: row for b, row in found.items() if row is not None}
-    inside = {run.statement for run in members}
-    elsewhere = {
-        _memory(rows.plan, a.buffer)
-        for run in runs(trees)
-        if run.statement not in inside
-        for a in accesses(run)
-    }
-    local_rows = frozenset(b for b in row_of if b in local and b not in elsewhere)
+    private = {b for b in row_of if b in local}
+    if private:
+        inside = {run.statement for run in members}
+        others = (run for run in runs(trees) if run.statement not in inside)
+        private -= {_memory(rows.plan, a.buffer) for run in others for a in accesses(run)}
     low, high = Var("lo", INT64), Var("hi", INT64)
     blocked = tuple(
         _along(run, axis, Axis(axis.var, low, high))
         for run, axis in zip(members, axes, strict=True)
     )
-    return Tile(axes[0], low, high, blocked, known, local_rows)
+    return Tile(axes[0], low, high, blocked, known, frozenset(private))
 
 
 def _along(run: Run, old: Axis, new: Axis) -> Run:
@@ -379,7 +377,7 @@ def _operations(value: PrimExpr, costly: int) -> int:
         if isinstance(node, (BufferLoad, Var, ConstExpr)) or id(node) in seen:
             continue
         seen.add(id(node))
-        is_costly = isinstance(node, Call) and node.op in _COSTLY
+        is_costly = isinstance(node, Call) and node.op in COSTLY
         total += costly if is_costly else isinstance(node, PrimExpr)
         stack += children(node)
     return total

@@ -143,12 +143,12 @@ def meets_itself(
         for writer, other in ((first, second), (second, first))
         for buffer, indices in other.elements()
         if roots.get(buffer, buffer) is roots.get(writer.target, writer.target)
-        if not loops <= _common_indices(writer.indices, indices)
+        if not loops <= common_indices(writer.indices, indices)
     )
     return _axes_that_agree(pairs, (*serial, *axes), outer, shape_vars, roots) == loops
 
 
-def _common_indices(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> Set[Var]:
+def common_indices(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> Set[Var]:
     """The variables that are the same where both are those of one element.
 
     An access of all elements has no indices.
@@ -171,7 +171,7 @@ def _axes_that_agree(
     found = {axis.var for axis in axes if axis.var not in serial}
     for x, y in pairs:
         root = roots.get(x.buffer, x.buffer)
-        if root is not roots.get(y.buffer, y.buffer) or found <= _common_indices(
+        if root is not roots.get(y.buffer, y.buffer) or found <= common_indices(
             x.indices, y.indices
         ):
             continue

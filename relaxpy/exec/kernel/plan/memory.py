@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
@@ -11,7 +11,8 @@ from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree, accesses, runs, writt
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import ConstExpr, PrimExpr, Var
+from relaxpy.ir.tir.expr import BinaryOpExpr, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
 
 
 def shared_memory(
@@ -116,33 +117,45 @@ def _in_place_candidates(
     statement = run.store
     if statement is None or target in plan.shared.values():
         return ()
-    if statement.target is not target or statement.guards:
+    if statement.target is not target:
         return ()
-    if any(read.buffer is target or None in read.maps for read in statement.reads):
-        return ()
-    times = Counter(load.buffer for load in loads(statement.value))
-    return {
-        load.buffer
-        for load in _first_operands(statement.value)
-        if times[load.buffer] == 1
-        and users.get(load.buffer, {}).keys() == {number}
-        and _same_layout(target, load.buffer)
-        and all(x is y for x, y in zip(load.indices, statement.indices, strict=True))
-    }
+    return {b for b in operands_in_place(statement) if users.get(b, {}).keys() == {number}}
 
 
-def _first_operands(value: PrimExpr) -> set[BufferLoad]:
-    """The loads that are operands of the first operation and of no later one."""
+def operands_in_place(store: Assignment) -> Iterator[Buffer]:
+    """The buffers that may be the target itself: its first operation alone reads the same element.
+
+    Operations write the target one after the other.
+    """
+    if store.guards or any(r.buffer is store.target or None in r.maps for r in store.reads):
+        return
+    times = Counter(load.buffer for load in loads(store.value))
+    for load in _first_operands(store.value, {axis.var for axis in store.axes}):
+        aligned = all(x is y for x, y in zip(load.indices, store.indices, strict=False))
+        if times[load.buffer] == 1 and aligned and _same_layout(store.target, load.buffer):
+            yield load.buffer
+
+
+def _first_operands(value: PrimExpr, axes: Set[Var]) -> set[BufferLoad]:
+    """The loads that are operands of the first operation along `axes`, and of no later one.
+
+    Of two operands that are operations, the left one is computed first.
+    """
     if isinstance(value, BufferLoad):
         return {value}
     later: set[BufferLoad] = set()
     while True:
         operands = {c for c in children(value) if isinstance(c, PrimExpr)}
-        operations = [c for c in operands if not isinstance(c, (BufferLoad, Var, ConstExpr))]
         direct = {c for c in operands if isinstance(c, BufferLoad)}
+        nodes = operands.difference(direct)
+        operations = [c for c in nodes if mentions(c, axes) and not isinstance(c, Var)]
         if not operations:
             return direct - later
-        if len(operations) > 1:
+        if len(operations) == 1:
+            later |= direct
+            [value] = operations
+        elif isinstance(value, BinaryOpExpr) and value.a in operations:
+            later.update(loads(value.b))
+            value = value.a
+        else:
             return set()
-        later |= direct
-        [value] = operations

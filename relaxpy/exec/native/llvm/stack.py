@@ -12,7 +12,8 @@ from relaxpy.exec.native.llvm.types import POINTER, Type
 from relaxpy.exec.native.llvm.value import Value
 
 if TYPE_CHECKING:
-    from relaxpy.exec.native.llvm.function import Function, Slot
+    from relaxpy.exec.native.llvm.function import Function
+    from relaxpy.exec.native.llvm.instructions import Slot
 
 STACK_BYTES: Final = 1 << 13
 """The most bytes on the stack of a function that has other memory."""

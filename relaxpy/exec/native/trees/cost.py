@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.blocking import COSTLY
 from relaxpy.exec.kernel.plan.statements import expressions_of
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs
 from relaxpy.exec.native.trees.lanes import lane_axis
@@ -19,7 +20,6 @@ from relaxpy.exec.native.trees.program import ObligationTests, Tasks
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, occurrences
-from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, Div, FloorDiv, FloorMod, Mod, PrimExpr, Var
 
@@ -40,9 +40,6 @@ _ITERATION = 1000
 """An iteration of a loop without vectors."""
 _UNKNOWN = 64
 """The extent of an axis whose bounds depend on other axes."""
-_FUNCTIONS: frozenset[Node] = frozenset(
-    Op(f"tir.{n}") for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")
-)
 
 
 def time_of(tree: Tree, plan: Plan, without: Sequence[Axis]) -> IndexPoly:
@@ -166,7 +163,7 @@ def _of_value(value: PrimExpr) -> int:
             continue
         seen.add(node)
         inner = list(children(node))
-        if isinstance(node, Call) and node.op in _FUNCTIONS:
+        if isinstance(node, Call) and node.op in COSTLY:
             total += _FUNCTION
         elif isinstance(node, (Div, FloorDiv, FloorMod, Mod)) and not node.dtype.is_float:
             total += _DIVISION

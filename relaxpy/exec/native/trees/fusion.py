@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import TypeAlias
 
 from relaxpy.dataclass import replace
-from relaxpy.exec.kernel.plan.dependence import meets_itself
+from relaxpy.exec.kernel.plan.dependence import common_indices, meets_itself
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
 from relaxpy.exec.native.maths import LONG
@@ -16,20 +16,20 @@ from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import Call, Var
+from relaxpy.ir.tir.expr import Call, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import substitute
 
 
 def fused(trees: Iterable[Tree], plan: Plan) -> Iterator[Tree]:
     """The trees, with neighbouring runs joined where each iteration only meets its own elements."""
     last: Tree | None = None
-    users: _Users = {}
+    users = _Users(plan)
     for tree in trees:
         both = None
         if isinstance(last, Run) and isinstance(tree, Run):
             both = _joined(last, tree, plan, users)
         if both is None:
-            users = {}
+            users = _Users(plan)
             if last is not None:
                 yield last
         last = both or tree
@@ -37,17 +37,88 @@ def fused(trees: Iterable[Tree], plan: Plan) -> Iterator[Tree]:
         yield last
 
 
-_Users: TypeAlias = dict[Buffer, dict[object, Assignment]]
-"""The statements of a run by the memory that they use, one for each set of elements."""
+class _Users:
+    """The statements of a run by the elements that they use, one for each set of elements."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.guarded: set[Buffer] = set()
+        """The memory that statements with guards store in."""
+        self._used: dict[Buffer, _Table] = {}
+        self._written: dict[Buffer, _Table] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no statement is known yet."""
+        return not self._used
+
+    def enter(self, statements: Iterable[Assignment]) -> None:
+        """Add statements of the run."""
+        root = self.plan.root
+        for s in statements:
+            elements = tuple(s.elements())
+            axes = tuple((a.var, a.start, a.stop) for a in s.axes)
+            key = s.target, s.indices, axes, elements
+            for element in elements:
+                self._used.setdefault(root(element[0]), _Table()).enter(element, key, s)
+            self._written.setdefault(root(s.target), _Table()).enter((s.target, s.indices), key, s)
+            if s.guards:
+                self.guarded.add(root(s.target))
+
+    def may_depend_on(self, other: Assignment, loops: Set[Var]) -> set[Assignment]:
+        """Those of which one iteration may use what another one of `other` writes, or conversely.
+
+        Neither constant indices nor equal variables of `loops` tell them apart.
+        """
+        root, none = self.plan.root, _Table()
+        written = self._used.get(root(other.target), none)
+        found = {*written.meeting((other.target, other.indices), loops)}
+        for element in other.elements():
+            found.update(self._written.get(root(element[0]), none).meeting(element, loops))
+        return found
+
+    def some_iterations_share(self, other: Assignment) -> bool:
+        """Whether `other` or the run uses what the other one only stores in some iterations."""
+        root = self.plan.root
+        if other.guards and root(other.target) in self._used:
+            return True
+        return any(root(buffer) in self.guarded for buffer, _ in other.elements())
 
 
-def _enter(users: _Users, statements: Iterable[Assignment], plan: Plan) -> None:
-    for s in statements:
-        elements = tuple(s.elements())
-        axes = tuple((a.var, a.start, a.stop) for a in s.axes)
-        key = s.target, s.indices, axes, bool(s.guards), elements
-        for root in {plan.root(buffer) for buffer, _ in elements}:
-            users.setdefault(root, {}).setdefault(key, s)
+_Element: TypeAlias = tuple[Buffer, tuple[PrimExpr, ...]]
+_Form: TypeAlias = tuple[tuple[PrimExpr, ...], tuple[bool, ...]]
+"""The shape of a buffer and which indices are constants."""
+_Constants: TypeAlias = tuple[int | None, ...]
+_Statements: TypeAlias = dict[object, Assignment]
+
+
+class _Table:
+    """Statements by the elements of one memory that they use."""
+
+    def __init__(self) -> None:
+        self._forms: dict[_Form, dict[_Constants, dict[tuple[PrimExpr, ...], _Statements]]] = {}
+
+    def enter(self, element: _Element, key: object, statement: Assignment) -> None:
+        """Add a statement that uses an element, unless there is one of this key."""
+        form, constants = _constants(element)
+        by_indices = self._forms.setdefault(form, {}).setdefault(constants, {})
+        by_indices.setdefault(element[1], {}).setdefault(key, statement)
+
+    def meeting(self, element: _Element, loops: Set[Var]) -> Iterator[Assignment]:
+        """The statements one iteration of which may use that element of another iteration."""
+        own, constants = _constants(element)
+        for form, by_constants in self._forms.items():
+            same = [by_constants.get(constants, {})] if form == own else by_constants.values()
+            for by_indices in same:
+                for indices, statements in by_indices.items():
+                    if not loops <= common_indices(indices, element[1]):
+                        yield from statements.values()
+
+
+def _constants(element: _Element) -> tuple[_Form, _Constants]:
+    buffer, indices = element
+    constants = tuple(i.value if isinstance(i, IntImm) else None for i in indices)
+    return (buffer.shape, tuple(c is not None for c in constants)), constants
 
 
 def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
@@ -76,14 +147,14 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
     ):
         return None
     later = [s.substituted(renamed) for s in second.assignments]
-    if not users:
-        _enter(users, first.assignments, plan)
+    if users.is_empty:
+        users.enter(first.assignments)
+    variables = {axis.var for axis in first.loops}
     for other in later:
-        roots = {plan.root(buffer) for buffer, _ in other.elements()}
-        for one in {s for root in roots for s in users.get(root, {}).values()}:
+        if users.some_iterations_share(other):
+            return None
+        for one in users.may_depend_on(other, variables):
             if not meets_itself(one, other, first.loops, plan.shape_vars, plan.shared):
-                return None
-            if _is_optional(one, other, plan) or _is_optional(other, one, plan):
                 return None
     if any(product_of(r) or repeated_loads(r, plan) for r in (first, second)):
         return None
@@ -95,7 +166,7 @@ def _joined(first: Run, second: Run, plan: Plan, users: _Users) -> Run | None:
     axes, over = first.loops[:count], first.loops[count:]
     independent = first.independent & {renamed.get(v, v) for v in second.independent}
     statements = (*first.statements, *later)
-    _enter(users, later, plan)
+    users.enter(later)
     return Run(statements, axes, over, tests=first.tests, independent=independent)
 
 
@@ -125,9 +196,3 @@ def _has_functions(run: Run) -> bool:
     """Whether an iteration computes functions of many instructions."""
     calls = (n for m in run.assignments for n in occurrences(m.value, Call))
     return any(isinstance(n.op, Op) and n.op.name.removeprefix("tir.") in LONG for n in calls)
-
-
-def _is_optional(writer: Assignment, other: Assignment, plan: Plan) -> bool:
-    """Whether `other` uses what `writer` only stores in some iterations."""
-    written = plan.root(writer.target)
-    return bool(writer.guards) and any(plan.root(b) is written for b, _ in other.elements())

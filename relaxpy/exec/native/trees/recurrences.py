@@ -9,9 +9,10 @@ from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
+from relaxpy.exec.kernel.plan.updates import update_from
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Max, Min, PrimExpr
+from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 CHAINS = 4
@@ -59,28 +60,15 @@ def _prefix_of(run: Run, before: BufferLoad, root: Callable[[Buffer], Buffer]) -
     [statement], var = run.assignments, run.ordered[-1].var
     value, target = statement.value, statement.target
     extent = run.ordered[-1].extent.constant
-    if not isinstance(value, (Max, Min)) or target.dtype.is_bool:
-        return None
-    operand = value.b if _is_load_of(value.a, before) else value.a
-    if operand is value.a and not _is_load_of(value.b, before):
+    update = update_from(value, before)
+    if update is None or update.combine not in ("max", "min") or target.dtype.is_bool:
         return None
     if extent is not None and extent < _LEAST_LANES:
         return None
-    if any(root(load.buffer) is root(target) for load in loads(operand)):
+    if any(root(load.buffer) is root(target) for load in loads(update.operand)):
         return None
     step = affine(position_of(target, statement.indices), {var})
-    return operand if step is not None and step.constant(var) == 1 else None
-
-
-def _is_load_of(expr: PrimExpr, load: BufferLoad) -> bool:
-    """Whether an expression is that element."""
-    return (
-        isinstance(expr, BufferLoad)
-        and expr.buffer is load.buffer
-        and all(
-            as_poly(a).same(as_poly(b)) for a, b in zip(expr.indices, load.indices, strict=True)
-        )
-    )
+    return update.operand if step is not None and step.constant(var) == 1 else None
 
 
 def _has_chains(run: Run) -> bool:

@@ -1,0 +1,225 @@
+"""The kernels that a schedule transforms, the names of their blocks and loops, and the record."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, ScheduleError, check_type, unexpected
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.tir.analysis.index_map import IndexMap
+from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.schedule import relations
+from relaxpy.ir.tir.schedule.state import State, refused
+from relaxpy.ir.tir.schedule.trace import BlockRV, Instruction, LoopRV, Trace
+from relaxpy.ir.tir.stmt import Block, For
+
+P = ParamSpec("P")
+R = TypeVar("R")
+RV = TypeVar("RV", BlockRV, LoopRV)
+S = TypeVar("S", bound="ScheduledKernels")
+
+#: The primitives by name, in the order of the text.
+PRIMITIVES: dict[str, Callable[..., Any]] = {}
+
+
+def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Decorate a primitive: it is recorded, names itself in errors, and fails without a trace."""
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def apply(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        saved = {name: state.copy() for name, state in self._states.items()}
+        self._maps.clear()
+        try:
+            result = method(self, *args, **kwargs)
+            for name, state in self._states.items():
+                if name in saved and state.func is not saved[name].func:
+                    state.check()
+        except ScheduleError as error:
+            self._states |= saved
+            first = error.diagnostic
+            raise ScheduleError(
+                f"{method.__name__}: {first.message}", span=first.span, hint=first.hint
+            ) from None
+        except MisuseError:
+            self._states |= saved
+            raise
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        arguments = {
+            f"*{key}"
+            if signature.parameters[key].kind == inspect.Parameter.VAR_POSITIONAL
+            else key: self._maps.get(v, v) if callable(v) else v
+            for key, v in bound.arguments.items()
+            if key != "self"
+        }
+        outputs = result if isinstance(result, list) else () if result is None else (result,)
+        self.trace.insts.append(
+            Instruction(method.__name__, arguments, tuple(outputs))  # type: ignore[arg-type]
+        )
+        return result
+
+    entry = user_facing(apply)
+    PRIMITIVES[method.__name__] = entry
+    return entry
+
+
+class ScheduledKernels:
+    """Kernels as they are now, and what the names of their blocks and loops stand for."""
+
+    primitives: ClassVar[dict[str, Callable[..., Any]]] = PRIMITIVES
+
+    @user_facing
+    def __init__(
+        self,
+        mod: PrimFunc | IRModule,
+        *,
+        seed: int | None = None,
+        debug_mask: str | int = "none",
+        error_render_level: Literal["detail", "fast", "none"] = "detail",
+        enable_check: bool = True,
+    ) -> None:
+        """A lone kernel becomes the function `main`; the other options change nothing here.
+
+        Errors:
+            MisuseError (also TypeError): `mod` is neither a kernel nor a module.
+        """
+        if isinstance(mod, PrimFunc):
+            named = "global_symbol" in mod.attrs
+            mod = IRModule({"main": mod.with_attr("global_symbol", "main") if named else mod})
+        check_type(mod, IRModule, "expected a PrimFunc or a module")
+        self._module = mod
+        self._states: dict[str, State] = {}
+        self._items: dict[BlockRV | LoopRV, tuple[str, Block | Var]] = {}
+        self._maps: dict[object, IndexMap] = {}
+        self.trace = Trace()
+        kernels = [v.name_hint for v, f in mod.functions.items() if isinstance(f, PrimFunc)]
+        self.func_working_on: str | None = (
+            "main" if "main" in kernels else kernels[0] if len(kernels) == 1 else None
+        )
+
+    # --- what is scheduled
+
+    @property
+    def mod(self) -> IRModule:
+        """The module with the kernels as they are now."""
+        table = self._module.functions_by_name
+        changed = {
+            name: state.func
+            for name, state in self._states.items()
+            if state.func is not table[name]
+        }
+        if changed:
+            self._module = self._module.clone()
+            for name, func in changed.items():
+                self._module[name] = func
+        return self._module
+
+    def work_on(self, func_name: str) -> None:
+        """Look up blocks without a function name in the kernel `func_name` from now on."""
+        self._state(func_name)
+        self.func_working_on = func_name
+
+    def copy(self) -> Self:
+        """Return a schedule of the same kernels for which the names of this one are valid, too."""
+        other = type(self)(self.mod)
+        other.func_working_on = self.func_working_on
+        for name, state in self._states.items():
+            other._states[name] = state.copy()
+        other._items = dict(self._items)
+        other.trace = Trace(self.trace.insts)
+        return other
+
+    def show(self, *args: Any, **kwargs: Any) -> None:
+        """Print the kernels and the trace."""
+        self.mod.show(*args, **kwargs)
+        self.trace.show()
+
+    @overload
+    def get(self, rand_var_or_sref: BlockRV) -> Block: ...
+    @overload
+    def get(self, rand_var_or_sref: LoopRV) -> For: ...
+    @user_facing
+    def get(self, rand_var_or_sref: BlockRV | LoopRV) -> Block | For:
+        """Return the block or loop of a name as it is now.
+
+        Errors:
+            ScheduleError: it is gone.
+        """
+        if isinstance(rand_var_or_sref, BlockRV):
+            return self._block(rand_var_or_sref)[1]
+        return self._loop(rand_var_or_sref)[1]
+
+    # --- names
+
+    def _state(self, func_name: str | None) -> State:
+        name = self.func_working_on if func_name is None else func_name
+        if name is None:
+            raise refused("there are several kernels: give func_name, or call work_on")
+        if name not in self._states:
+            func = self._module.functions_by_name.get(name)
+            if not isinstance(func, PrimFunc):
+                raise refused(f"there is no kernel {name!r:.40} in the module")
+            self._states[name] = State(func)
+        return self._states[name]
+
+    def _enter(self, state: State, rv: RV, item: Block | Var) -> RV:
+        name = next(name for name, other in self._states.items() if other is state)
+        self._items[rv] = name, item
+        return rv
+
+    def _block_rv(self, state: State, block: Block) -> BlockRV:
+        return self._enter(state, BlockRV(), block)
+
+    def _loop_rv(self, state: State, loop: For) -> LoopRV:
+        return self._enter(state, LoopRV(), loop.loop_var)
+
+    def _item(self, rv: object, kind: type) -> tuple[State, Block | Var]:
+        if not isinstance(rv, kind) or rv not in self._items:
+            noun = "block, or its name" if kind is BlockRV else "loop"
+            raise unexpected(rv, f"expected a {noun}")
+        name, item = self._items[rv]
+        return self._states[name], item
+
+    def _block(self, rv: BlockRV | str) -> tuple[State, Block]:
+        if isinstance(rv, str):
+            state = self._state(None)
+            return state, relations.block_named(state, rv)
+        state, item = self._item(rv, BlockRV)
+        assert isinstance(item, Block)
+        block = state.current(item)
+        if block is None:
+            raise refused(f"block {item.name_hint} is not in the kernel any more")
+        return state, block
+
+    def _loop(self, rv: LoopRV) -> tuple[State, For]:
+        state, item = self._item(rv, LoopRV)
+        assert isinstance(item, Var)
+        loop = state.loop(item)
+        if loop is None:
+            raise refused(f"loop {item.name} is not in the kernel any more")
+        return state, loop
+
+    def _loops(self, rvs: Sequence[LoopRV]) -> tuple[State, list[For]]:
+        found = [self._loop(rv) for rv in rvs]
+        if not found:
+            raise MisuseError("expected at least one loop, found none")
+        if any(state is not found[0][0] for state, _ in found):
+            raise refused("the loops are of different kernels")
+        return found[0][0], [loop for _, loop in found]
+
+    def _either(self, rv: BlockRV | LoopRV | str) -> tuple[State, Block | For]:
+        return self._loop(rv) if isinstance(rv, LoopRV) else self._block(rv)
+
+    def _map(self, value: IndexMap | Callable[..., Any], rank: int, dtype: DataType) -> IndexMap:
+        """Return a map, which stands for its function in the trace."""
+        if isinstance(value, IndexMap):
+            return value
+        self._maps[value] = IndexMap.from_func(value, rank, index_dtype=dtype)
+        return self._maps[value]
