@@ -64,8 +64,9 @@ def test_modules_suggest_the_name_that_is_meant(path: str, name: str, right: str
     module = resolve_name(path)
     with pytest.raises(UnknownAttributeError, match=f"did you mean '{right}'"):
         getattr(module, name)
+    unknown = "nothing_of_this_kind"
     with pytest.raises(AttributeError) as error:
-        module.nothing_of_this_kind
+        getattr(module, unknown)
     assert "did you mean" not in str(error.value)
     assert not hasattr(module, f"_{name}")
 
