@@ -504,7 +504,10 @@ def unknown_attribute(
         hint = instead_of(f"{type(owner).__name__}.{name}") or close_names(
             name, (n for n in dir(type(owner)) if not n.startswith("_"))
         )
-        if hint is None and known:
+        near = nearest(name, known) if hint is None else []
+        if near:
+            hint = f'functions are items: did you mean {display_name}["{near[0]}"]?'
+        elif hint is None and known:
             entry = "main" if "main" in known else known[0]
             hint = f'functions are called by name, as in {display_name}["{entry}"](...)'
     return UnknownAttributeError(message, hint=hint, about=name)

@@ -32,7 +32,7 @@ def finder(namespace: dict[str, Any], locations: Mapping[str, str]) -> Callable[
     @gc_paused  # which would visit all that numpy and relaxpy have created for good
     def __getattr__(name: str) -> Any:  # noqa: N807
         if name not in locations:
-            raise attribute_error(namespace["__name__"], name)
+            raise attribute_error(namespace["__name__"], name, locations)
         module, _, attribute = locations[name].partition(":")
         value: Any = import_module(module)
         if attribute:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any, Final
 
@@ -15,15 +16,18 @@ _LOOKUPS: Final = (
 )
 
 
-def attribute_error(module: str, name: str) -> AttributeError | ImportError:
-    """The error for a name that a module of relaxpy does not have."""
+def attribute_error(
+    module: str, name: str, later: Iterable[str] = ()
+) -> AttributeError | ImportError:
+    """The error for a name that a module of relaxpy does not have; it finds `later` ones itself."""
     message = f"module {module!r} has no attribute {name!r}"
     hint = instead_of(f"{module}.{name}")
     if hint is None and name.startswith("_"):
         return AttributeError(message)
     from relaxpy.errors import UnknownAttributeError, close_names  # `import relaxpy` is fast
 
-    public = (other for other in dir(sys.modules[module]) if not other.startswith("_"))
+    known = {*dir(sys.modules[module]), *later}
+    public = sorted(other for other in known if not other.startswith("_"))
     hint = hint or close_names(name, public)
     error = from_import_error(module, name, hint)
     return error or UnknownAttributeError(message, hint=hint, about=name)

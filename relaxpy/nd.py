@@ -7,5 +7,8 @@ from relaxpy.exec.runtime.tensors import (
 )
 from relaxpy.ir.core.device import Device as Device, cpu as cpu, cuda as cuda, device as device
 from relaxpy.ir.core.tensor import Tensor as NDArray
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 
 __all__ = ["Device", "NDArray", "array", "cpu", "cuda", "device", "empty", "from_dlpack"]
+
+_hint_at_absent(globals())

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Callable, Generator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
+from typing_extensions import override
 
 from relaxpy.errors import RelaxpyError, add_quotation_hint
 
@@ -30,6 +35,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("relaxpy")
     text = "write the files that the fixture `golden` compares, instead of comparing"
     group.addoption("--update-golden", action="store_true", help=text)
+
+
+class _WithoutRewriting(MetaPathFinder):
+    """Finds the modules of relaxpy as Python does, before pytest rewrites their assertions.
+
+    It rewrites all modules of a package with a plugin, which has to compile them again each time
+    that no bytecode is written.
+    """
+
+    @override
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        is_ours = fullname.startswith("relaxpy.")
+        return PathFinder.find_spec(fullname, path, target) if is_ours else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Import relaxpy as a program does."""
+    finder = _WithoutRewriting()
+    sys.meta_path.insert(0, finder)
+    early_config.add_cleanup(lambda: sys.meta_path.remove(finder))
 
 
 def pytest_configure(config: pytest.Config) -> None:

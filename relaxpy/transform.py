@@ -24,3 +24,6 @@ from relaxpy.ir.transform import (
     pass_instrument as pass_instrument,
     register_pipeline as register_pipeline,
 )
+from relaxpy.missing import hint_at_absent as _hint_at_absent
+
+_hint_at_absent(globals())

@@ -348,3 +348,21 @@ def test_the_marker_of_targets_refuses_other_names(tmp_path: Path) -> None:
     assert code == 2
     assert "test_it.py::test_it: the marker relaxpy_targets takes names of native, numpy" in out
     assert "found 'numpi'" in out
+
+
+def test_pytest_does_not_rewrite_relaxpy(tmp_path: Path) -> None:
+    """It would, as the plugin is in the package; without bytecode, that takes seconds each time."""
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\npytest.register_assert_rewrite('relaxpy', 'theirs')\n"
+    )
+    (tmp_path / "theirs.py").write_text("")
+    (tmp_path / "test_it.py").write_text(
+        "import sys\n\n"
+        "def test_loaders():\n"
+        "    import relaxpy.ir.relax, theirs\n"
+        "    ours = relaxpy.ir.relax.__loader__, relaxpy.ir.module.__loader__\n"
+        "    kinds = [type(loader).__name__ for loader in (*ours, theirs.__loader__)]\n"
+        "    assert kinds == ['SourceFileLoader'] * 2 + ['AssertionRewritingHook']\n"
+    )
+    code, out = run(tmp_path)
+    assert code == 0, out

@@ -53,6 +53,7 @@ from relaxpy.ir.arith.tvm.region import (
     estimate_region_upper_bound as estimate_region_upper_bound,
 )
 from relaxpy.ir.tir.analysis.touched import domain_touched as domain_touched
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 
 # isort: split
 # These have all names of this module.
@@ -62,3 +63,5 @@ from relaxpy.arith import (
     iter_affine_map as iter_affine_map,
     pattern as pattern,
 )
+
+_hint_at_absent(globals())

@@ -24,7 +24,7 @@ from relaxpy.errors import (
 from relaxpy.exec.container import Container, Sections
 from relaxpy.exec.paths import as_path
 from relaxpy.exec.report import ExecutionReport, kernel_sources
-from relaxpy.exec.runtime.checks import Signature
+from relaxpy.exec.runtime.checks import Bindings, Signature
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
 from relaxpy.exec.stateful import StatefulCalls
@@ -141,6 +141,15 @@ class EntryPoint(CopiedByReference):
             if is_user_frame(sys._getframe().f_back):
                 keep_callback_frames(error)
             raise
+
+    def check(self, args: tuple[object, ...]) -> None:
+        """Check arguments without a call.
+
+        Errors:
+            RuntimeCheckError (also FunctionSignatureError): they do not fit.
+        """
+        self.signature.check_count(len(args))
+        self.signature.bind(self._converted(args), Bindings())
 
     def _converted(self, args: tuple[object, ...]) -> tuple[Value, ...]:
         return tuple(
@@ -291,8 +300,19 @@ class Executable(CopiedByReference, StatefulCalls):
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Value:
         """Call `main`, or the only function (TOP-2)."""
-        name = next(iter(self._entries)) if len(self._entries) == 1 else "main"
-        return self[name](*args, **kwargs)
+        return self._default('ex["{}"](...)')(*args, **kwargs)
+
+    def _default(self, usage: str) -> EntryPoint:
+        """The function `main`, or the only one; `usage` says how to name another."""
+        if len(self._entries) == 1:
+            return next(iter(self._entries.values()))
+        try:
+            return self["main"]
+        except UnknownNameError as error:
+            if not self._entries:
+                raise
+            hint = f"name one of them: {usage.format(next(iter(self._entries)))}"
+            raise error.hinted(hint) from None
 
     @overload
     def profile(
@@ -342,8 +362,8 @@ class Executable(CopiedByReference, StatefulCalls):
                 name of a function.
             OSError: the file cannot be written.
         """
-        only = next(iter(self._entries)) if len(self._entries) == 1 else "main"
-        signature, first = self[function or only].signature, args[0] if args else None
+        entry = self[function] if function else self._default('profile(..., function="{}")')
+        signature, first = entry.signature, args[0] if args else None
         is_name = isinstance(first, str) and first in self._entries
         if is_name and len(args) != len(signature.params):
             raise MisuseError(
@@ -352,6 +372,7 @@ class Executable(CopiedByReference, StatefulCalls):
                 about=first,
             )
         path = None if trace is None else as_path(trace)
+        entry.check(args)
         profile = self._profile(signature.name, args, repeat, path)
         if compare is None:
             return profile

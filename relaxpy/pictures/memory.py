@@ -47,12 +47,14 @@ class MemoryChart(Chart):
     """The memory of a function over its bindings, as a picture in a notebook and in files.
 
     Memory inside of branches and of called functions is not counted, nor are the parameters.
-    `unknown` is the number of allocations whose size depends on the arguments.
+    `unknown` is the number of allocations whose size depends on the arguments, `unplanned` that of
+    operators whose results are not counted, as they are not kernels yet.
     """
 
     function: str
     rows: tuple[MemoryRow, ...]
     unknown: int
+    unplanned: int = 0
 
     @property
     def peak(self) -> int:
@@ -69,7 +71,15 @@ class MemoryChart(Chart):
     def __repr__(self) -> str:
         unknown = f", {counted(self.unknown, 'allocation')} of unknown size" if self.unknown else ""
         rows = counted(len(self.rows), "binding")
-        return f"<MemoryChart of {self.function}: {rows}, peak {size_text(self.peak)}{unknown}>"
+        peak = f"peak {size_text(self.peak)}{unknown}"
+        if self.unplanned:
+            peak = self._note() if not self.peak else f"{peak}, {self._note()}"
+        return f"<MemoryChart of {self.function}: {rows}, {peak}>"
+
+    def _note(self) -> str:
+        """What to do about operators that are not kernels."""
+        operators = counted(self.unplanned, "operator")
+        return f"unplanned: LegalizeOps makes kernels of {operators}, whose results then count"
 
 
 def memory_chart(
@@ -108,13 +118,14 @@ def _measured(name: str, func: rx.Function) -> MemoryChart:
     bindings = [binding for block in func.body.blocks for binding in block.bindings]
     last = _last_uses(bindings, func.body.body)
     held, used = [0] * (len(bindings) + 1), [0] * (len(bindings) + 1)
-    unknown = 0
+    unknown = unplanned = 0
     for index, binding in enumerate(bindings):
         call = binding.value
         if not isinstance(call, rx.Call) or not isinstance(call.op, Op):
             continue
         allocation = call.op.record.allocates
         sizes = list(new_outputs(call, call.op))
+        unplanned += call.op.record.legalize is not None
         if allocation is not None:
             sizes.append(allocated_bytes(call, allocation))
         stop = last.get(binding.var, index) + 1 if binding.var is not None else index + 1
@@ -132,7 +143,7 @@ def _measured(name: str, func: rx.Function) -> MemoryChart:
         now_held, now_used = now_held + held[index], now_used + used[index]
         shown = binding.var.name_hint if binding.var is not None else ""
         rows.append(MemoryRow(printable(shown), _operation(binding), now_held, now_used))
-    return MemoryChart(name, tuple(rows), unknown)
+    return MemoryChart(name, tuple(rows), unknown, unplanned)
 
 
 def _operation(binding: rx.Binding) -> str:
@@ -201,7 +212,8 @@ def _drawn(chart: MemoryChart) -> Iterator[str]:
         y = TOP + HEIGHT * (1 - row.used / top)
         line.append(f"{'L' if line else 'M'}{x:.1f} {y:.1f}H{x + step:.1f}")
     yield f'<g class="uses"><path class="used" d="{"".join(line) or "M0 0"}"/></g>\n'
-    yield label(LEFT, TOP + HEIGHT + 20, counted(len(chart.rows), "binding"))
+    note = f"; {chart._note()}" if chart.unplanned else ""
+    yield label(LEFT, TOP + HEIGHT + 20, f"{counted(len(chart.rows), 'binding')}{note}")
 
 
 def _columns(rows: Sequence[MemoryRow]) -> list[tuple[int, MemoryRow]]:

@@ -3,16 +3,26 @@
 import sys
 import traceback
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+import relaxpy
 from relaxpy.entry import attribute_span, user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, UnknownAttributeError, close_names
 from relaxpy.nearest import edit_distance, nearest
-from relaxpy.script import relax as R, tir as T
+from relaxpy.script import from_source, relax as R, tir as T
 from tests.counting import calls
+
+MAIN = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        return R.exp(x)
+"""
 
 
 @pytest.mark.parametrize(
@@ -33,6 +43,40 @@ def test_close_names_are_few_edits_away(name: str, known: list[str], found: list
     assert nearest(name, known) == found
     hint = close_names(name, known)
     assert hint == (f"did you mean {' or '.join(map(repr, found))}?" if found else None)
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "right"),
+    [
+        ("relaxpy", "compille", "compile"),
+        ("relaxpy.transform", "Sequental", "Sequential"),
+        ("relaxpy.arith", "Analizer", "Analyzer"),
+        ("relaxpy.nd", "arrray", "array"),
+        ("relaxpy.relax.analysis", "wellformed", "well_formed"),
+        ("relaxpy.relax.dpl", "wildcrd", "wildcard"),
+        ("relaxpy.relax.frontend", "onx", "onnx"),
+        ("relaxpy.relax.op", "permute_dim", "permute_dims"),
+        ("relaxpy.relax.op.nn", "sofmax", "softmax"),
+        ("relaxpy.relax.training", "Trianer", "Trainer"),
+    ],
+)
+def test_modules_suggest_the_name_that_is_meant(path: str, name: str, right: str) -> None:
+    module = resolve_name(path)
+    with pytest.raises(UnknownAttributeError, match=f"did you mean '{right}'"):
+        getattr(module, name)
+    unknown = "nothing_of_this_kind"
+    with pytest.raises(AttributeError) as error:
+        getattr(module, unknown)
+    assert "did you mean" not in str(error.value)
+    assert not hasattr(module, f"_{name}")
+
+
+def test_an_item_of_nearly_the_name_of_an_attribute_is_suggested() -> None:
+    mod = from_source(MAIN)
+    for owner, name in ((mod, "mod"), (relaxpy.compile(mod), "ex")):
+        with pytest.raises(UnknownAttributeError) as error:
+            owner.mian  # noqa: B018
+        assert f'did you mean {name}["main"]?' in str(error.value)
 
 
 def plain_distance(a: str, b: str) -> int:

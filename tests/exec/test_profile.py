@@ -18,7 +18,13 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy.errors import MisuseError, PackedFuncError, RuntimeCheckError, UnknownNameError
+from relaxpy.errors import (
+    FunctionSignatureError,
+    MisuseError,
+    PackedFuncError,
+    RuntimeCheckError,
+    UnknownNameError,
+)
 from relaxpy.exec import profiler
 from relaxpy.exec.kernel.operations import operation_count
 from relaxpy.exec.native import peak
@@ -423,6 +429,37 @@ def test_weights_are_not_copied_for_a_profile() -> None:
     copies = copied([(weight,), np.ones(3)], arrays=False)
     assert copies is not None
     assert copies[0][0] is weight
+
+
+def test_wrong_arguments_are_errors_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program is not compiled once more, nor the machine measured."""
+    executable = relaxpy.compile(from_source(TWO_FUNCTIONS))
+    monkeypatch.setattr(executable, "_profile", None)
+    with pytest.raises(FunctionSignatureError, match="its rank"):
+        executable.profile(np.ones((3, 3), "float32"), function="decode")
+    with pytest.raises(RuntimeCheckError, match="takes 1 argument, found 0"):
+        executable.profile(function="decode")
+    with pytest.raises(UnknownNameError) as error:
+        executable.profile(np.ones(2, "float32"))
+    assert error.value.diagnostic.hint == 'name one of them: profile(..., function="decode")'
+    with pytest.raises(UnknownNameError) as error:
+        executable(np.ones(2, "float32"))
+    assert error.value.diagnostic.hint == 'name one of them: ex["decode"](...)'
+
+
+TWO_FUNCTIONS = """
+@I.ir_module
+class Module:
+    @R.function
+    def decode(x: R.Tensor((2,), "float32")):
+        return R.exp(x)
+
+    @R.function
+    def prefill(x: R.Tensor((2,), "float32")):
+        return R.exp(x)
+"""
 
 
 def test_wrong_arguments_are_errors() -> None:

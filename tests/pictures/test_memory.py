@@ -69,6 +69,17 @@ def test_planned_memory_holds_what_is_used() -> None:
     assert all(row.used == row.held for row in before.rows)
 
 
+def test_operators_that_are_not_kernels_yet_are_unplanned() -> None:
+    chart = chain(3).memory_chart(sizes={"n": 2})
+    assert (chart.peak, chart.unplanned) == (0, 6)
+    note = "unplanned: LegalizeOps makes kernels of 6 operators, whose results then count"
+    assert repr(chart) == f"<MemoryChart of main: 7 bindings, {note}>"
+    assert note in chart.to_svg()
+    legal = relax.transform.LegalizeOps()(chain(3)).memory_chart(sizes={"n": 2})
+    assert legal.unplanned == 0
+    assert "unplanned" not in repr(legal) + legal.to_svg()
+
+
 def test_sizes_decide_what_is_unknown() -> None:
     legal = relax.transform.LegalizeOps()(chain(3))
     unknown = legal.memory_chart()

@@ -227,6 +227,15 @@ def main(x: R.Tensor):
 # hint: annotate the result, as in -> R.Tensor(...)
         return f(a)
     return f(x)
+--- a local function whose variable has its name, but refers to the function before
+def main(x: R.Tensor):
+    @R.function
+    def f(a: R.Tensor):
+#       ^ f calls itself and so needs a return annotation [WF-8a]
+# hint: annotate the result, as in -> R.Tensor(...)
+        f = f(a)
+        return f
+    return f(x)
 --- a recursive function without a return annotation whose result is used: WellFormedError
 def main(x: R.Tensor((4,), "float32")):
 #   ^^^^ main calls itself and so needs a return annotation [WF-8a]

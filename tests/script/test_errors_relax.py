@@ -101,6 +101,38 @@ def test_a_shape_variable_that_nothing_binds_is_an_error() -> None:
     """)
 
 
+@pytest.mark.rule("WF-6a", "WF-4", "WF-2a")
+def test_a_shape_variable_that_nothing_binds_is_reported_once() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor(("2 * n",)), y: R.Tensor(("n + 1",))) -> R.Tensor(("n + 1",)):
+        #                     ^^^^^^^ shape variable 'n' is bound nowhere: it is not
+        # ... a whole dimension of any parameter [WF-6a]
+        # hint: pass it in by a parameter, as in s: R.Shape(["n"])
+            return R.zeros((n,), "float32")
+    """)
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor((3,))) -> R.Tensor(("k", "k")):
+        #                                        ^^^ shape variable 'k' of the result is bound by
+        # ... no parameter [WF-4]
+        # hint: use dimensions of the parameters, or an unknown shape: R.Tensor(ndim=...)
+            return R.zeros((k, k), "float32")
+    """)
+    with pytest.raises(WellFormedError) as caught:
+        from_text("""
+            @R.function
+            def main(x: R.Tensor):
+                m = T.int64()
+                k = T.int64()
+                y = R.zeros((m, k), "float32")
+                z = R.add(y, y)
+                return R.multiply(z, z)
+        """)
+    found = [(d.rule, d.message) for d in caught.value.diagnostics]
+    assert found == [("WF-5a", f"shape variable {name} is bound nowhere") for name in "mk"]
+
+
 @pytest.mark.rule("WF-5a")
 def test_a_declared_variable_that_nothing_binds_is_an_error() -> None:
     with pytest.raises(WellFormedError, match="shape variable m is bound nowhere") as caught:

@@ -436,6 +436,25 @@ def test_a_local_function_sees_the_shape_variables_around_it() -> None:
     assert inner.params[1].struct_info.get_shape()[0] is not n  # type: ignore[union-attr,index]
 
 
+@pytest.mark.rule("WF-8a", "SC-8")
+@pytest.mark.parametrize(
+    ("param", "body"), [("f", "return R.add(f, f)"), ("x", "f = R.add(x, x)\n            return f")]
+)
+def test_a_local_function_whose_variable_has_its_name_is_not_recursive(
+    param: str, body: str
+) -> None:
+    func = from_source(f"""
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        @R.function
+        def f({param}: R.Tensor((2,), "float32")):
+            {body}
+        return f(x)
+    """)
+    x = np.ones(2, "float32")
+    np.testing.assert_array_equal(relaxpy.compile(func)["main"](x), x + x)
+
+
 @pytest.mark.rule("SC-4", "DER-21")
 def test_a_local_function_may_call_itself() -> None:
     func = graph("""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.errors import MisuseError, check_type
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, VOID, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.op import Op
@@ -255,6 +255,8 @@ def reinterpret(dtype: str, value: ExprLike) -> PrimExpr:
     kind, source = DataType(dtype), ops.convert(value)
     if kind == source.dtype:
         return source
+    if isinstance(source, StringImm):
+        raise unexpected(value, "reinterpret takes a number or a pointer")
     if kind.bits * kind.lanes != source.dtype.bits * source.dtype.lanes:
         raise MisuseError(f"reinterpret keeps the bits: {source.dtype} to {kind}")
     return Call(kind, "tir.reinterpret", (source,))

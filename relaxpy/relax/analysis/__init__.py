@@ -56,6 +56,9 @@ from relaxpy.ir.relax.relations import (
     wrap_type as wrap_type,
 )
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused as remove_all_unused
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.relax.analysis import analysis as analysis
 
 get_static_type = erase_struct_info
+
+_hint_at_absent(globals())

@@ -6,6 +6,7 @@ from relaxpy.ir.relax.transform.lowering.dispatch_sampling import (
 from relaxpy.ir.relax.transform.lowering.dispatch_sort_scan import (
     DispatchSortScan as DispatchSortScan,
 )
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.relax.backend import (
     cpu_generic as cpu_generic,
     cuda as cuda,
@@ -20,3 +21,5 @@ from relaxpy.relax.backend.pattern_registry import (
     get_patterns_with_prefix as get_patterns_with_prefix,
     register_patterns as register_patterns,
 )
+
+_hint_at_absent(globals())

@@ -7,8 +7,11 @@ from relaxpy.ir.relax.nodes.distributed import (
     PlacementSpec as PlacementSpec,
     device_mesh as device_mesh,
 )
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.relax.distributed import (
     global_info as global_info,
     struct_info as struct_info,
     transform as transform,
 )
+
+_hint_at_absent(globals())

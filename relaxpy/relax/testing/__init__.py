@@ -1,6 +1,7 @@
 """Tools to inspect and test programs."""
 
 from relaxpy.ir.relax.dump_ast import dump_ast as dump_ast
+from relaxpy.missing import hint_at_absent as _hint_at_absent
 from relaxpy.relax.testing import (
     ast_printer as ast_printer,
     nn as nn,
@@ -28,3 +29,5 @@ from relaxpy.relax.testing.nn import (
     emit_te as emit_te,
     init_params as init_params,
 )
+
+_hint_at_absent(globals())

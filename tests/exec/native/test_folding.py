@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.exec.native.contraction.folding import with_folded_rows
 from relaxpy.exec.native.machine_code.machine import host
+from relaxpy.exec.native.trees.product import Dimension, Product, with_column
+from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.tir.expr import Var
 from relaxpy.script import from_source
 from tests.exec.native.test_contract import convolution, graph, numbers, run
 from tests.guard_pages import guarded
@@ -118,6 +124,8 @@ def test_rows_of_images_with_channels_last(
     module = from_source(graph(names, body))
     bound = module.clone()
     bound["main"] = module["main"].bind_params({"w": weight})
+    any_batch = from_source(graph(names.replace(f"({batch},", '("n",', 1), body))
+    any_batch["main"] = any_batch["main"].bind_params({"w": weight})
     wanted = convolution(
         x.transpose(0, 3, 1, 2),
         weight.transpose(3, 2, 0, 1),
@@ -129,5 +137,43 @@ def test_rows_of_images_with_channels_last(
     for found in (
         relaxpy.compile(module, target="native")["main"](x, weight),
         relaxpy.compile(bound, target="native")["main"](x),
+        relaxpy.compile(any_batch, target="native")["main"](x),
     ):
         np.testing.assert_array_equal(found, np.maximum(wanted, 0))
+
+
+@pytest.mark.parametrize(
+    ("batch", "height", "width", "row", "folded"),
+    [
+        ("n", 508, 1, 508, 508),
+        ("n", 28, 28, 28, 784),
+        ("n", 1, 3, "n", "n"),  # three rows fill no tile
+        ("n", "h", "w", "w", "w"),
+        (8, 7, 7, 8, 49),  # rows of an image rather than of eight images
+        (8, 1, 3, 8, 24),
+    ],
+)
+def test_rows_of_tiles_are_those_of_an_image_if_the_batch_is_unknown(
+    batch: int | str, height: int | str, width: int | str, row: int | str, folded: int | str
+) -> None:
+    """A batch of unknown size is most likely one."""
+    sizes = {
+        n: as_poly(Var(n, "int64") if isinstance(n, str) else n) for n in (batch, height, width)
+    }
+    n, h, w = (sizes[size] for size in (batch, height, width))
+    # Images with a border of one, and 16 channels; the filters are the other factor.
+    inner = as_poly(16)
+    spatial = [
+        Dimension(n, (h * w * inner, (h + 2) * (w + 2) * inner, as_poly(0))),
+        Dimension(h, (w * inner, (w + 2) * inner, as_poly(0))),
+        Dimension(w, (inner, inner, as_poly(0))),
+    ]
+    column = Dimension(inner, (as_poly(1), as_poly(0), as_poly(1)))
+    others: Any = (None, (), (), (None,) * 3, (as_poly(0),) * 3)
+    every = tuple(d for d in spatial if not d.extent.same(as_poly(1)))
+    product = with_column(Product(*others, (*every, column), None, column, ()), column)
+    assert product.row is not None
+    assert product.row.extent.same(sizes[row] if isinstance(row, str) else as_poly(row))
+    joined = with_folded_rows(product)[0].row
+    assert joined is not None
+    assert joined.extent.same(sizes[folded] if isinstance(folded, str) else as_poly(folded))

@@ -117,6 +117,42 @@ def test_rows_are_written_where_they_stand() -> None:
     assert "R.call_tir_inplace" in text
 
 
+@pytest.mark.parametrize("lagging", [False, True])
+def test_a_state_that_grows(lagging: bool) -> None:
+    """As the tokens of a language model; the sizes of a lagging state change an iteration later."""
+    node = helper.make_node
+    nodes = [
+        node("ReduceSum", ["tokens"], ["total"], keepdims=1),
+        node("Mod", ["total", "words"], ["token"]),
+        node("Concat", ["tokens", "token"], ["tokens2"], axis=0),
+        node("Squeeze", ["token"], ["last"]),
+        node("Less", ["zero", "last"], ["c2"]),
+    ]
+    inputs = [value("i", INT64, []), value("c", BOOL, []), value("tokens", INT64, [None])]
+    outputs = [value("c2", BOOL, []), value("tokens2", INT64, [None])]
+    if lagging:
+        nodes.append(node("Identity", ["tokens"], ["late2"]))
+        inputs.append(value("late", INT64, [None]))
+        outputs.append(value("late2", INT64, [None]))
+    body = helper.make_graph(nodes, "body", inputs, outputs)
+    names = ["x", "x"] if lagging else ["x"]
+    made = model(
+        helper.make_graph(
+            [node("Loop", ["n", "yes", *names], ["y", "z"][: len(names)], body=body)],
+            "graph",
+            [value("x", INT64, ["length"]), value("n", INT64, [])],
+            [value(name, INT64, [None]) for name in ["y", "z"][: len(names)]],
+            [
+                numpy_helper.from_array(np.array(True), "yes"),
+                numpy_helper.from_array(np.array(0), "zero"),
+                numpy_helper.from_array(np.array([7]), "words"),
+            ],
+        )
+    )
+    calls = [([1], 0), ([1], 5), ([2, 3], 4), ([3, 5, 6], 9)]
+    check(made, *((np.array(x), np.array(n)) for x, n in calls))
+
+
 def test_rows_whose_sizes_the_first_iteration_decides() -> None:
     """One output has sizes that depend on data; beside it, the other's are known."""
     body = helper.make_graph(

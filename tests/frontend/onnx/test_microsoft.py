@@ -133,6 +133,18 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], int | tuple[int, ...]]] =
         3,
     ),
     ("GroupQueryAttention", grouped(3, 4, [7], 7), {**HEADS, "softcap": 2.0}, 3),
+    ("GroupQueryAttention", grouped(3, 4, [7], 7), {**HEADS, "smooth_softmax": 1}, 3),
+    (
+        "GroupQueryAttention",
+        {**grouped(1, 8, [5, 7], 7), **dict.fromkeys(("c", "s", "p", "b")), "sink": rand(4)},
+        {**HEADS, "softcap": 3.0, "local_window_size": 2},
+        3,
+    ),
+    ("Trilu", {"x": rand(2, 4, 5)}, {}, 1),
+    ("Trilu", {"x": rand(4, 5), "k": np.array(-1)}, {"upper": 0}, 1),
+    ("ExpandDims", {"x": rand(2, 3), "axis": np.array(-1, np.int32)}, {}, 1),
+    ("CDist", {"a": rand(4, 3), "b": rand(5, 3)}, {"metric": "euclidean"}, 1),
+    ("CDist", {"a": rand(4, 3), "b": rand(1, 3)}, {"metric": "sqeuclidean"}, 1),
     ("QLinearSigmoid", QUANTISED, {}, 1),
     ("QLinearLeakyRelu", QUANTISED, {"alpha": 0.3}, 1),
     ("QLinearGlobalAveragePool", QUANTISED, {}, 1),
@@ -418,12 +430,7 @@ def test_fused_operators(
             {**HEADS, "do_rotary": 1},
             "do_rotary needs cos_cache",
         ),
-        (
-            "GroupQueryAttention",
-            grouped(1, 8, [5, 7], 7),
-            {**HEADS, "smooth_softmax": 1},
-            "smooth_softmax is not imported",
-        ),
+        ("CDist", {"a": rand(4, 3), "b": rand(5, 3)}, {"metric": "cosine"}, "metric 'cosine'"),
         (
             "SimplifiedLayerNormalization",
             {"x": X, "g": rand(12)},
@@ -438,3 +445,17 @@ def test_what_is_not_imported_is_named(
     arrays = {name: np.asarray(array) for name, array in operands.items() if array is not None}
     with pytest.raises(NotImplementedError, match=message):
         from_onnx(_model(op, operands, arrays, attributes, ["y"]))
+
+
+def test_dimensions_of_length_one_are_known_where_their_position_is() -> None:
+    node = helper.make_node("ExpandDims", ["x", "axis"], ["y"], domain="com.microsoft")
+    graph = helper.make_graph(
+        [node],
+        "graph",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3])],
+        [onnx.ValueInfoProto(name="y")],
+        [onnx.numpy_helper.from_array(np.array(1, np.int32), "axis")],
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    mod = from_onnx(helper.make_model(graph, opset_imports=imports, ir_version=9))
+    assert str(mod["main"].struct_info.ret.shape) == "R.shape([n, 1, 3])"

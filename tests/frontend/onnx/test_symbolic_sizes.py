@@ -420,6 +420,22 @@ def test_sizes_that_have_to_be_equal_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
+    ("last", "shape"),
+    [
+        (10**9, "R.shape([n, 80000])"),  # 10**9 rows of 320000 bytes are more than addresses
+        (2**31 - 1, "R.shape([n, 80000])"),
+        (2, "R.shape([T.min(n, 2), 80000])"),
+    ],
+)
+def test_an_end_that_no_array_reaches_is_that_of_the_array(last: int, shape: str) -> None:
+    constants = {"a": np.array([0]), "b": np.array([last])}
+    mod, found = _sizes_of_output({"x": ["n", 80000]}, "y = Slice (x, a, b)", constants)
+    assert found == shape
+    x = rand(3, 80000)
+    np.testing.assert_array_equal(relaxpy.compile(mod)["main"](x), x[:last])
+
+
+@pytest.mark.parametrize(
     ("first", "step", "sizes", "shape"),
     [
         (0.0, 1.0, [0, 5], "R.shape([w])"),

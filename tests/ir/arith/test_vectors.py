@@ -17,6 +17,7 @@ from tests.ir.arith.boxes import points
 E = T.PrimExpr
 x, y = T.Var("x", "int32"), T.Var("y", "int32")
 x64 = T.Var("x64", "int64")
+u = T.Var("u", "uint32")
 vx, vc = T.Var("vx", "int32x2"), T.Var("vc", "bool")
 fld, flm, tdiv, tmod = ops.floordiv, ops.floormod, ops.truncdiv, ops.truncmod
 Ramp, Copies = T.Ramp, T.Broadcast
@@ -103,6 +104,23 @@ def test_vectors_are_simplified(given: E, expected: E, condition: E | bool) -> N
     with made.constraint_scope(condition):
         found = made.simplify(given)
         assert found is made.simplify(expected), f"{given} gives {found}"
+
+
+@pytest.mark.parametrize(
+    ("given", "is_ramp"),
+    [
+        (1 - Ramp(x, -(2**31), 2), False),
+        (1 - Ramp(x, 1 - 2**31, 2), True),
+        (Ramp(x, -7, 2) - Ramp(y, 2**31 - 1, 2), False),
+        (Ramp(x, -1, 2) - Ramp(y, 2**31 - 1, 2), True),
+        (Ramp(x, 7, 2) + Ramp(y, 2**31 - 1, 2), False),
+        (Ramp(x, 65536, 2) * 65536, False),
+        (Ramp(x, 65536, 2) * -32768, True),
+        (Copies(u, 2) - Ramp(u, T.const(1, "uint32"), 2), True),  # unsigned numbers wrap
+    ],
+)
+def test_lanes_are_a_ramp_only_if_the_datatype_has_its_stride(given: E, is_ramp: bool) -> None:
+    assert isinstance(Analyzer().simplify(given), T.Ramp) is is_ramp
 
 
 def test_a_vector_is_not_divided_by_zero() -> None:

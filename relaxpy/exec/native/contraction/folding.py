@@ -58,20 +58,24 @@ def _folded(product: Product, lanes: int) -> tuple[Product, Fold] | None:
 
 
 def with_folded_rows(product: Product) -> tuple[Product, Fold | None]:
-    """The product, whose rows are those of two axes of the first operand if these are not one."""
-    row = product.row
-    if row is None:
-        return product, None
-    for axis in product.outer:
-        for outer, inner in ((axis, row), (row, axis)):
+    """The product, whose rows are those of two axes of the first operand if these are not one.
+
+    The innermost two that can be are those of an image, whose windows overlap.
+    """
+    rows = [d for d in product.outer if d.has(A) and not d.has(B)]
+    rows += [] if product.row is None else [product.row]
+    rows.sort(key=lambda d: d.strides[A].constant or math.inf)
+    for inner in rows:
+        for outer in rows:
             sizes = outer.extent, inner.extent, outer.strides[A], inner.strides[A]
             count, width, start, step = (size.constant for size in sizes)
-            if axis.has(B) or count is None or width is None or start is None or step is None:
+            if outer is inner or count is None or width is None or start is None or step is None:
                 continue
             pairs = enumerate(zip(outer.strides, inner.strides, strict=True))
             if all(a.same(b * width) for n, (a, b) in pairs if n != A):
                 whole = Dimension(outer.extent * width, inner.strides)
-                others = tuple(d for d in product.outer if d is not axis)
+                every = (*product.outer, *(() if product.row is None else (product.row,)))
+                others = tuple(d for d in every if d is not outer and d is not inner)
                 return replace(product, outer=others, row=whole), Fold(width, start - width * step)
     return product, None
 

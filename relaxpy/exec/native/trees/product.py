@@ -29,6 +29,8 @@ _SHORT = 32
 """The extent below which the axis of the columns is chosen by the costs of vectors and copies."""
 _DEEP = 256
 """The products of a sum from which these costs are those of the contraction."""
+_FEW_ROWS = 4
+"""The rows from which an axis fills a good part of a tile."""
 _FEW_OPERATIONS = 5
 """The operations of an epilogue up to which tiles apply it to their registers."""
 
@@ -228,7 +230,7 @@ def with_column(product: Product, column: Dimension) -> Product:
     rest.sort(key=lambda d: not d.has(B))
     rows = [d for d in rest if d.has(A) and not d.has(B)]
     # Of equal axes the innermost one, whose elements are nearer: windows of an image overlap.
-    row = max(reversed(rows), key=lambda d: float(d.extent.constant or 1 << 20), default=None)
+    row = max(reversed(rows), key=_suits_rows, default=None)
     return replace(
         product,
         operands=tuple(product.operands[n] for n in order),
@@ -272,6 +274,14 @@ def _suits_columns(dimension: Dimension) -> tuple[bool, bool, bool, int]:
     target, a, b = dimension.strides[:INITIAL]
     size = extent if extent is not None else 1 << 20
     return size >= 4, target.constant == 1, 1 in (a.constant, b.constant), size
+
+
+def _suits_rows(dimension: Dimension) -> float:
+    """A key that is greater for long axes.
+
+    One of unknown extent, most likely a batch of one, is preferred to those that fill no tile.
+    """
+    return float(dimension.extent.constant or _FEW_ROWS)
 
 
 def _merged(dimensions: Sequence[Dimension]) -> list[Dimension]:

@@ -21,6 +21,7 @@ from relaxpy.ir.tir.intrin import if_then_else
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 _HEADS_FIRST = (0, 2, 1, 3)
+_SINK_FIRST = (0, 0, 1, 0, 0, 0, 0, 0)
 
 
 #: What is imported with its default only: caches of other layouts, or quantised; other results.
@@ -49,6 +50,7 @@ def group_query_attention(
     sin_cache: Expr | None = None,
     position_ids: Expr | None = None,
     attention_bias: Expr | None = None,
+    head_sink: Expr | None = None,
     *,
     num_heads: int,
     kv_num_heads: int,
@@ -59,9 +61,11 @@ def group_query_attention(
     smooth_softmax: int = -1,
     softcap: float = 0.0,
 ) -> list[Expr]:
-    """Row b has seqlens_k[b] + 1 positions; the new ones are the last of them."""
-    if smooth_softmax > 0:
-        raise UnsupportedError("smooth_softmax is not imported")
+    """Row b has seqlens_k[b] + 1 positions; the new ones are the last of them.
+
+    A sink takes part of the attention of a head: its score is `head_sink`, or 0 if
+    `smooth_softmax`, and its value 0.
+    """
     batch, length, _ = shape_of(query, 3)
     if key is None or value is None:
         query, key, value = _apart(cx, query, num_heads, kv_num_heads)
@@ -109,6 +113,15 @@ def group_query_attention(
         allowed = R.logical_and(allowed, R.greater(row, first))
     dtype = dtype_of(query)
     bias = biased(cx, attention_bias, cx.emit(allowed, "allowed"), dtype)
+    if head_sink is not None or smooth_softmax > 0:
+        k, v = (cx.emit(R.nn.pad(x, _SINK_FIRST)) for x in (k, v))
+        assert bias is not None
+        full = (batch, num_heads, length)
+        sinks = R.zeros((1, 1, 1, 1), dtype)
+        if head_sink is not None:
+            sinks = reshaped(head_sink, (1, num_heads, 1, 1))
+        parts = R.broadcast_to(sinks, (*full, 1)), R.broadcast_to(bias, (*full, kept))
+        bias = cx.emit(R.concat(parts, 3), "bias")
     factor = scale or 1 / math.sqrt(whole(width))
     if softcap:
         y, _ = step_by_step(cx, (q, k, v), bias, factor, softcap, dtype, 0)

@@ -288,10 +288,13 @@ def _function(
                 goes_on = const(True) if found.cond is None else as_scalar(cx, found.cond, "bool")
                 next_states = [_state(cx, value) for value in found.states]
                 next_items = [cx.emit(cx.tensor(value)) for value in found.items]
-                state_infos = [value.struct_info for value in next_states]
-                item_infos = [value.struct_info for value in next_items]
+                infos = [value.struct_info for value in (*next_states, *next_items)]
+                pairs = zip((*shapes, *(items or ())), infos, strict=items is not None)
                 then: SeqExpr | None = None
-                if items is not None:
+                # Values of other shapes could not be given to the next iteration.
+                if items is not None and all(
+                    _known(a) == _known(joined(a, shape_seen(cx, b))) for a, b in pairs
+                ):
                     fronts = backwards or [False] * len(outputs)
                     grown = [
                         _appended(cx, whole, i, item, shape, front=front)
@@ -317,14 +320,12 @@ def _function(
             else:
                 cx.builder.end_scope()
         cx.builder.end_scope()
-    states_now = [joined(a, shape_seen(cx, b)) for a, b in zip(shapes, state_infos, strict=True)]
-    now = [shape_seen(cx, info) for info in item_infos]
+    seen = [shape_seen(cx, info) for info in infos]
+    states_now = [joined(a, b) for a, b in zip(shapes, seen, strict=False)]
+    now = seen[len(shapes) :]
     if items is not None:
         now = [joined(a, b) for a, b in zip(items, now, strict=True)]
-    changed = any(_known(a) != _known(b) for a, b in zip(shapes, states_now, strict=True)) or any(
-        _known(a) != _known(b) for a, b in zip(items or now, now, strict=True)
-    )
-    if body is None or changed:
+    if body is None:
         return states_now, now, None
     return shapes, now, (itself, Function(tuple(params), body, returned))
 

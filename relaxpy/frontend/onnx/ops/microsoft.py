@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from relaxpy.frontend.onnx.context import Context
 from relaxpy.frontend.onnx.ops.attention import rotary_embedding
 from relaxpy.frontend.onnx.ops.conv import conv
+from relaxpy.frontend.onnx.ops.creation import trilu as triangle
 from relaxpy.frontend.onnx.ops.linear import gemm
-from relaxpy.frontend.onnx.registry import converter, find
+from relaxpy.frontend.onnx.ops.movement import unsqueeze
+from relaxpy.frontend.onnx.registry import Value, converter, find
 from relaxpy.frontend.shared.tensors import (
     Size,
     as_size,
@@ -47,6 +49,28 @@ def fast_gelu(cx: Context, x: Expr, bias: Expr | None = None) -> Expr:
 @converter("QuickGelu", domain=DOMAIN)
 def quick_gelu(cx: Context, x: Expr, *, alpha: float = 1.702) -> Expr:
     return R.multiply(x, R.sigmoid(R.multiply(x, scalar(alpha, x))))
+
+
+@converter("Trilu", domain=DOMAIN)
+def trilu(cx: Context, x: Expr, k: Value = None, *, upper: int = 1) -> Expr:
+    return triangle(cx, x, k, upper=upper)
+
+
+@converter("ExpandDims", domain=DOMAIN)
+def expand_dims(cx: Context, x: Expr, axis: Value) -> Expr:
+    if cx.array(axis) is not None:
+        return R.expand_dims(x, cx.numbers(axis, "axis"))
+    return unsqueeze(cx, x, cx.emit(R.reshape(cx.tensor(axis), (1,))))
+
+
+@converter("CDist", domain=DOMAIN)
+def cdist(cx: Context, a: Expr, b: Expr, *, metric: str = "sqeuclidean") -> Expr:
+    """The distances of all rows of `a` from all rows of `b`."""
+    if metric not in ("euclidean", "sqeuclidean"):
+        raise UnsupportedError(f"the metric {metric!r} is not imported")
+    difference = cx.emit(R.subtract(R.expand_dims(a, 1), R.expand_dims(b, 0)))
+    squares = R.sum(R.multiply(difference, difference), 2)
+    return squares if metric == "sqeuclidean" else R.sqrt(squares)
 
 
 @converter("FusedMatMul", "TransposeMatMul", domain=DOMAIN)

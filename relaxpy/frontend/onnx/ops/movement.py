@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from relaxpy.frontend.shared.tensors import (
     reshaped,
     scalar,
     shape_of,
+    tensor_info,
 )
 from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.ir.relax.nodes import Expr, ShapeExpr, TupleGetItem, const
@@ -29,6 +31,8 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 _MAX_INT = (1 << 31) - 1
+_MOST_BYTES = 1 << 48
+"""The bytes that an address of a processor reaches: no array is larger."""
 
 
 @converter("Shape")
@@ -299,8 +303,16 @@ def _sliced(
     for axis, start, stop, step in zip(chosen, starts, ends, strides, strict=True):
         size = sizes[axis]
         begin.append(_index(_clamped(start, size, step), size, step, last=False))
-        end.append(_index(stop, size, step, last=True))
+        end.append(size if _is_beyond(stop, x) else _index(stop, size, step, last=True))
     return R.strided_slice(x, chosen, begin, end, strides)
+
+
+def _is_beyond(stop: Size, x: Expr) -> bool:
+    """Whether no array of this form has so many rows. Exporters write 10**9 for the last one."""
+    row = math.prod(max(1, n) for n in shape_of(x) if isinstance(n, int))
+    dtype = tensor_info(x).dtype
+    row *= 1 if dtype is None else dtype.itemsize
+    return isinstance(stop, int) and stop * row > _MOST_BYTES
 
 
 def _clamped(start: Size, size: Size, step: int) -> Size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import gcd
 
 from relaxpy.ir.arith.algebra import folding, interval
@@ -14,8 +13,6 @@ from relaxpy.ir.core.traverse import map_children
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.substitution import substitute
-
-Scalar = Callable[[PrimExpr, PrimExpr], PrimExpr]
 
 
 def simplify(engine: Engine, expr: PrimExpr) -> PrimExpr:
@@ -64,12 +61,12 @@ def _binary(engine: Engine, expr: tir.BinaryOpExpr, a: PrimExpr, b: PrimExpr) ->
     if isinstance(expr, tir.CmpExpr):
         return _compared(engine, kind, p, q)
     match expr:
-        case tir.Add():
-            return _of(engine, _linear(p, q, ops.add))
-        case tir.Sub():
-            return _of(engine, _linear(p, q, ops.sub))
+        case tir.Add() | tir.Sub():
+            lanes = _linear(p, q, 1 if isinstance(expr, tir.Add) else -1)
+            return None if lanes is None else _of(engine, lanes)
         case tir.Mul() if p.stride is None or q.stride is None:
-            return _of(engine, _times(p, q))
+            lanes = _times(p, q)
+            return None if lanes is None else _of(engine, lanes)
         case tir.FloorDiv() | tir.FloorMod():
             return _divided(engine, kind, p, q)
         case tir.Div() | tir.Mod() if _not_negative(engine, p):
@@ -99,16 +96,29 @@ def _nested(
             return None
 
 
-def _linear(p: Lanes, q: Lanes, op: Scalar) -> Lanes:
+def _linear(p: Lanes, q: Lanes, sign: int) -> Lanes | None:
+    """The lanes of p + q or p - q, unless their stride is a number that the datatype has not."""
+    if p.step is not None and q.step is not None and not _fits(p.step + sign * q.step, p):
+        return None
+    op = ops.add if sign > 0 else ops.sub
     zero = ops.const(0, p.base.dtype)
     stride = op(zero if p.stride is None else p.stride, zero if q.stride is None else q.stride)
     return Lanes(op(p.base, q.base), stride, p.count)
 
 
-def _times(p: Lanes, q: Lanes) -> Lanes:
+def _fits(stride: int, lanes: Lanes) -> bool:
+    """Whether a ramp of the datatype of `lanes` can have this stride; unsigned numbers wrap."""
+    low, high = ops.int_range(lanes.base.dtype)
+    return low <= stride <= high or lanes.base.dtype.family == "uint"
+
+
+def _times(p: Lanes, q: Lanes) -> Lanes | None:
     if p.stride is None:
         p, q = q, p
     assert p.stride is not None
+    factor = q.base.value if isinstance(q.base, tir.IntImm) else None
+    if p.step is not None and factor is not None and not _fits(p.step * factor, p):
+        return None
     return Lanes(ops.mul(p.base, q.base), ops.mul(p.stride, q.base), p.count)
 
 

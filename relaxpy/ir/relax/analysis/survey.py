@@ -187,6 +187,7 @@ class Surveyor:
         self._bound: set[rx.Var] = set()
         self._shape_vars: set[tir.Var] = set()
         self._bound_shape_vars: set[tir.Var] = set()
+        self._unbound: set[tir.Var] = set()
         self._being_bound: set[rx.Var | None] = set()
         self._visits: VisitBudget | None = None
 
@@ -393,6 +394,9 @@ class Surveyor:
             fault: Literal["unbound", "early", "gone"] = "gone" if scopes else "unbound"
             if scopes & self._entered and var not in self._bound_shape_vars:
                 fault = "early"
+            if fault == "unbound" and var in self._unbound:
+                continue  # its first use is reported
+            self._unbound.add(var)
             self.result.shape_var_faults.append(ShapeVarUse(var, fault, span, node, role, size))
 
     def _annotation(

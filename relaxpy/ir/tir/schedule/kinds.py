@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from relaxpy.dataclass import replace
-from relaxpy.errors import unexpected
 from relaxpy.ir.core.node import Attr, as_attrs
 from relaxpy.ir.tir.expr import IterVarKind, Var
-from relaxpy.ir.tir.iteration import IterVar
+from relaxpy.ir.tir.iteration import IterVar, check_thread_axis
 from relaxpy.ir.tir.schedule.conditions import check_parallel
 from relaxpy.ir.tir.schedule.state import State, refused
 from relaxpy.ir.tir.stmt import Block, For, ForKind
-
-_THREADS = frozenset(
-    f"{unit}.{axis}" for unit in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"
-) | {"vthread"}
 
 
 def run_as(state: State, loop: For, kind: ForKind) -> None:
@@ -27,8 +22,7 @@ def run_as(state: State, loop: For, kind: ForKind) -> None:
 
 def bind(state: State, loop: For, thread_axis: str) -> None:
     """Bind `loop` to an index of threads; reductions may run over a threadIdx."""
-    if thread_axis not in _THREADS:
-        raise unexpected(thread_axis, "expected a thread axis such as 'blockIdx.x'")
+    check_thread_axis(thread_axis)
     if loop.kind != ForKind.SERIAL:
         raise refused(f"loop {loop.loop_var.name} is {loop.kind.name.lower()} already", loop)
     check_parallel(state, loop, reductions=thread_axis.startswith("threadIdx"))

@@ -211,9 +211,7 @@ class GraphReader:
         declared = declared_pure(node)
         pure = decorator.pure if declared is None else declared
         signature = self.signature(node)
-        recursive = any(
-            isinstance(n, ast.Name) and n.id == node.name for s in node.body for n in ast.walk(s)
-        )
+        recursive = _reads_own_name(node)
         var = bindings.new_variable(state, node.name, name_of(node))
         if recursive:
             known = pending.annotation or pending.cast or signature.func_struct_info(pure=pure)
@@ -227,3 +225,16 @@ class GraphReader:
         if func is None:
             raise Poisoned
         bindings.bind_compound(state, func, var, pending, name_of(node))
+
+
+def _reads_own_name(node: ast.FunctionDef) -> bool:
+    """Return whether a function refers to itself: not by a parameter or variable of its name."""
+    if any(arg.arg == node.name for arg in (*node.args.posonlyargs, *node.args.args)):
+        return False
+    for statement in node.body:
+        names = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == node.name]
+        if any(isinstance(name.ctx, ast.Load) for name in names):
+            return True
+        if names and isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            return False
+    return False

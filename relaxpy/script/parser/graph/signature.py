@@ -201,6 +201,7 @@ class SignatureReader:
             known = isinstance(outer, tir.Var) if is_name else outer is not MISSING
             if known or used in self.result.shape_vars:
                 continue
+            self.result.names[used] = POISON
             raise self.values.error(
                 self.literal_of(text, annotation),
                 f"shape variable {used!r} of the result is bound by no parameter",
@@ -228,6 +229,7 @@ class SignatureReader:
             if used in self.quoted:
                 self.variable(used)
             elif used not in self.result.shape_vars and self.values.scope.find(used) is MISSING:
+                self.result.names[used] = POISON
                 raise self.values.error(
                     literal,
                     f"shape variable {used!r} is bound nowhere: it is not a whole dimension of any "

@@ -18,6 +18,7 @@ from relaxpy.errors import (
     Span,
     StructInfoError,
     StructInfoTypeError,
+    UnknownAttributeError,
     UnknownNameError,
     close_names,
     counted,
@@ -489,7 +490,10 @@ class Namespace:
             return _table[full]
         if any(key.startswith(f"{full}.") for key in _table):
             return Namespace(full)
-        raise AttributeError(f"there is no operator {full}")
+        message = f"there is no operator {full}"
+        if name.startswith("_"):
+            raise AttributeError(message)
+        raise UnknownAttributeError(message, hint=close_names(name, dir(self)), about=name)
 
     @override
     def __dir__(self) -> list[str]:
