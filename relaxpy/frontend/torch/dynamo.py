@@ -11,7 +11,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, RelaxpyError, unexpected
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.frontend.torch.aliases import Aliases
@@ -96,7 +96,11 @@ class _Graph:
         numbers = self._aliases.numbers(args) if views else {}
         bases = {k: args[view.index] for k, view in views.items() if view.of_argument}
         args.clear()
-        results = self._run(*arrays) if self._is_computed else ()
+        try:
+            results = self._run(*arrays) if self._is_computed else ()
+        except RelaxpyError as error:  # PyTorch calls this, so no frame of the user's is near
+            error.hide_internal_frames()
+            raise
         made = iter(results if isinstance(results, tuple) else (results,))
         values = [value if make is None else make(next(made)) for make, value in self._results]
         for k, view in views.items():
