@@ -17,7 +17,7 @@ from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.frontend.torch.aliases import Aliases
 from relaxpy.frontend.torch.api import import_exported
-from relaxpy.frontend.torch.arrays import real_view
+from relaxpy.frontend.torch.arrays import complex_view, real_view
 from relaxpy.frontend.torch.decompose import table_for_graphs
 from relaxpy.frontend.torch.freezing import Freezer, static_inputs
 from relaxpy.frontend.torch.importer import Importer, Options
@@ -177,10 +177,7 @@ def _result(item: Any) -> tuple[Callable[[Any], Any] | None, Any]:
 
 
 def _complex(pair: Any) -> Any:
-    parts = as_torch(pair)
-    if not parts.numel():  # whose strides are arbitrary
-        return parts.new_empty(parts.shape[:-1], dtype=parts.dtype.to_complex())
-    return torch.view_as_complex(parts)
+    return complex_view(as_torch(pair))
 
 
 def _number(value: Any) -> Any:

@@ -14,7 +14,10 @@ import relaxpy
 
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("expecttest")  # which PyTorch's own samples import
-from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+from torch.testing._internal.common_methods_invocations import (  # noqa: E402
+    op_db,
+    wrapper_set_seed,
+)
 from torch.utils import _pytree as trees  # noqa: E402
 
 from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo  # noqa: E402
@@ -74,10 +77,13 @@ COMPLEX = [
         "nn.functional.conv2d",
         "nonzero",
         "nonzero_static",
+        "normal",
         "pow",
         "prod",
         "ones_like",
         "polar",
+        "randn_like",
+        "uniform",
     ),
     *(
         "real",
@@ -153,12 +159,13 @@ def compare(applied: Applied, target: str) -> None:
     tensors = applied.tensors()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        values = trees.tree_leaves(applied(*tensors))
+        values = trees.tree_leaves(applied(*applied.tensors()))
         expected = [paired(torch.as_tensor(v)) for v in values if v is not None]
         program = torch.export.export(applied, tensors)
     run = relaxpy.compile(from_exported_program(program), target=target)["main"]
     torch.manual_seed(42)  # as the samples of operators that draw random numbers do
     results = run(*map(paired, tensors))
+    results = results[len(results) - len(expected) :]  # the first are operands that are changed
     for value, result in zip(expected, results, strict=True):
         torch.testing.assert_close(
             torch.as_tensor(result), value, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
@@ -208,6 +215,13 @@ def test_arguments_that_are_rare(name: str) -> None:
     torch._dynamo.reset()
     found = torch.compile(function, backend=relax_dynamo())(x)
     torch.testing.assert_close(found, function(x), equal_nan=True)
+
+
+def test_attention_drops_weights_in_training() -> None:
+    attention = partial(wrapper_set_seed, torch.nn.functional.scaled_dot_product_attention)
+    x = torch.ones(2, 5, 4).cumsum(1)
+    for dropout, causal in [(0.5, False), (1.0, False), (0.25, True)]:
+        compare(Applied(attention, ((x, x, x, None, dropout, causal), {})), "native")
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 3, 0)])
