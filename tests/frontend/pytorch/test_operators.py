@@ -14,10 +14,7 @@ import relaxpy
 
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("expecttest")  # which PyTorch's own samples import
-from torch.testing._internal.common_methods_invocations import (  # noqa: E402
-    op_db,
-    wrapper_set_seed,
-)
+from torch.testing._internal.common_methods_invocations import op_db, wrapper_set_seed  # noqa: E402
 from torch.utils import _pytree as trees  # noqa: E402
 
 from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo  # noqa: E402
