@@ -114,6 +114,24 @@ def test_nodes_that_cannot_be_imported_are_listed_with_the_line_of_the_model() -
         from_exported_program(program)
 
 
+def parts_of_an_even_number(x: Any) -> Any:
+    first, second = x.chunk(2)
+    pairs, half = x.view(x.shape[0] // 2, 2, 4), x.shape[0] // 2
+    return torch.cat([second, first]), pairs.sum(1), x.reshape(2, -1), x.repeat(2, 1), x * half
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_size_that_is_a_multiple_is_a_variable(target: str) -> None:
+    half = torch.export.Dim("half", min=2, max=32)
+    model = Function(parts_of_an_even_number)
+    program = exported(model, torch.ones(6, 4), dynamic_shapes={"args": ({0: 2 * half},)})
+    run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    for size in (4, 10):
+        x = torch.arange(4.0 * size).view(size, 4)
+        for found, expected in zip(run(x), model(x), strict=True):
+            torch.testing.assert_close(found, expected)
+
+
 class Chosen(torch.nn.Module):  # type: ignore[misc]
     """Columns of the result of a linear layer, of which there are 8."""
 
@@ -337,9 +355,13 @@ class Function(torch.nn.Module):  # type: ignore[misc]
 
 def test_functions_mapped_over_batches() -> None:
     x = torch.arange(12.0).reshape(3, 4)
-    mapped = Function(lambda x: torch.vmap(lambda row: row.cumsum(0) * row.sum())(x))
-    (found,) = relaxpy.compile(from_exported_program(exported(mapped, x)))["main"](x)
-    torch.testing.assert_close(found, mapped(x))
+    for row_by_row in (
+        torch.vmap(lambda row: row.cumsum(0) * row.sum()),
+        torch.vmap(torch.vmap(lambda number: number * 2 + 1)),
+    ):
+        mapped = Function(row_by_row)
+        (found,) = relaxpy.compile(from_exported_program(exported(mapped, x)))["main"](x)
+        torch.testing.assert_close(found, mapped(x))
 
 
 def test_products_of_matrices_of_8_bits() -> None:

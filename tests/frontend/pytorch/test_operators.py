@@ -197,6 +197,10 @@ RARE = {
     "linspace": (numbers_of_another_datatype, torch.ones(2)),
     "rsub": (lambda x: torch.rsub(x, x * x, alpha=-3.125), torch.arange(3.0)),
     "logit": (lambda x: torch.logit(x, 0.6), torch.linspace(-0.5, 1.5, 11)),
+    "signs": (
+        lambda x: (x.sign(), x.half().sgn(), x.nan_to_num().int().sign()),
+        torch.tensor([float("nan"), -0.0, 3, -2.5, float("-inf")]),
+    ),
     "no complex numbers": (lambda x: torch.complex(x, -x), torch.ones(3, 0)),
     "no planes": (
         lambda x: torch.nn.functional.fractional_max_pool2d(x, 2, 3),

@@ -607,8 +607,19 @@ def a_view_of_the_last_argument(x: Any) -> Any:
     return x.unbind(1)[1], (x * scale).sum()
 
 
+def parts_of_one_tensor(x: Any) -> Any:
+    y = x * 2
+    return x.mT, y[:2], y[2:]
+
+
 @pytest.mark.parametrize(
-    "function", [a_part_of_what_changes, views_of_an_argument, a_view_of_the_last_argument]
+    "function",
+    [
+        a_part_of_what_changes,
+        views_of_an_argument,
+        a_view_of_the_last_argument,
+        parts_of_one_tensor,
+    ],
 )
 def test_torch_compile_returns_views_at_all_sizes(function: Callable[..., Any]) -> None:
     torch._dynamo.reset()
