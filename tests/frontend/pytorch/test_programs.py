@@ -188,6 +188,20 @@ def test_layers_of_transformers_without_gradients_are_one_operator(norm_first: b
     torch.testing.assert_close(result, expected)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_images_of_any_size_are_pooled_along_some_axes(target: str) -> None:
+    pools = torch.nn.AdaptiveAvgPool2d((2, None)), torch.nn.AdaptiveAvgPool3d((None, 3, None))
+    model = Module(lambda self, x: (pools[0](x), pools[0](x[0]), pools[1](x[None])))
+    sizes = [torch.export.Dim(name, min=2, max=64) for name in ("height", "width")]
+    program = torch.export.export(
+        model, (torch.randn(2, 3, 5, 7),), dynamic_shapes=(({2: sizes[0], 3: sizes[1]},),)
+    )
+    run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    for height, width in [(5, 7), (2, 3), (9, 4)]:
+        x = torch.randn(2, 3, height, width)
+        assert_same(run(x), model(x))
+
+
 def test_an_input_that_changes_is_the_first_result() -> None:
     program = torch.export.export(Module(changes_its_input), (torch.ones(2),))
     changed, result = relaxpy.compile(from_exported_program(program))["main"](torch.ones(2))
