@@ -514,11 +514,25 @@ def test_products_of_complex_numbers_turn_rows_of_any_number(keep: bool) -> None
         torch.testing.assert_close(torch.view_as_complex(turned), model(x)[1].detach())
 
 
-def test_torch_compile_takes_and_returns_complex_tensors_and_their_gradients() -> None:
-    def f(x: Any, z: Any) -> Any:
-        return torch.fft.ifft(torch.fft.fft(x) * z.conj()).abs().square().sum(), z.exp()
+def filtered(x: Any, z: Any) -> Any:
+    return torch.fft.ifft(torch.fft.fft(x) * z.conj()).abs().square().sum(), z.exp()
 
+
+def of_sums(x: Any, z: Any) -> Any:
+    padded = torch.nn.functional.pad(z[None], (1, 2), mode="replicate")
+    return x.sum() * z.logsumexp(0).abs(), padded * x[:1]
+
+
+def solved(x: Any, z: Any) -> Any:
+    matrix = z[:, None] * x + torch.eye(6) * (3 + 1j)
+    both = torch.linalg.solve(matrix, torch.stack([z, z * x], 1))
+    return both.abs().sum(), torch.linalg.solve(matrix, z) + torch.linalg.solve_ex(matrix, z)[0]
+
+
+@pytest.mark.parametrize("f", [filtered, of_sums, solved])
+def test_torch_compile_takes_and_returns_complex_tensors_and_their_gradients(f: Any) -> None:
     torch._dynamo.reset()
+    torch.manual_seed(0)
     compiled = torch.compile(f, backend=relax_dynamo())
     x, z = torch.randn(6), torch.randn(6, dtype=torch.complex64)
     found = []
