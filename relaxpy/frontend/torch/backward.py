@@ -62,6 +62,8 @@ def convolution_backward(
                 - 1
                 for k in range(count)
             ]
+        # of a number that is not known, the largest that it can be: what is too much is cut off
+        more = [n if isinstance(n, int) else strides[k] - 1 for k, n in enumerate(more)]
         of_x = aten.convolution(grad, weight, None, *window, not transposed, more, groups)
         of_x = _narrowed(of_x, x.shape)
     if mask[1]:

@@ -61,6 +61,18 @@ def test_convolutions(count: int, options: dict[str, Any]) -> None:
     compare(getattr(nn, f"ConvTranspose{count}d")(4, 6, 3, **options), images(count))
 
 
+def test_convolutions_of_images_of_any_size() -> None:
+    torch.manual_seed(0)
+    model = nn.Conv2d(4, 6, 3, stride=3, padding=1, dilation=2)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=relax_dynamo(), dynamic=True)
+    for size in range(6, 10):
+        x = images(2)[:, :, :size, : size - 1]
+        found, expected = (gradients(model, run, (x,)) for run in (compiled, model))
+        for a, b in zip(found, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_pools_and_padded_images(count: int) -> None:
     def pools(x: Any) -> Any:
