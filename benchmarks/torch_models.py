@@ -6,9 +6,9 @@ executable and of `torch.compile` on relaxpy; then the geometric means. All are 
 as many threads.
 
 With `--libraries`, the models are those of torchvision and transformers (`make models`), and
-ONNX Runtime runs them too, where PyTorch can export them. With `--processor-time` each has one
-thread, whose time on a processor is measured: less than the time that passes, it depends on what
-else the machine does.
+ONNX Runtime runs them too, where PyTorch can export them. With `--freezing`, the weights of what
+`torch.compile` compiles are constants. With `--processor-time` each has one thread, whose time on a
+processor is measured: less than the time that passes, it depends on what else the machine does.
 """
 
 from __future__ import annotations
@@ -194,6 +194,7 @@ def main() -> None:
     parser.add_argument("chosen", nargs="?", default="")
     parser.add_argument("--libraries", action="store_true")
     parser.add_argument("--processor-time", action="store_true")
+    parser.add_argument("--freezing", action="store_true", help="weights are constants")
     parser.add_argument("--peers", default="eager,inductor,ORT", help="those that are measured")
     options = parser.parse_args()
     threads = 1 if options.processor_time else THREADS
@@ -221,7 +222,7 @@ def main() -> None:
         found = run(*args)
         built = time.process_time()
         torch._dynamo.reset()
-        ours = torch.compile(copy.deepcopy(model), backend=relax_dynamo())
+        ours = torch.compile(copy.deepcopy(model), backend=relax_dynamo(freezing=options.freezing))
         with torch.inference_mode():
             expected = model(*args)
             peers: dict[str, Callable[[], Any]] = {"eager": lambda: model(*args)}  # noqa: B023

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import sympy
 import torch
 
 from relaxpy.dataclass import dataclass
@@ -92,7 +93,7 @@ def _memory(meta: Any) -> Any:
 
 
 def _is_whole(meta: Any) -> bool:
-    """Whether a result is the first in its memory, and has its elements in order."""
+    """Whether a result has all of its memory, with its elements in order."""
     if not _has_memory(meta) or sympy_of(meta.storage_offset()) != 0:
         return False
     stride: Any = 1
@@ -100,7 +101,8 @@ def _is_whole(meta: Any) -> bool:
         if sympy_of(found) != stride:
             return False
         stride = stride * sympy_of(size)
-    return True
+    size = sympy_of(meta.untyped_storage().nbytes())
+    return bool(sympy.expand(stride * meta.itemsize - size) == 0)
 
 
 def _view(of_argument: bool, index: int, meta: Any, base: Any) -> View:

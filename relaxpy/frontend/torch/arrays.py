@@ -71,6 +71,13 @@ def real_view(tensor: Any) -> Any:
     return torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
 
 
+def complex_view(parts: Any) -> Any:
+    """The tensor of complex numbers whose parts are in the last axis of a tensor of floats."""
+    if not parts.numel():  # whose strides are arbitrary
+        return parts.new_empty(parts.shape[:-1], dtype=parts.dtype.to_complex())
+    return torch.view_as_complex(parts)
+
+
 def identity(tensor: Any) -> tuple[object, ...]:
     """What two tensors have in common that have the same elements in the same memory."""
     return (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))

@@ -62,6 +62,8 @@ def convolution_backward(
                 - 1
                 for k in range(count)
             ]
+        # of a number that is not known, the largest that it can be: what is too much is cut off
+        more = [n if isinstance(n, int) else strides[k] - 1 for k, n in enumerate(more)]
         of_x = aten.convolution(grad, weight, None, *window, not transposed, more, groups)
         of_x = _narrowed(of_x, x.shape)
     if mask[1]:
@@ -262,6 +264,7 @@ def attention(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
+    key, value = _of_each(key, query), _of_each(value, query)
     scores = _scores(query, key, causal, attn_mask, scale)
     total = scores.logsumexp(-1)
     weights = _weights(scores, total)
@@ -282,6 +285,8 @@ def attention_backward(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    heads = key.shape[1]
+    key, value = _of_each(key, query), _of_each(value, query)
     weights = _weights(_scores(query, key, causal, attn_mask, scale), total)
     wide = weights.dtype
     grad, out = grad.to(wide), out.to(wide)
@@ -291,7 +296,15 @@ def attention_backward(
     factor = scale if scale is not None else query.shape[-1] ** -0.5
     of_query = torch.matmul(of_scores, key.to(wide)) * factor
     of_key = torch.matmul(of_scores.mT, query.to(wide)) * factor
+    if heads != query.shape[1]:
+        of_key, of_value = (x.unflatten(1, (heads, -1)).sum(2) for x in (of_key, of_value))
     return of_query.to(query.dtype), of_key.to(key.dtype), of_value.to(value.dtype)
+
+
+def _of_each(x: Tensor, query: Tensor) -> Tensor:
+    """Keys or values with each head as often as queries share it."""
+    count = query.shape[1] // x.shape[1]
+    return x if count == 1 else x.repeat_interleave(count, 1)
 
 
 def _scores(

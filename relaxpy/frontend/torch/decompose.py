@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+from torch._guards import detect_fake_mode
 from torch._library.custom_ops import OPDEFS
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from relaxpy.frontend.shared.unsupported import FrontendError
 from relaxpy.frontend.torch import (
@@ -192,6 +195,15 @@ def table_for_graphs() -> dict[Any, Callable[..., Any]]:
             if is_overload(target) and not is_converted(target)
         },
     }
+
+
+def retraced(module: Any, targets: Iterable[Any]) -> Any:
+    """A captured graph, for the same inputs, in which these operators are simpler ones."""
+    inputs = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
+    table = {target: decompositions()[target] for target in targets}
+    mode = detect_fake_mode(inputs)
+    with torch.fx.traceback.preserve_node_meta(), mode or contextlib.nullcontext():
+        return make_fx(torch.fx.Interpreter(module).run, table)(*inputs)
 
 
 def _has_kernel(target: Any) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,15 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, unexpected
+from relaxpy.errors import MisuseError, RelaxpyError, unexpected
 from relaxpy.exec.compile import compile as compile_module
 from relaxpy.exec.runtime.values import ShapeTuple
+from relaxpy.frontend.shared.unsupported import OpNotImplemented
 from relaxpy.frontend.torch.aliases import Aliases
 from relaxpy.frontend.torch.api import import_exported
-from relaxpy.frontend.torch.arrays import real_view
-from relaxpy.frontend.torch.decompose import table_for_graphs
+from relaxpy.frontend.torch.arrays import complex_view, real_view
+from relaxpy.frontend.torch.decompose import decompositions, retraced, table_for_graphs
+from relaxpy.frontend.torch.freezing import Freezer, static_inputs
 from relaxpy.frontend.torch.importer import Importer, Options
 from relaxpy.frontend.torch.program import of_graph
 from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
@@ -30,12 +33,20 @@ Backend = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 @user_facing
 def relax_dynamo(
-    pipeline: str | Callable[[IRModule], IRModule] | None = None, *, target: Any = None
+    pipeline: str | Callable[[IRModule], IRModule] | None = None,
+    *,
+    target: Any = None,
+    freezing: bool = False,
 ) -> Backend:
     """A backend for `torch.compile` that compiles with a pipeline, for a target.
 
     The pipeline is a pass, the name of one, or None for the default one. Forward and backward
     graphs are compiled, sizes that PyTorch treats as dynamic are shape variables.
+
+    With `freezing`, the weights of graphs without gradients are constants, as those of exported
+    programs: they are packed once. What changes a weight is seen, and has the graph compiled again,
+    unless it does so where PyTorch does not count changes: through `weight.data` or an array of
+    NumPy.
 
     Errors, when a graph is compiled:
         OpNotImplemented (also NotImplementedError): nodes cannot be imported.
@@ -45,8 +56,16 @@ def relax_dynamo(
         with unset_fake_temporarily():  # PyTorch calls this where tensors have no elements
             return _Graph(module, pipeline or "default", target)
 
+    def frozen(module: Any, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        fixed = static_inputs()
+        with unset_fake_temporarily():
+            return _Graph(module, pipeline or "default", target, fixed)
+
     return aot_autograd(  # type: ignore[no-any-return]
-        fw_compiler=compiled, bw_compiler=compiled, decompositions=table_for_graphs
+        fw_compiler=compiled,
+        bw_compiler=compiled,
+        inference_compiler=frozen if freezing else compiled,
+        decompositions=table_for_graphs,
     )
 
 
@@ -62,8 +81,9 @@ def relaxpy_backend(
 ) -> Callable[..., Any]:
     """The backend that `torch.compile(model, backend="relaxpy")` finds.
 
-    `options` has `pipeline` and `target`, as for `relax_dynamo`. Every `mode` of PyTorch is the
-    same here: nothing is tuned by measuring, and there is no overhead of devices to reduce.
+    `options` has `pipeline`, `target` and `freezing`, as for `relax_dynamo`. Every `mode` of
+    PyTorch is the same here: nothing is tuned by measuring, and there is no overhead of devices to
+    reduce.
 
     Errors:
         MisuseError (also ValueError): PyTorch has no such mode.
@@ -74,29 +94,53 @@ def relaxpy_backend(
 
 
 class _Graph:
-    """A compiled graph, called with a list of tensors and sizes, which it empties."""
+    """A compiled graph, called with a list of tensors and sizes, which it empties.
 
-    def __init__(self, module: Any, pipeline: Any, target: Any) -> None:
+    The inputs at the places `fixed` are constants, as long as they are what they were.
+    """
+
+    def __init__(
+        self, module: Any, pipeline: Any, target: Any, fixed: Set[int] = frozenset()
+    ) -> None:
         self._boxed_call = True
-        program = of_graph(module)
-        importer = Importer(program, Options(unit_tuple=False))
-        executable = compile_module(importer.module(), target, relax_pipeline=pipeline)
-        self._run = executable["main"]
-        self._places = importer.input_places()
+        importer, mod = _imported(module)
+        program = importer.program
+
+        def compiled(module: IRModule) -> Callable[..., Any]:
+            return compile_module(module, target, relax_pipeline=pipeline)["main"]
+
+        #: The position of each parameter, and its place among the inputs.
+        self._all = [*enumerate(importer.input_places())]
+        self._free = [(k, place) for k, place in self._all if place not in fixed]
+        self._fixed = [place for _, place in self._all if place in fixed]
+        positions = [k for k, place in self._all if place in fixed]
+        self._freezer = Freezer(mod, positions, compiled) if positions else None
+        self._compiled = functools.cache(functools.partial(compiled, mod))
+        if self._freezer is None:
+            self._compiled()
         #: For each result: how to make it of a result of the executable, or what it is.
         items = _items(program.output.args[0])
         self._results = [_result(item) for item in items]
         self._aliases = Aliases(program, items)
         self._is_computed = any(make is not None for make, _ in self._results)
-        self._arrays: list[tuple[Any, int, Any] | None] = [None] * len(self._places)
+        self._arrays: list[tuple[Any, int, Any] | None] = [None] * len(self._all)
 
     def __call__(self, args: list[Any]) -> list[Any]:
-        arrays = [self._array(k, args[place]) for k, place in enumerate(self._places)]
+        run, used = None, self._free
+        if self._freezer is not None:
+            run = self._freezer.run([args[place] for place in self._fixed])
+        if run is None:
+            run, used = self._compiled(), self._all
+        arrays = [self._array(k, args[place]) for k, place in used]
         views = self._aliases.views
         numbers = self._aliases.numbers(args) if views else {}
         bases = {k: args[view.index] for k, view in views.items() if view.of_argument}
         args.clear()
-        results = self._run(*arrays) if self._is_computed else ()
+        try:
+            results = run(*arrays) if self._is_computed else ()
+        except RelaxpyError as error:  # PyTorch calls this, so no frame of the user's is near
+            error.hide_internal_frames()
+            raise
         made = iter(results if isinstance(results, tuple) else (results,))
         values = [value if make is None else make(next(made)) for make, value in self._results]
         for k, view in views.items():
@@ -119,6 +163,27 @@ class _Graph:
         return array
 
 
+def _imported(module: Any) -> tuple[Importer, IRModule]:
+    """The importer of a graph, and its module.
+
+    An operator that has no converter for its arguments is decomposed, and the import begins again.
+
+    Errors:
+        OpNotImplemented: nodes cannot be imported.
+    """
+    tried: set[Any] = set()
+    while True:
+        importer = Importer(of_graph(module), Options(unit_tuple=False))
+        try:
+            return importer, importer.module()
+        except OpNotImplemented:
+            more = (importer.refused & decompositions().keys()) - tried
+            if not more:
+                raise
+        tried |= more
+        module = retraced(module, tried)
+
+
 def _items(output: Any) -> list[Any]:
     return list(output) if isinstance(output, (tuple, list)) else [output]
 
@@ -133,10 +198,7 @@ def _result(item: Any) -> tuple[Callable[[Any], Any] | None, Any]:
 
 
 def _complex(pair: Any) -> Any:
-    parts = as_torch(pair)
-    if not parts.numel():  # whose strides are arbitrary
-        return parts.new_empty(parts.shape[:-1], dtype=parts.dtype.to_complex())
-    return torch.view_as_complex(parts)
+    return complex_view(as_torch(pair))
 
 
 def _number(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, TypeVar
@@ -33,6 +32,7 @@ from relaxpy.frontend.torch.complexes import (
 )
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.decompose import is_overload, names_of, twin_of
+from relaxpy.frontend.torch.lines import Lines
 from relaxpy.frontend.torch.program import Input, Kind, Program
 from relaxpy.frontend.torch.registry import Value, find
 from relaxpy.frontend.torch.symbols import Symbols, is_symbolic
@@ -50,7 +50,6 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.tir.prim_expr import PrimExpr
 
 _T = TypeVar("_T")
-_LINE = re.compile(r'File "([^"]*)", line (\d+), in ')
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,7 @@ class Importer:
     #: Nodes whose results are one tensor, which operators change in place.
     _same: dict[Any, list[Any]] = field(default_factory=dict)
     _constants: dict[tuple[object, ...], Constant] = field(default_factory=dict)
+    _lines: Lines = field(default_factory=Lines)
     _names: Names = field(default_factory=lambda: Names(identifier))
 
     @property
@@ -260,7 +260,8 @@ class Importer:
             self.env[node] = _Missing()
             return
         try:
-            self.env[node] = self._bound(node, self._call(node))
+            with self.builder.located(self._lines.span(node)):
+                self.env[node] = self._bound(node, self._call(node))
             return
         except UnsupportedError as error:
             reason = str(error)
@@ -274,7 +275,12 @@ class Importer:
         self.env[node] = _Missing()
         self.refused.add(node.target)
         infos = tuple(_shown(operand, self.env.get(operand)) for operand in node.all_input_nodes)
-        self.unsupported.append(UnsupportedNode(_where(node), str(node.target), reason, infos))
+        self.unsupported.append(UnsupportedNode(self._where(node), str(node.target), reason, infos))
+
+    def _where(self, node: Any) -> str:
+        """The name of a node, and the line of the user's program that it comes from."""
+        span = self._lines.span(node)
+        return str(node.name) if span is None else f"{node.name} ({span.file}:{span.line})"
 
     def _call(self, node: Any) -> Any:
         target, meta = node.target, node.meta.get("val")
@@ -390,15 +396,6 @@ def _flat(values: Any) -> list[Any]:
     if isinstance(values, (tuple, list)):
         return [item for value in values for item in _flat(value)]
     return [values]
-
-
-def _where(node: Any) -> str:
-    """The name of a node, and the line of the user's program that it comes from."""
-    lines = _LINE.findall(node.meta.get("stack_trace") or "")
-    if not lines:
-        return str(node.name)
-    file, line = lines[-1]
-    return f"{node.name} ({file}:{line})"
 
 
 def _shown(node: Any, value: Any) -> str:

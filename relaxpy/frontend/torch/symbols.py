@@ -95,6 +95,8 @@ class Symbols:
 
     known: dict[Any, PrimExpr] = field(default_factory=dict)
     analyzer: Analyzer = field(default_factory=Analyzer)
+    #: Symbols that are known by a multiple of them, as expressions of symbols of the multiples.
+    _shares: dict[Any, Any] = field(default_factory=dict)
     _names: Names = field(default_factory=lambda: Names(lambda name: identifier(name, "n")))
 
     def new(self, name: str) -> tir.Var:
@@ -127,6 +129,9 @@ class Symbols:
                 if slope.is_Integer and slope > 0 and not offset.has(symbol):
                     size = self.new(f"n_{symbol}")
                     self.known[symbol] = (size - self.expr(offset)) // int(slope)
+                    multiple = sympy.Symbol(size.name, integer=True)
+                    self.known[multiple] = size
+                    self._shares[symbol] = (multiple - offset) / slope
 
     def equal(self, a: Any, b: Any) -> bool:
         """Whether two sizes are known to be the same."""
@@ -157,6 +162,12 @@ class Symbols:
             return bool(expr)
         if expr.is_Float or expr.is_Rational:
             return float(expr)
+        if not self._shares.keys().isdisjoint(expr.free_symbols):
+            multiples = sympy.expand(expr.xreplace(self._shares))
+            if multiples.is_polynomial() and all(
+                c.is_Integer for c in sympy.Poly(multiples).coeffs()
+            ):
+                return self._expr(multiples)
         if expr.is_Symbol:
             if expr not in self.known:
                 raise UnsupportedError(f"the size {expr} is not known from the inputs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -9,11 +10,13 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.errors import RuntimeCheckError
 
 torch: Any = pytest.importorskip("torch")
 from relaxpy.frontend.shared.unsupported import FrontendError  # noqa: E402
+from relaxpy.frontend.torch.lines import Lines  # noqa: E402
 from relaxpy.relax.frontend import detach_params  # noqa: E402
-from relaxpy.relax.frontend.torch import from_exported_program  # noqa: E402
+from relaxpy.relax.frontend.torch import dynamo_capture_subgraphs, from_exported_program, from_fx  # noqa: E402
 
 TARGETS = ["numpy", "native"]
 
@@ -109,6 +112,107 @@ def test_nodes_that_cannot_be_imported_are_listed_with_the_line_of_the_model() -
     program = exported(Sparse(), torch.randn(3, 3))
     with pytest.raises(NotImplementedError, match=r"test_from_exported_program.py:\d+.*to_sparse"):
         from_exported_program(program)
+
+
+def parts_of_an_even_number(x: Any) -> Any:
+    first, second = x.chunk(2)
+    pairs, half = x.view(x.shape[0] // 2, 2, 4), x.shape[0] // 2
+    return torch.cat([second, first]), pairs.sum(1), x.reshape(2, -1), x.repeat(2, 1), x * half
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_size_that_is_a_multiple_is_a_variable(target: str) -> None:
+    half = torch.export.Dim("half", min=2, max=32)
+    model = Function(parts_of_an_even_number)
+    program = exported(model, torch.ones(6, 4), dynamic_shapes={"args": ({0: 2 * half},)})
+    run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    for size in (4, 10):
+        x = torch.arange(4.0 * size).view(size, 4)
+        for found, expected in zip(run(x), model(x), strict=True):
+            torch.testing.assert_close(found, expected)
+
+
+class Chosen(torch.nn.Module):  # type: ignore[misc]
+    """Columns of the result of a linear layer, of which there are 8."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 8)
+
+    def forward(self, x: Any, columns: Any) -> Any:
+        rows = self.linear(x)
+        return rows[:, columns].tanh()
+
+
+_LINES = inspect.getsourcelines(Chosen)
+LINE = {text.strip(): number for number, text in enumerate(_LINES[0], _LINES[1])}
+CHOICE = "return rows[:, columns].tanh()"
+
+
+def traced(model: Any) -> Any:
+    tracer = torch.fx.Tracer()
+    tracer.record_stack_traces = True
+    graph = torch.fx.GraphModule(model, tracer.trace(model))
+    return from_fx(graph, [((2, 4), "float32"), ((2,), "int64")])
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "reference"])
+@pytest.mark.parametrize("way", ["exported", "traced", "captured", "compiled"])
+def test_errors_at_run_time_show_the_line_of_the_model(way: str, target: str) -> None:
+    model, x = Chosen().eval(), torch.ones(2, 4)
+    known, wrong, marked = torch.tensor([0, 7]), torch.tensor([0, 8]), CHOICE
+    if way in ("captured", "compiled"):
+        marked = "rows[:, columns].tanh()"
+    if way == "compiled":
+        torch._dynamo.reset()
+        run = torch.compile(model, backend="relaxpy", options={"target": target})
+        run(x, known)
+    else:
+        if way == "exported":
+            mod = from_exported_program(exported(model, x, known))
+        elif way == "captured":
+            mod = dynamo_capture_subgraphs(model, x, known)
+        else:
+            mod = traced(model)
+        run = relaxpy.compile(mod, target=target)[mod.get_global_vars()[0].name_hint]
+    with torch.no_grad(), pytest.raises(RuntimeCheckError, match="index 8 is outside") as caught:
+        run(x, wrong)
+    span = caught.value.diagnostic.span
+    assert (span.file, span.line) == (__file__, LINE[CHOICE])
+    assert span.source.line(span.line)[span.column - 1 : span.end_column - 1] == marked
+
+
+def test_reports_and_profiles_show_the_line_of_the_model() -> None:
+    args = (torch.ones(2, 4), torch.tensor([0, 7]))
+    ex = relaxpy.compile(from_exported_program(exported(Chosen(), *args)))
+    expected = {f"{__file__}:{LINE[text]}" for text in ("rows = self.linear(x)", CHOICE)}
+    assert {row.source for row in ex.report()} == expected
+    assert {row.source for row in ex.profile(*args).rows if row.kind == "kernel"} == expected
+
+
+@pytest.mark.parametrize(
+    ("trace", "expected"),
+    [
+        (None, None),
+        ("", None),
+        ("no frame", None),
+        ('File "gone.py", line 3, in forward', ("gone.py:3:1", "")),
+        ('File "gone.py", line 3, in f\n    y = x + 1\n', ("gone.py:3:1", "y = x + 1")),
+        ('File "gone.py", line 3, in f\n    y = x + 1\n        ~~^~~\n', ("gone.py:3:5", "x + 1")),
+        (f'File "{__file__}", line 1, in f\n    other()', (f"{__file__}:1:1", "other()")),
+        (
+            f'File "a.py", line 1, in f\n    g()\n  File "{torch.__file__}", line 9, in g\n    h()',
+            ("a.py:1:1", "g()"),
+        ),
+        (f'File "{torch.__file__}", line 9, in g\n    h()', (f"{torch.__file__}:9:1", "h()")),
+    ],
+)
+def test_the_line_of_a_node_is_the_innermost_one_outside_pytorch(trace: Any, expected: Any) -> None:
+    node = torch.fx.Graph().placeholder("x")
+    node.meta["stack_trace"] = trace
+    span = Lines().span(node)
+    text = span and span.source.line(span.line)[span.column - 1 : span.end_column - 1]
+    assert (span and (str(span), text)) == expected
 
 
 def doubled(x: Any) -> Any:
@@ -251,9 +355,13 @@ class Function(torch.nn.Module):  # type: ignore[misc]
 
 def test_functions_mapped_over_batches() -> None:
     x = torch.arange(12.0).reshape(3, 4)
-    mapped = Function(lambda x: torch.vmap(lambda row: row.cumsum(0) * row.sum())(x))
-    (found,) = relaxpy.compile(from_exported_program(exported(mapped, x)))["main"](x)
-    torch.testing.assert_close(found, mapped(x))
+    for row_by_row in (
+        torch.vmap(lambda row: row.cumsum(0) * row.sum()),
+        torch.vmap(torch.vmap(lambda number: number * 2 + 1)),
+    ):
+        mapped = Function(row_by_row)
+        (found,) = relaxpy.compile(from_exported_program(exported(mapped, x)))["main"](x)
+        torch.testing.assert_close(found, mapped(x))
 
 
 def test_products_of_matrices_of_8_bits() -> None:

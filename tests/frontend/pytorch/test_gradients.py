@@ -61,6 +61,18 @@ def test_convolutions(count: int, options: dict[str, Any]) -> None:
     compare(getattr(nn, f"ConvTranspose{count}d")(4, 6, 3, **options), images(count))
 
 
+def test_convolutions_of_images_of_any_size() -> None:
+    torch.manual_seed(0)
+    model = nn.Conv2d(4, 6, 3, stride=3, padding=1, dilation=2)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=relax_dynamo(), dynamic=True)
+    for size in range(6, 10):
+        x = images(2)[:, :, :size, : size - 1]
+        found, expected = (gradients(model, run, (x,)) for run in (compiled, model))
+        for a, b in zip(found, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_pools_and_padded_images(count: int) -> None:
     def pools(x: Any) -> Any:
@@ -86,7 +98,7 @@ def test_images_resized_without_steps(mode: str) -> None:
     compare(model, images(2))
 
 
-@pytest.mark.parametrize("kind", ["plain", "causal", "mask", "sums"])
+@pytest.mark.parametrize("kind", ["plain", "causal", "mask", "sums", "groups"])
 def test_attention(kind: str) -> None:
     mask = torch.rand(2, 1, 7, 7, generator=torch.Generator().manual_seed(0)) > 0.3
     mask[..., 0] = True
@@ -95,10 +107,14 @@ def test_attention(kind: str) -> None:
         "causal": {"is_causal": True},
         "mask": {"attn_mask": mask, "scale": 0.5},
         "sums": {"attn_mask": torch.where(mask, 0.3, -2.0)},
+        "groups": {"attn_mask": mask, "enable_gqa": True},
     }[kind]
     model = Applied(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options))
     x = torch.randn(2, 3, 7, 8, generator=torch.Generator().manual_seed(1))
-    compare(model, x, x + 1, x * 2)
+    if kind == "groups":
+        compare(model, torch.cat([x, x - 1], 1), x + 1, x * 2)
+    else:
+        compare(model, x, x + 1, x * 2)
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])

@@ -14,7 +14,7 @@ import relaxpy
 
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("expecttest")  # which PyTorch's own samples import
-from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+from torch.testing._internal.common_methods_invocations import op_db, wrapper_set_seed  # noqa: E402
 from torch.utils import _pytree as trees  # noqa: E402
 
 from relaxpy.relax.frontend.torch import from_exported_program, relax_dynamo  # noqa: E402
@@ -65,7 +65,8 @@ SAMPLE = [
 #: Operators, one sample of each of which has complex numbers in every run.
 COMPLEX = [
     *("add", "addcdiv", "addmm", "addr", "angle", "any", "asin", "acosh", "atanh", "baddbmm"),
-    *("cat", "conj", "constant_pad_nd", "cumprod", "diff", "div", "einsum", "eq", "exp", "expm1"),
+    *("cat", "conj", "constant_pad_nd", "cumprod", "diff", "div", "einsum", "eq", "exp"),
+    *("expm1", "eye"),
     *("fft.fft", "fft.hfft2", "fft.ihfftn", "fft.irfft", "fft.irfftn", "fft.rfft2", "full_like"),
     *("gather", "index_put", "isclose", "istft", "linalg.inv", "linalg.pinv", "linalg.solve"),
     *("linalg.vector_norm", "log", "log1p", "masked_fill", "masked_select", "matmul"),
@@ -74,10 +75,13 @@ COMPLEX = [
         "nn.functional.conv2d",
         "nonzero",
         "nonzero_static",
+        "normal",
         "pow",
         "prod",
         "ones_like",
         "polar",
+        "randn_like",
+        "uniform",
     ),
     *(
         "real",
@@ -153,12 +157,13 @@ def compare(applied: Applied, target: str) -> None:
     tensors = applied.tensors()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        values = trees.tree_leaves(applied(*tensors))
+        values = trees.tree_leaves(applied(*applied.tensors()))
         expected = [paired(torch.as_tensor(v)) for v in values if v is not None]
         program = torch.export.export(applied, tensors)
     run = relaxpy.compile(from_exported_program(program), target=target)["main"]
     torch.manual_seed(42)  # as the samples of operators that draw random numbers do
     results = run(*map(paired, tensors))
+    results = results[len(results) - len(expected) :]  # the first are operands that are changed
     for value, result in zip(expected, results, strict=True):
         torch.testing.assert_close(
             torch.as_tensor(result), value, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
@@ -193,6 +198,10 @@ RARE = {
     "linspace": (numbers_of_another_datatype, torch.ones(2)),
     "rsub": (lambda x: torch.rsub(x, x * x, alpha=-3.125), torch.arange(3.0)),
     "logit": (lambda x: torch.logit(x, 0.6), torch.linspace(-0.5, 1.5, 11)),
+    "signs": (
+        lambda x: (x.sign(), x.half().sgn(), x.nan_to_num().int().sign()),
+        torch.tensor([float("nan"), -0.0, 3, -2.5, float("-inf")]),
+    ),
     "no complex numbers": (lambda x: torch.complex(x, -x), torch.ones(3, 0)),
     "no planes": (
         lambda x: torch.nn.functional.fractional_max_pool2d(x, 2, 3),
@@ -208,6 +217,13 @@ def test_arguments_that_are_rare(name: str) -> None:
     torch._dynamo.reset()
     found = torch.compile(function, backend=relax_dynamo())(x)
     torch.testing.assert_close(found, function(x), equal_nan=True)
+
+
+def test_attention_drops_weights_in_training() -> None:
+    attention = partial(wrapper_set_seed, torch.nn.functional.scaled_dot_product_attention)
+    x = torch.ones(2, 5, 4).cumsum(1)
+    for dropout, causal in [(0.5, False), (1.0, False), (0.25, True)]:
+        compare(Applied(attention, ((x, x, x, None, dropout, causal), {})), "native")
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 3, 0)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import relaxpy
 torch: Any = pytest.importorskip("torch")
 from relaxpy.errors import RelaxpyError  # noqa: E402
 from relaxpy.frontend.shared.unsupported import FrontendError  # noqa: E402
+from relaxpy.frontend.torch import dynamo  # noqa: E402
 from relaxpy.relax.frontend.torch import (  # noqa: E402
     dynamo_capture_subgraphs,
     from_exported_program,
@@ -186,6 +188,20 @@ def test_layers_of_transformers_without_gradients_are_one_operator(norm_first: b
     torch.testing.assert_close(result, expected)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_images_of_any_size_are_pooled_along_some_axes(target: str) -> None:
+    pools = torch.nn.AdaptiveAvgPool2d((2, None)), torch.nn.AdaptiveAvgPool3d((None, 3, None))
+    model = Module(lambda self, x: (pools[0](x), pools[0](x[0]), pools[1](x[None])))
+    sizes = [torch.export.Dim(name, min=2, max=64) for name in ("height", "width")]
+    program = torch.export.export(
+        model, (torch.randn(2, 3, 5, 7),), dynamic_shapes=(({2: sizes[0], 3: sizes[1]},),)
+    )
+    run = relaxpy.compile(from_exported_program(program), target=target)["main"]
+    for height, width in [(5, 7), (2, 3), (9, 4)]:
+        x = torch.randn(2, 3, height, width)
+        assert_same(run(x), model(x))
+
+
 def test_an_input_that_changes_is_the_first_result() -> None:
     program = torch.export.export(Module(changes_its_input), (torch.ones(2),))
     changed, result = relaxpy.compile(from_exported_program(program))["main"](torch.ones(2))
@@ -332,6 +348,122 @@ def test_torch_compile_goes_on_after_a_graph_break_and_with_changed_weights() ->
                 torch.testing.assert_close(compiled(x), model(x))
 
 
+class Affine(torch.nn.Module):  # type: ignore[misc]
+    """A linear layer, a normalisation whose statistics are buffers, and the first layer's bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)
+
+    def forward(self, x: Any) -> Any:
+        return self.norm(self.linear(x)), self.linear.bias * 2, self.linear.bias.view(2, 2)
+
+
+def _step(model: Any, **options: Any) -> None:
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, **options)
+    for param in model.parameters():
+        param.grad = torch.ones_like(param)
+    optimiser.step()
+
+
+def _replace(model: Any) -> None:
+    model.linear.weight = torch.nn.Parameter(torch.ones(4, 4))
+
+
+def _set_data(model: Any) -> None:
+    model.linear.weight.data = torch.full((4, 4), 2.0)
+
+
+CHANGES: list[Callable[[Any], Any]] = [
+    lambda model: None,
+    lambda model: model.linear.weight.mul_(2),
+    lambda model: model.linear.weight[0].add_(1),
+    lambda model: torch.nn.init.ones_(model.linear.bias),
+    lambda model: model.load_state_dict({k: v + 1 for k, v in model.state_dict().items()}),
+    lambda model: model.norm.running_mean.add_(1),
+    lambda model: torch._foreach_add_(list(model.parameters()), 1.0),
+    _step,
+    lambda model: _step(model, fused=True),
+    _replace,
+    _set_data,
+]
+
+
+@pytest.mark.parametrize("freezing", [False, True])
+def test_weights_that_change_after_compilation_are_seen(freezing: bool) -> None:
+    model, x = Affine().eval(), torch.randn(3, 4)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=relax_dynamo(target="numpy", freezing=freezing))
+    for context in (torch.no_grad, torch.inference_mode):
+        for change in CHANGES:
+            with torch.no_grad():
+                change(model)
+            for _ in range(3):
+                with context():
+                    found, expected = compiled(x), model(x)
+                    torch.testing.assert_close(found, expected)
+                    found[1].zero_()  # which is not a weight
+    model.train()
+    found, expected = compiled(x), copy.deepcopy(model)(x)
+    torch.testing.assert_close(found, expected)
+
+
+def test_frozen_weights_are_constants_of_an_executable_for_each_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Any] = []
+
+    def compile_module(mod: Any, *args: Any, **options: Any) -> Any:
+        made.append(len(mod["main"].params))
+        return relaxpy.compile(mod, *args, **options)
+
+    monkeypatch.setattr(dynamo, "compile_module", compile_module)
+    models = [Affine().eval(), Affine().eval()]
+
+    def both(x: Any) -> Any:
+        for model in models:
+            torch._dynamo.graph_break()
+            x, *_ = model(x)
+        return x
+
+    torch._dynamo.reset()
+    x = torch.randn(4, 4)
+    compiled = torch.compile(both, backend=relax_dynamo(target="numpy", freezing=True))
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), both(x))
+        assert set(made) == {1}
+        assert len(made) == 2
+        for _ in range(20):
+            models[0].linear.weight.add_(1)
+            torch.testing.assert_close(compiled(x), both(x))
+        assert made[2:] == [7]  # weights that change in every call are arguments
+        for _ in range(5):
+            torch.testing.assert_close(compiled(x), both(x))
+        assert made[2:] == [7, 1]
+
+
+def test_weights_that_a_graph_changes_are_its_arguments() -> None:
+    model, x = torch.nn.BatchNorm1d(4).train(), torch.randn(3, 4)
+    other = copy.deepcopy(model)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=relax_dynamo(target="numpy", freezing=True))
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), other(x))
+    torch.testing.assert_close(model.state_dict(), other.state_dict())
+
+
+def test_weights_whose_changes_pytorch_does_not_count_are_arguments() -> None:
+    with torch.inference_mode():
+        model, x = linear().eval(), torch.ones(2, 4)
+        torch._dynamo.reset()
+        compiled = torch.compile(model, backend=relax_dynamo(target="numpy", freezing=True))
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), model(x))
+            model.weight.add_(1)
+
+
 def test_the_backend_is_found_by_its_name() -> None:
     from importlib.metadata import entry_points
 
@@ -382,11 +514,25 @@ def test_products_of_complex_numbers_turn_rows_of_any_number(keep: bool) -> None
         torch.testing.assert_close(torch.view_as_complex(turned), model(x)[1].detach())
 
 
-def test_torch_compile_takes_and_returns_complex_tensors_and_their_gradients() -> None:
-    def f(x: Any, z: Any) -> Any:
-        return torch.fft.ifft(torch.fft.fft(x) * z.conj()).abs().square().sum(), z.exp()
+def filtered(x: Any, z: Any) -> Any:
+    return torch.fft.ifft(torch.fft.fft(x) * z.conj()).abs().square().sum(), z.exp()
 
+
+def of_sums(x: Any, z: Any) -> Any:
+    padded = torch.nn.functional.pad(z[None], (1, 2), mode="replicate")
+    return x.sum() * z.logsumexp(0).abs(), padded * x[:1]
+
+
+def solved(x: Any, z: Any) -> Any:
+    matrix = z[:, None] * x + torch.eye(6) * (3 + 1j)
+    both = torch.linalg.solve(matrix, torch.stack([z, z * x], 1))
+    return both.abs().sum(), torch.linalg.solve(matrix, z) + torch.linalg.solve_ex(matrix, z)[0]
+
+
+@pytest.mark.parametrize("f", [filtered, of_sums, solved])
+def test_torch_compile_takes_and_returns_complex_tensors_and_their_gradients(f: Any) -> None:
     torch._dynamo.reset()
+    torch.manual_seed(0)
     compiled = torch.compile(f, backend=relax_dynamo())
     x, z = torch.randn(6), torch.randn(6, dtype=torch.complex64)
     found = []
@@ -489,8 +635,19 @@ def a_view_of_the_last_argument(x: Any) -> Any:
     return x.unbind(1)[1], (x * scale).sum()
 
 
+def parts_of_one_tensor(x: Any) -> Any:
+    y = x * 2
+    return x.mT, y[:2], y[2:]
+
+
 @pytest.mark.parametrize(
-    "function", [a_part_of_what_changes, views_of_an_argument, a_view_of_the_last_argument]
+    "function",
+    [
+        a_part_of_what_changes,
+        views_of_an_argument,
+        a_view_of_the_last_argument,
+        parts_of_one_tensor,
+    ],
 )
 def test_torch_compile_returns_views_at_all_sizes(function: Callable[..., Any]) -> None:
     torch._dynamo.reset()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from relaxpy import compile, te
-from relaxpy.errors import BuilderStateError, MisuseError, StructInfoError
+from relaxpy.errors import BuilderStateError, MisuseError, Source, Span, StructInfoError
 from relaxpy.ir.equality import structural
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
@@ -40,6 +40,22 @@ from tests.ir.relax.sinfos import Object, prim, rank, shape, tensor
 @pytest.fixture
 def x() -> rx.Var:
     return var("x", tensor(size("n"), 4))
+
+
+def test_calls_without_a_span_get_that_of_the_scope(x: rx.Var) -> None:
+    text = Source("model.py", "first\nsecond")
+    first, second = (Span(text, line, 1, line, 6) for line in (1, 2))
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        with bb.located(first):
+            y = bb.emit(op.exp(op.abs(x)))
+            with bb.located(second):
+                z = bb.emit(op.exp(y))
+            own = bb.emit(rx.Call(Op("relax.exp"), (z,), span=second))
+            n = bb.match_cast(own, own.struct_info)
+        bb.emit_func_output(bb.emit(op.exp(n)))
+    found = [binding.value.span or binding.span for binding in bindings(bb.get()["main"])]
+    assert found == [first, first, second, second, first, None]
 
 
 def test_a_function_is_built_binding_by_binding(x: rx.Var) -> None:

@@ -26,6 +26,8 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Expr:
+    if dropout:
+        raise UnsupportedError("it draws random numbers")
     if "16" in dtype_of(query):  # a score rounded to 16 bits is a weight of another size
         query, key, value = (cx.tensor(item, "float32") for item in (query, key, value))
         mask = mask if mask is None or not is_float(mask) else cx.tensor(mask, "float32")

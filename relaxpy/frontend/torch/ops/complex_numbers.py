@@ -112,7 +112,7 @@ def ones(cx: Context, *args: Value) -> Expr | Complex:
 
 
 @complex_converter("eye", "eye.m")
-def eye(cx: Context, rows: Size, columns: Size | None = None) -> Complex:
+def eye(cx: Context, rows: Size, columns: Size | None = None, *, dtype: Value = None) -> Complex:
     re = R.eye(rows, rows if columns is None else columns, 0, cx.result_dtype())
     return Complex(re, R.zeros_like(re))
 

@@ -22,12 +22,22 @@ _OF_FLOATS = {
     **{name: getattr(R, name) for name in ("cos", "cosh", "erf", "exp", "log", "rsqrt", "sigmoid")},
     **{name: getattr(R, name) for name in ("sin", "sinh", "sqrt", "tan", "tanh")},
 }
+
+
+def _sign(x: Expr) -> Expr:
+    """The signs of numbers, of NaN 0."""
+    if not is_float(x):
+        return R.sign(x)
+    zero, dtype = scalar(0, x), dtype_of(x)
+    return R.subtract(R.astype(R.greater(x, zero), dtype), R.astype(R.less(x, zero), dtype))
+
+
 #: Functions that keep the datatype.
 _SAME = {
-    **{name: getattr(R, name) for name in ("abs", "sign", "square")},
+    **{name: getattr(R, name) for name in ("abs", "square")},
+    **dict.fromkeys(("sign", "sgn"), _sign),
     "neg": R.negative,
     "bitwise_not": R.bitwise_not,
-    "sgn": R.sign,
     "relu": R.nn.relu,
     "positive": lambda x: x,
     "clone": lambda x: x,
@@ -412,8 +422,9 @@ def addcdiv(cx: Context, x: Expr, a: Expr, b: Expr, *, value: Value = 1) -> Expr
 
 
 @converter("_to_copy", "to.dtype_layout")
-def to_copy(cx: Context, x: Expr, *, dtype: Any = None) -> Expr:
-    return x if dtype is None else cast(x, dtype_name(dtype))
+def to_copy(cx: Context, x: Value, *, dtype: Any = None) -> Expr:
+    tensor = cx.tensor(x)  # with `torch.vmap`, of a number, too
+    return tensor if dtype is None else cast(tensor, dtype_name(dtype))
 
 
 @converter("to.dtype", "_cast_Float", "type_as", "to.other", "to.device")

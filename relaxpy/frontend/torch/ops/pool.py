@@ -10,6 +10,7 @@ import numpy as np
 
 from relaxpy.frontend.shared.pooling import MAXIMA, max_indices, mean_pooled, pooled
 from relaxpy.frontend.shared.tensors import (
+    Size,
     is_float,
     rank_of,
     reshaped,
@@ -17,6 +18,7 @@ from relaxpy.frontend.shared.tensors import (
     shape_of,
     sizes_known,
 )
+from relaxpy.frontend.shared.unsupported import UnsupportedError
 from relaxpy.frontend.shared.windows import Windows
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.ops.linear import each
@@ -143,8 +145,30 @@ def adaptive_avg_pool(cx: Context, x: Expr, sizes: Sequence[Any]) -> Expr:
     if all(cx.is_size(size, 1) for size in wanted):
         axes = list(range(rank_of(x) - count, rank_of(x)))
         return R.mean(x, axes, True)
+    if not all(isinstance(size, int) for size in wanted):
+        return _pooled_along_some(cx, data, wanted)
     y = _ADAPTIVE[count](data, list(wanted))
     return reshaped(y, cx.result_shape()) if data is not x else y
+
+
+def _pooled_along_some(cx: Context, x: Expr, wanted: Sequence[Size]) -> Expr:
+    """The pool of images some of whose sizes stay as they are, and are not known."""
+    sizes, outer = shape_of(x), rank_of(x) - len(wanted)
+    chosen = [outer + k for k, size in enumerate(wanted) if isinstance(size, int)]
+    kept = [outer + k for k in range(len(wanted)) if outer + k not in chosen]
+    if not all(cx.importer.symbols.equal(wanted[k - outer], sizes[k]) for k in kept):
+        raise UnsupportedError("its sizes are not known, and not those of the images")
+    if not chosen:
+        return reshaped(x, cx.result_shape())
+    order = [*range(outer), *kept, *chosen]
+    moved = R.permute_dims(x, order)
+    channels = math.prod(sizes[k] for k in order[1 : len(order) - len(chosen)])
+    flat = reshaped(moved, [sizes[0], channels, *(sizes[k] for k in chosen)])
+    outputs = [wanted[k - outer] for k in chosen]
+    y = _ADAPTIVE[len(chosen)](flat, outputs)
+    apart = reshaped(y, [*(sizes[k] for k in (*range(outer), *kept)), *outputs])
+    back = R.permute_dims(apart, [order.index(k) for k in range(len(order))])
+    return reshaped(back, cx.result_shape())
 
 
 _GRID_METHODS = ("bilinear", "nearest", "bicubic")

@@ -11,7 +11,8 @@ import torch
 from relaxpy.exec.runtime.registry import register_func
 from relaxpy.frontend.shared.tensors import as_size, shape_of, tensor_of
 from relaxpy.frontend.shared.unsupported import UnsupportedError
-from relaxpy.frontend.torch.arrays import dtype_name
+from relaxpy.frontend.torch.arrays import complex_view, real_view
+from relaxpy.frontend.torch.complexes import Complex, complex_converter, from_pair, to_pair
 from relaxpy.frontend.torch.context import Context
 from relaxpy.frontend.torch.registry import Value, converter
 from relaxpy.ir.core.foreign_arrays import as_numpy, as_torch
@@ -58,7 +59,8 @@ def draw(spec: str, shape: Any, *tensors: Any) -> Any:
     """The numbers that an operator draws.
 
     `spec` is JSON with the name of the operator, its arguments, and its keyword arguments; in them,
-    `{"size": k}` stands for an element of `shape`, `{"tensor": k}` for one of `tensors`.
+    `{"size": k}` stands for an element of `shape`, `{"tensor": k}` for one of `tensors`, and
+    `{"complex": k}` for that whose last axis has the parts of complex numbers.
 
     Errors:
         ValueError: it names an operator that draws nothing.
@@ -74,6 +76,8 @@ def draw(spec: str, shape: Any, *tensors: Any) -> Any:
                 return int(shape[k])
             case {"tensor": int(k)}:
                 return as_torch(tensors[k].copy())
+            case {"complex": int(k)}:
+                return complex_view(as_torch(tensors[k].copy()))
             case {"dtype": str(name)}:
                 return getattr(torch, name)
             case list():
@@ -84,7 +88,7 @@ def draw(spec: str, shape: Any, *tensors: Any) -> Any:
     function = getattr(getattr(torch.ops.aten, packet), overload or "default")
     named = {name: value(item) for name, item in plan["kwargs"].items()}
     result = function(*map(value, plan["args"]), **named)
-    return tuple(map(as_numpy, result)) if isinstance(result, tuple) else as_numpy(result)
+    return as_numpy(real_view(result))
 
 
 register_func(PACKED, draw, override=True)
@@ -92,6 +96,8 @@ register_func(PACKED, draw, override=True)
 
 def _drawn(cx: Context, *unused: Value) -> Any:
     """A call of `draw` with the arguments of the node."""
+    if isinstance(cx.meta(), (tuple, list)):
+        raise UnsupportedError("it draws several tensors")
     sizes: list[PrimExpr] = []
     tensors: list[Expr] = []
 
@@ -102,8 +108,11 @@ def _drawn(cx: Context, *unused: Value) -> Any:
         if isinstance(item, Expr):
             tensors.append(item)
             return {"tensor": len(tensors) - 1}
+        if isinstance(item, Complex):
+            tensors.append(to_pair(item))
+            return {"complex": len(tensors) - 1}
         if isinstance(item, torch.dtype):
-            return {"dtype": dtype_name(item)}
+            return {"dtype": str(item).removeprefix("torch.")}
         if isinstance(item, (tuple, list)):
             return list(map(plain, item))
         if item is None or isinstance(item, (bool, int, float, str)):
@@ -115,14 +124,14 @@ def _drawn(cx: Context, *unused: Value) -> Any:
     if named.pop("generator", None) is not None:
         raise UnsupportedError("a generator is part of the program; torch.manual_seed decides")
     plan = {"op": _name(cx.node.target), "args": plain(cx.values(cx.node.args)), "kwargs": named}
-    meta = cx.meta()
-    metas: Sequence[Any] = meta if isinstance(meta, (tuple, list)) else [meta]
-    infos = [tensor_of(cx.sizes(m.shape), dtype_name(m.dtype)) for m in metas]
     shape = ShapeExpr(tuple(map(as_size, sizes)))
     text = StringImm(json.dumps(plan))
-    if len(infos) > 1:
-        raise UnsupportedError("it draws several tensors")
-    return _call(cx, [text, shape, *tensors], infos[0])
+    dtype = cx.meta().dtype
+    pair = [2] if dtype.is_complex else []
+    result = _call(
+        cx, [text, shape, *tensors], tensor_of([*cx.result_shape(), *pair], cx.result_dtype())
+    )
+    return from_pair(cx, result) if pair else result
 
 
 def _call(cx: Context, args: Sequence[Expr], info: TensorStructInfo) -> Expr:
@@ -136,6 +145,7 @@ for _operator in _OPERATORS:
     if _operator != "native_dropout":
         name, _, overload = _operator.partition(".")
         converter(f"{name}.{overload or 'default'}")(_drawn)
+        complex_converter(f"{name}.{overload or 'default'}")(_drawn)
 
 
 @converter("native_dropout")

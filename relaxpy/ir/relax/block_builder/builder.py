@@ -134,6 +134,15 @@ class BlockBuilder:
             yield
 
     @contextmanager
+    def located(self, span: Span | None) -> Iterator[None]:
+        """The scope in which calls that are bound get this span, unless they have one."""
+        before, self._out.location = self._out.location, span
+        try:
+            yield
+        finally:
+            self._out.location = before
+
+    @contextmanager
     def dataflow(self) -> Iterator[None]:
         """The scope of a DataflowBlock: only variables of `emit_output` are visible after it."""
         self._out.begin_dataflow()

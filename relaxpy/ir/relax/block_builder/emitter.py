@@ -10,6 +10,7 @@ from operator import is_
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.description import described
 from relaxpy.errors import BuilderStateError, MisuseError, RelaxpyError, Span, WellFormedError
+from relaxpy.ir.core.node import set_fields
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder import infer
@@ -81,6 +82,8 @@ class Emitter:
         self.unnamed: set[rx.Var] = set()
         self.deferred: rx.Expr | None = None
         self.shared = False
+        #: The span of the calls that are bound and have none.
+        self.location: Span | None = None
         self.values: dict[rx.Var, rx.Expr] = {}
         self._finished: dict[rx.SeqExpr, rx.Call | None] = {}
         self._names: dict[str, int] = {}
@@ -425,6 +428,8 @@ class Emitter:
             self.remember(value, var)
             if is_unnamed:
                 self.unnamed.add(var)
+        if self.location is not None and type(value) is rx.Call and value.span is None:
+            set_fields(value, span=self.location)
         if origin is None or origin.var is not var or origin.value is not value:
             origin = rx.VarBinding(var, value, span)
         self._append(scope, origin)
@@ -451,6 +456,7 @@ class Emitter:
         value = self._with_deferred_bound(value, changes=True)
         self._note_effects(value, scope)
         infer.check_match_cast(value, sinfo, self.ctx)
+        span = span or self.location
         self._add_shape_vars(definable_shape_vars(sinfo), scope.shape_vars)
         self._add_sizes((sinfo,), scope.sizes)
         bound = None
