@@ -29,7 +29,9 @@ def span(f: Function, contraction: Gemm, tile: RegisterTile) -> SpanEmitter:
 LAYOUTS = {"mk,nk->mn": dot, "mk,kn->mn": span, "km,kn->nm": span}
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (3, 67, 35), (2, 130, 48), (4, 1100, 5)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(1, 1, 1), (3, 67, 35), (2, 130, 48), (4, 1100, 5), (1, 4099, 258)]
+)
 @pytest.mark.parametrize("subscripts", LAYOUTS)
 def test_edges_of_all_sizes(subscripts: str, m: int, n: int, k: int) -> None:
     run(subscripts, {"m": m, "n": n, "k": k}, "float32", emitter=LAYOUTS[subscripts])

@@ -50,11 +50,11 @@ def kernel(
         (4, 32, "uint64"),
     ],
 )
-@pytest.mark.parametrize(("rows", "groups"), [(1, 1), (5, 3), (70, 64), (3, None)])
+@pytest.mark.parametrize(("rows", "groups"), [(1, 1), (5, 3), (70, 64), (3, None), (6, 9.25)])
 def test_packed_weights_give_the_sums_of_their_integers(
-    rows: int, groups: int | None, bits: int, group: int, stored: str, scales: str
+    rows: int, groups: float | None, bits: int, group: int, stored: str, scales: str
 ) -> None:
-    size = group + 5 if groups is None else groups * group
+    size = group + 5 if groups is None else int(groups * group)
     func = kernel((rows, size), bits, group, stored, scales).with_attr("global_symbol", "main")
     rng = np.random.default_rng(rows)
     x = rng.integers(-2, 3, size).astype("float32")
@@ -156,7 +156,9 @@ OF_BYTES = OF_BYTES.replace(
     [
         (4, 32, "uint32", 32, 1),
         (4, 32, "uint32", 1024 + 64, 13),
+        (4, 32, "uint32", 7 * 32, 5),
         (4, 64, "uint8", 192, 3),
+        (4, 128, "uint32", 3 * 128, 3),
         (4, 16, "uint32", 64, 9),
         (8, 32, "uint32", 96, 5),
     ],
@@ -185,3 +187,38 @@ def test_bytes_times_packed_weights_are_exact_sums(
         exact = x.astype("float64")
         most = (np.abs(exact) @ np.abs(weights).T).max(initial=1)
         np.testing.assert_allclose(found, 2 + exact @ weights.T, rtol=0, atol=1e-6 * most)
+
+
+@pytest.mark.parametrize(
+    ("bits", "group", "stored", "size", "columns"),
+    [(4, 32, "uint32", 96, 66), (2, 32, "uint32", 64, 5), (3, 40, "uint32", 120, 7)],
+)
+def test_weights_are_rounded_to_their_datatype_before_the_products(
+    bits: int, group: int, stored: str, size: int, columns: int
+) -> None:
+    word = 32 // bits
+    shift = f'T.Cast("{stored}", vk % {word} * {bits})'
+    mask = f"T.{stored}({2**bits - 1})"
+    integer = f"T.bitwise_and(T.shift_right(Q[vj, vk // {word}], {shift}), {mask})"
+    weight = f'(T.Cast("float16", {integer}) - T.float16(3)) * S[vj, vk // {group}]'
+    template = PRODUCT.replace('// {group}), "float32")', '// {group}), "float16")')
+    template = template.replace('T.Cast("float32", {integer}) * S[vj, vk // {group}]', "{weight}")
+    template = template.replace("* weight", '* T.Cast("float32", weight)')
+    sizes = {"size": size, "columns": columns, "group": group}
+    text = template.format(word=word, stored=stored, init=INIT, weight=weight, **sizes)
+    run = relaxpy.compile(IRModule({"main": from_source(text)}), target="native")["main"]
+    rng = np.random.default_rng(size)
+    integers = rng.integers(0, 1 << bits, (columns, size))
+    scale = rng.standard_normal((columns, size // group)).astype("float16")
+    packed = np.zeros((columns, size // word), stored)
+    for k in range(size):
+        packed[:, k // word] |= integers[:, k].astype(stored) << np.array(k % word * bits, stored)
+    weights = (integers.astype("float16") - np.float16(3)) * np.repeat(scale, group, 1)
+    for rows in (1, 2, 5):
+        # Each product is exact: a power of two times a weight.
+        x = np.ldexp(1, rng.integers(-3, 3, (rows, size))).astype("float32")
+        x[:, rng.integers(0, size, size - 1)] = 0
+        found = np.empty((rows, columns), "float32")
+        run(x, packed, scale, found)
+        exact = 2 + x.astype("float64") @ weights.T.astype("float64")
+        np.testing.assert_allclose(found, exact, rtol=0, atol=4e-7 * np.abs(exact).max())

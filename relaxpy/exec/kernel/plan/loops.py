@@ -7,7 +7,7 @@ product becomes one loop for each factor.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from typing import cast
+from typing import Final, cast
 
 from relaxpy.dataclass import dataclass, replace
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions, may_fail
@@ -50,6 +50,10 @@ from relaxpy.ir.tir.iteration import Range
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 
+_PEELED: Final = 8
+"""A loop has so many times the iterations of its digits, or it is not divided into two."""
+
+
 def normalise_loops(nest: Nest, shape_vars: Container[Var]) -> Nest:
     """`nest` with split loops coalesced, fused loops split, and indices simplified."""
     return replace(nest, items=_Loops(shape_vars).items(nest.items, ()))
@@ -62,20 +66,23 @@ class _Loops:
     def items(
         self, items: tuple[Item, ...], outer: tuple[Axis, ...], *, simplified: bool = False
     ) -> tuple[Item, ...]:
-        return tuple([self._item(item, outer, simplified=simplified) for item in items])
+        found: list[Item] = []
+        for item in items:
+            found += self._item(item, outer, simplified=simplified)
+        return tuple(found)
 
-    def _item(self, item: Item, outer: tuple[Axis, ...], *, simplified: bool) -> Item:
+    def _item(self, item: Item, outer: tuple[Axis, ...], *, simplified: bool) -> tuple[Item, ...]:
         """`item` normalised; one that is `simplified` was so inside of an enclosing loop."""
         match item:
             case Loop():
                 return self._loop(item, outer, simplified=simplified)
             case Branch(body=body, orelse=orelse):
                 yes, no = self.items(body, outer), self.items(orelse, outer)
-                return replace(item, body=yes, orelse=no)
+                return (replace(item, body=yes, orelse=no),)
             case _:
-                return item
+                return (item,)
 
-    def _loop(self, loop: Loop, outer: tuple[Axis, ...], *, simplified: bool) -> Item:
+    def _loop(self, loop: Loop, outer: tuple[Axis, ...], *, simplified: bool) -> tuple[Item, ...]:
         before = loop
         while (joint := _coalesced(loop, self.shape_vars)) is not None:
             loop = joint
@@ -86,7 +93,31 @@ class _Loops:
         digits = self._split(loop, outer)
         if digits is not None:
             return self._item(digits, outer, simplified=True)
-        return replace(loop, body=self.items(loop.body, axes, simplified=True))
+        if (parts := self._peeled(loop, outer)) is not None:
+            whole, rest = parts
+            rest = self._simplified(rest, (*outer, rest.axis))
+            return self.items((whole, rest), outer, simplified=True)
+        return (replace(loop, body=self.items(loop.body, axes, simplified=True)),)
+
+    def _peeled(self, loop: Loop, outer: tuple[Axis, ...]) -> tuple[Loop, Loop] | None:
+        """A loop as one for each digit and one for the few iterations that follow these."""
+        axis = loop.axis
+        extent, weights = as_poly(axis.stop).constant, _split_points(loop, axis.var)
+        known = [weight.constant for weight in weights]
+        if extent is None or not known or any(n is None or n < 1 for n in known):
+            return None
+        largest = max(n for n in known if n is not None)
+        count = extent // largest * largest
+        if count == extent or extent < _PEELED * largest:
+            return None
+        kind = axis.var.dtype
+        whole = self._split(Loop(replace(axis, stop=ops.const(count, kind)), loop.body), outer)
+        if whole is None:
+            return None
+        var = axis.var.renamed(axis.var.name)
+        index = ops.add(ops.const(count, kind), var)
+        rest = Axis(var, ops.const(0, kind), ops.const(extent - count, kind))
+        return whole, Loop(rest, substituted(loop.body, {axis.var: index}))
 
     def _narrowed(self, loop: Loop, outer: tuple[Axis, ...]) -> Loop:
         """`loop` with a condition on its variable around the body as its bounds."""

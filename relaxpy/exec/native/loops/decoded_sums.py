@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial, reduce
 from itertools import pairwise, product
 from math import prod
@@ -33,6 +34,9 @@ Those of a single row are read one by one, as memory has them: this is what thei
 """
 _CELLS_OF_DIGITS = {1: 1, 2: 2, 4: 2}
 """The same of columns whose integers are added as such."""
+_PREPARED_BYTES = 1 << 16
+"""The most memory for rows that are converted before all columns."""
+_FLOAT_BYTES = 4
 _NEAR = 1024
 """The elements of a row that the nearest cache has, together with those of the other rows."""
 _AHEAD = 1 << 11
@@ -57,6 +61,8 @@ class DecodedSums:
         self._loops, self._run, self._repeated = loops, run, repeated
         self._frame, self._function = loops.frame, loops.function
         self._finish = finish
+        self._prepared: Value | None = None
+        self._order: Sequence[int] = range(repeated.count)
 
     def emit(self) -> None:
         """Emit the loops of the run."""
@@ -69,6 +75,7 @@ class DecodedSums:
 
         def columns(rows: Sequence[Place]) -> None:
             count = cells[min(n for n in cells if n >= len(rows))]
+            self._prepare(rows)
             self._parts(
                 lambda *part: self._every(known[1], count, partial(self._sums, rows, *part))
             )
@@ -94,6 +101,71 @@ class DecodedSums:
         for (low, high), step in zip(pairwise(cuts), steps, strict=False):
             self._loops.stretches(low, high, step, (), partial(some, count=step))
         return None
+
+    def _prepare(self, rows: Sequence[Place]) -> None:
+        """Convert the rows to floats in the order of the lanes, once for all columns.
+
+        Where no other factor is packed, lanes have the order of memory, and read it as it is.
+        """
+        repeated, f, own = self._repeated, self._function, self._repeated.own
+        self._prepared, self._order = None, range(repeated.count)
+        order = repeated.order
+        is_packed = order != list(self._order) and self._digits is None
+        if own is None or repeated.columns is None or len(repeated.outer) != 1 or not is_packed:
+            return
+        [axis] = repeated.outer
+        extent, start = axis.extent.constant, self._loops.bounds(axis)[0]
+        if extent is None or start != 0:
+            return
+        size, step = extent * repeated.count, repeated.lanes
+        if size * len(rows) * _FLOAT_BYTES > _PREPARED_BYTES:
+            return
+        memory = f.alloca(Type("float"), size * len(rows))
+
+        def block() -> Sequence[Value]:
+            for number, row in enumerate(rows):
+                parts = []
+                for first in range(0, repeated.count, step):
+                    with self._numbered(first):
+                        parts.append(self._read(own, row, first, {}))
+                whole = reduce(_joined, parts)
+                for first in range(0, repeated.count, step):
+                    lanes = f.shuffle(whole, None, order[first : first + step])
+                    f.store(lanes, self._place(memory, number, first))
+            return ()
+
+        self._loops.nested((axis,), block, ())
+        self._prepared, self._order = memory, order
+
+    def _place(self, memory: Value, row: int, first: int) -> Value:
+        """Where the prepared lanes of a row are in the running iteration of the outer loop."""
+        [axis] = self._repeated.outer
+        count, extent = self._repeated.count, axis.extent.constant
+        assert extent is not None
+        at = self._frame.index(axis.var) * count + (row * extent * count + first)
+        return self._function.element(memory, at, Type("float", self._repeated.lanes))
+
+    def _own(self, own: PrimExpr, row: Place, number: int, first: int) -> Value:
+        """The factor of a row in the lanes from `first` on."""
+        if self._prepared is None:
+            return self._read(own, row, first, {})
+        type = Type("float", self._repeated.lanes)
+        return self._function.load(type, self._place(self._prepared, number, first))
+
+    @contextmanager
+    def _numbered(self, first: int) -> Iterator[None]:
+        """A context in which variables have the values of the lanes from `first` on."""
+        frame, f, repeated = self._frame, self._function, self._repeated
+        stored, frame.stored = frame.stored, dict(frame.stored)
+        with frame.level(), frame.conditionally():
+            for var, numbers in repeated.numbers.items():
+                frame.bind(var, f.constants(value_type(var.dtype), self._lanes(numbers, first)))
+            yield
+        frame.stored = stored
+
+    def _lanes(self, numbers: Sequence[int], first: int) -> list[int]:
+        """The numbers of a block that belong to the lanes from `first` on."""
+        return [numbers[n] for n in self._order[first : first + self._repeated.lanes]]
 
     def _parts(self, body: Callable[[Run, Sequence[Axis]], None]) -> None:
         """`body` for parts of the sums, of which all rows are near, and which add to the target."""
@@ -128,18 +200,14 @@ class DecodedSums:
         self, rows: Sequence[Place], run: Run, outer: Sequence[Axis], columns: Sequence[Place]
     ) -> None:
         """The sums of some rows and columns over the iterations of `outer`."""
-        frame, f, repeated = self._frame, self._function, self._repeated
-
+        f, repeated = self._function, self._repeated
+        numbered = [(row, number) for number, row in enumerate(rows)]
         chains = repeated.count // repeated.lanes if len(rows) * len(columns) == 1 else 1
 
         def block(*sums: Value) -> Sequence[Value]:
             totals = list(sums)
             for number, first in enumerate(range(0, repeated.count, repeated.lanes)):
-                stored, frame.stored = frame.stored, dict(frame.stored)
-                with frame.level(), frame.conditionally():
-                    for var, numbers in repeated.numbers.items():
-                        mine = numbers[first : first + repeated.lanes]
-                        frame.bind(var, f.constants(value_type(var.dtype), mine))
+                with self._numbered(first):
                     ahead = 0 if number else _AHEAD
                     decoded = [
                         self._read(repeated.shared, column, first, repeated.tables, ahead)
@@ -149,10 +217,9 @@ class DecodedSums:
                     if repeated.own is None:
                         totals[some] = map(add, decoded, totals[some])
                     else:
-                        own = [self._read(repeated.own, row, first, {}) for row in rows]
+                        own = [self._own(repeated.own, *row, first) for row in numbered]
                         pairs = zip(product(own, decoded), totals[some], strict=True)
                         totals[some] = [f.fma(weight, x, sum_) for (x, weight), sum_ in pairs]
-                frame.stored = stored
             return totals
 
         if (digits := self._digits) is not None:
@@ -162,9 +229,9 @@ class DecodedSums:
         found = self._loops.nested(outer, block, [none] * (len(rows) * len(columns) * chains))
         totals = [reduce(add, found[n : n + chains]) for n in range(0, len(found), chains)]
         for (row, column), total in zip(product(rows, columns), totals, strict=True):
-            with frame.level({**row, **column}):
+            with self._frame.level({**row, **column}):
                 result = f.fold_lanes(total, lambda x, y: x + y)
-                frame.pin([result])
+                self._frame.pin([result])
                 self._finish(run, [result])
 
     @property
@@ -269,7 +336,7 @@ class DecodedSums:
         frame = self._frame
         with frame.level(place):
             for var, table in tables.items():
-                self._load(table.index, first, ahead)
+                self._load(table.value, first, ahead)
                 frame.bind(var, self._entries(table))
             self._load(factor, first, ahead)
             value = frame.wide(frame.value(factor), self._repeated.lanes)
@@ -280,21 +347,29 @@ class DecodedSums:
         """Read what a value needs of memory."""
         frame, repeated = self._frame, self._repeated
         for load in dict.fromkeys(loads(value)):
-            offsets = repeated.offsets[load][first : first + repeated.lanes]
+            offsets = self._lanes(repeated.offsets[load], first)
             loaded = frame.load_offsets(load, offsets, repeated.inner, ahead)
             frame.stored[load.buffer, load.indices] = frame.widened(loaded, load.buffer.dtype)
 
     def _entries(self, table: Table) -> Value:
         """The entries of a table, which are in one register if there is an instruction for that."""
         frame, f, lanes = self._frame, self._function, self._repeated.lanes
-        count = len(table.entries)
-        if not f.module.has_avx512 or count > lanes:
+        if not f.module.has_avx512 or table.count > lanes:
             return frame.value(table.value)
         index = frame.wide(frame.value(table.index), lanes)
         # The instruction reads as many bits as the number of lanes has, so entries are repeated.
-        entries = f.constants(Type("float"), table.entries * (lanes // count))
+        numbers = [lane % table.count for lane in range(lanes)]
+        with frame.level({table.number: f.constants(Type("i32"), numbers)}):
+            entries = frame.wide(frame.value(table.entry), lanes)
         name = _PERMUTATIONS[lanes]
         f.module.declare(name, entries.type, [entries.type, index.type])
         result = f.new(entries.type, f"call {entries.type} @{name}({entries}, {index})")
         frame.pin([result])
         return result
+
+
+def _joined(a: Value, b: Value) -> Value:
+    """The lanes of `a`, whose number is a multiple of that of `b`, and those of `b`."""
+    f, few, many = a.function, b.type.lanes, a.type.lanes
+    wide = b if few == many else f.shuffle(b, None, [min(n, few - 1) for n in range(many)])
+    return f.shuffle(a, wide, range(many + few))

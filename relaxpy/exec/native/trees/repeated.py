@@ -48,11 +48,16 @@ _LARGEST: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A `value` that only depends on the lowest bits of `index`: the entry of that number."""
+    """A `value` that in a block only depends on the lowest bits of `index`.
+
+    It is `entry` with these bits, of which there are `count`, as `number`.
+    """
 
     value: PrimExpr
     index: PrimExpr
-    entries: tuple[float, ...]
+    entry: PrimExpr
+    number: Var
+    count: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +107,30 @@ class RepeatedLoads:
         """The iterations of a block."""
         return len(_points(self.inner))
 
+    @property
+    def order(self) -> list[int]:
+        """The iterations of a block in the order in which lanes read adjacent elements.
+
+        The first ones are those that read the first integer of a packed element. It is the order of
+        the loops if not all elements of memory that `shared` reads are such, or the same for all.
+        """
+        natural = list(range(self.count))
+        found = {self.offsets[load] for load in loads(self.decoded)}
+        packed = [offsets for offsets in found if set(offsets) != {0}]
+        if len(packed) != 1 or not _is_packed(packed[0]):
+            return natural
+        counts: dict[int, int] = {}
+        ranks = []
+        for offset in packed[0]:
+            ranks.append(counts.get(offset, 0))
+            counts[offset] = ranks[-1] + 1
+        return sorted(natural, key=ranks.__getitem__)
+
+    @property
+    def decoded(self) -> PrimExpr:
+        """`shared` without tables."""
+        return substitute(self.shared, {var: table.value for var, table in self.tables.items()})
+
 
 def repeated_loads(
     run: Run, plan: Plan, whole: Mapping[PrimExpr, Axis] | None = None
@@ -148,10 +177,12 @@ def repeated_loads(
     if values[0] is None or (own is not None and values[1] is None):
         return None
     rows, columns = (_only_of(run, *pair) for pair in ((own, shared), (shared, own)))
+    decoded, own = values[0], values[1]
+    digits = _digits(decoded, own, numbers, offsets, outer)
+    shared = _with_tables(decoded, tables, numbers, offsets)
     return RepeatedLoads(
-        rows, columns, outer, inner, lanes, _with_tables(values[0], tables), values[1], numbers,
-        tables, offsets, _digits(values[0], values[1], numbers, offsets, outer),
-    )  # fmt: skip
+        rows, columns, outer, inner, lanes, shared, own, numbers, tables, offsets, digits
+    )
 
 
 def _digits(
@@ -265,15 +296,23 @@ def _only_of(run: Run, factor: PrimExpr | None, other: PrimExpr | None) -> Axis 
     return None
 
 
-def _with_tables(value: PrimExpr, tables: dict[Var, Table]) -> PrimExpr:
-    """`value` with variables, entered into `tables`, for floats of integers of a few bits."""
+def _with_tables(
+    value: PrimExpr,
+    tables: dict[Var, Table],
+    numbers: Mapping[Var, tuple[int, ...]],
+    offsets: Mapping[BufferLoad, tuple[int, ...]],
+) -> PrimExpr:
+    """`value` with variables, entered into `tables`, for floats of integers of a few bits.
+
+    What else these floats depend on is the same in all iterations of a block.
+    """
     known: dict[PrimExpr, Var] = {}
 
     def replaced(node: Node) -> Node:
         if not isinstance(node, PrimExpr) or isinstance(node, BufferLoad):
             return node
         if node not in known:
-            table = _table_of(node)
+            table = _table_of(node, numbers, offsets)
             if table is None:
                 return map_children(replaced, node)
             known[node] = Var("entry", node.dtype)
@@ -285,11 +324,12 @@ def _with_tables(value: PrimExpr, tables: dict[Var, Table]) -> PrimExpr:
     return result
 
 
-def _table_of(value: PrimExpr) -> Table | None:
-    """The table of a float whose only operand that is not a number are a few bits, or None.
-
-    Its entries are integers, which every datatype for floats has.
-    """
+def _table_of(
+    value: PrimExpr,
+    numbers: Mapping[Var, tuple[int, ...]],
+    offsets: Mapping[BufferLoad, tuple[int, ...]],
+) -> Table | None:
+    """The table of a float that in a block only depends on a few bits, or None."""
     if str(value.dtype) not in ("float16", "float32"):
         return None
     masked = {n for n in occurrences(value, Call) if n.op is _AND}
@@ -299,14 +339,17 @@ def _table_of(value: PrimExpr) -> Table | None:
     operand, mask = bits.args
     if not isinstance(mask, IntImm) or mask.value not in _MASKS or bits.dtype.bits != 32:
         return None
-    entries: list[float] = []
-    for number in range(mask.value + 1):
-        entry = _number(value, bits, number)
-        if entry is None:
-            return None
-        entries.append(entry)
     assert isinstance(operand, PrimExpr)
-    return Table(value, operand, tuple(entries))
+    number = Var("number", bits.dtype)
+
+    def counted(node: Node) -> Node:
+        return number if node is bits else map_children(counted, node)
+
+    entry = counted(value)
+    assert isinstance(entry, PrimExpr)
+    if mentions(entry, set(numbers)) or any(set(offsets[load]) - {0} for load in loads(entry)):
+        return None
+    return Table(value, operand, entry, number, mask.value + 1)
 
 
 def _number(value: PrimExpr, bits: PrimExpr, number: int) -> int | None:

@@ -36,6 +36,8 @@ _MOST: Final = 128
 """The most neighbouring weights that are decoded together."""
 _UNIT: Final = 8
 """Their number is a multiple of this."""
+_GROUPS: Final = 8
+"""The groups of which the last one may have fewer weights."""
 _GROWTH: Final = 1.5
 """Weights are worth it that have so many times the bytes of what they are decoded from."""
 _PART: Final = 32
@@ -186,7 +188,7 @@ def _extent(axis: IterVar) -> int | None:
 
 
 def _has_groups(decoding: PrimFunc, size: int) -> bool:
-    """Whether the kernel decodes whole groups of neighbours of rows of `size` weights."""
+    """Whether the kernel decodes groups of neighbours of rows of `size` weights."""
     blocks = list(_blocks(decoding))
     if len(blocks) != 1:
         return False
@@ -206,7 +208,8 @@ def _has_groups(decoding: PrimFunc, size: int) -> bool:
     if not all(last in set(occurrences(n.a, tir.Var)) for n in divisions):
         return False
     group = math.lcm(*divisors)
-    return size % group == 0 and group <= _MOST and group % _UNIT == 0
+    is_whole = size % group == 0 or size >= _GROUPS * group
+    return is_whole and group <= _MOST and group % _UNIT == 0
 
 
 def _size(buffer: Buffer | None) -> tuple[int, int] | None:
