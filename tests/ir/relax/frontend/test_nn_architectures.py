@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import relax, tir
+from relaxpy import relax, te, tir
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import IntExpr, Tensor, op, spec
+from relaxpy.relax.frontend.nn.llm import position_embedding
+from relaxpy.relax.frontend.nn.llm.kv_cache import PagedKVCache, RopeMode
 from relaxpy.script import from_source, tir as T
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy"])
@@ -218,3 +220,273 @@ def test_the_shorter_edge_of_an_image_gets_a_size(target: str) -> None:
 
 def _other(condition: Any, true: Any, false: Any) -> Any:
     return tir.Select(condition, false, true)
+
+
+# --- caches and states
+
+
+def sizes_of(*numbers: int) -> list[Any]:
+    return [relaxpy.runtime.ShapeTuple([n]) for n in numbers]
+
+
+LIMITS = ("sequences", "tokens", "chunk", "page", "sliding")
+MODES = {"param_mode": "packed", "effect_mode": "none"}
+
+
+class Session:
+    """A compiled model whose sequences are read in calls of several tokens."""
+
+    def __init__(self, model: nn.Module, target: str, methods: list[str], width: int) -> None:
+        state = {name: spec.Object(object_type=kind) for name, kind in model.states.items()}
+        inputs = {"x": spec.Tensor(["batch", "rows", width], "float32"), **state, "$": MODES}
+        create = {**dict.fromkeys(LIMITS, int), "$": MODES | {"param_mode": "none"}}
+        specs = {**dict.fromkeys(methods, inputs), "create": create}
+        mod, params = model.export_tvm(spec.ModuleSpec.from_raw(specs, model))
+        relaxpy.ir.assert_structural_equal(from_source(mod.script()), mod)
+        self.weights = {
+            name: random(*map(int, p.shape), seed=seed) / 2 for seed, (name, p) in enumerate(params)
+        }
+        self.program = relaxpy.compile(mod, target)
+        self.states = self.program["create"](*sizes_of(4, 64, 32, 4, 0))
+        if not isinstance(self.states, tuple):
+            self.states = (self.states,)
+
+    def state(self, name: str, *args: Any) -> None:
+        for one in self.states:
+            relaxpy.get_global_func(f"vm.builtin.kv_state_{name}")(one, *args)
+
+    def read(self, method: str, rows: dict[int, Any]) -> dict[int, Any]:
+        """The results for new rows of sequences, which are as many for each."""
+        lengths = [len(x) for x in rows.values()]
+        self.state("begin_forward", tuple(rows), tuple(lengths))
+        x = np.stack(list(rows.values()))
+        if method != "decode":
+            x = x.reshape(1, -1, x.shape[-1])
+        found, *_ = self.program[method](x, *self.states, list(self.weights.values()))
+        self.state("end_forward")
+        parts = np.asarray(found).reshape(len(rows), lengths[0], -1)
+        return dict(zip(rows, parts, strict=True))
+
+    def read_all(self, texts: dict[int, Any], steps: list[tuple[str, int]]) -> dict[int, Any]:
+        """What is computed of whole texts, a number of rows in each call."""
+        for seq_id in texts:
+            self.state("add_sequence", seq_id)
+        found: dict[int, list[Any]] = {seq_id: [] for seq_id in texts}
+        start = 0
+        for method, count in steps:
+            rows = {i: np.ascontiguousarray(x[start : start + count]) for i, x in texts.items()}
+            for seq_id, part in self.read(method, rows).items():
+                found[seq_id].append(part)
+            start += count
+        return {seq_id: np.concatenate(parts) for seq_id, parts in found.items()}
+
+
+WIDTH, HEADS, KV_HEADS, D, WINDOW = 12, 4, 2, 8, 3
+
+
+def attention(q: Any, k: Any, v: Any, *, scale: float, window: int = 99, sinks: Any = None) -> Any:
+    """Causal attention to the last tokens, and to a sink, in float64."""
+    count = len(q)
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = np.einsum("nhd,mhd->hnm", q, k) * scale
+    near = np.tri(count, dtype=bool) & ~np.tri(count, k=-window, dtype=bool)
+    weights = np.exp(np.where(near, scores, -np.inf))
+    total = weights.sum(-1)
+    if sinks is not None:
+        total += np.exp(sinks.astype("float64"))[:, None]
+    return np.einsum("hnm,mhd->nhd", weights / total[..., None], v).reshape(count, -1)
+
+
+class Windows(nn.Module):
+    """A layer that sees all, one with sinks that sees a window, and one with keys of the first."""
+
+    states: ClassVar[dict[str, Any]] = {"cache": PagedKVCache}
+
+    def __init__(self) -> None:
+        self.qkv = nn.ModuleList(
+            [nn.Linear(WIDTH, (HEADS + 2 * KV_HEADS) * D, bias=False) for _ in range(2)]
+        )
+        self.q = nn.Linear(WIDTH, HEADS * D, bias=False)
+        self.out = nn.ModuleList([nn.Linear(HEADS * D, WIDTH, bias=False) for _ in range(3)])
+        self.sinks = nn.Parameter((HEADS,))
+
+    def forward(self, x: Tensor, cache: PagedKVCache) -> Any:
+        b, s, _ = x.shape
+        scale = D**-0.5
+        first = self.qkv[0](x).reshape(b, s, HEADS + 2 * KV_HEADS, D)
+        found = cache.attention_with_fused_qkv(0, first, HEADS, scale)
+        x = x + self.out[0](found.reshape(b, s, HEADS * D))
+        second = self.qkv[1](x).reshape(b, s, HEADS + 2 * KV_HEADS, D)
+        found = cache.attention_with_fused_qkv(1, second, HEADS, sm_scale=scale, sinks=self.sinks)
+        x = x + self.out[1](found.reshape(b, s, HEADS * D))
+        _, k, v = op.split(first, [HEADS, HEADS + KV_HEADS], axis=2)
+        q = self.q(x).reshape(b, s, HEADS, D)
+        found = cache.attention_with_shared_kv(0, q, k, v, sm_scale=scale)
+        return x + self.out[2](found.reshape(b, s, HEADS * D)), cache
+
+    def create(self, sequences: Any, tokens: Any, chunk: Any, page: Any, sliding: Any) -> Any:
+        return PagedKVCache.create_generic(
+            attn_kind=["mha", "mha_sliding"],
+            max_batch_size=sequences,
+            max_total_seq_len=tokens,
+            prefill_chunk_size=chunk,
+            page_size=page,
+            support_sliding_window=sliding,
+            num_hidden_layers=2,
+            num_attention_heads=HEADS,
+            num_key_value_heads=KV_HEADS,
+            qk_head_dim=D,
+            v_head_dim=D,
+            rope_mode=RopeMode.NONE,
+            rope_scale=1,
+            rope_theta=10_000,
+            dtype="float32",
+            layer_sliding_window_size=WINDOW,
+        )
+
+
+@TARGETS
+def test_layers_have_windows_sinks_and_keys_of_others(target: str) -> None:
+    session = Session(Windows(), target, ["forward"], WIDTH)
+    texts = {3: random(9, WIDTH, seed=50), 1: random(9, WIDTH, seed=51)}
+    found = session.read_all(texts, [("forward", n) for n in (5, 1, 2, 1)])
+    w = {name: value.astype("float64") for name, value in session.weights.items()}
+    for seq_id, text in texts.items():
+        x = text.astype("float64")
+        keys: list[Any] = []
+        for layer, options in enumerate(({}, {"window": WINDOW, "sinks": w["sinks"]})):
+            qkv = (x @ w[f"qkv.{layer}.weight"].T).reshape(len(x), -1, D)
+            q, k, v = np.split(qkv, [HEADS, HEADS + KV_HEADS], axis=1)
+            keys.append((k, v))
+            mixed = attention(q, k, v, scale=D**-0.5, **options)
+            x = x + mixed @ w[f"out.{layer}.weight"].T
+        q = (x @ w["q.weight"].T).reshape(len(x), HEADS, D)
+        x = x + attention(q, *keys[0], scale=D**-0.5) @ w["out.2.weight"].T
+        np.testing.assert_allclose(found[seq_id], x, rtol=1e-4, atol=1e-4)
+
+
+LATENT, ROTATED, PLAIN, VALUE = 10, 4, 6, 5
+
+
+class Latent(nn.Module):
+    """Multi-head latent attention: of prompts to keys of heads, of others as the cache has them."""
+
+    states: ClassVar[dict[str, Any]] = {"cache": PagedKVCache}
+
+    def __init__(self) -> None:
+        self.q = nn.Linear(WIDTH, HEADS * (PLAIN + ROTATED), bias=False)
+        self.down = nn.Linear(WIDTH, LATENT + ROTATED, bias=False)
+        self.up = nn.Linear(LATENT, HEADS * (PLAIN + VALUE), bias=False)
+        self.out = nn.Linear(HEADS * VALUE, WIDTH, bias=False)
+        self.turn = position_embedding.switch_rope_freq_func({"rope_type": "gptj"})
+
+    def rotated(self, x: Tensor, positions: Tensor) -> Tensor:
+        def turn(x: te.Tensor, positions: te.Tensor) -> te.Tensor:
+            def value(b: Any, s: Any, h: Any, d: Any) -> Any:
+                cos, sin, table = self.turn(
+                    positions[b * x.shape[1] + s], d, ROTATED, 10000.0, x.dtype
+                )
+                other = tir.if_then_else(d % 2 == 0, -x[b, s, h, d + 1], x[b, s, h, d - 1])
+                found = x[b, s, h, d] * cos + other * sin
+                for var, angle in table.items():
+                    found = tir.Let(var, angle, found)
+                return found
+
+            return te.compute(x.shape, value, name="rotated")
+
+        return op.tensor_expr_op(turn, "rotated", [x, positions])
+
+    def parts(self, x: Tensor, cache: PagedKVCache) -> Any:
+        b, s, _ = x.shape
+        positions = cache.get_query_positions(b * s)
+        plain, turned = op.split(self.q(x).reshape(b, s, HEADS, -1), [PLAIN], axis=-1)
+        latent, key = op.split(self.down(x).reshape(b, s, 1, -1), [LATENT], axis=-1)
+        turned, key = self.rotated(turned, positions), self.rotated(key, positions)
+        cache = cache.append_mla_kv(0, op.concat([latent, key], dim=-1))
+        return plain, turned, latent, key, cache
+
+    def own(self, plain: Tensor, turned: Tensor, latent: Tensor, key: Tensor, cache: Any) -> Any:
+        b, s = plain.shape[:2]
+        k, v = op.split(self.up(latent).reshape(b, s, HEADS, PLAIN + VALUE), [PLAIN], axis=-1)
+        key = op.broadcast_to(key, (b, s, HEADS, ROTATED))
+        queries, keys = op.concat([plain, turned], dim=-1), op.concat([k, key], dim=-1)
+        return cache.self_attention(0, queries, keys, v, (PLAIN + ROTATED) ** -0.5)
+
+    def past(self, plain: Tensor, turned: Tensor, cache: Any) -> Any:
+        b, s = plain.shape[:2]
+        up = op.reshape(self.up.weight, (HEADS, PLAIN + VALUE, LATENT))
+        of_keys, of_values = op.split(up, [PLAIN], axis=1)
+        rows = plain.reshape(b * s, HEADS, PLAIN).permute_dims(1, 0, 2)
+        inner = op.matmul(rows, of_keys).permute_dims(1, 0, 2).reshape(b, s, HEADS, LATENT)
+        found, lse = cache.cross_attention(
+            0,
+            op.concat([inner, turned], dim=-1),
+            v_head_dim=LATENT,
+            sm_scale=(PLAIN + ROTATED) ** -0.5,
+        )
+        rows = found.reshape(b * s, HEADS, LATENT).permute_dims(1, 0, 2)
+        mixed = op.matmul(rows, of_values.permute_dims(0, 2, 1)).permute_dims(1, 0, 2)
+        return mixed.reshape(b, s, HEADS, VALUE), lse
+
+    def result(self, x: Tensor, mixed: Tensor) -> Tensor:
+        return x + self.out(mixed.reshape(x.shape[0], x.shape[1], HEADS * VALUE))
+
+    def prefill(self, x: Tensor, cache: PagedKVCache) -> Any:
+        *parts, cache = self.parts(x, cache)
+        return self.result(x, self.own(*parts, cache)[0]), cache
+
+    def decode(self, x: Tensor, cache: PagedKVCache) -> Any:
+        plain, turned, _, _, cache = self.parts(x, cache)
+        return self.result(x, self.past(plain, turned, cache)[0]), cache
+
+    def extend(self, x: Tensor, cache: PagedKVCache) -> Any:
+        *parts, cache = self.parts(x, cache)
+        own, past = self.own(*parts, cache), self.past(parts[0], parts[1], cache)
+        return self.result(x, cache.merge_attn_output_inplace(*own, *past)[0]), cache
+
+    def create(self, sequences: Any, tokens: Any, chunk: Any, page: Any, sliding: Any) -> Any:
+        return PagedKVCache.create_generic(
+            "mla",
+            sequences,
+            tokens,
+            chunk,
+            page,
+            sliding,
+            num_hidden_layers=1,
+            num_attention_heads=HEADS,
+            num_key_value_heads=1,
+            qk_head_dim=LATENT + ROTATED,
+            v_head_dim=LATENT,
+            mla_original_qk_head_dim=PLAIN + ROTATED,
+            mla_original_v_head_dim=VALUE,
+            rope_mode=RopeMode.NONE,
+            rope_scale=1,
+            rope_theta=10000,
+            dtype="float32",
+        )
+
+
+@TARGETS
+def test_latent_attention_reads_prompts_and_decodes(target: str) -> None:
+    session = Session(Latent(), target, ["prefill", "decode", "extend"], WIDTH)
+    texts = {2: random(10, WIDTH, seed=60), 0: random(10, WIDTH, seed=61)}
+    steps = [("prefill", 4), ("extend", 3), ("decode", 1), ("extend", 1), ("decode", 1)]
+    found = session.read_all(texts, steps)
+    w = {name: value.astype("float64") for name, value in session.weights.items()}
+
+    def turned(x: Any) -> Any:
+        angle = np.arange(10)[:, None, None] / 10000.0 ** (np.arange(0, ROTATED, 2) / ROTATED)
+        pairs = (x[..., ::2] + 1j * x[..., 1::2]) * np.exp(1j * angle)
+        return np.stack([pairs.real, pairs.imag], -1).reshape(x.shape)
+
+    for seq_id, text in texts.items():
+        x = text.astype("float64")
+        q = (x @ w["q.weight"].T).reshape(10, HEADS, -1)
+        down = x @ w["down.weight"].T
+        up = (down[:, :LATENT] @ w["up.weight"].T).reshape(10, HEADS, -1)
+        q = np.concatenate([q[..., :PLAIN], turned(q[..., PLAIN:])], -1)
+        key = np.repeat(turned(down[:, None, LATENT:]), HEADS, 1)
+        k = np.concatenate([up[..., :PLAIN], key], -1)
+        mixed = attention(q, k, up[..., PLAIN:], scale=(PLAIN + ROTATED) ** -0.5)
+        wanted = x + mixed @ w["out.weight"].T
+        np.testing.assert_allclose(found[seq_id], wanted, rtol=1e-4, atol=1e-4)

@@ -43,6 +43,7 @@ SCALINGS: dict[str, dict[str, Any]] = {
     "llama3": LLAMA,
     "llama4": LLAMA,
     "yarn": YARN,
+    "yarn between pairs": {**YARN, "rope_type": "yarn", "truncate": False},
     "longrope": LONG,
 }
 
@@ -63,13 +64,16 @@ def frequencies(kind: str, d: int, factors: Any) -> tuple[Any, float]:
             low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
             share = np.clip((old / length - low) / (high - low), 0, 1)
             return base * (share + (1 - share) / scaling["factor"]), 1.0
-        case "yarn":
+        case "yarn" | "yarn between pairs":
             old, factor = scaling["original_max_position_embeddings"], scaling["factor"]
 
             def pair(turns: float) -> float:
                 return d * math.log(old / (turns * 2 * math.pi)) / (2 * math.log(THETA))
 
-            first, last = max(math.floor(pair(8)), 0), min(math.ceil(pair(1)), d - 1)
+            first, last = pair(8), pair(1)
+            if scaling.get("truncate", True):
+                first, last = math.floor(first), math.ceil(last)
+            first, last = max(first, 0), min(last, d - 1)
             slow = np.clip((np.arange(d // 2) - first) / (last - first), 0, 1)
             return base * (slow / factor + 1 - slow), 0.1 * math.log(factor) + 1
         case "longrope":
