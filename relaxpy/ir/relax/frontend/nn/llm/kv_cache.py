@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
@@ -63,7 +63,12 @@ def _emitted(value: rx.Expr) -> rx.Var:
 
 
 class PagedKVCache(Object):
-    """The keys and values of many sequences, in pages, as a value of the exported method."""
+    """The keys and values of many sequences, in pages, as a value of the exported method.
+
+    The `extern_mods` are compiled modules that it needs, of which there is none.
+    """
+
+    extern_mods: ClassVar[Sequence[object]] = ()
 
     def _dps(self, name: str, layer: int, sm_scale: float, *rest: Tensor, out: Any) -> rx.Var:
         args = (self._expr, _number(layer), _number(sm_scale), *(t._expr for t in rest))
@@ -338,6 +343,14 @@ class TIRPagedKVCache(PagedKVCache):
                 f"a window has at least one token, found {layer_sliding_window_size}",
                 about=layer_sliding_window_size,
             )
+        if isinstance(rope_ext_factors, rx.Constant):
+            given, pairs = rope_ext_factors.data.size, rotary_dim // 2
+            if given not in {pairs, 2 * pairs}:
+                raise MisuseError(
+                    f"{pairs} pairs of dimensions have a factor each, or one for long and one for "
+                    f"short texts, found {given}",
+                    about=rope_ext_factors,
+                )
         limits = (max_batch_size, max_total_seq_len, prefill_chunk_size, page_size)
         args: list[rx.Expr] = [
             _shape((*limits, support_sliding_window, layer_sliding_window_size)),
