@@ -139,6 +139,8 @@ indexdiv = floordiv
 indexmod = floormod
 multiply = _mul
 subtract = _sub
+SBlock = Block
+SBlockRealize = BlockRealize
 globals().update(_INTRINSICS)
 
 # These have all names of this module.
@@ -148,6 +150,7 @@ from relaxpy.tir import (  # noqa: E402
     data_layout as data_layout,
     expr as expr,
     function as function,
+    generic as generic,
     op as op,
     schedule as schedule,
     stmt as stmt,

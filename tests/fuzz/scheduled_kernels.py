@@ -130,6 +130,22 @@ def maxima(A: T.Buffer((5, 9), "int32"), C: T.Buffer((5,), "int32")):
             C[vi] = C[vi] + (M[vi] - A[vi, vk]) * (M[vi] - A[vi, vk])
 
 
+@T.prim_func
+def channels(A: T.Buffer((3, 6, 8), "int32"), C: T.Buffer((3, 6, 8), "int32")):
+    table = T.alloc_buffer((3,), "int32", scope="local")
+    for c in range(3):
+        for i, j in T.grid(6, 8):
+            with T.block("C"):
+                with T.init():
+                    table[0] = 4
+                    table[1] = -2
+                    table[2] = 7
+                if i + c < 7:
+                    C[c, i, j] = A[c, i, j] * table[c]
+                else:
+                    C[c, i, j] = A[c, 0, j]
+
+
 #: A kernel, and the shapes of its arguments.
 KERNELS: Mapping[str, tuple[tir.PrimFunc, list[tuple[int, ...]]]] = {
     "matmul": (matmul, [(6, 8), (8, 7), (6, 7)]),
@@ -139,6 +155,7 @@ KERNELS: Mapping[str, tuple[tir.PrimFunc, list[tuple[int, ...]]]] = {
     "row_sums": (row_sums, [(5, 7), (5,), (5, 7)]),
     "transposed": (transposed, [(6, 4), (4, 6)]),
     "maxima": (maxima, [(5, 9), (5,)]),
+    "channels": (channels, [(3, 6, 8), (3, 6, 8)]),
 }
 
 

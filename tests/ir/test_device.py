@@ -15,6 +15,7 @@ def test_devices_are_named_by_kind_and_number() -> None:
     assert (device("llvm"), device("c", 1), device("nvptx:2")) == (cpu(), cpu(1), cuda(2))
     assert [one.exist for one in (cpu(), cpu(1), cuda())] == [True, False, False]
     assert [one.dlpack_device_type() for one in (cpu(1), cuda(1), device(15))] == [1, 2, 15]
+    assert cuda(1)._DEVICE_TYPE_TO_NAME[cuda(1).dlpack_device_type()] == "cuda"
     assert split_device("cuda:12") == ("cuda", 12)
 
 

@@ -29,15 +29,16 @@ from relaxpy.exec.native.calls.interpreter import DTYPES
 from relaxpy.exec.native.signature import EntrySignature
 from relaxpy.exec.native.values.datatypes import RefusedError
 from relaxpy.exec.native.values.packing import Packing
-from relaxpy.exec.runtime.signatures import output_sinfos
+from relaxpy.exec.runtime.signatures import output_sinfos, widened
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.shape_vars import substitute_info
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.ops import cast_to
 from relaxpy.ir.tir.substitution import substitute
 
 _LIMITS = (1 << 31, 1 << 20, 1 << 15)
@@ -553,8 +554,9 @@ class GraphReader:
             else:
                 raise RefusedError("a kernel takes strides or numbers")
         passed = []
+        wide = {var: cast_to(value, INT64) for var, value in sizes.items()}
         for name in size_names(signature.params):
-            size = substitute(signature.sizes[name], sizes)
+            size = widened(signature.sizes[name], wide)
             self._sizes.add(size)
             passed.append(size)
         return KernelCall(callee.name, arguments, passed, new)

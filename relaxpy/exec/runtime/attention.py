@@ -57,13 +57,13 @@ def attend(q: Array, parts: Parts, scale: float, mask: Array | None = None) -> t
 
 def attend_by(
     kernel: Callable[..., object], q: Array, parts: Parts, scale: float, seen: Array
-) -> Array:
-    """The weighted values in float32, by the kernel `attention_of_rows` of a module.
+) -> tuple[Array, Array]:
+    """The results of `attend`, by the kernel `attention_of_rows` of a module.
 
     Shapes:
-        q       (rows, heads, d)
-        seen    (rows * heads / kv heads, keys of all parts), bool
-        result  (rows, heads, dv)
+        q        (rows, heads, d)
+        seen     (rows * heads / kv heads, keys of all parts), bool
+        results  (rows, heads, dv), (rows, heads)
     """
     rows, heads, d = q.shape
     kv_heads, _, dv = parts[0][1].shape
@@ -78,7 +78,8 @@ def attend_by(
         merge(out, lse, *_by(kernel, queries, part, scale, seen[:, start:]))
     if rows > 1:
         out = out.reshape(kv_heads, rows, -1, dv).transpose(1, 0, 2, 3)
-    return out.reshape(rows, heads, dv)
+        lse = lse.reshape(kv_heads, rows, -1).transpose(1, 0, 2)
+    return out.reshape(rows, heads, dv), lse.reshape(rows, heads)
 
 
 def _by(
@@ -136,3 +137,9 @@ def merge(out: Array, lse: Array, other: Array, other_lse: Array) -> None:
     mixed = out * (own / total)[..., np.newaxis] + other * (others / total)[..., np.newaxis]
     out[...] = mixed.astype(out.dtype)
     lse[...] = (np.log2(total) + top).astype(lse.dtype)
+
+
+def with_sinks(out: Array, lse: Array, sinks: Array) -> Array:
+    """Attention in which each head gives some of its weight to a sink, a score without a value."""
+    share: Array = 1 / (1 + np.exp2(sinks.astype(np.float32) * np.float32(_LOG2_E) - lse))
+    return out * share[..., np.newaxis]

@@ -9,7 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import RuntimeCheckError, counted
-from relaxpy.exec.runtime.attention import Parts, attend, attend_by, merge
+from relaxpy.exec.runtime.attention import Parts, attend, attend_by, merge, with_sinks
 from relaxpy.exec.runtime.pages import Pages, Places, Sequence, places_of, tokens_at
 from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.sequences import SequenceState
@@ -25,14 +25,21 @@ class _Work:
     """What the running call does with a sequence; `rows` are those of its tokens in the call.
 
     Lists of slots are of the tokens that are seen, those of the call last: of all layers, and of
-    those whose attention slides.
+    those whose attention slides. So are masks, which say which of the last tokens each row sees;
+    None if it sees all.
     """
 
-    def __init__(self, rows: slice, seen: list[int], window: list[int], mask: Array | None) -> None:
-        self.rows, self.mask = rows, mask
+    def __init__(
+        self,
+        rows: slice,
+        seen: list[int],
+        window: list[int],
+        masks: tuple[Array | None, Array | None],
+    ) -> None:
+        self.rows, self.masks = rows, masks
         self._slots = {False: seen, True: window}
         self._places: dict[tuple[bool, bool], Places] = {}
-        self._masks: dict[int, Array] = {}
+        self._seen: dict[tuple[bool, int], Array] = {}
 
     def places(self, sliding: bool, with_own: bool = True) -> Places:
         """Where the tokens are, with those of the call or without."""
@@ -44,15 +51,15 @@ class _Work:
             self._places[sliding, with_own] = found
         return found
 
-    def all_seen(self, size: int, group: int) -> Array:
+    def all_seen(self, sliding: bool, size: int, group: int) -> Array:
         """Which of `size` keys each row sees, for each of `group` heads of queries in turn."""
-        found = self._masks.get(size)
+        found = self._seen.get((sliding, size))
         if found is None:
-            rows = self.rows.stop - self.rows.start
+            rows, mask = self.rows.stop - self.rows.start, self.masks[sliding]
             found = np.ones((rows, group, size), bool)
-            if self.mask is not None:
-                found[..., size - rows :] = self.mask[:, np.newaxis]
-            found = self._masks[size] = found.reshape(rows * group, size)
+            if mask is not None:
+                found[..., size - mask.shape[1] :] = mask[:, np.newaxis]
+            found = self._seen[sliding, size] = found.reshape(rows * group, size)
         return found
 
 
@@ -70,7 +77,8 @@ class PagedKVCache(SequenceState):
         attention: Callable[..., object] | None = None,
     ) -> None:
         super().__init__()
-        self.max_sequences, tokens, self.chunk, page_size, self.sliding = limits
+        self.max_sequences, tokens, self.chunk, page_size, self.sliding, window = limits
+        self.window = window if MHA_SLIDING in kinds else 0
         self.kinds, (self.heads, self.kv_heads), self.dtype = kinds, heads, dtype
         self.d_qk, self.d_v = sizes
         rotate, extra = rotary
@@ -98,6 +106,8 @@ class PagedKVCache(SequenceState):
         self.work: list[_Work] = []
         self.positions: Array = np.empty(0, np.int32)
         self.slots: Array | slice = slice(0)
+        self._appended: set[int] = set()
+        self._attended: set[int] = set()
         self._rotated: tuple[Array, Array, Array] | None = None
 
     # --- sequences
@@ -214,8 +224,13 @@ class PagedKVCache(SequenceState):
             positions += [seq.position + d for d in depth]
             rows = slice(start, start + length)
             before, new = seq.slots[:-length], seq.slots[-length:]
-            window = [*_in_window(seq, before), *new]
-            self.work.append(_Work(rows, list(seq.slots), window, _mask(own, length)))
+            mask = _mask(own, length)
+            kept, window_mask = _in_window(seq, before), mask
+            if self.window and seq.window is None:
+                kept = before[max(0, len(before) - self.window + 1) :]
+                window_mask = _window_mask(mask, depth, len(kept), self.window)
+            masks = mask, window_mask
+            self.work.append(_Work(rows, list(seq.slots), [*kept, *new], masks))
             seq.tree = own
             seq.position += length
             start += length
@@ -276,21 +291,43 @@ class PagedKVCache(SequenceState):
         if x.shape != wanted:
             raise RuntimeCheckError(f"{name} has the shape {x.shape}, expected {wanted}")
 
-    def fused(self, layer: int, scale: float, qkv: Array, out: Array) -> None:
-        """Append keys and values, and attend to all that a sequence has."""
+    def fused(
+        self, layer: int, scale: float, qkv: Array, out: Array, sinks: Array | None = None
+    ) -> None:
+        """Append keys and values, and attend to all that a sequence has.
+
+        Each head may have a sink, a score without a value.
+        """
         keys, values = self._layer(layer)
         self._check("qkv", qkv, (self.heads + 2 * self.kv_heads, self.d_qk))
         self._check("the result", out, (self.heads, self.d_v))
+        if sinks is not None and sinks.shape != (self.heads,):
+            raise RuntimeCheckError(f"the sinks of {self.heads} heads have the shape {sinks.shape}")
         q, k, v = self._parts_of(qkv)
         keys[:, self.slots], values[:, self.slots] = k.transpose(1, 0, 2), v.transpose(1, 0, 2)
+        self._appended.add(layer)
+        self._attend(layer, scale, q, out, sinks)
+
+    def shared(self, layer: int, scale: float, q: Array, out: Array) -> None:
+        """Attend to what another layer has, which appended the tokens of the call."""
+        self._layer(layer)
+        self._check("q", q, (self.heads, self.d_qk))
+        self._check("the result", out, (self.heads, self.d_v))
+        if layer not in self._appended:
+            raise RuntimeCheckError(f"layer {layer} has not appended the tokens of the call")
+        self._attend(layer, scale, q, out, None)
+
+    def _attend(self, layer: int, scale: float, q: Array, out: Array, sinks: Array | None) -> None:
+        sliding = self.kinds[layer] == MHA_SLIDING
         for work in self.work:
             own, seen = q[work.rows], self._seen(layer, work)
             if self.attention is None:
-                out[work.rows], _ = attend(own, seen, scale, work.mask)
+                found, lse = attend(own, seen, scale, work.masks[sliding])
             else:
                 size = sum([part.shape[1] for part, _ in seen])
-                mask = work.all_seen(size, self.heads // self.kv_heads)
-                out[work.rows] = attend_by(self.attention, own, seen, scale, mask)
+                mask = work.all_seen(sliding, size, self.heads // self.kv_heads)
+                found, lse = attend_by(self.attention, own, seen, scale, mask)
+            out[work.rows] = found if sinks is None else with_sinks(found, lse, sinks)
 
     def _parts_of(self, qkv: Array) -> tuple[Array, Array, Array]:
         """Queries, keys and values; those that are rotated have the same memory in all layers."""
@@ -309,19 +346,36 @@ class PagedKVCache(SequenceState):
         rotate(np.ascontiguousarray(qkv), self.positions, *found, extra)
         return found
 
-    def own(self, scale: float, q: Array, k: Array, v: Array, out: Array, lse: Array) -> None:
+    def own(
+        self, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array, lse: Array
+    ) -> None:
         """Attend to the tokens of the call only, whose keys and values are given."""
+        self._layer(layer)
+        self._attended.add(layer)
+        sliding = self.kinds[layer] == MHA_SLIDING
         for work in self.work:
             rows = work.rows
             parts = [(k[rows].transpose(1, 0, 2), v[rows].transpose(1, 0, 2))]
-            out[rows], lse[rows] = attend(q[rows], parts, scale, work.mask)
+            mask = work.masks[sliding]
+            mask = None if mask is None else mask[:, mask.shape[1] - len(mask) :]
+            out[rows], lse[rows] = attend(q[rows], parts, scale, mask)
 
     def past(self, layer: int, scale: float, q: Array, out: Array, lse: Array) -> None:
-        """Attend to the tokens before the call."""
+        """Attend to the tokens before the call.
+
+        Where each sequence has one new token, which was appended and is not attended to by `own`,
+        it is one of them.
+        """
         self._layer(layer)
+        if self.kinds[layer] == MHA_SLIDING and self.window:
+            raise RuntimeCheckError(
+                f"layer {layer} sees a window of tokens, which it cannot divide"
+            )
+        decodes = all(work.rows.stop == work.rows.start + 1 for work in self.work)
+        with_own = decodes and layer in self._appended - self._attended
         for work in self.work:
             rows = work.rows
-            seen = self._seen(layer, work, with_own=False)
+            seen = self._seen(layer, work, with_own)
             if seen:
                 out[rows], lse[rows] = attend(q[rows], seen, scale)
             else:
@@ -332,6 +386,7 @@ class PagedKVCache(SequenceState):
         keys, _ = self._layer(layer)
         self._check("the rows", rows, (self.d_qk,))
         keys[0, self.slots] = rows
+        self._appended.add(layer)
 
 
 def _direct(function: Callable[..., object] | None) -> Callable[..., object] | None:
@@ -384,6 +439,17 @@ def _mask(parents: list[int] | None, length: int) -> Array | None:
     return mask
 
 
+def _window_mask(own: Array | None, depths: list[int], past: int, window: int) -> Array | None:
+    """Which of `past` tokens and those of the call a token sees, the last `window` ones at most."""
+    if own is None:
+        return None
+    position = np.arange(-past, len(depths))
+    position[past:] = depths
+    seen = np.concatenate([np.ones((len(depths), past), bool), own], axis=1)
+    near: Array = position > np.array(depths)[:, np.newaxis] - window
+    return seen & near
+
+
 # --- packed functions
 
 
@@ -401,7 +467,8 @@ _ROPE_NONE = 0
 def create(*args: Any) -> PagedKVCache:
     """A cache as TVM's compiled modules create it, by 28 arguments.
 
-    They are the limits (sequences, tokens, tokens of a call, page size, whether windows slide), the
+    They are the limits (sequences, tokens, tokens of a call, page size, whether windows slide, and
+    as of TVM 0.26 the tokens that a layer whose attention slides sees unless a sequence says), the
     first and last layer of each part of a model, the heads of queries, those of keys, their sizes
     and those of values, the kind of attention of each layer, whether caches are transferred, the
     rotation of positions (none, when appended, or when read, which is the same here) with its
@@ -418,7 +485,7 @@ def create(*args: Any) -> PagedKVCache:
     limits = tuple(int(n) for n in limits)
     layers = int(indptr[-1]) - int(indptr[0])
     kinds = [int(kind) for kind in kinds]
-    if len(limits) != 5 or min(limits[:4]) < 1:
+    if len(limits) not in {5, 6} or min(limits[:4]) < 1:
         raise RuntimeCheckError(f"the limits of a cache are five positive numbers, found {limits}")
     if len(kinds) != layers or not set(kinds) <= {MHA, MLA, MHA_SLIDING}:
         raise RuntimeCheckError(f"{layers} layers have kinds of attention, found {kinds}")
@@ -430,7 +497,7 @@ def create(*args: Any) -> PagedKVCache:
     rotate = split_rotary if callable(split_rotary) else None
     extra = factors if has_factors else int(mode != _ROPE_NONE)
     return PagedKVCache(
-        limits,
+        (*limits, 0)[:6],
         kinds,
         (int(heads), int(kv_heads)),
         (int(d_qk), int(d_v)),
@@ -442,10 +509,22 @@ def create(*args: Any) -> PagedKVCache:
 
 @provided("vm.builtin.attention_kv_cache_attention_with_fused_qkv", pure=True)
 def attention_with_fused_qkv(
-    cache: PagedKVCache, layer: int, scale: float, qkv: Array, out: Array
+    cache: PagedKVCache, layer: int, scale: float, qkv: Array, *sinks_and_out: Array
 ) -> None:
-    """Append the keys and values of the tokens of a call, and attend with their queries."""
-    _cache(cache).fused(int(layer), float(scale), qkv, out)
+    """Append the keys and values of the tokens of a call, and attend with their queries.
+
+    The result is the last argument; the one before it may be the sinks of the heads.
+    """
+    *sinks, out = sinks_and_out
+    _cache(cache).fused(int(layer), float(scale), qkv, out, *sinks)
+
+
+@provided("vm.builtin.attention_kv_cache_attention_with_shared_kv", pure=True)
+def attention_with_shared_kv(
+    cache: PagedKVCache, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array
+) -> None:
+    """Attend to what a layer has, which appended the tokens of the call, the keys `k` of them."""
+    _cache(cache).shared(int(layer), float(scale), q, out)
 
 
 @provided("vm.builtin.attention_kv_cache_self_attention", pure=True)
@@ -460,15 +539,14 @@ def self_attention(
     lse: Array,
 ) -> None:
     """Attend to the tokens of the call."""
-    _cache(cache)._layer(int(layer))
-    cache.own(float(scale), q, k, v, out, lse)
+    _cache(cache).own(int(layer), float(scale), q, k, v, out, lse)
 
 
 @provided("vm.builtin.attention_kv_cache_cross_attention", pure=True)
 def cross_attention(
     cache: PagedKVCache, layer: int, scale: float, q: Array, out: Array, lse: Array
 ) -> None:
-    """Attend to the tokens before the call."""
+    """Attend to the tokens before the call, and to the only one that a decoding call appended."""
     _cache(cache).past(int(layer), float(scale), q, out, lse)
 
 

@@ -50,7 +50,7 @@ def signature_of(func: rx.BaseFunc, name: str) -> Signature:
         buffer = func.buffer_of(param)
         sinfo: rx.StructInfo = rx.ObjectStructInfo()
         if buffer is not None:
-            shape = tuple(_widened(size, wide) for size in buffer.shape)
+            shape = tuple(widened(size, wide) for size in buffer.shape)
             sinfo = rx.TensorStructInfo(rx.ShapeExpr(shape), buffer.dtype)
         elif param.dtype.family != "handle":
             sinfo = rx.PrimStructInfo(param.dtype, param)
@@ -58,8 +58,8 @@ def signature_of(func: rx.BaseFunc, name: str) -> Signature:
     return Signature(name, tuple(params), None, func.span)
 
 
-def _widened(size: tir.PrimExpr, wide: dict[tir.Var, tir.PrimExpr]) -> tir.PrimExpr:
-    """`size` computed in int64, with int64 variables of the same names."""
+def widened(size: tir.PrimExpr, wide: dict[tir.Var, tir.PrimExpr]) -> tir.PrimExpr:
+    """`size` computed in int64, with the values `wide`, or new variables of the same names."""
 
     def rule(node: Node) -> Node | None:
         match node:
@@ -75,9 +75,9 @@ def _widened(size: tir.PrimExpr, wide: dict[tir.Var, tir.PrimExpr]) -> tir.PrimE
             case _:
                 return None
 
-    widened = rewrite(size, rule)
-    assert isinstance(widened, tir.PrimExpr)
-    return widened
+    found = rewrite(size, rule)
+    assert isinstance(found, tir.PrimExpr)
+    return found
 
 
 def closure_sinfo(func: rx.Function) -> rx.FuncStructInfo:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -42,6 +44,7 @@ class Device(Node):
     """
 
     _fields = ("kind", "index")
+    _DEVICE_TYPE_TO_NAME: ClassVar[Mapping[int, str]] = MappingProxyType(_KIND_BY_NUMBER)
     kind: str
     index: int = 0
 

@@ -36,10 +36,11 @@ def cache_of(
     d: tuple[int, int] = (D, D),
     dtype: str = "float32",
     attention: Any = (),
+    window: tuple[int, ...] = (),
 ) -> Any:
     nothing = ()
     return builtin("paged_attention_kv_cache_create")(
-        (sequences, tokens, chunk, page, int(sliding)),
+        (sequences, tokens, chunk, page, int(sliding), *window),
         (0, len(kinds)),
         HEADS,
         KV_HEADS,
@@ -71,22 +72,33 @@ class Kept:
             self.tokens = self.tokens[:sinks] + self.tokens[len(self.tokens) - (size - sinks) :]
 
 
-def plain(q: Any, k: Any, v: Any, mask: Any) -> Any:
-    """Attention of heads to keys that the mask has, in float64."""
+def plain(q: Any, k: Any, v: Any, mask: Any, sinks: Any = None) -> Any:
+    """Attention of heads to keys that the mask has, and to their sinks, in float64."""
     k, v = (np.repeat(x, HEADS // x.shape[1], 1).astype("float64") for x in (k, v))
     scores = np.einsum("nhd,mhd->hnm", q.astype("float64"), k) / 3
     scores = np.where(mask, scores, -np.inf)
+    if sinks is not None:
+        sinks = np.broadcast_to(sinks[:, None, None], (*scores.shape[:2], 1))
+        scores = np.concatenate([scores, sinks.astype("float64")], axis=-1)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.einsum("hnm,mhd->nhd", weights / weights.sum(-1, keepdims=True), v)
+    weights /= weights.sum(-1, keepdims=True)
+    return np.einsum("hnm,mhd->nhd", weights[..., : len(k)], v)
 
 
 class Model:
     """A cache, and beside it all that it should have."""
 
     def __init__(
-        self, rng: random.Random, *, sliding: bool, attention: Any = (), dtype: str = "float32"
+        self,
+        rng: random.Random,
+        *,
+        sliding: bool,
+        attention: Any = (),
+        dtype: str = "float32",
+        window: int = 0,
     ) -> None:
-        self.rng, self.sliding, self.dtype = rng, sliding, dtype
+        """The last layer sees the last `window` tokens, and has sinks, unless it is 0."""
+        self.rng, self.sliding, self.dtype, self.window = rng, sliding, dtype, window
         self.arrays = np.random.default_rng(rng.randrange(2**30))
         page = rng.choice([1, 2, 4, 16])
         # Short runs of slots are copied, long ones are read where they lie.
@@ -98,6 +110,8 @@ class Model:
             sliding=sliding,
             attention=attention,
             dtype=dtype,
+            kinds=(0,) * (LAYERS - 1) + (3 if window else 0,),
+            window=(window,) if window else (),
         )
         self.free = builtin("attention_kv_cache_get_num_available_pages")(self.cache)
         self.kept: dict[int, Kept] = {}
@@ -162,7 +176,7 @@ class Model:
         new = self.arrays.standard_normal((2, LAYERS, total, KV_HEADS, D)).astype(self.dtype)
         start = 0
         positions = builtin("attention_kv_cache_get_query_positions")(self.cache)
-        masks, wanted_positions = [], []
+        masks, windows, wanted_positions = [], [], []
         for seq_id, length in zip(ids, lengths, strict=True):
             past = len(self.kept[seq_id].tokens)
             own = np.tri(length, dtype=bool)
@@ -174,6 +188,8 @@ class Model:
                     if parent != -1:
                         own[t] |= own[parent]
             masks.append(np.concatenate([np.ones((length, past), bool), own], axis=1))
+            at = np.array([*range(-past, 0), *depths])
+            windows.append(masks[-1] & (at > at[past:, None] - self.window))
             wanted_positions += [self.kept[seq_id].position + d for d in depths]
             start += length
         np.testing.assert_array_equal(positions, wanted_positions)
@@ -181,11 +197,19 @@ class Model:
             q = self.arrays.standard_normal((total, HEADS, D)).astype(self.dtype)
             qkv = np.concatenate([q, new[0, layer], new[1, layer]], axis=1)
             out = np.full((total, HEADS, D), np.nan, self.dtype)
+            last = bool(self.window) and layer == LAYERS - 1
+            sinks = self.arrays.standard_normal(HEADS).astype(self.dtype) if last else None
             builtin("attention_kv_cache_attention_with_fused_qkv")(
-                self.cache, layer, 1 / 3, qkv, out
+                self.cache, layer, 1 / 3, qkv, *([sinks] if last else []), out
             )
+            if self.window and not last:
+                q = self.arrays.standard_normal((total, HEADS, D)).astype(self.dtype)
+                builtin("attention_kv_cache_attention_with_shared_kv")(
+                    self.cache, layer, 1 / 3, q, new[0, layer], new[1, layer], out
+                )
             start = 0
-            for seq_id, length, mask in zip(ids, lengths, masks, strict=True):
+            seen = windows if last else masks
+            for seq_id, length, mask in zip(ids, lengths, seen, strict=True):
                 rows = slice(start, start + length)
                 old = [token[:, layer] for token in self.kept[seq_id].tokens]
                 k, v = (
@@ -195,7 +219,7 @@ class Model:
                 # The queries, sums and weights are float32 throughout, the results rounded once.
                 rtol, atol = (1e-4, 1e-5) if self.dtype == "float32" else (2e-3, 1e-3)
                 np.testing.assert_allclose(
-                    out[rows], plain(q[rows], k, v, mask), rtol=rtol, atol=atol
+                    out[rows], plain(q[rows], k, v, mask, sinks), rtol=rtol, atol=atol
                 )
                 start += length
         state("end_forward", self.cache)
@@ -247,14 +271,16 @@ def attention(request: pytest.FixtureRequest) -> Any:
     return kernel(request.param, "float32")
 
 
-@pytest.mark.parametrize("sliding", [False, True])
+@pytest.mark.parametrize("kind", ["full", "sliding", "windows of layers, sinks, shared keys"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("target", ["none", "numpy", "native"])
-def test_attention_after_random_operations(target: str, dtype: str, sliding: bool) -> None:
+def test_attention_after_random_operations(target: str, dtype: str, kind: str) -> None:
     attention = kernel(target, dtype)
     for number in range(max(4, COUNT // 3)):
-        rng = random.Random(f"{SEED} {sliding} {number}")
-        model = Model(rng, sliding=sliding, attention=attention, dtype=dtype)
+        rng = random.Random(f"{SEED} {kind} {number}")
+        window = rng.choice([1, 2, 3, 7, 30]) if kind.startswith("windows") else 0
+        sliding = kind == "sliding"
+        model = Model(rng, sliding=sliding, attention=attention, dtype=dtype, window=window)
         steps = [model.add, model.remove, model.fork, model.pop, model.forward, model.forward]
         steps += [lambda m=model: m.forward(tree=True)]
         for _ in range(30):
@@ -316,6 +342,11 @@ def test_what_is_refused_leaves_the_cache_usable() -> None:
         RuntimeCheckError, match=r"qkv has the shape \(1, 8, 8\), expected \(2, 8, 8\)"
     ):
         fused(cache, 0, 1.0, qkv[:1], out)
+    shared = builtin("attention_kv_cache_attention_with_shared_kv")
+    with pytest.raises(RuntimeCheckError, match="layer 0 has not appended the tokens of the call"):
+        shared(cache, 0, 1.0, out, qkv[:, :2], qkv[:, 2:4], out)
+    with pytest.raises(RuntimeCheckError, match=r"the sinks of 4 heads have the shape \(3,\)"):
+        fused(cache, 0, 1.0, qkv, np.zeros(3, "float32"), out)
     fused(cache, 0, 1.0, qkv, out)
     state("end_forward", cache)
     for _ in range(2):
@@ -358,6 +389,48 @@ def test_latent_attention_in_two_parts(dtype: str) -> None:
         np.testing.assert_allclose(
             outs[0], plain(q, k, k[..., :value], mask), rtol=tolerance, atol=tolerance
         )
+
+
+def test_a_token_that_is_decoded_is_one_of_those_in_the_cache() -> None:
+    """Layers that decode ask for the past alone, after they have appended the new token."""
+    rng = np.random.default_rng(0)
+    cache = cache_of(kinds=(1,), d=(10, 6))
+    rows: dict[int, list[Any]] = {0: [], 3: []}
+    for seq_id in rows:
+        state("add_sequence", cache, seq_id)
+    for ids, lengths in (((0, 3), (4, 2)), ((3, 0), (1, 1)), ((3,), (1,)), ((0, 3), (1, 2))):
+        state("begin_forward", cache, ids, lengths)
+        new = rng.standard_normal((sum(lengths), 10)).astype("float32")
+        builtin("attention_kv_cache_append_mla_kv")(cache, 0, new)
+        q = rng.standard_normal((len(new), HEADS, 10)).astype("float32")
+        out, lse = np.zeros((len(new), HEADS, 6), "f4"), np.zeros((len(new), HEADS), "f4")
+        builtin("attention_kv_cache_cross_attention")(cache, 0, 1 / 3, q, out, lse)
+        state("end_forward", cache)
+        start = 0
+        for seq_id, length in zip(ids, lengths, strict=True):
+            seen = list(rows[seq_id])
+            rows[seq_id] += list(new[start : start + length])
+            seen = rows[seq_id] if set(lengths) == {1} else seen
+            part = slice(start, start + length)
+            if seen:
+                k = np.stack(seen)[:, None]
+                wanted = plain(q[part], k, k[..., :6], True)
+                np.testing.assert_allclose(out[part], wanted, rtol=1e-5, atol=1e-5)
+            else:
+                assert not out[part].any()
+            start += length
+
+
+def test_a_window_of_a_layer_is_not_divided() -> None:
+    cache = cache_of(kinds=(3,), window=(1,))
+    state("add_sequence", cache, 0)
+    state("begin_forward", cache, (0,), (2,))
+    out, lse = np.zeros((2, HEADS, D), "float32"), np.zeros((2, HEADS), "float32")
+    v = np.arange(2 * HEADS * D, dtype="float32").reshape(out.shape)
+    builtin("attention_kv_cache_self_attention")(cache, 0, 1.0, v, v, v, out, lse)
+    np.testing.assert_array_equal(out, v)
+    with pytest.raises(RuntimeCheckError, match="layer 0 sees a window of tokens"):
+        builtin("attention_kv_cache_cross_attention")(cache, 0, 1.0, out, out, lse)
 
 
 def test_recurrent_states_go_back() -> None:

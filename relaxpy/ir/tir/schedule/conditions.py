@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.analysis.regions import Interval
-from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.expr import IterVarKind, PrimExpr
 from relaxpy.ir.tir.schedule.stages import (
     Stage,
     check_commutes,
@@ -28,7 +27,6 @@ def check_reorder(state: State, before: Sequence[For], after: Sequence[For]) -> 
     moved = [old for old, new in zip(before, after, strict=True) if old is not new]
     for stage in stages:
         check_own_dependence(stage)
-        _check_bound(stage, moved)
         if reorders_reduction(stage, before, after):
             check_commutes(stage)
             _check_first_stays(stage)
@@ -36,16 +34,6 @@ def check_reorder(state: State, before: Sequence[For], after: Sequence[For]) -> 
             _check_reduction_last(stage, before, after)
     for first, second in combinations(stages, 2):
         check_no_carried(first, second, moved)
-
-
-def _check_bound(stage: Stage, loops: Sequence[For]) -> None:
-    """Errors: ScheduleError if the block uses a loop variable other than through its own."""
-    variables = {loop.loop_var for loop in loops}
-    for node in walk(stage.block):
-        if isinstance(node, Var) and node in variables:
-            raise refused(
-                f"block {stage.name} uses loop variable {node.name} directly", stage.block
-            )
 
 
 def _check_first_stays(stage: Stage) -> None:
@@ -85,7 +73,6 @@ def check_parallel(state: State, loop: For, *, reductions: bool = False) -> None
     stages = stages_in(state, loop)
     for stage in stages:
         check_own_dependence(stage)
-        _check_bound(stage, [loop])
         if any(other.loop_var is loop.loop_var for other in stage.reduction_loops()):
             if reductions:
                 check_commutes(stage)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 from typing_extensions import override
 
@@ -18,7 +20,7 @@ from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.analysis.index_inverse import minimum_of, stop_of
 from relaxpy.ir.tir.analysis.regions import Accesses, Interval
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.expr import FloatImm, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.schedule.reducers import is_commutative
 from relaxpy.ir.tir.schedule.state import State, child_blocks, domains_of, refused
@@ -46,7 +48,8 @@ class Bodies(Accesses):
 class Stage:
     """A block of a scope, its loops, and the regions of buffers that it reads and writes.
 
-    The regions are over the variables of the block.
+    The regions are over the variables of the block. The `tables` are no part of them: buffers that
+    the init fills with the same numbers every time, and nothing else writes.
     """
 
     block: stmt.Block
@@ -54,6 +57,7 @@ class Stage:
     loops: tuple[stmt.For, ...]
     reads: Mapping[Buffer, Sequence[Interval]]
     writes: Mapping[Buffer, Sequence[Interval]]
+    tables: frozenset[Buffer]
 
     @property
     def name(self) -> str:
@@ -69,6 +73,11 @@ class Stage:
         pairs = zip(self.block.iter_vars, self.realize.iter_values, strict=True)
         return {it.var: value for it, value in pairs}
 
+    def direct_loops(self) -> list[stmt.For]:
+        """Return the loops whose variables the block uses other than through its own."""
+        used = set(occurrences(self.block, Var))
+        return [loop for loop in self.loops if loop.loop_var in used]
+
     def reduction_loops(self) -> list[stmt.For]:
         """Return the loops on which a reduction variable depends."""
         values = self.values()
@@ -80,14 +89,17 @@ class Stage:
         ]
 
     def runs_once(self) -> bool:
-        """Whether no two iterations of the loops have the same values of the block variables."""
+        """Whether no two iterations of the loops have the same values of what the block uses."""
+        direct = [loop.loop_var for loop in self.direct_loops()]
         return is_one_to_one(
-            self.realize.iter_values, domains_of(self.loops), self.realize.predicate
+            [*self.realize.iter_values, *direct], domains_of(self.loops), self.realize.predicate
         )
 
     def stores(self) -> Iterator[tuple[stmt.BufferStore, Indices, dict[Var, Range]]]:
         """Visit all stores, with indices over the block's variables and loops inside of it."""
-        yield from _stores(self.block, {}, {})
+        for found in _stores(self.block, {}, {}):
+            if found[0].buffer not in self.tables:
+                yield found
 
     def updates(self) -> bool:
         """Whether the block reads what it writes."""
@@ -138,13 +150,51 @@ def stage_of(state: State, block: stmt.Block) -> Stage:
         accesses.declared(block)
     except MisuseError as error:
         raise refused(f"the accesses of block {block.name_hint} are not known: {error}") from None
-    return Stage(
-        block,
-        state.realize(block),
-        tuple(state.loops(block)),
-        dict(accesses.reads),
-        dict(accesses.writes),
+    tables = _tables(state, block)
+    reads, writes = (
+        {buffer: region for buffer, region in found.items() if buffer not in tables}
+        for found in (accesses.reads, accesses.writes)
     )
+    realize, loops = state.realize(block), tuple(state.loops(block))
+    return Stage(block, realize, loops, reads, writes, tables)
+
+
+def _tables(state: State, block: stmt.Block) -> frozenset[Buffer]:
+    """Return the buffers that have the same numbers whenever a block runs, since its init has them.
+
+    No other block uses them.
+    """
+    reduces = any(it.iter_type == IterVarKind.CommReduce for it in block.iter_vars)
+    if block.init is None or reduces:
+        return frozenset()
+    filled = block.init.seq if isinstance(block.init, stmt.SeqStmt) else (block.init,)
+    numbers = [store for store in filled if _is_number(store)]
+    places = {(store.buffer, tuple(i.value for i in store.indices)) for store in numbers}  # type: ignore[attr-defined]
+    tables = {store.buffer for store in numbers}
+    if len(places) < len(numbers):
+        return frozenset()
+    tables -= {node.buffer for node in walk(block.init) if isinstance(node, BufferLoad)}
+    inside = Counter(_accessed(block, tables))
+    for buffer, count in Counter(_accessed(state.func.body, tables)).items():
+        stores = [s for s in walk(block) if isinstance(s, stmt.BufferStore) and s.buffer is buffer]
+        if count != inside[buffer] or len(stores) != sum(s.buffer is buffer for s in numbers):
+            tables.discard(buffer)
+    return frozenset(tables - set(state.func.buffer_map.values()))
+
+
+def _is_number(node: stmt.Stmt) -> TypeGuard[stmt.BufferStore]:
+    """Whether a statement writes a number to an element that is known."""
+    return (
+        isinstance(node, stmt.BufferStore)
+        and isinstance(node.value, (IntImm, FloatImm))
+        and all(isinstance(index, IntImm) for index in node.indices)
+    )
+
+
+def _accessed(node: stmt.Stmt, buffers: Container[Buffer]) -> Iterator[Buffer]:
+    for found in walk(node):
+        if isinstance(found, (BufferLoad, stmt.BufferStore)) and found.buffer in buffers:
+            yield found.buffer
 
 
 def _buffers(state: State) -> set[Buffer]:
@@ -211,7 +261,8 @@ def check_own_dependence(stage: Stage) -> None:
     They do not if each writes elements of its own, and reads of what the block writes only those.
     """
     check_kinds(stage)
-    spatial = stage.iters(IterVarKind.DataPar)
+    spatial = {it.var: it.dom for it in stage.iters(IterVarKind.DataPar) if it.dom is not None}
+    spatial |= domains_of(stage.direct_loops())
     reductions = {it.var for it in stage.block.iter_vars if it.iter_type == IterVarKind.CommReduce}
     for store, indices, inner in stage.stores():
         if any(mentions(index, reductions) for index in indices):
@@ -221,8 +272,7 @@ def check_own_dependence(stage: Stage) -> None:
                 stage.block,
             )
         used = {v: d for v, d in inner.items() if any(mentions(i, (v,)) for i in indices)}
-        domains = {it.var: it.dom for it in spatial if it.dom is not None} | used
-        if not is_one_to_one(indices, domains):
+        if not is_one_to_one(indices, spatial | used):
             raise refused(
                 f"block {stage.name} may write an element of {store.buffer.name} for several "
                 "values of its spatial variables",
@@ -261,6 +311,8 @@ def own_loads(stage: Stage) -> list[tuple[stmt.BufferStore, list[BufferLoad]]]:
             for load in _loads(e)
         ]
         for store in stores:
+            if store.buffer in stage.tables:
+                continue
             mine = [load for load in loads if load.buffer is store.buffer]
             found.append((store, mine))
     return found

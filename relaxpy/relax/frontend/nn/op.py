@@ -6,6 +6,7 @@ from relaxpy.absent import instead_of as _instead_of
 from relaxpy.ir.relax.frontend.nn.core import wrap_nested as wrap_nested
 from relaxpy.ir.relax.frontend.nn.names import missing_names as _missing_names
 from relaxpy.ir.relax.frontend.nn.ops.arrange import (
+    IntExpr as IntExpr,
     arange as arange,
     argsort as argsort,
     broadcast_to as broadcast_to,

@@ -43,6 +43,7 @@ SCALINGS: dict[str, dict[str, Any]] = {
     "llama3": LLAMA,
     "llama4": LLAMA,
     "yarn": YARN,
+    "yarn between pairs": {**YARN, "rope_type": "yarn", "truncate": False},
     "longrope": LONG,
 }
 
@@ -63,13 +64,16 @@ def frequencies(kind: str, d: int, factors: Any) -> tuple[Any, float]:
             low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
             share = np.clip((old / length - low) / (high - low), 0, 1)
             return base * (share + (1 - share) / scaling["factor"]), 1.0
-        case "yarn":
+        case "yarn" | "yarn between pairs":
             old, factor = scaling["original_max_position_embeddings"], scaling["factor"]
 
             def pair(turns: float) -> float:
                 return d * math.log(old / (turns * 2 * math.pi)) / (2 * math.log(THETA))
 
-            first, last = max(math.floor(pair(8)), 0), min(math.ceil(pair(1)), d - 1)
+            first, last = pair(8), pair(1)
+            if scaling.get("truncate", True):
+                first, last = math.floor(first), math.ceil(last)
+            first, last = max(first, 0), min(last, d - 1)
             slow = np.clip((np.arange(d // 2) - first) / (last - first), 0, 1)
             return base * (slow / factor + 1 - slow), 0.1 * math.log(factor) + 1
         case "longrope":
@@ -120,6 +124,24 @@ def test_positions_rotate_pairs_of_dimensions(kind: str, rotary_dim: int, target
     if kind != "longrope":
         run(qkv, positions, q, k, v, 0)
         np.testing.assert_array_equal(q, qkv[:, :heads])
+
+
+@pytest.mark.parametrize("target", ["native", "numpy"])
+def test_short_texts_have_factors_of_their_own(target: str) -> None:
+    scaling = {"rope_type": "longrope", **LONG}
+    kernel = llama_rope_with_position_map(THETA, 1.0, 8, 1, 1, "float32", scaling)
+    run = relaxpy.compile(kernel, target)["main"]
+    rng = np.random.default_rng(0)
+    qkv = rng.standard_normal((5, 3, 8)).astype("float32")
+    factors = rng.uniform(1, 3, 8).astype("float32")
+    for first in (0, LONG["original_max_position_embeddings"] - 5, 30):
+        positions = np.arange(first, first + 5, dtype="int32")
+        q, k, v = (np.empty((5, 1, 8), "float32") for _ in range(3))
+        run(qkv, positions, q, k, v, factors)
+        own = factors[:4] if first == 30 else factors[4:]
+        wanted = rotated(qkv, positions, "longrope", 8, own)
+        np.testing.assert_allclose(q, wanted[:, :1], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(k, wanted[:, 1:2], rtol=1e-4, atol=1e-4)
 
 
 def test_rows_of_a_batch_are_the_last_of_a_sequence() -> None:
@@ -277,14 +299,17 @@ def test_a_model_reads_in_chunks_what_it_reads_at_once(target: str) -> None:
         ({"heads": 3}, "3 heads of queries cannot share 2 heads"),
         ({"kind": "full"}, "the kind of attention is mha, mla or mha_sliding, found 'full'"),
         ({"kind": ["mha"]}, "2 layers have a kind of attention each, found 1"),
+        ({"rope_ext_factors": [1.0] * 5}, "4 pairs of dimensions have a factor each, or one for"),
+        ({"layer_sliding_window_size": 0}, "a window has at least one token, found 0"),
     ],
 )
 def test_a_cache_that_cannot_be(options: dict[str, Any], message: str) -> None:
     class Wrong(nn.Module):
         def create(self, n: Any) -> Any:
-            kind, heads = options.get("kind", "mha"), options.get("heads", 4)
+            others = dict(options)
+            kind, heads = others.pop("kind", "mha"), others.pop("heads", 4)
             return PagedKVCache.create_generic(
-                kind, n, n, n, n, n, 2, heads, 2, 8, 8, RopeMode.NONE, 1, 1, "float32"
+                kind, n, n, n, n, n, 2, heads, 2, 8, 8, RopeMode.NONE, 1, 1, "float32", **others
             )
 
     with pytest.raises(MisuseError, match=message):
@@ -292,6 +317,7 @@ def test_a_cache_that_cannot_be(options: dict[str, Any], message: str) -> None:
     with pytest.raises(MisuseError, match="the kernels of FlashInfer are for GPUs"):
         FlashInferPagedKVCache()
     assert [int(kind) for kind in AttnKind] == [0, 1, 3]
+    assert not PagedKVCache.extern_mods
 
 
 @pytest.mark.parametrize("target", ["native", "numpy"])

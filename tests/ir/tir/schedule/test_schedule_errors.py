@@ -127,6 +127,31 @@ for i, k in T.grid(6, 3):
 """
 
 
+DIRECT = """
+for i, j in T.grid(8, 4):
+    with T.block("B"):
+        B[i] = A[i] + j
+"""
+TABLE_OF_TWO = """
+L = T.alloc_buffer((1,), "int32")
+for i, j in T.grid(4, 2):
+    with T.block("B"):
+        with T.init():
+            L[0] = 3
+            L[0] = 4
+        B[i * 2 + j] = A[i] * L[0]
+"""
+TABLE_THAT_CHANGES = """
+L = T.alloc_buffer((1,), "int32")
+for i, j in T.grid(4, 2):
+    with T.block("B"):
+        with T.init():
+            L[0] = 3
+        B[i * 2 + j] = A[i] * L[0]
+        L[0] = L[0] + 1
+"""
+
+
 def named(name: str) -> tir.PrimFunc:
     return KERNELS[name][0]
 
@@ -188,6 +213,21 @@ ROWS: list[tuple[tir.PrimFunc, Callable[[Sch], object], str]] = [
         kernel(OVERWRITES),
         lambda s: s.reorder(*loops(s, "B")[::-1]),
         "reorder: block B may write an element of B for several values",
+    ),
+    (
+        kernel(DIRECT),
+        lambda s: s.reorder(*loops(s, "B")[::-1]),
+        "reorder: block B may write an element of B for several values",
+    ),
+    (
+        kernel(TABLE_OF_TWO),
+        lambda s: s.reorder(*loops(s, "B")[::-1]),
+        "reorder: block B may write an element of L for several values",
+    ),
+    (
+        kernel(TABLE_THAT_CHANGES),
+        lambda s: s.parallel(loops(s, "B")[0]),
+        "parallel: block B may write an element of L for several values",
     ),
     (
         kernel(LAST_WINS),

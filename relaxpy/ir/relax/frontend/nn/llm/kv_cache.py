@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
@@ -63,26 +63,57 @@ def _emitted(value: rx.Expr) -> rx.Var:
 
 
 class PagedKVCache(Object):
-    """The keys and values of many sequences, in pages, as a value of the exported method."""
+    """The keys and values of many sequences, in pages, as a value of the exported method.
+
+    The `extern_mods` are compiled modules that it needs, of which there is none.
+    """
+
+    extern_mods: ClassVar[Sequence[object]] = ()
 
     def _dps(self, name: str, layer: int, sm_scale: float, *rest: Tensor, out: Any) -> rx.Var:
         args = (self._expr, _number(layer), _number(sm_scale), *(t._expr for t in rest))
         return _emitted(call_dps_packed(_BUILTIN + name, args, out))
 
     def attention_with_fused_qkv(
-        self, layer_id: int, qkv: Tensor, num_qo_heads: int, sm_scale: float
+        self,
+        layer_id: int,
+        qkv: Tensor,
+        num_qo_heads: int,
+        sm_scale: float,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         """Append the keys and values of tokens, and attend with their queries to all of a sequence.
 
+        The weights of a head are those of the softmax of its scores and its sink, which has no
+        value.
+
         Shapes:
             qkv     (batch, rows, num_qo_heads + 2 * kv heads, d)
+            sinks   (num_qo_heads,)
             result  (batch, rows, num_qo_heads, d)
         """
         b, s, heads, d = qkv.shape
         out = _tensor((b * s, num_qo_heads, d), qkv.dtype)
-        rows = qkv.reshape(b * s, heads, d)
-        found = self._dps("attention_with_fused_qkv", layer_id, sm_scale, rows, out=out)
+        operands = [qkv.reshape(b * s, heads, d), *([] if sinks is None else [sinks])]
+        found = self._dps("attention_with_fused_qkv", layer_id, sm_scale, *operands, out=out)
         return Tensor(_expr=found).reshape(b, s, num_qo_heads, d)
+
+    def attention_with_shared_kv(
+        self, source_layer_id: int, q: Tensor, current_k: Tensor, current_v: Tensor, sm_scale: float
+    ) -> Tensor:
+        """Attend to the tokens of another layer, which has appended those of the call.
+
+        Shapes:
+            q                     (batch, rows, heads, d)
+            current_k, current_v  (batch, rows, kv heads, d) and (batch, rows, kv heads, dv)
+            result                (batch, rows, heads, dv)
+        """
+        b, s, heads, _ = q.shape
+        parts = [t.reshape(b * s, t.shape[2], t.shape[3]) for t in (q, current_k, current_v)]
+        dv = current_v.shape[3]
+        out = _tensor((b * s, heads, dv), q.dtype)
+        found = self._dps("attention_with_shared_kv", source_layer_id, sm_scale, *parts, out=out)
+        return Tensor(_expr=found).reshape(b, s, heads, dv)
 
     def self_attention(
         self, layer_id: int, q: Tensor, k: Tensor, v: Tensor, sm_scale: float
@@ -191,6 +222,8 @@ class PagedKVCache(Object):
         layer_partition: Sequence[int] | None = None,
         enable_disaggregation: bool = False,
         name: str = "paged_kv_cache",
+        *,
+        layer_sliding_window_size: int = 1024,
     ) -> PagedKVCache:
         """A new cache, whose kinds of kernels are chosen where the module is compiled.
 
@@ -226,11 +259,15 @@ class PagedKVCache(Object):
             dtype,
             "cpu",
             name,
+            layer_sliding_window_size=layer_sliding_window_size,
         )
 
 
 class TIRPagedKVCache(PagedKVCache):
     """A new cache of pages; its options are those of TVM.
+
+    A layer of kind mha_sliding sees as many tokens as its window has, or those that
+    `attention_kv_cache_enable_sliding_window_for_seq` lets a sequence keep.
 
     The module gets the kernel that splits and rotates fused heads, and the one of attention.
     Appending is a function of the runtime, so `target` has no effect.
@@ -266,6 +303,8 @@ class TIRPagedKVCache(PagedKVCache):
         dtype: str,
         target: object = None,
         name: str = "paged_kv_cache",
+        *,
+        layer_sliding_window_size: int = 1024,
     ) -> None:
         if num_key_value_heads < 1 or num_attention_heads % num_key_value_heads:
             raise MisuseError(
@@ -299,9 +338,22 @@ class TIRPagedKVCache(PagedKVCache):
             func = attention_of_rows(num_key_value_heads, qk_head_dim, v_head_dim, dtype)
             gvar = current_builder().add_func(func, "attention_of_rows")
             attention = rx.Tuple((rx.StringImm("relaxpy"), gvar))
+        if layer_sliding_window_size < 1:
+            raise MisuseError(
+                f"a window has at least one token, found {layer_sliding_window_size}",
+                about=layer_sliding_window_size,
+            )
+        if isinstance(rope_ext_factors, rx.Constant):
+            given, pairs = rope_ext_factors.data.size, rotary_dim // 2
+            if given not in {pairs, 2 * pairs}:
+                raise MisuseError(
+                    f"{pairs} pairs of dimensions have a factor each, or one for long and one for "
+                    f"short texts, found {given}",
+                    about=rope_ext_factors,
+                )
         limits = (max_batch_size, max_total_seq_len, prefill_chunk_size, page_size)
         args: list[rx.Expr] = [
-            _shape((*limits, support_sliding_window)),
+            _shape((*limits, support_sliding_window, layer_sliding_window_size)),
             layer_partition,
             *map(_number, (num_attention_heads, num_key_value_heads)),
             *map(_number, (qk_head_dim, v_head_dim)),

@@ -15,7 +15,7 @@ from relaxpy.ir.relax.frontend.nn.llm.rope_frequencies import (
 from relaxpy.ir.relax.frontend.nn.ops.custom import tensor_ir_op
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
-from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 _OPAQUE = 8
@@ -193,7 +193,8 @@ def llama_rope_with_position_map(
 
     Its parameters are the fused heads, the positions (int32), the results for queries, keys and
     values, and the number `apply_rope`: for 0 nothing is rotated. For "longrope", the last is a
-    tensor of float32 factors, one for each pair of dimensions, instead.
+    tensor of float32 factors, one for each pair of dimensions, instead. It may have others after
+    these, for calls whose positions are all below `original_max_position_embeddings`.
 
     Shapes:
         fused heads  (rows, num_q_heads + 2 * num_kv_heads, head_dim)
@@ -212,10 +213,15 @@ def llama_rope_with_position_map(
         return at.astype("float32") * ops.const(scale, "float32")
 
     if rope_scaling.get("rope_type") == "longrope":
-        factors = te.placeholder((rotary.rotary_dim // 2,), "float32", "ext_factors")
+        given = te.placeholder((te.var("factors", "int64"),), "float32", "ext_factors")
+        r, pairs = te.reduce_axis((0, rows), "r"), rotary.rotary_dim // 2
+        last = te.compute((1,), lambda _: reduce.max(positions[r], r), name="last")
+        is_short = last[0] < rope_scaling["original_max_position_embeddings"]
+        first = intrin.if_then_else(is_short, given.shape[0] - pairs, ops.const(0, "int64"))
+        factors = te.compute((pairs,), lambda pair: given[first + pair], name="factors")
         tables = rotary.tables(rows, position, ext_factors=factors)
         outputs = rotary.split(data, tables, num_q_heads, num_kv_heads)
-        return kernel_of((data, positions, *outputs, factors))
+        return kernel_of((data, positions, *outputs, given))
     apply_rope = tir.Var("apply_rope", "int64")
     tables = rotary.tables(rows, position)
     outputs = rotary.split(data, tables, num_q_heads, num_kv_heads, apply_rope > 0)

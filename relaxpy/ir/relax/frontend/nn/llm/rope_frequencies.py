@@ -146,11 +146,18 @@ def yarn_find_correction_dim(
 
 
 def yarn_find_correction_range(
-    low_rot: float, high_rot: float, d: int, theta: float, max_position_embeddings: int
-) -> tuple[int, int]:
-    """The pairs between which YaRN mixes, by how often they turn."""
-    low = math.floor(yarn_find_correction_dim(low_rot, d, theta, max_position_embeddings))
-    high = math.ceil(yarn_find_correction_dim(high_rot, d, theta, max_position_embeddings))
+    low_rot: float,
+    high_rot: float,
+    d: int,
+    theta: float,
+    max_position_embeddings: int,
+    truncate: bool = True,
+) -> tuple[float, float]:
+    """The pairs between which YaRN mixes, by how often they turn; whole ones if `truncate`."""
+    low = yarn_find_correction_dim(low_rot, d, theta, max_position_embeddings)
+    high = yarn_find_correction_dim(high_rot, d, theta, max_position_embeddings)
+    if truncate:
+        low, high = math.floor(low), math.ceil(high)
     return max(low, 0), min(high, d - 1)
 
 
@@ -165,6 +172,7 @@ def rope_freq_yarn(
     beta_fast: float = 32,
     beta_slow: float = 1,
     attention_factor: float = 1.0,
+    truncate: bool = True,
 ) -> Frequencies:
     """The rotation of YaRN: pairs that turn seldom are slowed by `scaling_factor`, fast ones kept.
 
@@ -172,7 +180,7 @@ def rope_freq_yarn(
         Peng, Quesnelle, Fan & Shippole, "YaRN", 2023, section 3.2, as in transformers.
     """
     low, high = yarn_find_correction_range(
-        beta_fast, beta_slow, d_range, theta, original_max_position_embeddings
+        beta_fast, beta_slow, d_range, theta, original_max_position_embeddings, truncate
     )
     pair = (d % (d_range // 2)).astype("float32")
     width = high - low if high != low else 0.001
@@ -205,6 +213,7 @@ def _yarn_options(scaling: Mapping[str, Any]) -> dict[str, Any]:
         "beta_fast": scaling.get("beta_fast") or 32,
         "beta_slow": scaling.get("beta_slow") or 1,
         "attention_factor": _yarn_magnitude(scaling),
+        "truncate": scaling.get("truncate", True),
     }
 
 
