@@ -37,12 +37,13 @@ SIZES: Mapping[str, Mapping[str, int]] = {
 VOCABULARY, CONTEXT = 32000, 4096
 WIDTHS = {
     "float32": None,
+    "float16": "q0f16",
     "8 bits": "q8f32_1",
     "w8a8": "w8a8f32",
     "4 bits": "q4f32_1",
     "w4a8": "w4a8f32",
 }
-GGUF_TYPES = {"float32": "F32", "8 bits": "Q8_0", "4 bits": "Q4_0"}
+GGUF_TYPES = {"float32": "F32", "float16": "F16", "8 bits": "Q8_0", "4 bits": "Q4_0"}
 PROMPT, LATE, BATCH = 512, 3584, 8
 
 
