@@ -42,6 +42,8 @@ _COLUMNS = 1024
 """The number of consecutive results that make reading them row by row as fast as reading all."""
 _FEW = 16
 """Up to so many blocks, an accumulation is divided instead of its results."""
+_BLOCKS_OF_ONE = 4
+"""The number of blocks of each element of a batch of unknown size, which may be a large one."""
 _SHARE = 16
 """The least number of elements that are accumulated into a partial result."""
 _UNROLLED = 8
@@ -92,20 +94,24 @@ def _divided(tree: Tree, program: KernelProgram) -> Tree:
 def _of_axes(tree: Run, program: KernelProgram) -> Tree:
     """The loops of a run in tasks."""
     plan, free = program.plan, _free_axes(tree)
+    # A batch of unknown size is most likely one, so its elements are divided if there are enough.
+    batch = free[0] if free and free[0].extent.constant is None else None
+    if batch is not None and not _is_worth(time_of(tree, plan, [batch])):
+        batch = None
     match strategy_of(tree, program):
         case Product():
             return tree
         case Transpose(along=along, across=across):
             longer = max(along, across, key=_extent)
             free = [a for a in free if a is longer or (a is not along and a is not across)]
-            choice = _choice(free, longer, _SQUARES)
+            choice = _choice(free, longer, _SQUARES, batch)
         case ShortRows(axis=rows, outer=outside):
             kept = [a for a in free if any(a is loop for loop in (*outside, rows))]
-            choice = _choice(kept, rows, _LANES)
+            choice = _choice(kept, rows, _LANES, batch)
         case RepeatedLoads(rows=Axis() as rows):
-            choice = _choice([a for a in free if a is not rows], None, _LANES)
+            choice = _choice([a for a in free if a is not rows], None, _LANES, batch)
         case _:
-            choice = _choice(free, None if tree.is_scalar else lane_axis(tree), _LANES)
+            choice = _choice(free, None if tree.is_scalar else lane_axis(tree), _LANES, batch)
     if choice is None:
         return tree
     outer, axis, size = choice
@@ -143,12 +149,20 @@ def _is_fixed(axis: Axis, variables: Iterable[Var]) -> bool:
 
 
 def _choice(
-    axes: Sequence[Axis], along: Axis | None, least: int
+    axes: Sequence[Axis], along: Axis | None, least: int, batch: Axis | None = None
 ) -> tuple[list[Axis], Axis, int] | None:
     """The outer axes of tasks, the axis that is divided, and the size of its blocks.
 
-    Blocks of the axis `along` have at least so many elements.
+    Blocks of the axis `along` have at least so many elements. The `batch` counts as one iteration,
+    unless it is the only axis that can be divided.
     """
+    if batch is not None and batch is not along and any(a is batch for a in axes):
+        found = _choice([a for a in axes if a is not batch], along, least)
+        if found is not None:
+            outer, axis, size = found
+            if not outer:
+                size *= max(1, _extent(axis) // (_BLOCKS_OF_ONE * size))
+            return [batch, *outer], axis, size
     ordered = [a for a in axes if a is not along]
     ordered += [a for a in axes if a is along]
     blocks = 1

@@ -231,3 +231,24 @@ def test_short_rows_are_not_divided(shape: tuple[int, ...]) -> None:
     x = RNG.standard_normal(shape).astype("float32")
     found = relaxpy.compile(from_source(text), target="native")(x)
     np.testing.assert_array_equal(found, x.transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("channels", "divided"),
+    [(64, True), (4, False)],  # an image of 4 channels takes less time than threads to begin
+)
+def test_an_image_is_divided_if_the_batch_is_of_unknown_size(
+    channels: int, divided: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is most likely one; tasks of whole images would leave all but one thread without work."""
+    monkeypatch.setattr(cost, "GRAIN", 10_000_000)
+    text = graph(
+        f'x: R.Tensor(("n", {channels}, 56, 56), "float32")', "R.permute_dims(x, (0, 2, 3, 1))"
+    )
+    executable = relaxpy.compile(from_source(text), target="native")
+    first, _ = executable.kernel_source("transpose", kind="tree").split("\n", 1)
+    assert first.startswith("tasks of i0 < n")
+    assert (", i1 < " in first) == divided
+    for batch in (0, 1, 5):
+        x = floats(batch, channels, 56, 56)
+        np.testing.assert_array_equal(executable["main"](x), x.transpose(0, 2, 3, 1))
