@@ -242,17 +242,10 @@ class Normalizer:
         """Whether a packed function has to be bound before this argument of it (EV-17)."""
         return type(arg) not in ATOMS and any(
             isinstance(node, rx.Call)
-            and not self._is_known_pure(node)
+            and not infer.is_pure_call(node, self.out.ctx)
             and not (self.out.remembers and self.out.bound_value(node))
             for node in walk(arg)
         )
-
-    def _is_known_pure(self, call: rx.Call) -> bool:
-        """Whether a call is pure as far as is known before what it is nested in is normalised."""
-        try:
-            return infer.is_pure_call(call, self.out.ctx)
-        except RelaxpyError:  # of a variable that is bound inside, nothing is known yet
-            return False
 
     def _operand(self, top: _Pending, value: rx.Expr, bound: dict[rx.Expr, rx.Expr]) -> rx.Expr:
         """The value of an operand of `top` as a leaf, or a packed function as a callee (NF-4)."""
