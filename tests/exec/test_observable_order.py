@@ -100,50 +100,6 @@ def test_the_callee_comes_before_its_arguments(target: str) -> None:
         relaxpy.runtime.remove_global_func("test.nobody")
 
 
-@TARGETS
-@pytest.mark.rule("EV-17", "NF-17", "LEG-32")
-@pytest.mark.parametrize(
-    "value",
-    [
-        'R.ExternFunc("test.nobody")(R.call_packed("test.note_a", x))',
-        'R.call_packed("test.nobody", R.call_packed("test.note_a", x))',
-        'R.call_packed("test.nobody", x, (x, R.call_packed("test.note_a", x)))',
-    ],
-)
-def test_the_callee_comes_before_the_effects_of_its_arguments(
-    log: list[object], target: str, value: str
-) -> None:
-    text = f"""
-@impure
-def main(x: R.Tensor) -> R.Object:
-    before = R.call_packed("test.note_a", x)
-    y = {value}
-    return y
-"""
-    executable = relaxpy.compile(texts.module(text), target)
-    x = np.zeros(2, "float32")
-    with pytest.raises(PackedFuncError, match=r"test\.nobody"):
-        executable["main"](x)
-    assert len(log) == 1
-    relaxpy.register_func("test.nobody", lambda *values: values[-1])
-    try:
-        executable["main"](x)
-    finally:
-        relaxpy.runtime.remove_global_func("test.nobody")
-    assert len(log) == 3
-
-
-@pytest.mark.rule("NF-4", "NF-17")
-def test_a_callee_is_not_bound_before_arguments_without_effects() -> None:
-    text = """
-@impure
-def main(x: R.Tensor) -> R.Object:
-    y = R.call_packed("test.note_a", R.add(x, x))
-    return y
-"""
-    assert "R.ExternFunc" not in texts.module(text).script()
-
-
 Fails = texts.module("""
 @impure
 def main(x: R.Tensor) -> R.Object:

@@ -60,20 +60,6 @@ def test_a_callee_is_evaluated_before_the_arguments(x: rx.Var) -> None:
     assert called(found)[:2] == ["callee", "argument"]
 
 
-@pytest.mark.rule("EV-17", "NF-17")
-def test_a_packed_function_is_looked_up_before_an_argument_has_an_effect() -> None:
-    """Of arguments without effects the order cannot be observed, so it stays the callee."""
-    absent, effect = rx.ExternFunc("test.absent"), rx.Call(rx.ExternFunc("test.effect"), ())
-    for argument, is_bound in ((effect, True), (pure("g", rx.const(1.0)), False)):
-        body = rx.SeqExpr([], rx.Call(absent, (argument,)))
-        found = bindings(normalize_function(rx.Function([], body, is_pure=False)))
-        values = [binding.value for binding in found]
-        last = values[-1]
-        assert (values[0] is absent) is is_bound
-        assert isinstance(last, rx.Call)
-        assert last.op is (found[0].var if is_bound else absent)
-
-
 @pytest.mark.rule("NF-1", "NF-2")
 @pytest.mark.parametrize(
     "leaf",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, overload
 
-from relaxpy.dataclass import dataclass, replace
+from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError, Span
 from relaxpy.ir.core.node import Attrs, as_attrs
@@ -332,21 +332,6 @@ class BlockBuilder:
             return value
         self._out.defer(value, shared=shared)
         return value
-
-    def position(self) -> object:
-        """The position of the next binding, for `callee_first`."""
-        return self._out.position()
-
-    def callee_first(self, call: rx.Call, position: Any) -> rx.Call:
-        """The call of a packed function, which is bound at `position` if its order matters (EV-17).
-
-        That is where an argument, which was evaluated since, has an effect.
-        """
-        assert isinstance(call.op, rx.ExternFunc)
-        if self._out.bound_value(call) is not None:
-            return call
-        var = self._out.bind_before(position, call.op)
-        return call if var is None else replace(call, op=var)
 
     def flush(self) -> None:
         """Bind the expression that was evaluated last."""

@@ -306,34 +306,6 @@ class Emitter:
             for branch in (value.true_branch, value.false_branch):
                 scope.impure = scope.impure or self._finished.get(branch)
 
-    # --- what is evaluated before the last bindings
-
-    def position(self) -> tuple[Scope | None, Block | None, int]:
-        """The position of the next binding, for `bind_before`."""
-        scope = self.scopes[-1] if self.scopes else None
-        block = scope.blocks[-1] if scope is not None and scope.blocks else None
-        count = 0 if block is None else len(block.bindings)
-        return scope, block, count + (self.deferred is not None)
-
-    def bind_before(
-        self, position: tuple[Scope | None, Block | None, int], callee: rx.ExternFunc
-    ) -> rx.Var | None:
-        """Bind `callee` at a position of this block, if one of the bindings since has an effect."""
-        scope, block, count = position
-        if scope is None or scope is not self.scope or scope.dataflow:
-            return None
-        last = scope.blocks[-1] if scope.blocks else None
-        count = count if block is last else 0
-        found = [] if last is None else last.bindings[count:]
-        values = [*(binding.value for binding in found), self.deferred]
-        if not any(isinstance(v, rx.Call) and not infer.is_pure_call(v, self.ctx) for v in values):
-            return None
-        self.flush()
-        var = self.bind(callee, span=callee.span)
-        bindings = scope.blocks[-1].bindings
-        bindings.insert(count, bindings.pop())
-        return var
-
     # --- values that are evaluated before they are bound
 
     def defer(self, value: rx.Expr, *, shared: bool) -> None:

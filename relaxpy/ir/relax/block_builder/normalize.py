@@ -220,9 +220,7 @@ class Normalizer:
         """The value of an expression without operands, or None if it is put on the stack."""
         match expr:
             case rx.Call(op=op, args=args):
-                named = isinstance(op, Op)
-                if isinstance(op, rx.ExternFunc):
-                    named = not any(map(self._has_effect, args))
+                named = isinstance(op, (Op, rx.ExternFunc))
                 stack.append(_Pending(expr, args if named else (cast("rx.Expr", op), *args)))
             case rx.Tuple(fields=fields):
                 stack.append(_Pending(expr, fields))
@@ -237,15 +235,6 @@ class Normalizer:
             case _:
                 return self._atom(expr)
         return None
-
-    def _has_effect(self, arg: rx.Expr) -> bool:
-        """Whether a packed function has to be bound before this argument of it (EV-17)."""
-        return type(arg) not in ATOMS and any(
-            isinstance(node, rx.Call)
-            and not infer.is_pure_call(node, self.out.ctx)
-            and not (self.out.remembers and self.out.bound_value(node))
-            for node in walk(arg)
-        )
 
     def _operand(self, top: _Pending, value: rx.Expr, bound: dict[rx.Expr, rx.Expr]) -> rx.Expr:
         """The value of an operand of `top` as a leaf, or a packed function as a callee (NF-4)."""

@@ -79,8 +79,6 @@ class FunctionHost:
         self.module_names = module_names
         self.evaluate = state.evaluate
         self.evaluated = state.evaluated
-        self.position = state.builder.position
-        self.callee_first = state.builder.callee_first
 
     def cast(self, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr) -> rx.Expr:
         """Bind a cast inside an expression, and return its variable."""

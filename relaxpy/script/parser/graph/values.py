@@ -105,12 +105,6 @@ class Host(Protocol):
     def evaluated(self, expr: rx.Expr) -> rx.Expr:
         """Return the variable to which `expr` was bound when it was evaluated, or `expr` itself."""
 
-    def position(self) -> object:
-        """Return the position of the next binding, for `callee_first`."""
-
-    def callee_first(self, call: rx.Call, position: object) -> rx.Call:
-        """Return the call of a packed function, which is looked up before effects of arguments."""
-
 
 _CASTS = (records.MatchCastForm, records.MatchShapeForm)
 _SPECIAL = (*_CASTS, records.UnknownShape, tuple, list)
@@ -128,7 +122,6 @@ class GraphEvaluator(Evaluator):
         self.devices = Devices()
         self.annotating = False
         self._current: ast.expr | None = None
-        self._callee_at: object = None
         self.positions: dict[int, tuple[Program, Positioned]] = {}
         self.ended: dict[str, str] = {}
         self._alive: list[object] = []
@@ -239,7 +232,6 @@ class GraphEvaluator(Evaluator):
             return expr
         if isinstance(expr, rx.Call) and isinstance(node, ast.Call):
             self._locate_operands(expr, node)
-            expr = self._callee_first(expr, self.host)
         try:
             return self.host.evaluate(expr, shared=shared)
         except RelaxpyError as error:
@@ -250,14 +242,7 @@ class GraphEvaluator(Evaluator):
         if self.host is None or self._current is None:
             return call
         self.guard.derivation(call, self._current, self)
-        call = self._callee_first(self._at(call, self._current), self.host)
-        return self.host.evaluate(call, shared=True)
-
-    def _callee_first(self, call: rx.Expr, host: Host) -> rx.Expr:
-        """Return a call whose packed function is bound first if arguments have effects (EV-17)."""
-        if not isinstance(call, rx.Call) or not isinstance(call.op, rx.ExternFunc):
-            return call
-        return call if self._callee_at is None else host.callee_first(call, self._callee_at)
+        return self.host.evaluate(self._at(call, self._current), shared=True)
 
     @override
     def value(self, node: ast.expr) -> Any:
@@ -273,15 +258,6 @@ class GraphEvaluator(Evaluator):
         elif isinstance(value, Annotation) and not self.annotating:
             self._annotations.append((value, (self.program, node)))
         return value
-
-    @override
-    def _call(self, node: ast.Call) -> object:
-        outer = self._callee_at
-        self._callee_at = None if self.host is None else self.host.position()
-        try:
-            return Evaluator._call(self, node)
-        finally:
-            self._callee_at = outer
 
     @override
     def iterable(self, value: Any, node: ast.expr) -> Iterable[object]:
@@ -365,8 +341,6 @@ class GraphEvaluator(Evaluator):
             sinfo = args[0].struct_info
             if isinstance(sinfo, rx.TupleStructInfo):
                 return len(sinfo.fields)
-        if function is not call_packed:
-            self._callee_at = None  # Python code evaluates its calls one after the other
         shared = is_helper(function)
         if shared and self.host is not None:
             result = self.host.call_helper(function, args, kwargs, node)
