@@ -57,6 +57,7 @@ FEW = {
     "relaxpy.ir.core.dtype._numpy_type",
     "relaxpy.frontend.torch.decompose.decompositions",
     "relaxpy.ir.hooks._resolve",
+    "relaxpy.frontend.torch.freezing._note_steps",
     "relaxpy.ir.relay.saved.enter",
     "relaxpy.ir.tir.ops.float_range",
     "relaxpy.ir.tir.ops.int_range",

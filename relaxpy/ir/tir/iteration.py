@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, check_type, close_names, unexpected
+from relaxpy.errors import MisuseError, check_type, unexpected
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import ops
@@ -17,18 +17,6 @@ from relaxpy.ir.tir.prim_expr import ScalarOperators
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
-
-_THREAD_AXES = frozenset(
-    f"{unit}.{axis}" for unit in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"
-) | {"vthread", "cthread"}
-
-
-def check_thread_axis(tag: object) -> None:
-    """Check the name of an index of threads. Errors: MisuseError (also TypeError) if it is none."""
-    check_type(tag, str, "expected a thread axis such as 'threadIdx.x'")
-    if tag not in _THREAD_AXES:
-        hint = close_names(str(tag), _THREAD_AXES)
-        raise unexpected(tag, "expected a thread axis such as 'threadIdx.x'", hint=hint)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -18,7 +18,7 @@ from relaxpy.ir.tir import expr as tir, ops, reduce
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
 from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
-from relaxpy.ir.tir.iteration import IterVar, Range, check_thread_axis
+from relaxpy.ir.tir.iteration import IterVar, Range
 from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.tir.stmt import ForKind, regions
 from relaxpy.script.language import records
@@ -127,7 +127,7 @@ def thread_binding(
         start, stop, thread = 0, start, stop  # type: ignore[assignment]
     elif stop is None:
         start, stop = 0, start
-    check_thread_axis(thread)
+    check_type(thread, str, "thread names a hardware index such as 'threadIdx.x'")
     return records.LoopForm(
         (_bounds(start, stop),), ForKind.THREAD_BINDING, _annotations(annotations), thread
     )
@@ -153,15 +153,6 @@ def init() -> records.InitForm:
     return records.InitForm()
 
 
-def _containing(domain: Range, value: PrimExpr, binding: object) -> Range:
-    """`domain`. Errors: MisuseError if a number that a block variable is bound to is outside."""
-    ends = domain.min, value, domain.stop
-    first, at, stop = (end.value if isinstance(end, IntImm) else None for end in ends)
-    if first is not None and at is not None and stop is not None and not first <= at < stop:
-        raise unexpected(binding, f"the domain of the block variable is [{first}, {stop})")
-    return domain
-
-
 class Axis:
     """`T.axis`: the iteration variables of a block."""
 
@@ -171,14 +162,14 @@ class Axis:
     def _form(dom: Any, binding: ExprLike, kind: IterVarKind) -> records.AxisForm:
         value = _integer(binding, "a block variable is bound to an integer")
         if isinstance(dom, Range):
-            return records.AxisForm(_containing(dom, value, binding), value, kind)
+            return records.AxisForm(dom, value, kind)
         ends = tuple(dom) if isinstance(dom, (tuple, list)) else (0, dom)
         integers = (isinstance(e, (int, PrimExpr)) and not isinstance(e, bool) for e in ends)
         if len(ends) != 2 or not all(integers):
             raise unexpected(dom, "a domain is an extent or (begin, end)")
         if not any(isinstance(end, PrimExpr) for end in ends):
             ends = tuple(ops.const(end, value.dtype) for end in ends)
-        return records.AxisForm(_containing(Range(*ends), value, binding), value, kind)
+        return records.AxisForm(Range(*ends), value, kind)
 
     @staticmethod
     @directive
@@ -408,7 +399,7 @@ def attr(node: object, attr_key: str, value: ExprLike) -> records.AttrForm:
 
 def env_thread(thread_tag: str, dtype: str = "int32") -> records.EnvThreadForm:
     """A variable for the hardware index `thread_tag`."""
-    check_thread_axis(thread_tag)
+    check_type(thread_tag, str, "a hardware index is named by a string")
     return records.EnvThreadForm(thread_tag, as_dtype(dtype))
 
 
@@ -417,8 +408,6 @@ def launch_thread(thread: str | Var, extent: ExprLike) -> records.LaunchThreadFo
     check_type(
         thread, (str, Var), "a hardware index is named by a string or returned by T.env_thread"
     )
-    if isinstance(thread, str):
-        check_thread_axis(thread)
     return records.LaunchThreadForm(thread, ops.convert(extent))
 
 

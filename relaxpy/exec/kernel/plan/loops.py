@@ -99,8 +99,16 @@ class _Loops:
         return (replace(loop, body=self.items(loop.body, axes, simplified=True)),)
 
     def _peeled(self, loop: Loop, outer: tuple[Axis, ...]) -> tuple[Loop, Loop] | None:
-        """A loop as one for each digit and one for the few iterations that follow these."""
+        """A loop as one for each digit and one for the few iterations that follow these.
+
+        A body without remainders has the same elements, or a mask, for long stretches: that is
+        left as it is.
+        """
         axis = loop.axis
+        exprs = (expr for item in loop.body for expr in _all_expressions(item))
+        remainders = (node for expr in exprs for node in occurrences(expr, FloorMod))
+        if not any(mentions(node, {axis.var}) for node in remainders):
+            return None
         extent, weights = as_poly(axis.stop).constant, _split_points(loop, axis.var)
         known = [weight.constant for weight in weights]
         if extent is None or not known or any(n is None or n < 1 for n in known):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from relaxpy.dataclass import replace
+from relaxpy.errors import close_names, unexpected
 from relaxpy.ir.core.node import Attr, as_attrs
 from relaxpy.ir.tir.expr import IterVarKind, Var
-from relaxpy.ir.tir.iteration import IterVar, check_thread_axis
+from relaxpy.ir.tir.iteration import IterVar
 from relaxpy.ir.tir.schedule.conditions import check_parallel
 from relaxpy.ir.tir.schedule.state import State, refused
 from relaxpy.ir.tir.stmt import Block, For, ForKind
+
+_THREAD_AXES = frozenset(
+    f"{unit}.{axis}" for unit in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"
+) | {"vthread", "cthread"}
 
 
 def run_as(state: State, loop: For, kind: ForKind) -> None:
@@ -22,7 +27,9 @@ def run_as(state: State, loop: For, kind: ForKind) -> None:
 
 def bind(state: State, loop: For, thread_axis: str) -> None:
     """Bind `loop` to an index of threads; reductions may run over a threadIdx."""
-    check_thread_axis(thread_axis)
+    if thread_axis not in _THREAD_AXES:
+        hint = close_names(str(thread_axis), _THREAD_AXES)
+        raise unexpected(thread_axis, "expected a thread axis such as 'threadIdx.x'", hint=hint)
     if loop.kind != ForKind.SERIAL:
         raise refused(f"loop {loop.loop_var.name} is {loop.kind.name.lower()} already", loop)
     check_parallel(state, loop, reductions=thread_axis.startswith("threadIdx"))
