@@ -1,0 +1,449 @@
+"""Keys and values of many sequences, in pages, and attention to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import RuntimeCheckError, counted
+from relaxpy.exec.runtime.attention import Parts, attend, attend_by, with_sinks
+from relaxpy.exec.runtime.pages import Pages, Places, Sequence, places_of, tokens_at
+from relaxpy.exec.runtime.sequences import SequenceState
+from relaxpy.exec.runtime.values import PrimFuncValue
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+MHA, MLA, MHA_SLIDING = 0, 1, 3
+"""The kinds of attention of a layer."""
+
+
+class _Work:
+    """What the running call does with a sequence; `rows` are those of its tokens in the call.
+
+    Lists of slots are of the tokens that are seen, those of the call last: of all layers, and of
+    those whose attention slides. So are masks, which say which of the last tokens each row sees;
+    None if it sees all.
+    """
+
+    def __init__(
+        self,
+        rows: slice,
+        seen: list[int],
+        window: list[int],
+        masks: tuple[Array | None, Array | None],
+    ) -> None:
+        self.rows, self.masks = rows, masks
+        self._slots = {False: seen, True: window}
+        self._places: dict[tuple[bool, bool], Places] = {}
+        self._seen: dict[tuple[bool, int], Array] = {}
+
+    def places(self, sliding: bool, with_own: bool = True) -> Places:
+        """Where the tokens are, with those of the call or without."""
+        found = self._places.get((sliding, with_own))
+        if found is None:
+            slots = self._slots[sliding]
+            count = 0 if with_own else self.rows.stop - self.rows.start
+            found = places_of(slots[: len(slots) - count])
+            self._places[sliding, with_own] = found
+        return found
+
+    def all_seen(self, sliding: bool, size: int, group: int) -> Array:
+        """Which of `size` keys each row sees, for each of `group` heads of queries in turn."""
+        found = self._seen.get((sliding, size))
+        if found is None:
+            rows, mask = self.rows.stop - self.rows.start, self.masks[sliding]
+            found = np.ones((rows, group, size), bool)
+            if mask is not None:
+                found[..., size - mask.shape[1] :] = mask[:, np.newaxis]
+            found = self._seen[sliding, size] = found.reshape(rows * group, size)
+        return found
+
+
+class PagedKVCache(SequenceState):
+    """Keys and values of the tokens of many sequences, for each layer."""
+
+    def __init__(
+        self,
+        limits: tuple[int, ...],
+        kinds: list[int],
+        heads: tuple[int, int],
+        sizes: tuple[int, int],
+        dtype: np.dtype[Any],
+        rotary: tuple[Callable[..., object] | None, Any],
+        attention: Callable[..., object] | None = None,
+    ) -> None:
+        super().__init__()
+        self.max_sequences, tokens, self.chunk, page_size, self.sliding, window = limits
+        self.window = window if MHA_SLIDING in kinds else 0
+        self.kinds, (self.heads, self.kv_heads), self.dtype = kinds, heads, dtype
+        self.d_qk, self.d_v = sizes
+        rotate, extra = rotary
+        self.rotary, self.attention = (_direct(rotate), extra), _direct(attention)
+        # Every sequence may leave its last page and that of its sinks partly empty.
+        count = -(-tokens // page_size) + self.max_sequences * (1 + bool(self.sliding))
+        self.pages = Pages(count, page_size)
+        self.layers: list[tuple[Array, Array]] = []
+        for kind in kinds:
+            if kind == MLA:
+                latent = self._tensor(1, self.d_qk)
+                self.layers.append((latent, latent[:, :, : self.d_v]))
+            else:
+                keys = self._tensor(self.kv_heads, self.d_qk)
+                self.layers.append((keys, self._tensor(self.kv_heads, self.d_v)))
+        self.sequences: dict[int, Sequence] = {}
+        self._clear_call()
+
+    def _tensor(self, heads: int, size: int) -> Array:
+        tensor = np.zeros((heads, self.pages.count * self.pages.size, size), self.dtype)
+        self.pages.tensors.append(tensor)
+        return tensor
+
+    def _clear_call(self) -> None:
+        self.work: list[_Work] = []
+        self.positions: Array = np.empty(0, np.int32)
+        self.slots: Array | slice = slice(0)
+        self._appended: set[int] = set()
+        self._attended: set[int] = set()
+        self._rotated: tuple[Array, Array, Array] | None = None
+
+    # --- sequences
+
+    @override
+    def sequence_ids(self) -> set[int]:
+        return set(self.sequences)
+
+    @override
+    def clear(self) -> None:
+        for seq_id in list(self.sequences):
+            self.remove(seq_id)
+        self._clear_call()
+
+    @override
+    def add(self, seq_id: int) -> None:
+        self._require_room()
+        self.sequences[seq_id] = Sequence()
+
+    def _require_room(self) -> None:
+        if len(self.sequences) >= self.max_sequences:
+            raise RuntimeCheckError(
+                f"the cache has its {self.max_sequences} sequences already",
+                hint="remove a sequence, or create a cache for more",
+            )
+
+    @override
+    def remove(self, seq_id: int) -> None:
+        self.pages.keep(self.sequences.pop(seq_id), [])
+
+    @override
+    def fork(self, parent: int, child: int, position: int) -> None:
+        self._require_room()
+        found = self._settled(parent)
+        if position > found.position or position < -1:
+            raise RuntimeCheckError(
+                f"sequence {parent} has {found.position} tokens, it cannot be forked at {position}"
+            )
+        if position not in {-1, found.position} and found.position != len(found.slots):
+            raise RuntimeCheckError(
+                f"sequence {parent} has dropped tokens from its window: it is forked at its end"
+            )
+        count = len(found.slots) if position == -1 else position
+        self.sequences[child] = self.pages.forked(found, count)
+        self.sequences[child].position = found.position if position == -1 else position
+
+    def _settled(self, seq_id: int) -> Sequence:
+        """A sequence. Errors: RuntimeCheckError if it ends with a tree."""
+        seq = self.sequences[seq_id]
+        if seq.tree is not None:
+            raise RuntimeCheckError(
+                f"sequence {seq_id} ends with a tree of tokens of which none is accepted yet",
+                hint="call vm.builtin.attention_kv_cache_commit_accepted_token_tree_nodes first",
+            )
+        return seq
+
+    @override
+    def pop(self, seq_id: int, count: int) -> None:
+        seq = self._settled(seq_id)
+        if count > len(seq.slots):
+            raise RuntimeCheckError(
+                f"sequence {seq_id} has {len(seq.slots)} tokens, {count} cannot be removed"
+            )
+        self.pages.keep(seq, seq.slots[: len(seq.slots) - count])
+        seq.position -= count
+
+    def set_window(self, seq_id: int, window: int, sinks: int) -> None:
+        """Let a sequence keep only its first `sinks` tokens, and `window` tokens in all."""
+        if not self.sliding:
+            raise RuntimeCheckError("the cache was created without support of sliding windows")
+        if not 0 <= sinks < window:
+            raise RuntimeCheckError(f"a window of {window} tokens cannot have {sinks} sinks")
+        seq = self.sequences[seq_id]
+        seq.window, seq.sinks = window, sinks
+        self._slide(seq)
+
+    def _slide(self, seq: Sequence) -> None:
+        """Drop what no layer sees any more."""
+        if {MHA, MHA_SLIDING} <= set(self.kinds):
+            return
+        kept = _in_window(seq, seq.slots)
+        if len(kept) < len(seq.slots):
+            self.pages.keep(seq, kept)
+
+    # --- a call
+
+    @override
+    def begin(self, seq_ids: list[int], lengths: list[int], tree: list[int] | None) -> None:
+        total = sum(lengths)
+        if total > self.chunk:
+            raise RuntimeCheckError(
+                f"a call appends at most {self.chunk} tokens, found {total}",
+                hint="append them in several calls, or create a cache with a larger chunk",
+            )
+        if tree is not None and len(tree) != total:
+            raise RuntimeCheckError(f"{total} tokens have parents, found {len(tree)}")
+        seqs = [self._settled(seq_id) for seq_id in seq_ids]
+        parents = _split(tree, lengths)
+        depths = [_depths(p, n) for p, n in zip(parents, lengths, strict=True)]
+        needed = sum(map(self.pages.needed, seqs, lengths))
+        if needed > len(self.pages.free):
+            raise RuntimeCheckError(
+                f"the cache is full: {counted(total, 'token')} need "
+                f"{counted(needed, 'page')}, "
+                f"{len(self.pages.free)} of {self.pages.count} are free",
+                hint="remove a sequence, or create a cache for more tokens",
+            )
+        start = 0
+        slots: list[int] = []
+        positions: list[int] = []
+        self.work = []
+        for seq, length, own, depth in zip(seqs, lengths, parents, depths, strict=True):
+            slots += self.pages.append(seq, length)
+            positions += [seq.position + d for d in depth]
+            rows = slice(start, start + length)
+            before, new = seq.slots[:-length], seq.slots[-length:]
+            mask = _mask(own, length)
+            kept, window_mask = _in_window(seq, before), mask
+            if self.window and seq.window is None:
+                kept = before[max(0, len(before) - self.window + 1) :]
+                window_mask = _window_mask(mask, depth, len(kept), self.window)
+            masks = mask, window_mask
+            self.work.append(_Work(rows, list(seq.slots), [*kept, *new], masks))
+            seq.tree = own
+            seq.position += length
+            start += length
+        places = places_of(slots)
+        self.slots = places[0] if len(places) == 1 else np.array(slots, np.int64)
+        self.positions = np.array(positions, np.int32)
+
+    @override
+    def end(self) -> None:
+        for seq_id in self.require_running():
+            if self.sequences[seq_id].tree is None:
+                self._slide(self.sequences[seq_id])
+        self._clear_call()
+
+    def commit(self, seq_ids: list[int], leaves: list[int]) -> None:
+        """Keep of the tree at the end of a sequence the path to a token; of -1, nothing."""
+        for seq_id, leaf in zip(seq_ids, leaves, strict=True):
+            seq = self.sequences[seq_id]
+            tree = seq.tree
+            if tree is None or not -1 <= leaf < len(tree):
+                count = 0 if tree is None else len(tree)
+                raise RuntimeCheckError(
+                    f"sequence {seq_id} ends with a tree of {count} tokens, none is token {leaf}"
+                )
+        for seq_id, leaf in zip(seq_ids, leaves, strict=True):
+            seq = self.sequences[seq_id]
+            assert seq.tree is not None
+            count, path, at = len(seq.tree), [], leaf
+            while at != -1:
+                path.append(at)
+                at = seq.tree[at]
+            before, new = seq.slots[:-count], seq.slots[-count:]
+            for place, token in enumerate(reversed(path)):
+                for tensor in self.pages.tensors:
+                    tensor[:, new[place]] = tensor[:, new[token]]
+            self.pages.keep(seq, [*before, *new[: len(path)]])
+            seq.position -= count - len(path)
+            seq.tree = None
+            self._slide(seq)
+
+    # --- attention
+
+    def _layer(self, layer: int) -> tuple[Array, Array]:
+        self.require_running()
+        if not 0 <= layer < len(self.layers):
+            raise RuntimeCheckError(
+                f"the cache has the layers 0 to {len(self.layers) - 1}, found {layer}"
+            )
+        return self.layers[layer]
+
+    def _seen(self, layer: int, work: _Work, with_own: bool = True) -> Parts:
+        keys, values = self.layers[layer]
+        places = work.places(self.kinds[layer] == MHA_SLIDING, with_own)
+        return [(tokens_at(keys, place), tokens_at(values, place)) for place in places]
+
+    def _check(self, name: str, x: Array, shape: tuple[int, ...]) -> None:
+        wanted = (len(self.positions), *shape)
+        if x.shape != wanted:
+            raise RuntimeCheckError(f"{name} has the shape {x.shape}, expected {wanted}")
+
+    def fused(
+        self, layer: int, scale: float, qkv: Array, out: Array, sinks: Array | None = None
+    ) -> None:
+        """Append keys and values, and attend to all that a sequence has.
+
+        Each head may have a sink, a score without a value.
+        """
+        keys, values = self._layer(layer)
+        self._check("qkv", qkv, (self.heads + 2 * self.kv_heads, self.d_qk))
+        self._check("the result", out, (self.heads, self.d_v))
+        if sinks is not None and sinks.shape != (self.heads,):
+            raise RuntimeCheckError(f"the sinks of {self.heads} heads have the shape {sinks.shape}")
+        q, k, v = self._parts_of(qkv)
+        keys[:, self.slots], values[:, self.slots] = k.transpose(1, 0, 2), v.transpose(1, 0, 2)
+        self._appended.add(layer)
+        self._attend(layer, scale, q, out, sinks)
+
+    def shared(self, layer: int, scale: float, q: Array, out: Array) -> None:
+        """Attend to what another layer has, which appended the tokens of the call."""
+        self._layer(layer)
+        self._check("q", q, (self.heads, self.d_qk))
+        self._check("the result", out, (self.heads, self.d_v))
+        if layer not in self._appended:
+            raise RuntimeCheckError(f"layer {layer} has not appended the tokens of the call")
+        self._attend(layer, scale, q, out, None)
+
+    def _attend(self, layer: int, scale: float, q: Array, out: Array, sinks: Array | None) -> None:
+        sliding = self.kinds[layer] == MHA_SLIDING
+        for work in self.work:
+            own, seen = q[work.rows], self._seen(layer, work)
+            if self.attention is None:
+                found, lse = attend(own, seen, scale, work.masks[sliding])
+            else:
+                size = sum([part.shape[1] for part, _ in seen])
+                mask = work.all_seen(sliding, size, self.heads // self.kv_heads)
+                found, lse = attend_by(self.attention, own, seen, scale, mask)
+            out[work.rows] = found if sinks is None else with_sinks(found, lse, sinks)
+
+    def _parts_of(self, qkv: Array) -> tuple[Array, Array, Array]:
+        """Queries, keys and values; those that are rotated have the same memory in all layers."""
+        rotate, extra = self.rotary
+        heads, kv_heads = self.heads, self.kv_heads
+        if rotate is None:
+            q, k, v = np.split(qkv, [heads, heads + kv_heads], axis=1)
+            return q, k, v
+        found = self._rotated
+        if found is None or found[0].dtype != qkv.dtype:
+            q, k, v = (
+                np.empty((len(qkv), count, self.d_qk), qkv.dtype)
+                for count in (heads, kv_heads, kv_heads)
+            )
+            found = self._rotated = q, k, v
+        rotate(np.ascontiguousarray(qkv), self.positions, *found, extra)
+        return found
+
+    def own(
+        self, layer: int, scale: float, q: Array, k: Array, v: Array, out: Array, lse: Array
+    ) -> None:
+        """Attend to the tokens of the call only, whose keys and values are given."""
+        self._layer(layer)
+        self._attended.add(layer)
+        sliding = self.kinds[layer] == MHA_SLIDING
+        for work in self.work:
+            rows = work.rows
+            parts = [(k[rows].transpose(1, 0, 2), v[rows].transpose(1, 0, 2))]
+            mask = work.masks[sliding]
+            mask = None if mask is None else mask[:, mask.shape[1] - len(mask) :]
+            out[rows], lse[rows] = attend(q[rows], parts, scale, mask)
+
+    def past(self, layer: int, scale: float, q: Array, out: Array, lse: Array) -> None:
+        """Attend to the tokens before the call.
+
+        Where each sequence has one new token, which was appended and is not attended to by `own`,
+        it is one of them.
+        """
+        self._layer(layer)
+        if self.kinds[layer] == MHA_SLIDING and self.window:
+            raise RuntimeCheckError(
+                f"layer {layer} sees a window of tokens, which it cannot divide"
+            )
+        decodes = all(work.rows.stop == work.rows.start + 1 for work in self.work)
+        with_own = decodes and layer in self._appended - self._attended
+        for work in self.work:
+            rows = work.rows
+            seen = self._seen(layer, work, with_own)
+            if seen:
+                out[rows], lse[rows] = attend(q[rows], seen, scale)
+            else:
+                out[rows], lse[rows] = 0, -np.inf
+
+    def append_latent(self, layer: int, rows: Array) -> None:
+        """Append what layers of multi-head latent attention keep of a token."""
+        keys, _ = self._layer(layer)
+        self._check("the rows", rows, (self.d_qk,))
+        keys[0, self.slots] = rows
+        self._appended.add(layer)
+
+
+def _direct(function: Callable[..., object] | None) -> Callable[..., object] | None:
+    """What runs a function of the module: called with values, it has no argument to convert."""
+    return function.run if isinstance(function, PrimFuncValue) else function
+
+
+def _in_window(seq: Sequence, slots: list[int]) -> list[int]:
+    """The slots that are in the window of a sequence."""
+    if seq.window is None or len(slots) <= seq.window:
+        return slots
+    return [*slots[: seq.sinks], *slots[len(slots) - (seq.window - seq.sinks) :]]
+
+
+def _split(tree: list[int] | None, lengths: list[int]) -> list[list[int] | None]:
+    if tree is None:
+        return [None] * len(lengths)
+    parts: list[list[int] | None] = []
+    start = 0
+    for length in lengths:
+        parts.append(tree[start : start + length])
+        start += length
+    return parts
+
+
+def _depths(parents: list[int] | None, length: int) -> list[int]:
+    """How far tokens are from the end of what is there. Errors: RuntimeCheckError for no tree."""
+    if parents is None:
+        return list(range(length))
+    depths: list[int] = []
+    for token, parent in enumerate(parents):
+        if not -1 <= parent < token:
+            raise RuntimeCheckError(
+                f"token {token} of a tree has the parent {parent}, which is not before it"
+            )
+        depths.append(0 if parent == -1 else depths[parent] + 1)
+    return depths
+
+
+def _mask(parents: list[int] | None, length: int) -> Array | None:
+    """Which tokens of the call a token sees: those before it, or its ancestors."""
+    if length == 1:
+        return None
+    if parents is None:
+        return np.tri(length, dtype=bool)
+    mask: Array = np.eye(length, dtype=bool)
+    for token, parent in enumerate(parents):
+        if parent != -1:
+            mask[token] |= mask[parent]
+    return mask
+
+
+def _window_mask(own: Array | None, depths: list[int], past: int, window: int) -> Array | None:
+    """Which of `past` tokens and those of the call a token sees, the last `window` ones at most."""
+    if own is None:
+        return None
+    position = np.arange(-past, len(depths))
+    position[past:] = depths
+    seen = np.concatenate([np.ones((len(depths), past), bool), own], axis=1)
+    near: Array = position > np.array(depths)[:, np.newaxis] - window
+    return seen & near
