@@ -1,6 +1,7 @@
 """Kernels with split, fused and reordered loops run like the original ones."""
 
 from random import Random
+from typing import cast
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import example, given, settings, strategies as st
 import relaxpy
 from relaxpy.errors import CompileError
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, tir as T
 from tests.exec.kernel.support import check, methods, source_of
 from tests.fuzz.tiled import Tiled
 
@@ -103,6 +104,26 @@ def waiting(A: T.Buffer((2,), "float32"), B: T.Buffer((2,), "float32")):
         B[tx] = shared[1 - tx]
 
 
+def in_two_loops(shape: tuple[int, ...], index: str, again: str = "") -> PrimFunc:
+    """A local buffer that one loop over threads writes, and another one reads."""
+    text = f"""
+@T.prim_func
+def staged(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    with T.block("root"):
+        own = T.alloc_buffer({shape}, scope="local")
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            with T.block("first"):
+                v = T.axis.spatial(4, tx)
+                own[{index}] = A[v] * T.float32(2)
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            with T.block("second"):
+                v = T.axis.spatial(4, tx)
+                {again}
+                B[v] = own[{index}] + T.float32(1)
+"""
+    return cast("PrimFunc", from_source(text))
+
+
 @T.prim_func
 def reshape(A: T.Buffer((4, 6), "float32"), B: T.Buffer((3, 8), "float32")):
     for i, j in T.grid(3, 8):
@@ -163,6 +184,18 @@ def test_threads_that_run_one_after_another_cannot_wait(target: str) -> None:
     np.testing.assert_array_equal(b, np.where(np.arange(4) < 2, a + 1, 0))
     with pytest.raises(CompileError, match=r"tvm_storage_sync cannot run in a loop over threadId"):
         relaxpy.compile(waiting, target)
+
+
+@pytest.mark.parametrize("target", ["reference", "numpy", "native"])
+def test_a_local_buffer_belongs_to_one_thread(target: str) -> None:
+    a, b = floats(4), floats(4)
+    relaxpy.compile(in_two_loops((4,), "v"), target)["staged"](a, b)
+    np.testing.assert_array_equal(b, a * 2 + 1)
+    written_again = in_two_loops((1,), "0", "own[0] = A[v]")
+    relaxpy.compile(written_again, target)["staged"](a, b)
+    np.testing.assert_array_equal(b, a + 1)
+    with pytest.raises(CompileError, match=r"each thread of threadIdx\.x has a local buffer own"):
+        relaxpy.compile(in_two_loops((1,), "0"), target)
 
 
 def test_a_flattened_array_may_have_any_layout() -> None:

@@ -1,4 +1,4 @@
-"""Intrinsics of integers: which of them are refused, and what the others compute."""
+"""What kernels are refused for, and in which datatype intrinsics compute."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir.expr import Call, Cast, PrimExpr
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import Call, Cast, PrimExpr, Var
 from relaxpy.ir.tir.intrin import BINARY_MATH, BITWISE, UNARY_MATH
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.stmt import For, Stmt
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 
 _OF_INTEGERS: Final = frozenset(Op(f"tir.{n}") for n in (*BITWISE, "popcount", "clz"))
 _BARRIER: Final = Op("tir.tvm_storage_sync")
@@ -32,11 +33,11 @@ _ROUNDED_TWICE: Final = frozenset(Op(f"tir.{n}") for n in ("exp10", "rsqrt", "si
 
 
 def check_datatypes(func: PrimFunc, name: str) -> None:
-    """Check the elements of the parameters, the operands of operations on bits, and barriers.
+    """Check the elements of parameters, the operands of operations on bits, and threads.
 
     Errors:
-        CompileError: the elements are vectors, an operand is not an integer, or threads, which run
-            one after another, would wait for each other.
+        CompileError: the elements are vectors, an operand is not an integer, threads, which run
+            one after another, would wait for each other, or share a buffer of each one's own.
     """
     for buffer in func.buffer_map.values():
         if buffer.dtype.lanes != 1:
@@ -56,14 +57,70 @@ def check_datatypes(func: PrimFunc, name: str) -> None:
                     )
 
     for loop in occurrences(func.body, For):
-        tag = getattr(loop.thread_binding, "thread_tag", "")
-        for call in occurrences(loop, Call) if tag.startswith(("threadIdx", "vthread")) else ():
+        thread = _thread(loop)
+        for call in occurrences(loop, Call) if thread else ():
             if call.op is _BARRIER:
                 raise CompileError(
-                    f"{name}: the intrinsic {_BARRIER.name} cannot run in a loop over {tag}",
+                    f"{name}: the intrinsic {_BARRIER.name} cannot run in a loop over {thread}",
                     span=loop.span,
                     hint="end the loop before it, and write another one after it",
                 )
+    _check_local_buffers(func, name)
+
+
+def _check_local_buffers(func: PrimFunc, name: str) -> None:
+    """Check that no loop over threads reads what each thread of another loop wrote for itself.
+
+    A GPU has a local buffer for each thread; here, there is one where the buffer is allocated.
+    """
+    threads = [loop for loop in occurrences(func.body, For) if _thread(loop)]
+    allocated = [b for block in occurrences(func.body, Block) for b in block.alloc_buffers]
+    local = {buffer for buffer in allocated if buffer.scope() == "local"}
+    if len(threads) < 2 or not local:
+        return
+    written: dict[tuple[Buffer, str], For] = {}
+    for loop in threads:
+        blocks = list(occurrences(loop, Block))
+        shared = local.difference(*(block.alloc_buffers for block in blocks))
+        begun = [s.buffer for b in blocks if b.init for s in occurrences(b.init, BufferStore)]
+        first: dict[Buffer, BufferLoad | BufferStore] = {}
+        own = _depends(loop)
+        for access in occurrences(loop.body, BufferLoad, BufferStore):
+            assert isinstance(access, BufferLoad | BufferStore)
+            used = {var for index in access.indices for var in occurrences(index, Var)}
+            if access.buffer in shared and own.isdisjoint(used):
+                first.setdefault(access.buffer, access)
+        for buffer, access in first.items():
+            key = buffer, _thread(loop)
+            is_read = isinstance(access, BufferLoad) and buffer not in begun
+            if is_read and key in written:
+                raise CompileError(
+                    f"{name}: each thread of {_thread(loop)} has a local buffer {buffer.name}, "
+                    "which another loop over these threads has written",
+                    span=loop.span,
+                    hint="read it in the loop that writes it, or give it a dimension for "
+                    f"the threads and index it by {loop.loop_var.name}",
+                )
+            written.setdefault(key, loop)
+
+
+def _thread(loop: For) -> str:
+    tag = getattr(loop.thread_binding, "thread_tag", "")
+    return tag if tag.startswith(("threadIdx", "vthread")) else ""
+
+
+def _depends(loop: For) -> set[Var]:
+    """The variables in `loop` whose values differ between its iterations."""
+    found = {loop.loop_var}
+    for node in reversed(list(occurrences(loop.body, BlockRealize, For, LetStmt))):  # outer first
+        assert isinstance(node, BlockRealize | For | LetStmt)
+        match node:
+            case BlockRealize(iter_values=values, block=block):
+                bound = list(zip((v.var for v in block.iter_vars), values, strict=True))
+            case For(loop_var=var, min=value) | LetStmt(var=var, value=value):
+                bound = [(var, value)]
+        found.update(v for v, x in bound if not found.isdisjoint(occurrences(x, Var)))
+    return found
 
 
 def with_float_intrinsics(func: PrimFunc) -> PrimFunc:
