@@ -114,11 +114,10 @@ def _depends(loop: For) -> set[Var]:
     found = {loop.loop_var}
     for node in reversed(list(occurrences(loop.body, BlockRealize, For, LetStmt))):  # outer first
         assert isinstance(node, BlockRealize | For | LetStmt)
-        match node:
-            case BlockRealize(iter_values=values, block=block):
-                bound = list(zip((v.var for v in block.iter_vars), values, strict=True))
-            case For(loop_var=var, min=value) | LetStmt(var=var, value=value):
-                bound = [(var, value)]
+        if isinstance(node, BlockRealize):
+            bound = list(zip((v.var for v in node.block.iter_vars), node.iter_values, strict=True))
+        else:
+            bound = [(node.loop_var, node.min) if isinstance(node, For) else (node.var, node.value)]
         found.update(v for v, x in bound if not found.isdisjoint(occurrences(x, Var)))
     return found
 
