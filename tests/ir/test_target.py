@@ -157,3 +157,13 @@ def test_kernels_may_say_that_they_are_scheduled() -> None:
     assert_structural_equal(from_source(text), plain)
     with pytest.raises(MisuseError, match="there is no option 's_tir'"):
         R.function(s_tir=True)
+
+
+def test_options_of_a_target() -> None:
+    written = Target("cuda -max_num_threads=512 -keys=gpu,cuda -libs")
+    assert dict(written.attrs) == {"max_num_threads": 512, "keys": "gpu,cuda", "libs": True}
+    table = Target({"kind": "llvm", "mcpu": "x"}, host="llvm")
+    assert dict(table.attrs) == dict(Target(table).attrs) == {"mcpu": "x"}
+    assert not Target("cpu").attrs
+    threads = [Target(t).max_num_threads for t in (written, "cuda", "metal", "llvm")]
+    assert threads == [512, 1024, 256, 1]

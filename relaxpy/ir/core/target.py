@@ -43,6 +43,9 @@ PROCESSORS = ("llvm", DEFAULT)
 """TVM's names of processors, all of which mean the default target."""
 DEVICES = ("cuda", "hexagon", "metal", "nvptx", "opencl", "rocm", "vulkan", "webgpu")
 """TVM's names of other devices: a target can describe one, and nothing is compiled for it."""
+_THREADS: Final = dict.fromkeys(DEVICES, 256) | {"cuda": 1024, "nvptx": 1024}
+"""The threads of a block on devices, as TVM assumes them."""
+_NO_OPTIONS: Final = frozenset(("kind", "host"))
 VARIABLE = "RELAXPY_TARGET"
 """The environment variable that names the default target."""
 
@@ -123,6 +126,11 @@ def target_attr(target: object, host: object = None) -> str | Attrs:
     return Attrs({**table, "host": target_attr(host)})
 
 
+def _option(text: str) -> int | str:
+    """The value of an option of a target that is written as text."""
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
 @dataclass(frozen=True)
 class TargetKind:
     """The kind of a target, by name."""
@@ -178,6 +186,25 @@ class Target:
             return self.target.kind
         text = self.target["kind"] if isinstance(self.target, Mapping) else self.target
         return TargetKind(text.split()[0])
+
+    @property
+    def attrs(self) -> Attrs:
+        """The options: those of a table without its kind, or those of a text, `-name=value`."""
+        if isinstance(self.target, Target):
+            return self.target.attrs
+        if isinstance(self.target, Mapping):
+            return Attrs({name: v for name, v in self.target.items() if name not in _NO_OPTIONS})
+        words = [word.lstrip("-").partition("=") for word in self.target.split()[1:]]
+        return Attrs({name: _option(value) if equal else True for name, equal, value in words})
+
+    @property
+    def max_num_threads(self) -> int:
+        """The option of that name, or else how many threads of a block a kernel may count on.
+
+        A processor has one: loops over threads run one after another.
+        """
+        given = self.attrs.get("max_num_threads")
+        return given if isinstance(given, int) else _THREADS.get(self.kind.name, 1)
 
     @override
     def __str__(self) -> str:

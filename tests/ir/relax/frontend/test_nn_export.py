@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy import IRModule, relax, te, tir
 from relaxpy.errors import BuilderStateError, CompileError, MisuseError, UnknownNameError
 from relaxpy.ir import assert_structural_equal
@@ -339,6 +340,27 @@ def test_kernels_are_functions_of_the_module() -> None:
     assert re.search(r"R.call_tir\(\s*cls.scale,\s*\(x,\),", mod.script())
     assert "tir_vars=R.shape([3])" in mod.script()
     assert mod["inc1"].attrs["k"] == 1
+
+
+def test_sizes_are_cast_to_the_integers_of_a_kernel() -> None:
+    @T.prim_func(private=True)
+    def count(a: T.handle, b: T.handle, rows: T.int32) -> None:
+        n = T.int64()
+        x = T.match_buffer(a, (n, 4), "float32")
+        y = T.match_buffer(b, (n, 4), "float32")
+        for i, j in T.grid(n, 4):
+            with T.block("count"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                y[vi, vj] = x[vi, vj] + T.Cast("float32", rows)
+
+    def method(x: Tensor) -> Any:
+        return op.tensor_ir_op(
+            count, "count", [x, x.shape[0]], Tensor.placeholder(x.shape, "float32")
+        )
+
+    mod = exported(method, x=spec.Tensor(["n", 4], "float32"))
+    rows = np.ones((3, 4), "float32")
+    np.testing.assert_array_equal(relaxpy.compile(mod)["main"](rows), rows + 3)
 
 
 def test_layers_may_be_functions_of_their_own() -> None:

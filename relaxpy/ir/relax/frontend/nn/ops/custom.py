@@ -47,13 +47,14 @@ def tensor_expr_op(
 def tensor_ir_op(func: PrimFunc, name_hint: str, args: KernelArgs, out: Out) -> Any:
     """The tensors that a kernel computes. They are described by `out`, as its parameters are.
 
-    Scalars and the members of shapes among `args` become the scalar arguments of the kernel.
+    Scalars and the members of shapes among `args` become the scalar arguments of the kernel, in the
+    integers that it takes.
 
     Errors:
         MisuseError (also TypeError): an argument is neither a tensor nor a scalar nor a shape.
         StructInfoError: the arguments do not fit the kernel.
     """
-    tensors, scalars = _kernel_arguments(args)
+    tensors, scalars = _kernel_arguments(func, args)
     builder = current_builder()
     kernel = builder.add_func(func, name_hint)
     return wrap_nested(builder.emit(call_tir(kernel, tensors, _outputs(out), scalars)), name_hint)
@@ -71,15 +72,20 @@ def tensor_ir_inplace_op(
 
     `inplace_indices` is the argument for each result, -1 for a new tensor.
     """
-    tensors, scalars = _kernel_arguments(args)
+    tensors, scalars = _kernel_arguments(func, args)
     builder = current_builder()
     kernel = builder.add_func(func, name_hint)
     call = call_tir_inplace(kernel, tensors, inplace_indices, _outputs(out), scalars)
     return wrap_nested(builder.emit(call), name_hint)
 
 
-def _kernel_arguments(args: object) -> tuple[list[Expr], list[int | tir.PrimExpr] | None]:
-    """The tensors and the scalars among the arguments of a kernel."""
+def _kernel_arguments(
+    func: PrimFunc, args: object
+) -> tuple[list[Expr], list[int | tir.PrimExpr] | None]:
+    """The tensors and the scalars among the arguments of a kernel.
+
+    Sizes, which are in int64, are cast to the integers that the kernel takes.
+    """
     tensors: list[Expr] = []
     scalars: list[int | tir.PrimExpr] = []
     for arg in args if isinstance(args, (tuple, list)) else [args]:
@@ -94,6 +100,17 @@ def _kernel_arguments(args: object) -> tuple[list[Expr], list[int | tir.PrimExpr
                 raise MisuseError(
                     f"a kernel takes tensors, shapes and scalars, found {arg!r:.60}", about=arg
                 )
+    taken = [param.dtype for param in func.params if param not in func.buffer_map]
+    if len(taken) == len(scalars):
+        scalars = [
+            tir.Cast(dtype, arg)
+            if isinstance(arg, tir.PrimExpr)
+            and arg.dtype.is_int
+            and dtype.is_int
+            and arg.dtype != dtype
+            else arg
+            for arg, dtype in zip(scalars, taken, strict=True)
+        ]
     return tensors, scalars or None
 
 
