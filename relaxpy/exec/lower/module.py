@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from types import BuiltinFunctionType, SimpleNamespace
 from typing import Any, Final, Literal, Protocol
@@ -261,15 +261,18 @@ class ModuleLowering:
             self._definitions[name] = FunctionLowering(self, func, name).lower(callee)
         return self._definitions[name]
 
-    def called_from(self, names: Iterable[str]) -> list[str]:
-        """The functions `names`, and those of the module that their text calls or refers to."""
+    def called_from(self, names: Iterable[str], native: Container[str]) -> list[str]:
+        """The functions `names`, and those of the module that their text calls or refers to.
+
+        The `native` ones have no text.
+        """
         callees = {n: c for n, c in self.callees.items() if isinstance(c, GlobalCallee)}
         owners = {python_name: n for n, c in callees.items() for python_name in (c.name, c.step)}
         owners |= {c.kernel.unchecked_name: n for n, c in callees.items() if c.kernel is not None}
         found = list(names)
         for name in found:
             kernel = callees[name].kernel
-            if kernel is None or not kernel.is_native:
+            if name not in native if kernel is None else not kernel.is_native:
                 trees = self.definitions(name) if kernel is None else [kernel.tree]
                 owners |= {value: n for n, value in self.value_names.items()}
                 used = (node.id for node in py.nodes_in(trees) if isinstance(node, ast.Name))
@@ -325,6 +328,7 @@ class LoweredModule:
         self._whole: _Text | None = None
         self._needed: _Text | None = None
         self._in_python: set[str] = set()
+        self._compiled: dict[str, Callable[..., Value]] = {}
         self._native: Mapping[str, Callable[..., Value]] = {}
         self._values: Mapping[str, Closure | PrimFuncValue] = {}
         self.problem = ""
@@ -340,7 +344,7 @@ class LoweredModule:
         Errors:
             CompileError: something in the module cannot be lowered.
         """
-        compiled: dict[str, Callable[..., Value]] = {}
+        compiled = self._compiled
         functions = self._lowering.functions()
         if self._instrument is None:
             for var, func in functions:
@@ -358,6 +362,11 @@ class LoweredModule:
             self._link_kernels()
         if not self.problem:
             self._native, self.problem = self.backend.link_graphs(compiled)
+        if self._needed is not None:  # it calls them
+            for name, function in self._native.items():
+                callee = self._lowering.callees[name]
+                assert isinstance(callee, GlobalCallee)
+                self._needed.namespace[callee.name] = function
 
     def _link_kernels(self) -> None:
         """Let native code run the kernels; what it refuses runs as the text says."""
@@ -414,7 +423,7 @@ class LoweredModule:
             if self._needed is None:
                 callees, kernels = self._lowering.callees, self.kernels.values()
                 roots = (name for name in callees if name in self._in_python)
-                called = self._lowering.called_from(roots)
+                called = self._lowering.called_from(roots, self._compiled)
                 if len(called) == len(callees) and not any(k.is_native for k in kernels):
                     self._needed = self._text
                 else:
@@ -423,12 +432,13 @@ class LoweredModule:
             return self._needed
 
     def _load(self, names: Sequence[str], late: Callable[..., Value] | None) -> _Text:
-        return _load(self._lowering, self.backend, self._instrument, names, late)
+        graphs = self._compiled if late is not None else {}
+        return _load(self._lowering, self.backend, self._instrument, names, late, graphs)
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The text of a module, and its functions; PrimFuncs are values.
+    """The text of a module, its names, and its functions; PrimFuncs are values.
 
     `kernels` has what the text says that they are, by their names in it.
     """
@@ -437,6 +447,7 @@ class _Text:
     functions: Mapping[str, Callable[..., Value]]
     kernels: Mapping[str, Callable[..., Value]]
     problem: str
+    namespace: dict[str, Any]
 
 
 def _load(
@@ -445,19 +456,20 @@ def _load(
     instrument: Instrument | None,
     chosen: Sequence[str],
     late: Callable[..., Value] | None,
+    compiled: Mapping[str, Callable[..., Value]],
 ) -> _Text:
     """The text of the functions that are `chosen`, in this order.
 
     If there is `late`, what native code refuses is run by that, with the name of the kernel before
-    the arguments, and is not in the text.
+    the arguments, and is not in the text. Neither are Relax functions that are `compiled`.
     """
     functions_of_text = [(name, lowering.callees[name]) for name in chosen]
     callees = {n: c for n, c in functions_of_text if isinstance(c, GlobalCallee)}
-    graphs = [name for name, callee in callees.items() if callee.kernel is None]
-    graph_functions = [tree for name in graphs for tree in lowering.definitions(name)]
+    texts = [n for n, callee in callees.items() if callee.kernel is None and n not in compiled]
+    graph_functions = [tree for name in texts for tree in lowering.definitions(name)]
     definitions: list[ast.stmt] = []
     names_of_kernels = []
-    natives: dict[str, Callable[..., Value]] = {}
+    natives = {callees[name].name: run for name, run in compiled.items() if name in callees}
     for callee in callees.values():
         if callee.kernel is not None and callee.kernel.is_native and late is not None:
             natives[callee.name] = partial(late, callee.name)
@@ -484,7 +496,7 @@ def _load(
         if name in lowering.value_names:
             namespace[lowering.value_names[name]] = value
         functions[name] = value if isinstance(value, PrimFuncValue) else plain
-    return _Text(source, functions, kernels, problem)
+    return _Text(source, functions, kernels, problem, namespace)
 
 
 def _instrument_calls(

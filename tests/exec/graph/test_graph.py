@@ -389,3 +389,51 @@ def test_a_workspace_may_have_only_tensors_without_elements() -> None:
     body = "a = R.take(x, i, axis=1)\nb = R.permute_dims(a)\nc = R.matmul(a, b)\nreturn c"
     ex = build(body, 'x: R.Tensor((3, 3), "float32"), i: R.Tensor((0,), "int64")')
     assert (ex["main"](np.ones((3, 3), "float32"), np.zeros(0, "int64")) == np.zeros((3, 3))).all()
+
+
+CALLED = """
+from relaxpy.script import ir as I, relax as R
+
+@I.ir_module
+class M:
+    @R.function(private=True)
+    def inner(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "float32")):
+        a = R.matmul(x, R.permute_dims(x))
+        b = R.matmul(a, x)
+        return (R.add(b, y), x)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "float32")):
+        first = M.inner(x, y)
+        seen = R.call_packed("test.seen", first[0], sinfo_args=R.Tuple)
+        second = M.inner(first[0], y)
+        return (second[0], second[1])
+"""
+
+
+def test_a_function_that_python_calls_runs_natively(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    load = lowering.load_text
+
+    def recorded(body: Any, *rest: Any) -> Any:
+        source, namespace = load(body, *rest)
+        texts.append(source)
+        return source, namespace
+
+    monkeypatch.setattr(lowering, "load_text", recorded)
+    seen: list[Array] = []
+    relaxpy.register_global_func("test.seen", lambda a: seen.append(np.array(a)), override=True)
+    main = relaxpy.compile(from_source(CALLED), "native")["main"]
+
+    def expected(x: Array, y: Array) -> Array:
+        return x @ x.T @ x + y
+
+    y = Y[0].copy()
+    for x in (X / 8, X[:1].copy(), np.asfortranarray(X / 4)):
+        agree(main(x, y), (expected(expected(x, y), y), expected(x, y)))
+        np.testing.assert_allclose(seen.pop(), expected(x, y), rtol=1e-5)
+    [first, *_] = texts
+    assert "def main(" in first
+    assert "def inner(" not in first
+    with pytest.raises(RelaxpyError, match=r"x.*float32"):
+        main(X.astype("float64"), y)

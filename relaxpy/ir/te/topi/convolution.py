@@ -47,6 +47,11 @@ __all__ = [
 ]
 
 
+_OF_FILTER = {"meta_schedule.layout_rewrite_preproc": True}
+"""Of stages that only read the filter. A kernel of its own may compute them: for a constant filter,
+when the program is compiled."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Axes:
     """The dimensions of a tensor by the letters of its axes, in their order."""
@@ -136,6 +141,10 @@ def conv(
     sizes = {"N": data.sizes["N"], "C": dims["O"]} | {
         axis: windows.count(axis, data.sizes[axis], dims[axis]) for axis in axes
     }
+    ends = {a: windows.elements_of_padding(a, data.sizes[a], dims[a]) for a in axes}
+    if any(map(any, ends.values())):
+        kernel, windows = _without_ends(kernel, ends), windows.without(ends)
+        dims = kernel.sizes
     dtype = _joint(inp, filt, out_dtype)
     wide = _wide(dtype)
     source = _padded(data, windows)
@@ -162,6 +171,19 @@ def conv(
     names = [AXIS_NAMES[axis] for axis in order]
     result = te.compute([sizes[a] for a in order], body, name=name, varargs_names=names)
     return in_layout(as_dtype(result, dtype), order, out)
+
+
+def _without_ends(kernel: _Axes, ends: Mapping[str, tuple[int, int]]) -> _Axes:
+    """A filter without some elements at both ends of its axes, which only meet zeros."""
+    sizes = [ops.sub(n, number(sum(ends.get(a, ())))) for a, n in kernel.sizes.items()]
+    first = [number(ends[axis][0] if axis in ends else 0) for axis in kernel.order]
+    tensor = te.compute(
+        sizes,
+        lambda *index: kernel.tensor(*map(ops.add, index, first)),
+        name="kernel_part",
+        attrs=_OF_FILTER,
+    )
+    return _Axes(tensor, kernel.order)
 
 
 def _is_small(extents: Any) -> bool:
@@ -215,10 +237,7 @@ def _channel(group: PrimExpr | None, member: PrimExpr, count: PrimExpr) -> PrimE
 
 
 def _matrices(w: _Axes, order: str, extents: Mapping[str, PrimExpr], dtype: DataType) -> Tensor:
-    """The filter as one matrix for each element of the window, and each group, in this order.
-
-    A kernel of its own may compute them: for a constant filter, when the program is compiled.
-    """
+    """The filter as one matrix for each element of the window, and each group, in this order."""
 
     def weight(*index: PrimExpr) -> Any:
         at = dict(zip(order, index, strict=True))
@@ -229,7 +248,7 @@ def _matrices(w: _Axes, order: str, extents: Mapping[str, PrimExpr], dtype: Data
         [extents[a] for a in order],
         weight,
         name="kernel_transform",
-        attrs={"meta_schedule.layout_rewrite_preproc": True},
+        attrs=_OF_FILTER,
     )
 
 

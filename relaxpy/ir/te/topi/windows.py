@@ -16,7 +16,7 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
-from relaxpy.ir.tir import ops
+from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.layout import BijectiveLayout, Layout
@@ -133,6 +133,35 @@ class Windows:
         """The number of windows along an axis."""
         step, dilation = self.strides[axis], self.dilation[axis]
         return window_count(size, self.padding(axis), kernel, step, dilation, ceil_mode=ceil_mode)
+
+    def elements_of_padding(self, axis: str, size: PrimExpr, kernel: PrimExpr) -> tuple[int, int]:
+        """How many elements at both ends of a window read nothing but padding in all windows.
+
+        (0, 0) for an axis or a window of unknown size.
+        """
+        if not isinstance(size, tir.IntImm) or not isinstance(kernel, tir.IntImm):
+            return 0, 0
+        before, after = self.before[axis], self.after[axis]
+        step, dilation = self.strides[axis], self.dilation[axis]
+        last = size.value + before + after - (kernel.value - 1) * dilation - 1
+        starts = range(-before, last - before + 1, step)
+
+        def reads_data(element: int) -> bool:
+            offset = element * dilation
+            within = starts[max(0, -((offset - before) // step)) :]
+            return bool(within) and within[0] + offset < size.value
+
+        elements = range(kernel.value)
+        first = next(filter(reads_data, elements), 0)
+        rest = kernel.value - 1 - next(filter(reads_data, reversed(elements)), kernel.value - 1)
+        fits = first * dilation <= before and rest * dilation <= after
+        return (first, rest) if fits else (0, 0)
+
+    def without(self, ends: Mapping[str, tuple[int, int]]) -> Windows:
+        """Windows that have fewer elements at both ends of axes, and the same results."""
+        before = {a: n - ends[a][0] * self.dilation[a] for a, n in self.before.items()}
+        after = {a: n - ends[a][1] * self.dilation[a] for a, n in self.after.items()}
+        return Windows(self.strides, before, after, self.dilation)
 
     def span(self, axis: str, count: PrimExpr, kernel: PrimExpr, extra: int) -> PrimExpr:
         """The number of elements of the unpadded axis that windows span, plus `extra`."""

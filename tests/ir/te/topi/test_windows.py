@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,30 @@ def test_functions_of_windows(call: str, operands: str, value: str) -> None:
     found = evaluate(called(call), *eval(f"[{operands}]"))
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_filters_may_be_wider_than_the_data(seed: int) -> None:
+    random = Random(seed)
+    size, window = ([random.randint(1, most) for _ in "hw"] for most in (7, 4))
+    stride, dilation = ([random.randint(1, most) for _ in "hw"] for most in (4, 9))
+    padding = [random.randint(0, 12) for _ in "tlbr"]
+    spans = (d * (k - 1) + 1 for d, k in zip(dilation, window, strict=True))
+    for axis, (n, span) in enumerate(zip(size, spans, strict=True)):
+        padding[axis] += max(0, span - n - padding[axis] - padding[axis + 2])
+    groups = random.choice((1, 1, 2, 4))
+    x, w = floats(1, 4, *size), floats(4, 4 // groups, *window)
+    how = stride, padding, dilation, groups
+    found = evaluate(lambda a, b: topi.nn.conv(a, b, *how, "NCHW"), x, w)
+    np.testing.assert_array_equal(found, convolve(x, w, *how))
+
+
+def test_elements_of_filters_that_only_meet_zeros_are_left_out() -> None:
+    x, w = te.placeholder((1, 4, 8, 8), name="x"), te.placeholder((4, 4, 3, 3), name="w")
+    for dilation, left in ((12, 1), (7, 9)):
+        result = topi.nn.conv2d(x, w, 1, dilation, dilation)
+        [stage] = [t for t in result.op.input_tensors if t.name != "pad_temp"]
+        assert [int(n) for n in stage.shape[2:]] == [left**0.5] * 2
 
 
 @pytest.mark.parametrize("size", [0, 1, 4])
