@@ -42,7 +42,7 @@ _DOTS = 64
 """The columns of a task that reads along the sum."""
 _GROUP = 4
 """The most columns that such a task reads at a time."""
-_STREAMED_ROWS, _STREAMED_BYTES = 2, 1 << 22
+_STREAMED_ROWS, _STREAMED_ELEMENTS = 2, 1 << 20
 """So few rows compute so little that so large an operand is read in the order of memory."""
 _SUMS = 16
 """The most sums of such a task that are in registers of 512 bits."""
@@ -140,8 +140,7 @@ class DotEmitter(_FewRows):
         """Whether the caches hardly have the second operand from an earlier call."""
         sizes = [self.columns, *(axis.extent for axis in self.over)]
         known = [size for size in sizes if isinstance(size, int)]
-        size = prod(known) * self.contraction.b.type.bits // 8
-        return len(known) == len(sizes) and size > _STREAMED_BYTES
+        return len(known) == len(sizes) and prod(known) > _STREAMED_ELEMENTS
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
