@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce as folded
-from typing import Any
+from typing import Any, Final
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import INT32, DataType
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-_OF_FILTER = {"meta_schedule.layout_rewrite_preproc": True}
+_OF_FILTER: Final[dict[str, object]] = {"meta_schedule.layout_rewrite_preproc": True}
 """Of stages that only read the filter. A kernel of its own may compute them: for a constant filter,
 when the program is compiled."""
 
