@@ -15,7 +15,7 @@ from relaxpy.ir.tir.expr import IntImm
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
-_IN_HEAP: Final = 64
+_IN_HEAP: Final = 128
 """Up to so many elements, a heap is faster than to find the last of them first."""
 _FIELDS: Final = {"values": 0, "indices": 1}
 

@@ -18,7 +18,7 @@ from relaxpy.ir.tir.stmt import Stmt
 
 KEY_BITS = 32
 """The bits of the widest elements that can be selected."""
-_GROUP = 16
+_GROUP = 8
 """The elements whose best one is compared with the worst that was selected so far."""
 _LOW = (1 << KEY_BITS) - 1
 
@@ -35,12 +35,13 @@ def selected(data: Tensor, count: PrimExpr, axis: int, *, largest: bool, dtype: 
 
     def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
         loops, (values, indices) = Loops(), outs
+        heap = _Heap(loops, count)
         with loops.every(rest) as place:
 
             def at(k: Any) -> tuple[Any, ...]:
                 return (*place[:axis], k, *place[axis:])
 
-            heap = _Heap(loops, loops.array([count], "int64", "heap"), count)
+            heap.clear()
 
             def offer(k: PrimExpr) -> None:
                 high = ops.cast_to(_key(BufferLoad(ins[0], at(k)), largest=largest), "int64")
@@ -110,10 +111,15 @@ def _groups(size: PrimExpr) -> PrimExpr:
 class _Heap:
     """The greatest keys so far, of which the least one is the first."""
 
-    def __init__(self, loops: Loops, keys: Any, count: PrimExpr) -> None:
-        self.keys, self._loops, self._count = keys, loops, count
-        with loops.loop(count, name="k") as k:
-            loops.store(keys, k, intrin.min_value("int64"))
+    def __init__(self, loops: Loops, count: PrimExpr) -> None:
+        self._loops, self._count = loops, count
+        self.keys = loops.array([count], "int64", "heap")
+        self._hole, self._child = (loops.array([1], "int64", name) for name in ("hole", "child"))
+
+    def clear(self) -> None:
+        """Fill the heap with keys that are less than any other."""
+        with self._loops.loop(self._count, name="k") as k:
+            self._loops.store(self.keys, k, intrin.min_value("int64"))
 
     def offer(self, key: PrimExpr) -> None:
         """Put a key in place of the least one, if it is greater."""
@@ -131,7 +137,9 @@ class _Heap:
     def _sink(self, count: PrimExpr, key: PrimExpr) -> None:
         """Put a key in place of the first one of so many, and let it sink to its position."""
         loops, keys, one = self._loops, self.keys, number(1)
-        hole, child = loops.local(number(0), name="hole"), loops.local(one, name="child")
+        hole, child = self._hole, self._child
+        loops.store(hole, 0, number(0))
+        loops.store(child, 0, one)
         with loops.repeat(ops.compare(tir.LT, child[0], count)):
             left, right = child[0], ops.minimum(child[0] + one, count - one)
             is_right = ops.compare(tir.LT, keys[right], keys[left])
